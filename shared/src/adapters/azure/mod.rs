@@ -1,0 +1,1 @@
+//! Azure Storage: Tables, Queues and Blobs.

@@ -1,0 +1,1 @@
+//! The reference adapter, in memory.

@@ -1,0 +1,10 @@
+//! The ports, kept in three ways. [`memory`] is the simplest correct one and the reference;
+//! [`sqlite`] is one machine; [`azure`] is everything past that. [`crate::conformance`] holds all
+//! three to the same contract.
+
+pub mod azure;
+pub mod bell;
+pub mod memory;
+pub mod page_body;
+pub mod sqlite;
+pub mod system;

@@ -1,0 +1,111 @@
+//! How the entries of a journal page are written into one text: the same in every store, and
+//! read back for as long as the bank exists.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::ids::{MessageId, OrderNumber, PartnerId};
+use crate::domain::instruction::{Details, TransactionKind};
+use crate::domain::journal::Entry;
+use crate::domain::money::{Amount, Balance, Currency};
+use crate::domain::time::Timestamp;
+
+/// One entry. Numbers are decimal texts: a JSON number above 2^53 does not survive every reader.
+/// Short names, because an account's history is mostly this.
+#[derive(Serialize, Deserialize)]
+struct EntryRow {
+    /// Sequence.
+    s: String,
+    /// Partner.
+    p: String,
+    /// Message id.
+    m: String,
+    /// Kind.
+    k: String,
+    /// Amount in minor units.
+    a: String,
+    /// Currency.
+    c: String,
+    /// Order number, with its check digit.
+    o: String,
+    /// Balance after, in minor units.
+    b: String,
+    /// Accepted at, milliseconds since 1970.
+    t: String,
+    /// Posted at, milliseconds since 1970.
+    u: String,
+    /// Reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    r: Option<String>,
+    /// Metadata.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    d: BTreeMap<String, String>,
+    /// Unknown members.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    x: String,
+}
+
+/// The text is not what [`encode`] wrote.
+#[derive(Debug, thiserror::Error)]
+pub enum UnreadablePage {
+    /// Not the JSON that was expected.
+    #[error("the entries of a page are not the expected JSON")]
+    Json(#[source] serde_json::Error),
+    /// A field that does not parse.
+    #[error("the field {0} of an entry cannot be read")]
+    Field(&'static str),
+}
+
+/// Writes entries.
+pub fn encode(entries: &[Entry]) -> String {
+    let rows: Vec<EntryRow> = entries.iter().map(to_row).collect();
+    serde_json::to_string(&rows).expect("texts can always be written as JSON")
+}
+
+/// Reads entries.
+///
+/// # Errors
+/// [`UnreadablePage`] when the text is damaged.
+pub fn decode(text: &str) -> Result<Vec<Entry>, UnreadablePage> {
+    let rows: Vec<EntryRow> = serde_json::from_str(text).map_err(UnreadablePage::Json)?;
+    rows.into_iter().map(from_row).collect()
+}
+
+fn to_row(entry: &Entry) -> EntryRow {
+    EntryRow {
+        s: entry.sequence.to_string(),
+        p: entry.partner.as_str().to_owned(),
+        m: entry.message.simple(),
+        k: entry.kind.code().to_owned(),
+        a: entry.amount.minor_units().to_string(),
+        c: entry.amount.currency().code().to_owned(),
+        o: entry.order_number.to_string(),
+        b: entry.balance_after.minor_units().to_string(),
+        t: entry.accepted_at.unix_ms().to_string(),
+        u: entry.posted_at.unix_ms().to_string(),
+        r: entry.details.reference().map(str::to_owned),
+        d: entry.details.metadata().clone(),
+        x: entry.details.unknown_members().to_owned(),
+    }
+}
+
+fn from_row(row: EntryRow) -> Result<Entry, UnreadablePage> {
+    let EntryRow { s, p, m, k, a, c, o, b, t, u, r, d, x } = row;
+    let field = UnreadablePage::Field;
+    let currency = Currency::parse(&c).map_err(|_| field("c"))?;
+    let minor_units = a.parse().map_err(|_| field("a"))?;
+    let balance = b.parse().map_err(|_| field("b"))?;
+    Ok(Entry {
+        sequence: s.parse().map_err(|_| field("s"))?,
+        partner: PartnerId::parse(&p).map_err(|_| field("p"))?,
+        message: m.parse::<MessageId>().map_err(|_| field("m"))?,
+        kind: TransactionKind::from_code(&k).ok_or(field("k"))?,
+        amount: Amount::try_new(minor_units, currency).map_err(|_| field("a"))?,
+        details: Details::from_stored(r, d, x),
+        order_number: OrderNumber::parse(&o).map_err(|_| field("o"))?,
+        balance_after: Balance::try_new(balance, currency).ok_or(field("b"))?,
+        accepted_at: t.parse().map(Timestamp::from_unix_ms).map_err(|_| field("t"))?,
+        posted_at: u.parse().map(Timestamp::from_unix_ms).map_err(|_| field("u"))?,
+    })
+}

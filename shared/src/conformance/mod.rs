@@ -1,0 +1,1 @@
+//! The contract of each port as tests.

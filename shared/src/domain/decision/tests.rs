@@ -1,0 +1,175 @@
+use super::*;
+use crate::domain::account::Holder;
+use crate::domain::ids::{AccountId, MessageId, UserId};
+use crate::domain::instruction::Details;
+use crate::domain::money::{
+    AMOUNT_MINOR_UNITS_MAX, Amount, BALANCE_MINOR_UNITS_MAX, Currency, OverdraftLimit,
+};
+use uuid::Uuid;
+
+const NOW: i64 = 1_795_248_000_000;
+
+fn eur(minor_units: i64) -> Balance {
+    Balance::try_new(minor_units, Currency::parse("EUR").unwrap()).unwrap()
+}
+
+fn account(balance: i64, overdraft: i64, status: AccountStatus) -> Versioned<Account> {
+    let currency = Currency::parse("EUR").unwrap();
+    let key = AccountKey {
+        user: UserId::from_uuid(Uuid::from_u128(1)),
+        account: AccountId::from_uuid(Uuid::from_u128(2)),
+    };
+    let limit = OverdraftLimit::try_new(overdraft, currency).unwrap();
+    let holder = Some(Holder { given_name: "Ada".into(), family_name: "Byron".into() });
+    let mut account = Account::open(key, currency, limit, holder, Timestamp::from_unix_ms(NOW));
+    account.balance = eur(balance);
+    account.status = status;
+    Versioned { value: account, revision: Revision::new("r7") }
+}
+
+fn work(id: u128, kind: TransactionKind, minor_units: i64, code: &str) -> Work {
+    let amount = Amount::try_new(minor_units, Currency::parse(code).unwrap()).unwrap();
+    Work {
+        key: TransactionKey {
+            account: account(0, 0, AccountStatus::Open).value.key,
+            partner: PartnerId::parse("shop").unwrap(),
+            message: MessageId::from_uuid(Uuid::from_u128(id)),
+        },
+        instruction: Instruction { kind, amount, details: Details::default() },
+        accepted_at: Timestamp::from_unix_ms(NOW),
+        revision: Revision::new(format!("t{id}")),
+    }
+}
+
+fn numbers(count: u64) -> Vec<OrderNumber> {
+    (1..=count).map(OrderNumber::from_counter).collect()
+}
+
+fn commit(account: &Versioned<Account>, work: &[Work]) -> Result<AccountCommit, Undecidable> {
+    let numbers = numbers(200);
+    let means = Means {
+        nonce: Nonce::from_uuid(Uuid::from_u128(9)),
+        now: Timestamp::from_unix_ms(NOW),
+        numbers: &numbers,
+    };
+    decide(account, work, &means)
+}
+
+/// One piece of work against an account: the balance after it, or the reason why not.
+fn check(account: &Versioned<Account>, work: Work, expected: Result<i64, RejectReason>) {
+    let commit = commit(account, &[work]).unwrap();
+    let outcome = match &commit.finalizations[0].outcome {
+        Outcome::Posted { balance_after, .. } => Ok(balance_after.minor_units()),
+        Outcome::Rejected { reason, .. } => Err(*reason),
+    };
+    assert_eq!(outcome, expected);
+    assert_eq!(commit.page.is_some(), expected.is_ok(), "a page stands for posted entries only");
+    assert_eq!(commit.after.balance.minor_units(), expected.unwrap_or(account.value.balance.minor_units()));
+    assert_eq!(commit.after.version, account.value.version + 1, "every commit moves the version");
+    assert_eq!(commit.guard, account.revision, "a rejection too is guarded by the account's state");
+}
+
+#[test]
+fn each_rule_has_its_answer() {
+    use AccountStatus::{Closed, Open};
+    use TransactionKind::{Deposit, Withdrawal};
+    check(&account(0, 0, Open), work(1, Deposit, 1000, "EUR"), Ok(1000));
+    check(&account(1000, 0, Open), work(1, Withdrawal, 1000, "EUR"), Ok(0));
+    check(&account(1000, 0, Open), work(1, Withdrawal, 1001, "EUR"), Err(RejectReason::InsufficientFunds));
+    check(&account(0, 500, Open), work(1, Withdrawal, 500, "EUR"), Ok(-500));
+    check(&account(0, 500, Open), work(1, Withdrawal, 501, "EUR"), Err(RejectReason::InsufficientFunds));
+    // The limit was lowered below what is owed: paying in goes on, paying out does not.
+    check(&account(-900, 500, Open), work(1, Deposit, 100, "EUR"), Ok(-800));
+    check(&account(-900, 500, Open), work(1, Withdrawal, 1, "EUR"), Err(RejectReason::InsufficientFunds));
+    check(&account(0, 0, Closed), work(1, Deposit, 1, "EUR"), Err(RejectReason::AccountClosed));
+    check(&account(0, 0, Closed), work(1, Deposit, 1, "USD"), Err(RejectReason::AccountClosed));
+    check(&account(0, 0, Open), work(1, Deposit, 1, "USD"), Err(RejectReason::CurrencyMismatch));
+    check(&account(0, 0, Open), work(1, Deposit, 1, "JPY"), Err(RejectReason::CurrencyMismatch));
+    let full = account(BALANCE_MINOR_UNITS_MAX, 0, Open);
+    check(&full, work(1, Deposit, 1, "EUR"), Err(RejectReason::AmountOutOfRange));
+    let empty = account(-BALANCE_MINOR_UNITS_MAX, AMOUNT_MINOR_UNITS_MAX, Open);
+    check(&empty, work(1, Withdrawal, 1, "EUR"), Err(RejectReason::AmountOutOfRange));
+}
+
+#[test]
+fn a_batch_is_decided_in_its_order() {
+    use TransactionKind::{Deposit, Withdrawal};
+    let batch = [
+        work(1, Withdrawal, 300, "EUR"),
+        work(2, Deposit, 500, "EUR"),
+        work(3, Withdrawal, 300, "EUR"),
+        work(4, Withdrawal, 300, "EUR"),
+    ];
+    let account = account(0, 0, AccountStatus::Open);
+    let commit = commit(&account, &batch).unwrap();
+    let statuses: Vec<&str> = commit.finalizations.iter().map(|f| f.outcome.status().code()).collect();
+    assert_eq!(statuses, ["rejected", "posted", "posted", "rejected"]);
+    let page = commit.page.as_ref().unwrap();
+    assert_eq!(page.check(), Ok(()));
+    assert_eq!((page.first_sequence, page.last_sequence()), (1, 2));
+    assert_eq!(page.previous_hash, account.value.head);
+    assert_eq!(commit.after.head, page.hash);
+    assert_eq!(commit.after.balance, eur(200));
+    // Rejected work uses no number, so the numbers of a page have no gaps.
+    assert_eq!(commit.numbers_used(), 2);
+    assert_eq!(page.entries[1].order_number, OrderNumber::from_counter(2));
+}
+
+#[test]
+fn unsound_batches_are_refused() {
+    use TransactionKind::Deposit;
+    let account = account(0, 0, AccountStatus::Open);
+    let one = work(1, Deposit, 1, "EUR");
+    assert_eq!(commit(&account, &[]), Err(Undecidable::Empty));
+    let repeated = Err(Undecidable::RepeatedKey(one.key.clone()));
+    assert_eq!(commit(&account, &[one.clone(), work(2, Deposit, 1, "EUR"), one.clone()]), repeated);
+    let many: Vec<Work> = (0..99).map(|id| work(id, Deposit, 1, "EUR")).collect();
+    assert_eq!(commit(&account, &many), Err(Undecidable::TooMany(99)));
+    let mut stranger = one.clone();
+    stranger.key.account.account = AccountId::from_uuid(Uuid::from_u128(77));
+    let other = Err(Undecidable::OtherAccount(stranger.key.clone(), account.value.key));
+    assert_eq!(commit(&account, &[stranger]), other);
+    let means =
+        Means { nonce: Nonce::from_uuid(Uuid::nil()), now: Timestamp::from_unix_ms(NOW), numbers: &[] };
+    let few = Err(Undecidable::TooFewNumbers { numbers: 0, work: 1 });
+    assert_eq!(decide(&account, std::slice::from_ref(&one), &means), few);
+}
+
+#[test]
+fn discarding_rejects_whatever_the_account_could_pay() {
+    let account = account(1000, 0, AccountStatus::Open);
+    let means =
+        Means { nonce: Nonce::from_uuid(Uuid::nil()), now: Timestamp::from_unix_ms(NOW), numbers: &[] };
+    let commit = discard(&account, &[work(1, TransactionKind::Deposit, 1, "EUR")], &means).unwrap();
+    let rejected = Outcome::Rejected { reason: RejectReason::Discarded, rejected_at: means.now };
+    assert_eq!(commit.finalizations[0].outcome, rejected);
+    assert_eq!(commit.page, None);
+    assert_eq!(commit.after.balance, eur(1000));
+}
+
+#[test]
+fn pages_chain_and_show_every_kind_of_damage() {
+    use TransactionKind::Deposit;
+    let first = account(0, 0, AccountStatus::Open);
+    let one = commit(&first, &[work(1, Deposit, 100, "EUR"), work(2, Deposit, 50, "EUR")]).unwrap();
+    let second = Versioned { value: one.after.clone(), revision: Revision::new("r8") };
+    let two = commit(&second, &[work(3, Deposit, 1, "EUR")]).unwrap();
+    let (one, two) = (one.page.unwrap(), two.page.unwrap());
+    assert_eq!(two.previous_hash, one.hash);
+    assert_eq!(two.first_sequence, 3);
+
+    let damaged = |change: &dyn Fn(&mut JournalPage)| {
+        let mut page = one.clone();
+        change(&mut page);
+        page.check().is_err()
+    };
+    assert!(!damaged(&|_| {}));
+    assert!(damaged(&|page| page.entries.swap(0, 1)));
+    assert!(damaged(&|page| drop(page.entries.pop())));
+    assert!(damaged(&|page| page.entries[0].amount = Amount::try_new(101, eur(0).currency()).unwrap()));
+    assert!(damaged(&|page| page.entries[1].balance_after = eur(151)));
+    assert!(damaged(&|page| page.entries[0].order_number = OrderNumber::from_counter(7)));
+    assert!(damaged(&|page| page.entries[0].details =
+        Details::from_stored(Some("x".into()), Default::default(), String::new())));
+    assert!(damaged(&|page| page.previous_hash = two.hash));
+}

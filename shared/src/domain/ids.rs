@@ -1,0 +1,261 @@
+//! A type of its own for every kind of id, so that the compiler refuses to mix them up.
+
+use std::fmt;
+use std::str::FromStr;
+
+use uuid::Uuid;
+
+/// Declares id types over a UUID: no alias, no conversion from one kind to another.
+macro_rules! uuid_id {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Uuid);
+
+        impl $name {
+            /// Wraps a UUID of any version.
+            pub const fn from_uuid(uuid: Uuid) -> Self {
+                Self(uuid)
+            }
+
+            /// The UUID inside.
+            pub const fn as_uuid(self) -> Uuid {
+                self.0
+            }
+
+            /// Thirty-two lower-case hexadecimal digits: safe in every storage key.
+            pub fn simple(self) -> String {
+                self.0.simple().to_string()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.hyphenated().fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({})", stringify!($name), self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                Uuid::try_parse(text).map(Self).map_err(|_| InvalidId)
+            }
+        }
+    )*};
+}
+
+uuid_id! {
+    /// A customer of the bank, who owns accounts.
+    UserId;
+    /// One account of a user. Unique within the user.
+    AccountId;
+    /// The id that a partner gave a request: its idempotency key.
+    MessageId;
+    /// Marks one write attempt series (an accept or a commit), so that its author recognises it
+    /// after an unclear outcome. Unchanged across retries.
+    Nonce;
+}
+
+/// The text is not a UUID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("is not a UUID, such as 4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10")]
+pub struct InvalidId;
+
+/// Longest name of a partner, in characters.
+pub const PARTNER_CHARS_MAX: usize = 32;
+
+/// A partner client of the bank. Partners choose message ids on their own and never meet.
+///
+/// Invariant: 1 to 32 characters, a lower-case letter first, then lower-case letters, digits or
+/// `_`, so that it can stand in every storage key and never contains the separator `-`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartnerId(String);
+
+impl PartnerId {
+    /// Reads a partner's name; refuses what breaks the invariant.
+    pub fn parse(text: &str) -> Result<Self, InvalidPartner> {
+        let mut characters = text.chars();
+        let sound = characters.next().is_some_and(|first| first.is_ascii_lowercase())
+            && characters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+            && text.len() <= PARTNER_CHARS_MAX;
+        if sound { Ok(Self(text.to_owned())) } else { Err(InvalidPartner) }
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for PartnerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for PartnerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PartnerId({})", self.0)
+    }
+}
+
+/// The text is not the name of a partner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "is not a partner's name: 1 to 32 characters, a lower-case letter first, then lower-case letters, digits or _"
+)]
+pub struct InvalidPartner;
+
+/// Names one account: postings of one account are serialised, different accounts never meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AccountKey {
+    /// Whose account.
+    pub user: UserId,
+    /// Which of the user's accounts.
+    pub account: AccountId,
+}
+
+impl fmt::Display for AccountKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.user, self.account)
+    }
+}
+
+/// Names one transaction, for ever: the same key is the same transaction.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransactionKey {
+    /// The account that the transaction moves money on.
+    pub account: AccountKey,
+    /// The partner who asked for it.
+    pub partner: PartnerId,
+    /// The partner's own id of the request.
+    pub message: MessageId,
+}
+
+impl fmt::Display for TransactionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.account, self.partner, self.message)
+    }
+}
+
+/// The number that people quote for a posted transaction: a counter and a Damm check digit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OrderNumber(u64);
+
+impl OrderNumber {
+    /// Largest counter whose number, with its check digit, still fits 18 decimal digits.
+    pub const COUNTER_MAX: u64 = 99_999_999_999_999_999;
+
+    /// The order number of a counter value. Panics above [`Self::COUNTER_MAX`]: the allocator
+    /// refuses such ranges first.
+    pub fn from_counter(counter: u64) -> Self {
+        assert!(counter <= Self::COUNTER_MAX, "order number counter {counter} is out of range");
+        Self(counter)
+    }
+
+    /// The counter value, without the check digit.
+    pub const fn counter(self) -> u64 {
+        self.0
+    }
+
+    /// Reads a number with its check digit; refuses one with a typing error in it.
+    pub fn parse(text: &str) -> Result<Self, InvalidOrderNumber> {
+        let digits_only = text.bytes().all(|byte| byte.is_ascii_digit());
+        if !digits_only || text.len() < 2 || text.len() > 18 || damm(text) != 0 {
+            return Err(InvalidOrderNumber);
+        }
+        let counter = text.get(..text.len().saturating_sub(1)).and_then(|head| head.parse().ok());
+        counter.map(Self).ok_or(InvalidOrderNumber)
+    }
+}
+
+impl fmt::Display for OrderNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counter = self.0.to_string();
+        write!(f, "{counter}{}", damm(&counter))
+    }
+}
+
+/// The text is not an order number: its check digit does not match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("is not an order number (2 to 18 digits, the last one a check digit)")]
+pub struct InvalidOrderNumber;
+
+/// Damm's check digit over decimal digits. It finds every single wrong digit and every swap of two
+/// neighbours. The table is the totally anti-symmetric quasigroup of order 10 from H. M. Damm,
+/// "Total anti-symmetrische Quasigruppen" (2004).
+fn damm(digits: &str) -> u8 {
+    const QUASIGROUP: [[u8; 10]; 10] = [
+        [0, 3, 1, 7, 5, 9, 8, 6, 4, 2],
+        [7, 0, 9, 2, 1, 5, 4, 8, 6, 3],
+        [4, 2, 0, 6, 8, 7, 1, 3, 5, 9],
+        [1, 7, 5, 0, 9, 8, 3, 4, 2, 6],
+        [6, 1, 2, 3, 0, 4, 5, 9, 7, 8],
+        [3, 6, 7, 4, 2, 0, 9, 5, 8, 1],
+        [5, 8, 6, 9, 7, 2, 0, 1, 3, 4],
+        [8, 9, 4, 5, 3, 6, 2, 0, 1, 7],
+        [9, 4, 3, 8, 6, 1, 7, 2, 0, 5],
+        [2, 5, 8, 1, 4, 3, 6, 7, 9, 0],
+    ];
+    digits.bytes().fold(0, |interim, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        QUASIGROUP[usize::from(interim)][usize::from(digit)]
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_numbers_end_in_damms_check_digit() {
+        // The published example: 572 has the check digit 4.
+        assert_eq!(OrderNumber::from_counter(572).to_string(), "5724");
+        assert_eq!(OrderNumber::parse("5724"), Ok(OrderNumber::from_counter(572)));
+    }
+
+    #[test]
+    fn a_wrong_digit_or_a_swap_is_noticed() {
+        let number = OrderNumber::from_counter(1_000_042).to_string();
+        let digits: Vec<char> = number.chars().collect();
+        for position in 0..digits.len() {
+            for wrong in '0'..='9' {
+                let mut typed = digits.clone();
+                typed[position] = wrong;
+                let typed: String = typed.into_iter().collect();
+                assert_eq!(OrderNumber::parse(&typed).is_ok(), typed == number, "{typed}");
+            }
+            if let Some(next) = position.checked_add(1).filter(|next| *next < digits.len()) {
+                let mut typed = digits.clone();
+                typed.swap(position, next);
+                let typed: String = typed.into_iter().collect();
+                assert_eq!(OrderNumber::parse(&typed).is_ok(), typed == number, "{typed}");
+            }
+        }
+    }
+
+    #[test]
+    fn order_numbers_that_are_none_are_refused() {
+        for text in ["", "0", "12a4", "5723", " 5724", "٥724", "1234567890123456789"] {
+            assert_eq!(OrderNumber::parse(text), Err(InvalidOrderNumber), "{text}");
+        }
+    }
+
+    #[test]
+    fn partner_names_can_stand_in_a_storage_key() {
+        for sound in ["bootstrap", "shop_12", "a"] {
+            assert!(PartnerId::parse(sound).is_ok(), "{sound}");
+        }
+        let long = "a".repeat(33);
+        for unsound in ["", "Shop", "1shop", "shop-1", "shop/1", "shöp", long.as_str()] {
+            assert_eq!(PartnerId::parse(unsound), Err(InvalidPartner), "{unsound}");
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! An instruction: a partner's valid wish to move money, not stored yet, and its fingerprint, by
+//! which a repeated id is told apart from a reused one.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::money::Amount;
+
+/// Longest reference, in characters. ISO 20022 `Max140Text`, as unstructured remittance has it.
+pub const REFERENCE_CHARS_MAX: usize = 140;
+/// Most members of `metadata`.
+pub const METADATA_ENTRIES_MAX: usize = 20;
+/// Longest name of a member of `metadata`, in characters.
+pub const METADATA_KEY_CHARS_MAX: usize = 40;
+/// Most bytes of `metadata`, names and values together.
+pub const METADATA_BYTES_MAX: usize = 2048;
+/// Most bytes of the members of a request that this version does not know, as canonical JSON.
+pub const UNKNOWN_MEMBERS_BYTES_MAX: usize = 2048;
+
+/// Which way the money moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TransactionKind {
+    /// Money comes in.
+    Deposit,
+    /// Money goes out.
+    Withdrawal,
+}
+
+impl TransactionKind {
+    /// The stable code.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Deposit => "deposit",
+            Self::Withdrawal => "withdrawal",
+        }
+    }
+
+    /// The kind with that code.
+    pub fn from_code(code: &str) -> Option<Self> {
+        [Self::Deposit, Self::Withdrawal].into_iter().find(|kind| kind.code() == code)
+    }
+}
+
+/// A field that breaks a limit of [`Details`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field} {rule}")]
+pub struct DetailsViolation {
+    /// The field, such as `metadata.shop`.
+    pub field: String,
+    /// What is allowed, as the end of a sentence about the field.
+    pub rule: String,
+}
+
+/// What a partner told about a transaction besides the money.
+///
+/// Invariant: within the limits of this module, and free of control characters.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Details {
+    reference: Option<String>,
+    metadata: BTreeMap<String, String>,
+    /// Canonical JSON of an object; empty when there is none.
+    unknown_members: String,
+}
+
+impl Details {
+    /// Checks the limits.
+    ///
+    /// # Errors
+    /// Every violation at once.
+    pub fn try_new(
+        reference: Option<String>,
+        metadata: BTreeMap<String, String>,
+        unknown_members: &BTreeMap<String, Value>,
+    ) -> Result<Self, Vec<DetailsViolation>> {
+        let mut violations = Vec::new();
+        let mut refuse = |field: String, rule: String| violations.push(DetailsViolation { field, rule });
+        if let Some(text) = &reference {
+            let length = text.chars().count();
+            if length == 0 || length > REFERENCE_CHARS_MAX {
+                refuse("reference".to_owned(), format!("must have 1 to {REFERENCE_CHARS_MAX} characters"));
+            }
+            if text.contains(char::is_control) {
+                refuse("reference".to_owned(), "must not contain control characters".to_owned());
+            }
+        }
+        if metadata.len() > METADATA_ENTRIES_MAX {
+            refuse("metadata".to_owned(), format!("must have at most {METADATA_ENTRIES_MAX} members"));
+        }
+        for (name, value) in &metadata {
+            let length = name.chars().count();
+            if length == 0 || length > METADATA_KEY_CHARS_MAX {
+                let rule = format!("must have member names of 1 to {METADATA_KEY_CHARS_MAX} characters");
+                refuse("metadata".to_owned(), rule);
+            }
+            if name.contains(char::is_control) || value.contains(char::is_control) {
+                refuse(
+                    format!("metadata.{}", name.escape_default()),
+                    "must not contain control characters".to_owned(),
+                );
+            }
+        }
+        let bytes: usize = metadata.iter().map(|(name, value)| name.len().saturating_add(value.len())).sum();
+        if bytes > METADATA_BYTES_MAX {
+            refuse(
+                "metadata".to_owned(),
+                format!("must have at most {METADATA_BYTES_MAX} bytes, names and values together"),
+            );
+        }
+        let unknown_members = canonical_members(unknown_members);
+        if unknown_members.len() > UNKNOWN_MEMBERS_BYTES_MAX {
+            let rule =
+                format!("has members that are not known, of more than {UNKNOWN_MEMBERS_BYTES_MAX} bytes");
+            refuse("body".to_owned(), rule);
+        }
+        if violations.is_empty() {
+            Ok(Self { reference, metadata, unknown_members })
+        } else {
+            Err(violations)
+        }
+    }
+
+    /// Puts together what a store or a queue message holds; it was checked when it was accepted.
+    pub fn from_stored(
+        reference: Option<String>,
+        metadata: BTreeMap<String, String>,
+        unknown_members: String,
+    ) -> Self {
+        Self { reference, metadata, unknown_members }
+    }
+
+    /// The partner's words on the statement.
+    pub fn reference(&self) -> Option<&str> {
+        self.reference.as_deref()
+    }
+
+    /// The partner's own data, given back unchanged.
+    pub const fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.metadata
+    }
+
+    /// The members of the request that this version does not know, as canonical JSON of an object;
+    /// empty when there were none.
+    pub fn unknown_members(&self) -> &str {
+        &self.unknown_members
+    }
+}
+
+/// JSON with sorted members and without white space; an empty text for an empty object.
+fn canonical_members(members: &BTreeMap<String, Value>) -> String {
+    if members.is_empty() {
+        return String::new();
+    }
+    let mut text = String::new();
+    write_object(&mut text, members.iter());
+    text
+}
+
+fn write_object<'a>(text: &mut String, members: impl Iterator<Item = (&'a String, &'a Value)>) {
+    text.push('{');
+    for (index, (name, value)) in members.enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        text.push_str(&Value::from(name.as_str()).to_string());
+        text.push(':');
+        write_canonical(text, value);
+    }
+    text.push('}');
+}
+
+fn write_canonical(text: &mut String, value: &Value) {
+    match value {
+        // Sorted here, because the order of serde_json's map depends on a feature that any crate
+        // of the build can switch on.
+        Value::Object(members) => {
+            let sorted: BTreeMap<&String, &Value> = members.iter().collect();
+            write_object(text, sorted.into_iter());
+        }
+        Value::Array(items) => {
+            text.push('[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    text.push(',');
+                }
+                write_canonical(text, item);
+            }
+            text.push(']');
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            text.push_str(&value.to_string())
+        }
+    }
+}
+
+/// A valid wish to move money on an account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instruction {
+    /// Which way.
+    pub kind: TransactionKind,
+    /// How much.
+    pub amount: Amount,
+    /// What else was told.
+    pub details: Details,
+}
+
+impl Instruction {
+    /// The fingerprint of the content, by the newest rule.
+    pub fn fingerprint(&self) -> Fingerprint {
+        Fingerprint { version: 1, digest: self.digest_v1() }
+    }
+
+    /// Whether a transaction with that fingerprint has this content, by the rule of its version.
+    /// A version that this program does not know never matches: refusing is safe, posting is not.
+    pub fn matches(&self, stored: &Fingerprint) -> bool {
+        stored.version == 1 && stored.digest == self.digest_v1()
+    }
+
+    /// Version 1: SHA-256 over the fields in this order, each with its length before it.
+    fn digest_v1(&self) -> [u8; 32] {
+        let Self { kind, amount, details: Details { reference, metadata, unknown_members } } = self;
+        let mut fields = Fields::new("postonce instruction 1");
+        fields.text(kind.code());
+        fields.text(amount.currency().code());
+        fields.number(amount.minor_units());
+        // Absent and empty differ: an empty reference is refused, an absent one is not.
+        fields.number(i64::from(reference.is_some()));
+        fields.text(reference.as_deref().unwrap_or_default());
+        fields.number(i64::try_from(metadata.len()).unwrap_or(i64::MAX));
+        for (name, value) in metadata {
+            fields.text(name);
+            fields.text(value);
+        }
+        fields.text(unknown_members);
+        fields.finish()
+    }
+}
+
+/// A hash over a row of fields that cannot be read in two ways: each text stands behind its length.
+pub(super) struct Fields(Sha256);
+
+impl Fields {
+    /// Starts with the name of the rule, so that two rules never give the same hash.
+    pub(super) fn new(rule: &str) -> Self {
+        let mut fields = Self(Sha256::new());
+        fields.text(rule);
+        fields
+    }
+
+    pub(super) fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        let length = u64::try_from(bytes.len()).expect("a length fits 64 bits");
+        self.0.update(length.to_be_bytes());
+        self.0.update(bytes);
+    }
+
+    pub(super) fn number(&mut self, number: i64) {
+        self.0.update(number.to_be_bytes());
+    }
+
+    pub(super) fn finish(self) -> [u8; 32] {
+        self.0.finalize().into()
+    }
+}
+
+/// What the content of an instruction was, in 32 bytes, and by which version of the rule.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint {
+    version: u8,
+    digest: [u8; 32],
+}
+
+impl Fingerprint {
+    /// Reads what [`fmt::Display`] wrote.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (version, digest) = text.split_once(':')?;
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(digest, &mut bytes).ok()?;
+        Some(Self { version: version.parse().ok()?, digest: bytes })
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.version, hex::encode(self.digest))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::money::Currency;
+
+    fn instruction(kind: TransactionKind, amount: &str, code: &str, details: Details) -> Instruction {
+        let amount = Amount::parse(amount, Currency::parse(code).unwrap()).unwrap();
+        Instruction { kind, amount, details }
+    }
+
+    fn details(reference: Option<&str>, metadata: &[(&str, &str)], unknown: &str) -> Details {
+        let metadata = metadata.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let unknown: BTreeMap<String, Value> = serde_json::from_str(unknown).unwrap();
+        Details::try_new(reference.map(str::to_owned), metadata, &unknown).unwrap()
+    }
+
+    #[test]
+    fn every_part_of_the_content_changes_the_fingerprint() {
+        use TransactionKind::{Deposit, Withdrawal};
+        let none = || details(None, &[], "{}");
+        let all = [
+            instruction(Deposit, "1.00", "EUR", none()),
+            instruction(Withdrawal, "1.00", "EUR", none()),
+            instruction(Deposit, "1.01", "EUR", none()),
+            instruction(Deposit, "1.00", "USD", none()),
+            instruction(Deposit, "100", "JPY", none()),
+            instruction(Deposit, "1.00", "EUR", details(Some("a"), &[], "{}")),
+            instruction(Deposit, "1.00", "EUR", details(None, &[("a", "b")], "{}")),
+            instruction(Deposit, "1.00", "EUR", details(None, &[("ab", "")], "{}")),
+            instruction(Deposit, "1.00", "EUR", details(None, &[], r#"{"a":"b"}"#)),
+            instruction(Deposit, "1.00", "EUR", details(None, &[], r#"{"a":null}"#)),
+        ];
+        for (i, one) in all.iter().enumerate() {
+            for (j, other) in all.iter().enumerate() {
+                assert_eq!(one.matches(&other.fingerprint()), i == j, "{i} {j}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_fingerprint_is_of_the_content_and_not_of_the_bytes() {
+        use TransactionKind::Deposit;
+        let one = instruction(Deposit, "1", "EUR", details(None, &[], r#"{"b":[1,{"y":1,"x":2}],"a":"ü"}"#));
+        let other = instruction(
+            Deposit,
+            "1.00",
+            "EUR",
+            details(None, &[], "{\"a\":\"\\u00fc\", \"b\": [1, {\"x\":2,\"y\":1}]}"),
+        );
+        assert_eq!(one.fingerprint(), other.fingerprint());
+        assert_eq!(Fingerprint::parse(&one.fingerprint().to_string()), Some(one.fingerprint()));
+    }
+
+    #[test]
+    fn version_1_never_changes() {
+        // Stored rows are compared with it for years: another value here is a broken promise.
+        let one = instruction(
+            TransactionKind::Deposit,
+            "125.50",
+            "EUR",
+            details(Some("invoice 7"), &[("shop", "12")], r#"{"x":1}"#),
+        );
+        assert_eq!(
+            one.fingerprint().to_string(),
+            "1:14109c07dce5cfe265b1d86767ba0aa5bc9b91a87bf9ec96306b0d66e6ea7406"
+        );
+    }
+
+    #[test]
+    fn a_fingerprint_of_an_unknown_version_never_matches() {
+        let one = instruction(TransactionKind::Deposit, "1", "EUR", Details::default());
+        let newer = one.fingerprint().to_string().replacen("1:", "2:", 1);
+        assert!(!one.matches(&Fingerprint::parse(&newer).unwrap()));
+    }
+
+    #[test]
+    fn all_violations_of_the_details_are_told_at_once() {
+        let metadata =
+            BTreeMap::from([("a".repeat(41), "\n".to_owned()), ("b".to_owned(), "x".repeat(2048))]);
+        let unknown = BTreeMap::from([("z".to_owned(), Value::from("y".repeat(2048)))]);
+        let violations = Details::try_new(Some(String::new()), metadata, &unknown).unwrap_err();
+        let fields: Vec<&str> = violations.iter().map(|violation| violation.field.as_str()).collect();
+        let long = format!("metadata.{}", "a".repeat(41));
+        assert_eq!(fields, ["reference", "metadata", long.as_str(), "metadata", "body"]);
+    }
+}

@@ -1,0 +1,13 @@
+//! The rules of the bank, without async, clock or store. Read in this order:
+//! ids and money, then what a partner asks for ([`instruction`]), what is stored ([`account`],
+//! [`transaction`], [`journal`]), and the one place that decides ([`decision`]).
+
+pub mod account;
+pub mod decision;
+pub mod ids;
+pub mod instruction;
+pub mod journal;
+pub mod money;
+pub mod rejection;
+pub mod time;
+pub mod transaction;

@@ -1,0 +1,400 @@
+//! Money in minor units, with its currency. No floats, no operators, no default: every step is
+//! checked, and an amount in one currency never becomes another.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A currency of ISO 4217 that has minor units (or none, like the yen).
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Currency {
+    code: iso_currency::Currency,
+    decimals: u8,
+}
+
+impl Currency {
+    /// Reads an upper-case alphabetic code. Refuses codes without a defined number of decimals:
+    /// precious metals, funds and test codes are not money of an account.
+    pub fn parse(code: &str) -> Result<Self, UnknownCurrency> {
+        let known = iso_currency::Currency::from_code(code).ok_or(UnknownCurrency)?;
+        let decimals = known.exponent().and_then(|exponent| u8::try_from(exponent).ok());
+        decimals.map(|decimals| Self { code: known, decimals }).ok_or(UnknownCurrency)
+    }
+
+    /// The alphabetic code, such as `EUR`.
+    pub fn code(self) -> &'static str {
+        self.code.code()
+    }
+
+    /// Digits after the decimal point, by ISO 4217: none for the yen, 2 for the euro, 3 for the
+    /// dinar of Bahrain.
+    pub const fn decimals(self) -> u8 {
+        self.decimals
+    }
+
+    /// Minor units in one major unit: 100 for the euro.
+    fn scale(self) -> u64 {
+        10_u64.pow(u32::from(self.decimals))
+    }
+
+    /// Writes signed minor units as a decimal number with all of the currency's decimals.
+    fn write(self, f: &mut fmt::Formatter<'_>, minor_units: i64) -> fmt::Result {
+        let sign = if minor_units < 0 { "-" } else { "" };
+        let magnitude = minor_units.unsigned_abs();
+        let (major, minor) = (magnitude.div_euclid(self.scale()), magnitude.rem_euclid(self.scale()));
+        if self.decimals == 0 {
+            return write!(f, "{sign}{major}");
+        }
+        write!(f, "{sign}{major}.{minor:0width$}", width = usize::from(self.decimals))
+    }
+}
+
+impl fmt::Display for Currency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code())
+    }
+}
+
+impl fmt::Debug for Currency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code())
+    }
+}
+
+impl FromStr for Currency {
+    type Err = UnknownCurrency;
+
+    fn from_str(code: &str) -> Result<Self, UnknownCurrency> {
+        Self::parse(code)
+    }
+}
+
+/// The text is not the code of a currency with minor units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("is not a currency code of ISO 4217 that money can be kept in, such as EUR")]
+pub struct UnknownCurrency;
+
+/// Why a text is not an amount of a currency. Each wording names what is allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum AmountError {
+    /// Nothing there.
+    #[error("must not be empty; write a decimal number such as 12.50")]
+    Empty,
+    /// A minus or plus sign.
+    #[error("must not have a sign; the type of the transaction says which way the money moves")]
+    Signed,
+    /// `1e3`.
+    #[error("must not have an exponent; write all digits, such as 1000")]
+    Exponent,
+    /// `,` for the decimals or the thousands.
+    #[error("must use a point before the decimals and nothing between the thousands, such as 1234.50")]
+    Comma,
+    /// Digits of another script, such as full-width ones.
+    #[error("must be written with the digits 0 to 9")]
+    ForeignDigits,
+    /// Anything else that is not a digit or a point.
+    #[error("must be a decimal number such as 12.50")]
+    Malformed,
+    /// `.5`, `5.` or `1.2.3`.
+    #[error("must have digits on both sides of a single decimal point, such as 0.50")]
+    Point,
+    /// `00012.50`.
+    #[error("must not have leading zeros")]
+    LeadingZeros,
+    /// More decimals than the currency has.
+    #[error("has more decimals than {0} has ({decimals})", decimals = .0.decimals())]
+    TooManyDecimals(Currency),
+    /// Zero where something has to move.
+    #[error("must be greater than zero")]
+    Zero,
+    /// More than the maximum.
+    #[error("must be at most {max} minor units", max = AMOUNT_MINOR_UNITS_MAX)]
+    TooLarge,
+}
+
+/// Largest amount of one transaction, in minor units: 18 digits, as many as ISO 20022 allows.
+pub const AMOUNT_MINOR_UNITS_MAX: i64 = 999_999_999_999_999_999;
+
+/// Largest distance of a balance from zero, in minor units.
+pub const BALANCE_MINOR_UNITS_MAX: i64 = 9_000_000_000_000_000_000;
+
+/// Reads a plain decimal number into minor units from 0 to [`AMOUNT_MINOR_UNITS_MAX`].
+fn parse_minor_units(text: &str, currency: Currency) -> Result<i64, AmountError> {
+    if text.is_empty() {
+        return Err(AmountError::Empty);
+    }
+    if let Some(stranger) = text.chars().find(|c| !c.is_ascii_digit() && *c != '.') {
+        return Err(match stranger {
+            '-' | '+' | '\u{2212}' | '\u{ff0d}' | '\u{ff0b}' if text.starts_with(stranger) => {
+                AmountError::Signed
+            }
+            'e' | 'E' if text.starts_with(|c: char| c.is_ascii_digit()) => AmountError::Exponent,
+            ',' => AmountError::Comma,
+            other if other.is_numeric() => AmountError::ForeignDigits,
+            _ => AmountError::Malformed,
+        });
+    }
+    let (major, minor) = match text.split_once('.') {
+        Some((major, minor)) if major.is_empty() || minor.is_empty() || minor.contains('.') => {
+            return Err(AmountError::Point);
+        }
+        Some(parts) => parts,
+        None => (text, ""),
+    };
+    if major.len() > 1 && major.starts_with('0') {
+        return Err(AmountError::LeadingZeros);
+    }
+    let decimals = usize::from(currency.decimals());
+    if minor.len() > decimals {
+        return Err(AmountError::TooManyDecimals(currency));
+    }
+    // Only ASCII digits are left, so a failure to parse can only mean too many of them.
+    let digits = format!("{major}{minor:0<decimals$}");
+    digits
+        .parse::<i64>()
+        .ok()
+        .filter(|minor_units| *minor_units <= AMOUNT_MINOR_UNITS_MAX)
+        .ok_or(AmountError::TooLarge)
+}
+
+/// A sum that moves. Invariant: greater than zero, at most [`AMOUNT_MINOR_UNITS_MAX`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Amount {
+    minor_units: i64,
+    currency: Currency,
+}
+
+impl Amount {
+    /// Reads a decimal number with at most the currency's decimals.
+    pub fn parse(text: &str, currency: Currency) -> Result<Self, AmountError> {
+        Self::try_new(parse_minor_units(text, currency)?, currency)
+    }
+
+    /// An amount of that many minor units, if it keeps the invariant.
+    pub fn try_new(minor_units: i64, currency: Currency) -> Result<Self, AmountError> {
+        match minor_units {
+            1..=AMOUNT_MINOR_UNITS_MAX => Ok(Self { minor_units, currency }),
+            0 => Err(AmountError::Zero),
+            i64::MIN..=-1 => Err(AmountError::Signed),
+            _ => Err(AmountError::TooLarge),
+        }
+    }
+
+    /// The sum in minor units.
+    pub const fn minor_units(self) -> i64 {
+        self.minor_units
+    }
+
+    /// The currency of the sum.
+    pub const fn currency(self) -> Currency {
+        self.currency
+    }
+}
+
+impl fmt::Display for Amount {
+    /// The number alone, with all decimals, such as `12.50`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.currency.write(f, self.minor_units)
+    }
+}
+
+/// How far an account may go below zero. Invariant: from 0 to [`AMOUNT_MINOR_UNITS_MAX`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OverdraftLimit {
+    minor_units: i64,
+    currency: Currency,
+}
+
+impl OverdraftLimit {
+    /// No overdraft at all.
+    pub const fn none(currency: Currency) -> Self {
+        Self { minor_units: 0, currency }
+    }
+
+    /// Reads a decimal number with at most the currency's decimals; zero is allowed.
+    pub fn parse(text: &str, currency: Currency) -> Result<Self, AmountError> {
+        Ok(Self { minor_units: parse_minor_units(text, currency)?, currency })
+    }
+
+    /// A limit of that many minor units, if it keeps the invariant.
+    pub fn try_new(minor_units: i64, currency: Currency) -> Result<Self, AmountError> {
+        match minor_units {
+            0..=AMOUNT_MINOR_UNITS_MAX => Ok(Self { minor_units, currency }),
+            i64::MIN..=-1 => Err(AmountError::Signed),
+            _ => Err(AmountError::TooLarge),
+        }
+    }
+
+    /// The limit in minor units.
+    pub const fn minor_units(self) -> i64 {
+        self.minor_units
+    }
+}
+
+impl fmt::Display for OverdraftLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.currency.write(f, self.minor_units)
+    }
+}
+
+/// What the entries of an account add up to. Invariant: at most [`BALANCE_MINOR_UNITS_MAX`] away
+/// from zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Balance {
+    minor_units: i64,
+    currency: Currency,
+}
+
+impl Balance {
+    /// The balance of an account without entries.
+    pub const fn zero(currency: Currency) -> Self {
+        Self { minor_units: 0, currency }
+    }
+
+    /// A balance of that many minor units; `None` outside the range that the bank keeps.
+    pub fn try_new(minor_units: i64, currency: Currency) -> Option<Self> {
+        let within = (-BALANCE_MINOR_UNITS_MAX..=BALANCE_MINOR_UNITS_MAX).contains(&minor_units);
+        within.then_some(Self { minor_units, currency })
+    }
+
+    /// The balance in minor units; negative when overdrawn.
+    pub const fn minor_units(self) -> i64 {
+        self.minor_units
+    }
+
+    /// The currency of the account.
+    pub const fn currency(self) -> Currency {
+        self.currency
+    }
+
+    /// Whether nothing is left and nothing is owed.
+    pub const fn is_zero(self) -> bool {
+        self.minor_units == 0
+    }
+
+    /// The balance after `amount` was added; `None` when that leaves the range. Panics when the
+    /// currencies differ: the decision refuses that first.
+    #[must_use]
+    pub fn credited(self, amount: Amount) -> Option<Self> {
+        assert!(self.currency == amount.currency, "{} credited to {}", amount.currency, self.currency);
+        Self::try_new(self.minor_units.checked_add(amount.minor_units)?, self.currency)
+    }
+
+    /// The balance after `amount` was taken; otherwise as [`Self::credited`].
+    #[must_use]
+    pub fn debited(self, amount: Amount) -> Option<Self> {
+        assert!(self.currency == amount.currency, "{} debited from {}", amount.currency, self.currency);
+        Self::try_new(self.minor_units.checked_sub(amount.minor_units)?, self.currency)
+    }
+
+    /// What can be withdrawn: the balance plus the overdraft limit; never below zero.
+    #[must_use]
+    pub fn available(self, limit: OverdraftLimit) -> Self {
+        let available = self.minor_units.saturating_add(limit.minor_units).max(0);
+        Self { minor_units: available.min(BALANCE_MINOR_UNITS_MAX), currency: self.currency }
+    }
+}
+
+impl fmt::Display for Balance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.currency.write(f, self.minor_units)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn currency(code: &str) -> Currency {
+        Currency::parse(code).unwrap()
+    }
+
+    fn check(text: &str, code: &str, expected: Result<i64, AmountError>) {
+        let parsed = Amount::parse(text, currency(code)).map(Amount::minor_units);
+        assert_eq!(parsed, expected, "{text:?} {code}");
+    }
+
+    #[test]
+    fn amounts_are_read_by_the_currencys_decimals() {
+        check("12.34", "EUR", Ok(1234));
+        check("0.1", "EUR", Ok(10));
+        check("0.01", "EUR", Ok(1));
+        check("12", "EUR", Ok(1200));
+        check("12", "JPY", Ok(12));
+        check("1.005", "BHD", Ok(1005));
+        check("1.0005", "CLF", Ok(10005));
+        check("999999999999999999", "JPY", Ok(AMOUNT_MINOR_UNITS_MAX));
+        check("9999999999999999.99", "EUR", Ok(AMOUNT_MINOR_UNITS_MAX));
+    }
+
+    #[test]
+    fn what_is_not_an_amount_has_its_own_answer() {
+        let eur = currency("EUR");
+        check("", "EUR", Err(AmountError::Empty));
+        check("-5", "EUR", Err(AmountError::Signed));
+        check("+5", "EUR", Err(AmountError::Signed));
+        check("1e3", "EUR", Err(AmountError::Exponent));
+        check("1,50", "EUR", Err(AmountError::Comma));
+        check("１２", "EUR", Err(AmountError::ForeignDigits));
+        check("٣", "EUR", Err(AmountError::ForeignDigits));
+        check(" 5", "EUR", Err(AmountError::Malformed));
+        check("5 EUR", "EUR", Err(AmountError::Malformed));
+        check("0x10", "EUR", Err(AmountError::Malformed));
+        check("NaN", "EUR", Err(AmountError::Malformed));
+        check(".5", "EUR", Err(AmountError::Point));
+        check("5.", "EUR", Err(AmountError::Point));
+        check("1.2.3", "EUR", Err(AmountError::Point));
+        check("00012.50", "EUR", Err(AmountError::LeadingZeros));
+        check("12.505", "EUR", Err(AmountError::TooManyDecimals(eur)));
+        check("1.0", "JPY", Err(AmountError::TooManyDecimals(currency("JPY"))));
+        check("0", "EUR", Err(AmountError::Zero));
+        check("0.00", "EUR", Err(AmountError::Zero));
+        check("10000000000000000.00", "EUR", Err(AmountError::TooLarge));
+        check(&"9".repeat(40), "EUR", Err(AmountError::TooLarge));
+    }
+
+    #[test]
+    fn the_whole_table_of_currencies_round_trips() {
+        let mut seen = 0;
+        for code in <iso_currency::Currency as iso_currency::IntoEnumIterator>::iter().map(|c| c.code()) {
+            let Ok(currency) = Currency::parse(code) else { continue };
+            let amount = Amount::try_new(1_234_567, currency).unwrap();
+            assert_eq!(Amount::parse(&amount.to_string(), currency), Ok(amount), "{code}");
+            seen += 1;
+        }
+        assert!(seen > 150, "only {seen} currencies");
+        assert_eq!(currency("JPY").decimals(), 0);
+        assert_eq!(currency("EUR").decimals(), 2);
+        assert_eq!(currency("BHD").decimals(), 3);
+    }
+
+    #[test]
+    fn what_is_not_a_currency_is_refused() {
+        for code in ["", "eur", "EURO", "XXX", "XAU", "ZZZ", "12"] {
+            assert_eq!(Currency::parse(code), Err(UnknownCurrency), "{code}");
+        }
+    }
+
+    #[test]
+    fn balances_are_written_with_sign_and_never_wrap() {
+        let eur = currency("EUR");
+        let cents = |minor_units| Balance::try_new(minor_units, eur).unwrap();
+        assert_eq!(cents(-5).to_string(), "-0.05");
+        assert_eq!(cents(-1_234_567).to_string(), "-12345.67");
+        assert_eq!(Balance::zero(currency("JPY")).to_string(), "0");
+        let most = Amount::try_new(AMOUNT_MINOR_UNITS_MAX, eur).unwrap();
+        assert_eq!(cents(BALANCE_MINOR_UNITS_MAX).credited(most), None);
+        assert_eq!(cents(-BALANCE_MINOR_UNITS_MAX).debited(most), None);
+        assert_eq!(Balance::try_new(i64::MIN, eur), None);
+    }
+
+    #[test]
+    fn available_is_balance_plus_overdraft() {
+        let eur = currency("EUR");
+        let limit = OverdraftLimit::parse("10.00", eur).unwrap();
+        let cents = |minor_units| Balance::try_new(minor_units, eur).unwrap();
+        assert_eq!(cents(250).available(limit), cents(1250));
+        assert_eq!(cents(-1000).available(limit), cents(0));
+        // The limit was lowered after the money was spent.
+        assert_eq!(cents(-5000).available(limit), cents(0));
+    }
+}

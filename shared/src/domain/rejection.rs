@@ -1,0 +1,55 @@
+//! Why the bank says no. A rejection is an answer: recorded, final, replayed.
+
+use std::fmt;
+
+/// The reason of a final rejection. The names are part of the HTTP API and of stored rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RejectReason {
+    /// The withdrawal is more than the balance plus the overdraft limit.
+    InsufficientFunds,
+    /// The account was closed before the transaction was posted.
+    AccountClosed,
+    /// The account does not exist.
+    AccountUnknown,
+    /// The amount is in another currency than the account.
+    CurrencyMismatch,
+    /// The balance would leave the range that the bank can keep.
+    AmountOutOfRange,
+    /// A person discarded the dead letter that held the transaction.
+    Discarded,
+}
+
+impl RejectReason {
+    /// Every reason, for tables and tests.
+    pub const ALL: [Self; 6] = [
+        Self::InsufficientFunds,
+        Self::AccountClosed,
+        Self::AccountUnknown,
+        Self::CurrencyMismatch,
+        Self::AmountOutOfRange,
+        Self::Discarded,
+    ];
+
+    /// The stable code, such as `insufficient_funds`.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::InsufficientFunds => "insufficient_funds",
+            Self::AccountClosed => "account_closed",
+            Self::AccountUnknown => "account_unknown",
+            Self::CurrencyMismatch => "currency_mismatch",
+            Self::AmountOutOfRange => "amount_out_of_range",
+            Self::Discarded => "discarded",
+        }
+    }
+
+    /// The reason with that code.
+    pub fn from_code(code: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.code() == code)
+    }
+}
+
+impl fmt::Display for RejectReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code())
+    }
+}

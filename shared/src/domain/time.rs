@@ -1,0 +1,78 @@
+//! Points in time, to the millisecond, in UTC.
+
+use std::fmt;
+use std::time::Duration;
+
+use ::time::OffsetDateTime;
+use ::time::format_description::well_known::Rfc3339;
+
+/// Milliseconds since 1970-01-01T00:00:00Z. Written as RFC 3339, always in UTC and with
+/// milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(i64);
+
+/// The last millisecond that RFC 3339 can write: 9999-12-31T23:59:59.999Z.
+const MILLISECONDS_MAX: i64 = 253_402_300_799_999;
+
+impl Timestamp {
+    /// The point that many milliseconds after 1970; clamped to the years 1970 to 9999.
+    pub fn from_unix_ms(milliseconds: i64) -> Self {
+        Self(milliseconds.clamp(0, MILLISECONDS_MAX))
+    }
+
+    /// Milliseconds since 1970.
+    pub const fn unix_ms(self) -> i64 {
+        self.0
+    }
+
+    /// How long before `self` the `earlier` point was; zero if it was not before.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+
+    /// The point that much later.
+    pub fn after(self, duration: Duration) -> Self {
+        let milliseconds = i64::try_from(duration.as_millis()).unwrap_or(MILLISECONDS_MAX);
+        Self::from_unix_ms(self.0.saturating_add(milliseconds))
+    }
+
+    /// Reads RFC 3339 with any offset.
+    pub fn parse(text: &str) -> Option<Self> {
+        let parsed = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+        let milliseconds = parsed.unix_timestamp_nanos().checked_div(1_000_000)?;
+        i64::try_from(milliseconds).ok().map(Self::from_unix_ms)
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.div_euclid(1000);
+        // The constructor keeps the value within the range of the calendar.
+        let date = OffsetDateTime::from_unix_timestamp(seconds).map_err(|_| fmt::Error)?;
+        write!(
+            f,
+            "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
+            date.year(),
+            u8::from(date.month()),
+            date.day(),
+            date.hour(),
+            date.minute(),
+            date.second(),
+            self.0.rem_euclid(1000)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_are_written_and_read_as_rfc_3339() {
+        let timestamp = Timestamp::from_unix_ms(1_795_248_000_123);
+        assert_eq!(timestamp.to_string(), "2026-11-21T08:00:00.123Z");
+        assert_eq!(Timestamp::parse("2026-11-21T08:00:00.123Z"), Some(timestamp));
+        assert_eq!(Timestamp::parse("2026-11-21T09:00:00.123+01:00"), Some(timestamp));
+        assert_eq!(Timestamp::parse("yesterday"), None);
+    }
+}

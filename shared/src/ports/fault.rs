@@ -1,0 +1,49 @@
+//! The infrastructure failed. Business answers are never faults.
+
+/// The cause of a fault, for the log.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// A store did not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreFault {
+    /// The store could not be reached, was throttled, or did not answer. A write **may have
+    /// happened or may still happen**: whoever asked retries under the same guards, or reads back.
+    #[error("the store was not available while {doing}")]
+    Unavailable {
+        /// What was being attempted.
+        doing: &'static str,
+        /// Why it failed.
+        #[source]
+        source: Cause,
+    },
+    /// What is stored cannot be understood. Trying again does not help; a person has to look.
+    #[error("stored data cannot be understood while {doing}")]
+    Corrupt {
+        /// What was being attempted.
+        doing: &'static str,
+        /// What is wrong.
+        #[source]
+        source: Cause,
+    },
+    /// The store refused the request for a reason that trying again does not change: wrong
+    /// credentials, a missing table, a bug of ours. The write did not happen.
+    #[error("the store refused while {doing}")]
+    Refused {
+        /// What was being attempted.
+        doing: &'static str,
+        /// What the store said.
+        #[source]
+        source: Cause,
+    },
+}
+
+impl StoreFault {
+    /// Whether trying again later can help. A refusal counts: it is the configuration of the store
+    /// that is wrong, not the work, and an operator can mend it while the work waits.
+    pub const fn is_transient(&self) -> bool {
+        match self {
+            Self::Unavailable { .. } | Self::Refused { .. } => true,
+            Self::Corrupt { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What the bank needs from the outside, cut to the size of a business step. The doc comment of a
+//! method is its contract; [`crate::conformance`] checks every adapter against it.
+//!
+//! A port promises an atomic step, not rows: it shows no transaction of a database, no SQL and no
+//! partition key, so that a table of SQLite and a table of Azure can both keep the promise.
+
+pub mod api_keys;
+pub mod dead_letters;
+pub mod doorbell;
+pub mod fault;
+pub mod ledger;
+pub mod operations;
+pub mod payload_store;
+pub mod queue;
+pub mod sync_store;
+pub mod world;
+
+use std::sync::Arc;
+
+use api_keys::ApiKeys;
+use dead_letters::DeadLetters;
+use ledger::{Accounts, Ledger, TransactionLog};
+use operations::StorageOperations;
+use payload_store::PayloadStore;
+use queue::WorkQueue;
+use sync_store::SyncStore;
+
+/// The ports of one store, opened together. Pass on what is used, not the whole.
+#[derive(Clone)]
+pub struct Store {
+    /// Accept and commit.
+    pub ledger: Arc<dyn Ledger>,
+    /// Open, change and list accounts.
+    pub accounts: Arc<dyn Accounts>,
+    /// Read what was accepted and posted.
+    pub log: Arc<dyn TransactionLog>,
+    /// Where accepted work waits.
+    pub queue: Arc<dyn WorkQueue>,
+    /// Where a person finds what could not be posted.
+    pub dead_letters: Arc<dyn DeadLetters>,
+    /// Small values with compare-and-swap.
+    pub sync: Arc<dyn SyncStore>,
+    /// Large bodies by reference.
+    pub payloads: Arc<dyn PayloadStore>,
+    /// Who may call.
+    pub api_keys: Arc<dyn ApiKeys>,
+    /// What all of this costs.
+    pub operations: Arc<StorageOperations>,
+}
