@@ -1,0 +1,366 @@
+//! Half one of the protocol: idempotency → store → enqueue. The other half is [`crate::post`].
+//!
+//! 1. **Know the account.** Its existence and currency never change, so they are cached. That an
+//!    account is unknown is never cached: it may be opened the next moment.
+//! 2. **Insert** the transaction under its key. The insert *is* the idempotency check. Concurrent
+//!    inserts for one account go as one atomic group, in which each key stands once.
+//! 3. **Enqueue** its work, many pieces in one envelope, and **only then** promise anything. Work
+//!    that is still accepted is promised only by a process that has itself seen a send of it
+//!    confirmed: the process that inserted the row may have died before it sent.
+//!
+//! Enqueueing twice is always safe; the commit's guards see to that.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::{Either, select};
+use lru::LruCache;
+
+use crate::completions::{Completions, Waiter};
+use crate::domain::decision::Work;
+use crate::domain::ids::{AccountKey, TransactionKey};
+use crate::domain::instruction::Instruction;
+use crate::domain::money::Currency;
+use crate::domain::transaction::Transaction;
+use crate::envelope;
+use crate::group_commit::{Abandoned, Flush, GroupCommit};
+use crate::ports::Store;
+use crate::ports::doorbell::Doorbell;
+use crate::ports::fault::StoreFault;
+use crate::ports::ledger::{AcceptOutcome, Ledger, Marks, NewTransaction, StoredTransaction};
+use crate::ports::queue::{QueueName, WorkQueue};
+use crate::ports::world::{World, WorldExt as _};
+
+/// Most transactions of one atomic insert: what Azure Tables changes in one step.
+pub const ACCEPT_GROUP_MAX: usize = 100;
+/// Most pieces of work that one round of sends takes from a queue's lane.
+const SEND_GROUP_MAX: usize = 1000;
+/// Accounts whose currency is remembered.
+const KNOWN_ACCOUNTS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
+/// Keys whose confirmed send is remembered; forgetting one costs a second send.
+const CONFIRMED_SENDS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
+/// First wait between two looks at the log, for a request that waits for its outcome.
+const LOOK_DELAY_MIN: Duration = Duration::from_millis(25);
+/// Longest such wait.
+const LOOK_DELAY_MAX: Duration = Duration::from_millis(1000);
+
+/// What became of a request.
+#[must_use]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Acceptance {
+    /// First time that this key was seen. Log and queue hold it.
+    Accepted(Transaction),
+    /// Same key, same content: the transaction as it now is. If it is still accepted, a send of its
+    /// work was confirmed to this process.
+    Replayed(Transaction),
+    /// Same key, other content. Nothing was changed.
+    KeyReused,
+    /// There is no such account. The id is not used up.
+    AccountUnknown,
+    /// The account is in another currency. The id is not used up.
+    CurrencyMismatch {
+        /// The account's currency.
+        account: Currency,
+    },
+}
+
+/// The promise could not be made. The transaction may be stored, and may even post; asking again
+/// with the same id is always safe.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AcceptFault {
+    /// The account could not be read.
+    #[error("the account could not be read")]
+    Account(#[source] Arc<StoreFault>),
+    /// The transaction log could not be written.
+    #[error("the transaction could not be written to the log")]
+    Log(#[source] Arc<StoreFault>),
+    /// The work could not be put on the queue.
+    #[error("the work could not be put on the queue")]
+    Queue(#[source] Arc<StoreFault>),
+    /// The process is in trouble.
+    #[error("the request was given up")]
+    Abandoned(#[from] Abandoned),
+}
+
+type Shared<T> = Result<T, Arc<StoreFault>>;
+
+/// Accepts instructions. One per process: it is where concurrent requests meet.
+pub struct Acceptor {
+    ledger: Arc<dyn Ledger>,
+    world: Arc<dyn World>,
+    completions: Arc<Completions>,
+    queue_count: u16,
+    known: Mutex<LruCache<AccountKey, Currency>>,
+    inserts: GroupCommit<AccountKey, NewTransaction, Shared<AcceptOutcome>>,
+    sends: GroupCommit<QueueName, Parcel, Shared<()>>,
+    confirmed: Arc<ConfirmedSends>,
+    doorbell: Arc<dyn Doorbell>,
+}
+
+/// Work on its way to the queue.
+struct Parcel {
+    work: Work,
+    traceparent: Option<String>,
+}
+
+impl Acceptor {
+    /// An acceptor over a store. `queue_count` queues share the work by account.
+    pub fn new(
+        store: &Store,
+        world: Arc<dyn World>,
+        doorbell: Arc<dyn Doorbell>,
+        completions: Arc<Completions>,
+        queue_count: u16,
+    ) -> Self {
+        let confirmed = Arc::new(ConfirmedSends::new());
+        let insert = insert_groups(Arc::clone(&store.ledger));
+        let send = send_groups(Arc::clone(&store.queue), Arc::clone(&doorbell), Arc::clone(&confirmed));
+        Self {
+            ledger: Arc::clone(&store.ledger),
+            completions,
+            queue_count,
+            known: Mutex::new(LruCache::new(KNOWN_ACCOUNTS_MAX)),
+            inserts: GroupCommit::new(Arc::clone(&world), ACCEPT_GROUP_MAX, insert),
+            sends: GroupCommit::new(Arc::clone(&world), SEND_GROUP_MAX, send),
+            confirmed,
+            doorbell,
+            world,
+        }
+    }
+
+    /// Remembers that an account exists, so that its first transaction need not ask.
+    pub fn remember(&self, account: AccountKey, currency: Currency) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).put(account, currency);
+    }
+
+    /// Accepts an instruction, and with `patience` waits that long for its outcome.
+    ///
+    /// # Errors
+    /// [`AcceptFault`] when log or queue could not be reached; see there.
+    pub async fn submit(
+        &self,
+        key: TransactionKey,
+        instruction: Instruction,
+        traceparent: Option<String>,
+        patience: Option<Duration>,
+    ) -> Result<Acceptance, AcceptFault> {
+        let Some(currency) = self.currency(key.account).await? else { return Ok(Acceptance::AccountUnknown) };
+        if currency != instruction.amount.currency() {
+            return Ok(Acceptance::CurrencyMismatch { account: currency });
+        }
+        // Before the work is enqueued: whatever is announced from now on is heard.
+        let waiter = patience.map(|patience| (self.completions.register(&key), patience));
+        let acceptance = self.store_and_enqueue(key, instruction, traceparent).await?;
+        let (transaction, first): (Transaction, bool) = match acceptance {
+            Acceptance::Accepted(transaction) => (transaction, true),
+            Acceptance::Replayed(transaction) => (transaction, false),
+            refused @ (Acceptance::KeyReused
+            | Acceptance::AccountUnknown
+            | Acceptance::CurrencyMismatch { .. }) => return Ok(refused),
+        };
+        let transaction = match waiter {
+            Some((waiter, patience)) if transaction.outcome.is_none() => {
+                self.await_outcome(transaction, waiter, patience).await
+            }
+            _ => transaction,
+        };
+        Ok(if first { Acceptance::Accepted(transaction) } else { Acceptance::Replayed(transaction) })
+    }
+
+    async fn currency(&self, account: AccountKey) -> Result<Option<Currency>, AcceptFault> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&account).copied();
+        if known.is_some() {
+            return Ok(known);
+        }
+        let read =
+            self.ledger.account(account).await.map_err(|fault| AcceptFault::Account(Arc::new(fault)))?;
+        let currency = read.map(|versioned| versioned.value.currency);
+        if let Some(currency) = currency {
+            self.remember(account, currency);
+        }
+        Ok(currency)
+    }
+
+    async fn store_and_enqueue(
+        &self,
+        key: TransactionKey,
+        instruction: Instruction,
+        traceparent: Option<String>,
+    ) -> Result<Acceptance, AcceptFault> {
+        let new = NewTransaction {
+            key: key.clone(),
+            instruction,
+            accepted_at: self.world.now(),
+            nonce: self.world.nonce(),
+        };
+        let outcome = self.inserts.submit(key.account, new.clone()).await?.map_err(AcceptFault::Log)?;
+        match outcome {
+            AcceptOutcome::Inserted { revision, enqueued } => {
+                let stored = as_stored(new, revision);
+                if enqueued {
+                    self.confirmed.insert(&key);
+                    self.doorbell.ring(&envelope::queue_of(key.account, self.queue_count));
+                } else {
+                    self.enqueue(&stored, traceparent).await?;
+                }
+                Ok(Acceptance::Accepted(stored.transaction))
+            }
+            AcceptOutcome::Existing(stored) if !new.instruction.matches(&stored.fingerprint) => {
+                Ok(Acceptance::KeyReused)
+            }
+            AcceptOutcome::Existing(stored) => {
+                self.enqueue(&stored, traceparent).await?;
+                Ok(Acceptance::Replayed(stored.transaction))
+            }
+        }
+    }
+
+    /// Returns when a send of the work was confirmed to this process, or when there is no work left.
+    async fn enqueue(
+        &self,
+        stored: &StoredTransaction,
+        traceparent: Option<String>,
+    ) -> Result<(), AcceptFault> {
+        let Some(work) = stored.work() else { return Ok(()) };
+        if self.confirmed.contains(&work.key) {
+            return Ok(());
+        }
+        let queue = envelope::queue_of(work.key.account, self.queue_count);
+        self.sends.submit(queue, Parcel { work, traceparent }).await?.map_err(AcceptFault::Queue)
+    }
+
+    /// The transaction with its outcome, if that is known in time. A worker of this process
+    /// announces it; for one of another process, the log is looked at now and then.
+    async fn await_outcome(
+        &self,
+        transaction: Transaction,
+        mut waiter: Waiter,
+        patience: Duration,
+    ) -> Transaction {
+        let started = self.world.uptime();
+        let mut delay = LOOK_DELAY_MIN;
+        loop {
+            let left = patience.saturating_sub(self.world.uptime().saturating_sub(started));
+            let pause = self.world.sleep(delay.min(left));
+            match select(std::pin::pin!(waiter.outcome()), pause).await {
+                Either::Left((outcome, _)) => return Transaction { outcome: Some(outcome), ..transaction },
+                Either::Right(((), _)) => {}
+            }
+            // The promise was made: a log that cannot be read now is no reason to break it.
+            if let Ok(Some(stored)) = self.ledger.transaction(&transaction.key).await
+                && stored.transaction.outcome.is_some()
+            {
+                return stored.transaction;
+            }
+            if delay >= left {
+                return transaction;
+            }
+            delay = delay.saturating_mul(2).min(LOOK_DELAY_MAX);
+        }
+    }
+}
+
+fn as_stored(new: NewTransaction, revision: crate::domain::account::Revision) -> StoredTransaction {
+    let NewTransaction { key, instruction, accepted_at, nonce: _ } = new;
+    let fingerprint = instruction.fingerprint();
+    let transaction = Transaction { key, instruction, accepted_at, outcome: None };
+    StoredTransaction { transaction, fingerprint, revision, marks: Marks::default() }
+}
+
+/// Inserts a group. Within it each key stands once: whoever brought a key second joins the first,
+/// and finds what the first one stored.
+fn insert_groups(ledger: Arc<dyn Ledger>) -> Flush<AccountKey, NewTransaction, Shared<AcceptOutcome>> {
+    Arc::new(move |_, group| {
+        let ledger = Arc::clone(&ledger);
+        async move {
+            let mut places: BTreeMap<&TransactionKey, usize> = BTreeMap::new();
+            let mut firsts: Vec<NewTransaction> = Vec::new();
+            let mut joins: Vec<(usize, bool)> = Vec::with_capacity(group.len());
+            for new in &group {
+                let place = *places.entry(&new.key).or_insert(firsts.len());
+                let first = place == firsts.len();
+                if first {
+                    firsts.push(new.clone());
+                }
+                joins.push((place, first));
+            }
+            let outcomes = match ledger.accept(&firsts).await {
+                Ok(outcomes) => outcomes,
+                Err(fault) => {
+                    let fault = Arc::new(fault);
+                    return group.iter().map(|_| Err(Arc::clone(&fault))).collect();
+                }
+            };
+            assert!(outcomes.len() == firsts.len(), "each transaction of a group has one outcome");
+            let outcome = |(place, first): (usize, bool)| match (&outcomes[place], first) {
+                (AcceptOutcome::Inserted { revision, enqueued: _ }, false) => {
+                    let stored = as_stored(firsts[place].clone(), revision.clone());
+                    AcceptOutcome::Existing(Box::new(stored))
+                }
+                (outcome, _) => outcome.clone(),
+            };
+            joins.into_iter().map(|join| Ok(outcome(join))).collect()
+        }
+        .boxed()
+    })
+}
+
+/// Sends what collected for one queue, in as few envelopes as it takes.
+fn send_groups(
+    queue: Arc<dyn WorkQueue>,
+    doorbell: Arc<dyn Doorbell>,
+    confirmed: Arc<ConfirmedSends>,
+) -> Flush<QueueName, Parcel, Shared<()>> {
+    Arc::new(move |name, parcels| {
+        let (queue, doorbell, confirmed) =
+            (Arc::clone(&queue), Arc::clone(&doorbell), Arc::clone(&confirmed));
+        async move {
+            let keys: Vec<TransactionKey> = parcels.iter().map(|parcel| parcel.work.key.clone()).collect();
+            let traceparent = parcels.iter().find_map(|parcel| parcel.traceparent.clone());
+            let mut once = BTreeSet::new();
+            // A replay that came while the first send was under way finds it confirmed by now.
+            let work: Vec<Work> = parcels
+                .into_iter()
+                .map(|parcel| parcel.work)
+                .filter(|work| !confirmed.contains(&work.key) && once.insert(work.key.clone()))
+                .collect();
+            let mut failed: Option<Arc<StoreFault>> = None;
+            for envelope in envelope::pack(&work, traceparent.as_deref()) {
+                match queue.send(&name, &envelope.encode(), Duration::ZERO).await {
+                    Ok(()) => envelope.items.iter().for_each(|work| confirmed.insert(&work.key)),
+                    Err(fault) => {
+                        failed = Some(Arc::new(fault));
+                        break;
+                    }
+                }
+            }
+            doorbell.ring(&name);
+            let answer = |key: &TransactionKey| match &failed {
+                Some(fault) if !confirmed.contains(key) => Err(Arc::clone(fault)),
+                _ => Ok(()),
+            };
+            keys.iter().map(answer).collect()
+        }
+        .boxed()
+    })
+}
+
+/// Keys whose send this process has seen confirmed: the ones that it may promise.
+struct ConfirmedSends(Mutex<LruCache<TransactionKey, ()>>);
+
+impl ConfirmedSends {
+    fn new() -> Self {
+        Self(Mutex::new(LruCache::new(CONFIRMED_SENDS_MAX)))
+    }
+
+    fn insert(&self, key: &TransactionKey) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).put(key.clone(), ());
+    }
+
+    fn contains(&self, key: &TransactionKey) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
+    }
+}

@@ -1,0 +1,169 @@
+//! Group commit without timers: while one write of a lane is under way, arriving items collect, and
+//! the next write takes all of them. A lone item never waits; a crowd shares.
+//!
+//! The write runs in a task of its own: a caller that goes away (a client that hung up) neither
+//! stops it nor takes the others' answers along.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use tokio::sync::oneshot;
+
+use crate::ports::world::World;
+
+/// Writes a group of items of one lane; one answer each, in their order.
+pub type Flush<L, T, A> = Arc<dyn Fn(L, Vec<T>) -> BoxFuture<'static, Vec<A>> + Send + Sync>;
+
+struct Waiting<T, A> {
+    item: T,
+    answer: oneshot::Sender<A>,
+}
+
+/// A lane is in the map while a task writes for it.
+type Lanes<L, T, A> = Arc<Mutex<BTreeMap<L, VecDeque<Waiting<T, A>>>>>;
+
+/// Collects items by lane, and writes them in groups.
+pub struct GroupCommit<L, T, A> {
+    world: Arc<dyn World>,
+    flush: Flush<L, T, A>,
+    group_max: usize,
+    lanes: Lanes<L, T, A>,
+}
+
+/// The task that wrote the group ended without an answer: a bug in it, or the end of the process.
+/// Nothing is known about the item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the group ended without an answer")]
+pub struct Abandoned;
+
+impl<L, T, A> GroupCommit<L, T, A>
+where
+    L: Clone + Ord + Send + 'static,
+    T: Send + 'static,
+    A: Send + 'static,
+{
+    /// Groups of at most `group_max` items, written by `flush`.
+    pub fn new(world: Arc<dyn World>, group_max: usize, flush: Flush<L, T, A>) -> Self {
+        Self { world, flush, group_max, lanes: Arc::default() }
+    }
+
+    /// Hands in an item, and waits for its answer.
+    ///
+    /// # Errors
+    /// [`Abandoned`] when no answer will come.
+    pub async fn submit(&self, lane: L, item: T) -> Result<A, Abandoned> {
+        let (answer, answered) = oneshot::channel();
+        let waiting = Waiting { item, answer };
+        let idle = {
+            let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+            match lanes.get_mut(&lane) {
+                Some(queue) => {
+                    queue.push_back(waiting);
+                    false
+                }
+                None => {
+                    lanes.insert(lane.clone(), VecDeque::from([waiting]));
+                    true
+                }
+            }
+        };
+        if idle {
+            let writer = LaneWriter {
+                lane,
+                flush: Arc::clone(&self.flush),
+                group_max: self.group_max,
+                lanes: Arc::clone(&self.lanes),
+            };
+            self.world.spawn(writer.run().boxed());
+        }
+        answered.await.map_err(|_| Abandoned)
+    }
+}
+
+struct LaneWriter<L: Ord, T, A> {
+    lane: L,
+    flush: Flush<L, T, A>,
+    group_max: usize,
+    lanes: Lanes<L, T, A>,
+}
+
+impl<L: Clone + Ord, T, A> LaneWriter<L, T, A> {
+    async fn run(self) {
+        while let Some(group) = self.next_group() {
+            let (items, answers): (Vec<T>, Vec<oneshot::Sender<A>>) =
+                group.into_iter().map(|waiting| (waiting.item, waiting.answer)).unzip();
+            let results = (self.flush)(self.lane.clone(), items).await;
+            assert!(results.len() == answers.len(), "each item of a group has one answer");
+            for (answer, result) in answers.into_iter().zip(results) {
+                // Whoever asked may have gone away; the write stands all the same.
+                drop(answer.send(result));
+            }
+        }
+    }
+
+    /// The next group; `None` when nothing waits, and then the lane is idle again.
+    fn next_group(&self) -> Option<Vec<Waiting<T, A>>> {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = lanes.get_mut(&self.lane)?;
+        if waiting.is_empty() {
+            lanes.remove(&self.lane);
+            return None;
+        }
+        Some(waiting.drain(..waiting.len().min(self.group_max)).collect())
+    }
+}
+
+impl<L: Ord, T, A> Drop for LaneWriter<L, T, A> {
+    /// After a panic the lane must not look busy for ever; whoever waits in it learns at once.
+    fn drop(&mut self) {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.lane);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapters::system::SystemWorld;
+    use tokio::sync::Semaphore;
+
+    type Sizes = Arc<Mutex<Vec<usize>>>;
+
+    fn doubling(gate: Arc<Semaphore>, sizes: Sizes) -> GroupCommit<&'static str, u64, u64> {
+        let flush: Flush<&'static str, u64, u64> = Arc::new(move |_, items| {
+            sizes.lock().unwrap().push(items.len());
+            let gate = Arc::clone(&gate);
+            async move {
+                gate.acquire().await.unwrap().forget();
+                assert!(!items.contains(&13), "an unlucky group");
+                items.into_iter().map(|item| item * 2).collect()
+            }
+            .boxed()
+        });
+        GroupCommit::new(Arc::new(SystemWorld::new()), 8, flush)
+    }
+
+    #[tokio::test]
+    async fn what_arrives_during_a_write_shares_the_next_ones() {
+        let (gate, sizes) = (Arc::new(Semaphore::new(0)), Sizes::default());
+        let group = doubling(Arc::clone(&gate), Arc::clone(&sizes));
+        let all = futures::future::join_all((0..12).map(|item| group.submit("lane", item)));
+        let open = async {
+            tokio::task::yield_now().await;
+            gate.add_permits(3);
+        };
+        let (answers, ()) = futures::join!(all, open);
+        assert_eq!(answers, (0..12).map(|item| Ok(item * 2)).collect::<Vec<_>>());
+        // The first write starts with what was there when its task first ran.
+        assert_eq!(sizes.lock().unwrap().as_slice(), [8, 4]);
+    }
+
+    #[tokio::test]
+    async fn a_group_that_panics_is_told_and_the_lane_goes_on() {
+        let (gate, sizes) = (Arc::new(Semaphore::new(9)), Sizes::default());
+        let group = doubling(gate, sizes);
+        assert_eq!(group.submit("lane", 13).await, Err(Abandoned));
+        assert_eq!(group.submit("lane", 4).await, Ok(8));
+    }
+}
