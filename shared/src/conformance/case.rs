@@ -14,7 +14,7 @@ use crate::domain::account::{Account, Versioned};
 use crate::domain::decision::{AccountCommit, Means, Work, decide, discard};
 use crate::domain::ids::{AccountId, AccountKey, MessageId, OrderNumber, PartnerId, TransactionKey, UserId};
 use crate::domain::instruction::{Details, Instruction, TransactionKind};
-use crate::domain::journal::JournalPage;
+use crate::domain::journal::{JournalPage, PageHash};
 use crate::domain::money::{Amount, Currency, OverdraftLimit};
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::TransactionStatus;
@@ -254,7 +254,7 @@ pub(super) fn assert_refused(answer: &Committed, commit: &AccountCommit) {
 
 /// Asserts that pages are one unbroken chain from the first entry to the state of the account.
 pub(super) fn assert_chain(pages: &[JournalPage], account: &Account) {
-    let mut previous = crate::domain::journal::PageHash::GENESIS;
+    let mut previous = PageHash::GENESIS;
     let mut sequence = 0;
     for page in pages {
         assert_eq!(page.check(), Ok(()), "a page that was read is sound");

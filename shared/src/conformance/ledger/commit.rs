@@ -1,5 +1,7 @@
 //! A commit is written whole, once, and only while all of its guards hold.
 
+use std::collections::BTreeSet;
+
 use crate::conformance::case::{Case, assert_chain, assert_refused};
 use crate::domain::account::Versioned;
 use crate::domain::decision::{AccountCommit, Work};
@@ -170,7 +172,8 @@ async fn a_final_transaction_writes_nothing(case: &Case) {
         let commit = case.decided(&current, batch);
         if let Committed::AlreadyFinal(keys) = assert_writes_nothing(case, &commit).await {
             let finals = batch.iter().filter(|one| one.key == work[1].key || one.key == work[2].key);
-            let finals: Vec<_> = finals.map(|one| one.key.clone()).collect();
+            let finals: BTreeSet<_> = finals.map(|one| one.key.clone()).collect();
+            let keys: BTreeSet<_> = keys.into_iter().collect();
             assert_eq!(keys, finals, "AlreadyFinal names those that are final, and no others");
         }
     }
