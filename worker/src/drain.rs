@@ -35,3 +35,12 @@ impl Drain {
         drop(self.0.clone().wait_for(|started| *started).await);
     }
 }
+
+/// Returns when the process is asked to stop: SIGTERM, or Ctrl-C.
+pub async fn until_asked_to_stop() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).expect("a process can listen for SIGTERM");
+    let mut interrupt = signal(SignalKind::interrupt()).expect("a process can listen for SIGINT");
+    let (terminated, interrupted) = (std::pin::pin!(terminate.recv()), std::pin::pin!(interrupt.recv()));
+    futures::future::select(terminated, interrupted).await;
+}

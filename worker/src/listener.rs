@@ -142,8 +142,8 @@ impl Listener {
         };
         // Joined, not cancelled: a renewal under way ends first, so that its new receipt is known.
         let (results, ()) = join(work, self.keep_leases(&deliveries, &done, &posted)).await;
-        let healthy = join_all(deliveries.iter().map(|delivery| self.settle(delivery, &results))).await;
-        healthy.into_iter().all(|healthy| healthy)
+        let settlements: Vec<_> = deliveries.iter().map(|delivery| self.settle(delivery, &results)).collect();
+        join_all(settlements).await.into_iter().all(|healthy| healthy)
     }
 
     /// Posts the work of all messages, each key once, the accounts side by side.
@@ -153,13 +153,14 @@ impl Listener {
         for (place, work) in items.flat_map(Delivery::items).enumerate() {
             by_account.entry(work.key.account).or_default().entry(&work.key).or_insert((place, work));
         }
-        let posts = by_account.into_iter().map(|(account, work)| {
+        let mut posts = Vec::with_capacity(by_account.len());
+        for (account, work) in by_account {
             // In the order in which they came.
             let mut work: Vec<(usize, &Work)> = work.into_values().collect();
             work.sort_by_key(|(place, _)| *place);
             let work = work.into_iter().map(|(_, work)| work.clone()).collect();
-            self.poster.post(account, work)
-        });
+            posts.push(self.poster.post(account, work));
+        }
         let settled: Vec<_> = futures::stream::iter(posts).buffer_unordered(ACCOUNTS_AT_ONCE).collect().await;
         settled.into_iter().flatten().collect()
     }
@@ -178,15 +179,16 @@ impl Listener {
                 Either::Right(_) if posted.load(Ordering::Relaxed) => return,
                 Either::Right(_) => {}
             }
-            let renewals = deliveries.iter().map(|delivery| async {
-                let renewed = delivery.renew(&*self.queue, &self.name, self.config.visibility_timeout).await;
-                match renewed {
-                    Ok(Held::Ours(())) => {}
-                    Ok(Held::Lost) => self.meter.leases_lost.add(1),
-                    Err(fault) => warn!(queue = %self.name, "Could not renew a lease: {}", sentence(&fault)),
-                }
-            });
+            let renewals: Vec<_> = deliveries.iter().map(|delivery| self.renew(delivery)).collect();
             join_all(renewals).await;
+        }
+    }
+
+    async fn renew(&self, delivery: &Delivery) {
+        match delivery.renew(&*self.queue, &self.name, self.config.visibility_timeout).await {
+            Ok(Held::Ours(())) => {}
+            Ok(Held::Lost) => self.meter.leases_lost.add(1),
+            Err(fault) => warn!(queue = %self.name, "Could not renew a lease: {}", sentence(&fault)),
         }
     }
 

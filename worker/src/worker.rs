@@ -27,10 +27,17 @@ pub async fn run(bank: &Bank, config: &ListenerConfig, meter: &Arc<Meter>, drain
     let ledger_watch = Arc::new(LedgerWatch::default());
     let queues = envelope::queues(bank.queue_count);
     info!("Listening to {} queue(s)", queues.len());
-    let listeners = queues.into_iter().map(|name| {
-        let (config, meter, ledger_watch) = (config.clone(), Arc::clone(meter), Arc::clone(&ledger_watch));
-        keep_listening(move || listener(bank, name.clone(), &config, &meter, &ledger_watch), bank, drain)
-    });
+    let mut listeners = Vec::with_capacity(queues.len());
+    for name in queues {
+        let assembly = Assembly {
+            bank: bank.clone(),
+            name,
+            config: config.clone(),
+            meter: Arc::clone(meter),
+            ledger_watch: Arc::clone(&ledger_watch),
+        };
+        listeners.push(keep_listening(assembly, drain));
+    }
     let listening = join_all(listeners);
     let late = async {
         drain.started().await;
@@ -47,44 +54,50 @@ pub async fn run(bank: &Bank, config: &ListenerConfig, meter: &Arc<Meter>, drain
     }
 }
 
+/// What the listener of one queue is made of.
+struct Assembly {
+    bank: Bank,
+    name: QueueName,
+    config: ListenerConfig,
+    meter: Arc<Meter>,
+    ledger_watch: Arc<LedgerWatch>,
+}
+
 /// Runs a listener, and another one after it should it fall over a bug: one bad batch must not
 /// silence a queue. The batch comes back when its leases end.
-async fn keep_listening(make: impl Fn() -> Listener, bank: &Bank, drain: &Drain) {
+async fn keep_listening(assembly: Assembly, drain: &Drain) {
     while !drain.is_started() {
-        let listener = make();
-        let name = listener.name.clone();
-        if AssertUnwindSafe(listener.run(drain.clone())).catch_unwind().await.is_err() {
+        let listening = assembly.listener().run(drain.clone());
+        if AssertUnwindSafe(listening).catch_unwind().await.is_err() {
+            let name = &assembly.name;
             error!(queue = %name, "The listener of {name} fell over a bug; starting another one");
-            bank.world.sleep(RESTART_DELAY).await;
+            assembly.bank.world.sleep(RESTART_DELAY).await;
         }
     }
 }
 
-fn listener(
-    bank: &Bank,
-    name: QueueName,
-    config: &ListenerConfig,
-    meter: &Arc<Meter>,
-    ledger_watch: &Arc<LedgerWatch>,
-) -> Listener {
-    let settlement = Settlement {
-        name: name.clone(),
-        queue: Arc::clone(&bank.store.queue),
-        ledger: Arc::clone(&bank.store.ledger),
-        office: Arc::clone(&bank.dead_letter_office),
-        world: Arc::clone(&bank.world),
-        meter: Arc::clone(meter),
-    };
-    Listener {
-        name,
-        config: config.clone(),
-        queue: Arc::clone(&bank.store.queue),
-        ledger: Arc::clone(&bank.store.ledger),
-        poster: Arc::clone(&bank.poster),
-        settlement,
-        doorbell: Arc::clone(&bank.doorbell),
-        world: Arc::clone(&bank.world),
-        meter: Arc::clone(meter),
-        ledger_watch: Arc::clone(ledger_watch),
+impl Assembly {
+    fn listener(&self) -> Listener {
+        let Self { bank, name, config, meter, ledger_watch } = self;
+        let settlement = Settlement {
+            name: name.clone(),
+            queue: Arc::clone(&bank.store.queue),
+            ledger: Arc::clone(&bank.store.ledger),
+            office: Arc::clone(&bank.dead_letter_office),
+            world: Arc::clone(&bank.world),
+            meter: Arc::clone(meter),
+        };
+        Listener {
+            name: name.clone(),
+            config: config.clone(),
+            queue: Arc::clone(&bank.store.queue),
+            ledger: Arc::clone(&bank.store.ledger),
+            poster: Arc::clone(&bank.poster),
+            settlement,
+            doorbell: Arc::clone(&bank.doorbell),
+            world: Arc::clone(&bank.world),
+            meter: Arc::clone(meter),
+            ledger_watch: Arc::clone(ledger_watch),
+        }
     }
 }
