@@ -116,9 +116,11 @@ async fn deadly_work(
 }
 
 async fn one_letter(client: &Client) -> Value {
-    wait::until("there is a dead letter", wait::PATIENCE, async || match client.dead_letters().await.as_slice() {
-        [letter] => Ok(letter.clone()),
-        others => Err(format!("{others:?}")),
+    wait::until("there is a dead letter", wait::PATIENCE, async || {
+        match client.dead_letters().await.as_slice() {
+            [letter] => Ok(letter.clone()),
+            others => Err(format!("{others:?}")),
+        }
     })
     .await
 }

@@ -124,7 +124,7 @@ async fn two_partners_may_use_the_same_id(stand: Stand) {
     let client = bank.client(0);
     let (account, id) = (fresh_account(), fresh_id());
     client.open(account).await;
-    let shop = client.with_key(&bank.add_key("shop", &[]).secret);
+    let shop = client.with_key(&bank.add_key("shop", &[]));
     let ours = client.post(account, id, &Wish::deposit("1.00")).await;
     let theirs = shop.post(account, id, &Wish::deposit("2.00")).await;
     assert_ne!(ours.text_at("/order_number"), theirs.text_at("/order_number"));

@@ -20,8 +20,9 @@ on_both_stands![
 async fn idle_processes_drain_at_once(stand: Stand) {
     let mut bank = Plan::on(stand).processes(1, 1).start();
     bank.client(0).until_ready().await;
-    bank.workers.iter_mut().for_each(postonce_tests::service::Service::drain);
-    bank.webs.iter_mut().for_each(postonce_tests::service::Service::drain);
+    for service in bank.workers.iter_mut().chain(&mut bank.webs) {
+        service.drain().await;
+    }
 }
 
 async fn a_worker_that_drains_loses_nothing(stand: Stand) {
@@ -42,7 +43,7 @@ async fn a_worker_that_drains_loses_nothing(stand: Stand) {
             if client.account(account).await.number_at("/version") > 1 { Ok(()) } else { Err(String::new()) }
         })
         .await;
-        bank.workers.iter_mut().for_each(postonce_tests::service::Service::drain);
+        bank.workers.first_mut().expect("there is a worker process").drain().await;
     };
     join(submitting, draining).await;
     bank.start_worker();
@@ -75,14 +76,7 @@ async fn a_web_that_drains_keeps_what_it_promised(stand: Stand) {
             _ => Ok(()),
         })
         .await;
-        // On a thread of its own: the requests go on meanwhile.
-        let web = bank.webs.remove(0);
-        tokio::task::spawn_blocking(move || {
-            let mut web = web;
-            web.drain();
-        })
-        .await
-        .expect("it drains");
+        bank.webs.remove(0).drain().await;
     };
     join(submitting, draining).await;
     assert!(answered.get() > 0, "some were answered before the drain");

@@ -23,5 +23,16 @@ macro_rules! on_both_stands {
     };
 }
 
+mod amounts;
+mod cached_rows;
+mod conformance;
+mod crashes;
+mod dead_letters;
+mod deposits;
+mod drains;
 mod harness;
+mod outages;
+mod repeated_work;
+mod same_id;
 mod tidy;
+mod traffic;

@@ -48,9 +48,9 @@ async fn work_resumes_by_itself_when_azurite_was_stopped_in_the_middle() {
         drop(auditor.submit(&client, account, *id, &Wish::deposit("1.00")).await.expect(202));
     }
     azurite.stop();
-    until_not_ready(&client).await;
     let late = fresh_id();
     expect_unavailable(&client, account, late).await;
+    until_not_ready(&client).await;
 
     azurite.resume();
     client.until_ready().await;
@@ -83,11 +83,9 @@ async fn tables_away_for_longer_than_all_receipts_make_no_dead_letters() {
     bank.workers.iter_mut().for_each(postonce_tests::service::Service::resume);
     // The queue works all the time; only the ledger is away, for four times as long as all receipts.
     let away = Duration::from_secs(u64::from(VISIBILITY_TIMEOUT_S * DEQUEUE_COUNT_MAX * 4));
-    wait::throughout("the queue keeps the work", away, async || {
-        match queue_depth(&bank).await {
-            0 => Err("nothing is on the queue".to_owned()),
-            _ => Ok(()),
-        }
+    wait::throughout("the queue keeps the work", away, async || match queue_depth(&bank).await {
+        0 => Err("nothing is on the queue".to_owned()),
+        _ => Ok(()),
     })
     .await;
     bank.proxies().tables.switch(Mode::Forward);

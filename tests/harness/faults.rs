@@ -41,7 +41,9 @@ impl Point {
 
     /// The point with that name.
     pub fn from_code(code: &str) -> Option<Self> {
-        [Self::AfterReceive, Self::BeforeCommit, Self::AfterCommit].into_iter().find(|point| point.code() == code)
+        [Self::AfterReceive, Self::BeforeCommit, Self::AfterCommit]
+            .into_iter()
+            .find(|point| point.code() == code)
     }
 }
 

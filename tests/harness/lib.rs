@@ -27,6 +27,8 @@ pub mod service;
 
 pub mod client;
 
+pub mod faults;
+
 pub mod scenario;
 
 pub mod auditor;

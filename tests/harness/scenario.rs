@@ -1,17 +1,27 @@
 //! A bank for one test: which store, which processes, which settings; all in one constructor.
 #![expect(clippy::disallowed_methods, reason = "tests need ids that no other test has")]
 
-use std::path::PathBuf;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
+use postonce_shared::adapters::open;
+use postonce_shared::adapters::sqlite::SqliteStore;
+use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, UserId};
+use postonce_shared::ports::Store;
 use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::azurite::{Azurite, Ports};
 use crate::binaries::Binary;
 use crate::client::Client;
+use crate::faults::Point;
+use crate::process::Process;
 use crate::proxy::{Mode, Proxy};
-use crate::service::{Service, Settings};
+use crate::service::{self, Service, Settings};
+use crate::wait;
 
 /// Which store the bank stands on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +38,8 @@ pub struct Plan {
     stand: Stand,
     webs: usize,
     workers: usize,
+    /// Another Azurite than the shared one.
+    private: Option<Ports>,
     proxies: bool,
     settings: Settings,
 }
@@ -39,7 +51,14 @@ impl Plan {
             Stand::Sqlite => 0,
             Stand::Azurite => 1,
         };
-        Self { stand, webs: 1, workers, proxies: false, settings: Settings::default() }
+        // Nothing rings across processes; without this, each hop may take a second.
+        let settings = Settings::default().with("POSTONCE_IDLE_POLL_MAX_MS", "150");
+        Self { stand, webs: 1, workers, private: None, proxies: false, settings }
+    }
+
+    /// As [`Self::on`], on an Azurite that the test stops and starts.
+    pub fn on_private(azurite: &Azurite) -> Self {
+        Self { private: Some(azurite.ports()), ..Self::on(Stand::Azurite) }
     }
 
     /// That many processes of each kind. With no worker process, work stays on the queue until a
@@ -74,7 +93,7 @@ impl Plan {
 
     /// Prepares the store and starts the processes.
     pub fn start(self) -> Scenario {
-        let Self { stand, webs, workers, proxies, settings } = self;
+        let Self { stand, webs, workers, private, proxies, settings } = self;
         let directory = TempDir::with_prefix("postonce-test-").expect("a directory for a test");
         // One process on SQLite hosts its worker; as soon as there are others, it is told not to.
         let hosts_worker = stand == Stand::Sqlite && webs == 1 && workers == 0;
@@ -83,7 +102,7 @@ impl Plan {
                 let storage = format!("sqlite:{}", directory.path().join("postonce.db").display());
                 (storage.clone(), storage, None)
             }
-            Stand::Azurite => endpoints(Azurite::shared().ports(), proxies),
+            Stand::Azurite => endpoints(private.unwrap_or_else(|| Azurite::shared().ports()), proxies),
         };
         // Names of tables have to start with a letter, and must not be long.
         let prefix = format!("t{}", short(Uuid::new_v4()));
@@ -206,9 +225,58 @@ impl Scenario {
         self.directory.path().to_owned()
     }
 
-    /// Where the store is, past the proxies, and the prefix of its names.
-    pub fn store_location(&self) -> (&str, &str) {
-        (&self.direct, &self.prefix)
+    /// Queues that share the work.
+    pub fn queue_count(&self) -> u16 {
+        let set = self.settings.get("POSTONCE_QUEUE_COUNT").and_then(|count| count.parse().ok());
+        set.unwrap_or(match self.stand {
+            Stand::Sqlite => 1,
+            Stand::Azurite => 4,
+        })
+    }
+
+    /// The store itself, past the proxies and the processes.
+    pub async fn store(&self) -> Store {
+        let world = Arc::new(SystemWorld::new());
+        if let Some(path) = self.direct.strip_prefix("sqlite:") {
+            let enqueue = open::enqueue(self.queue_count());
+            return SqliteStore::open(Path::new(path), enqueue, world).expect("the file can be opened");
+        }
+        let connection = self.direct.strip_prefix("azure:").expect("there are two kinds of stores");
+        let connection = AzureConnection::parse(connection).expect("the harness knows connection strings");
+        let config = AzureConfig { connection, prefix: self.prefix.clone() };
+        azure::open(&config, world).await.expect("opening asks nobody")
+    }
+
+    /// Runs `postonce-web` with a subcommand for operators; returns what it printed.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn operate(&self, arguments: &[&str]) -> String {
+        let launch = service::launch(Binary::Web, &self.settings, arguments, self.directory.path());
+        let mut process = Process::start(&launch);
+        let status = process.wait(wait::PATIENCE);
+        process.wait_for_output();
+        let printed = process.log().lines().join("\n");
+        assert!(status.success(), "{arguments:?} failed:\n{printed}");
+        printed
+    }
+
+    /// Makes an API key with the command for operators.
+    pub fn add_key(&self, partner: &str, scopes: &[&str]) -> String {
+        let mut arguments = vec!["keys", "add", partner];
+        arguments.extend(scopes.iter().flat_map(|scope| ["--scope", scope]));
+        let printed = self.operate(&arguments);
+        let is_key = |word: &&str| word.starts_with("po_");
+        let key = printed.split_whitespace().find(is_key);
+        key.unwrap_or_else(|| panic!("no key in {printed}")).to_owned()
+    }
+
+    /// Runs a worker that dies at that point, until it is dead; returns the signal that ended it.
+    pub fn run_dying_worker(&self, point: Point) -> Option<i32> {
+        let arguments = [point.code()];
+        let launch = service::launch(Binary::DyingWorker, &self.settings, &arguments, self.directory.path());
+        let mut process = Process::start(&launch);
+        process.wait(wait::PATIENCE).signal()
     }
 }
 

@@ -39,24 +39,31 @@ pub fn launch(binary: Binary, settings: &Settings, arguments: &[&str], directory
     launch
 }
 
-/// A process that listens on an address. Dropping it kills it.
+/// A process that serves. Dropping it kills it.
 #[derive(Debug)]
 pub struct Service {
     process: Process,
-    address: String,
+    address: Option<String>,
 }
 
 impl Service {
-    /// Starts a process and waits until it says where it listens.
+    /// Starts a process and waits until it says that it listens.
     pub fn start(binary: Binary, settings: &Settings, arguments: &[&str], directory: &Path) -> Self {
         let mut process = Process::start(&launch(binary, settings, arguments, directory));
-        let address = process.wait_for_line("listening on http://…", wait::PATIENCE, address_in);
+        let address = match binary {
+            Binary::Web => Some(process.wait_for_line("listening on http://…", wait::PATIENCE, address_in)),
+            Binary::Worker | Binary::DyingWorker => {
+                let says_so = |line: &str| line.to_lowercase().contains("listening").then_some(());
+                process.wait_for_line("listening", wait::PATIENCE, says_so);
+                None
+            }
+        };
         Self { process, address }
     }
 
-    /// Where it listens, such as `http://127.0.0.1:40123`.
+    /// Where a web process listens, such as `http://127.0.0.1:40123`.
     pub fn address(&self) -> &str {
-        &self.address
+        self.address.as_deref().expect("a web process has an address")
     }
 
     /// What it wrote.
@@ -74,12 +81,16 @@ impl Service {
         self.process.kill();
     }
 
-    /// SIGTERM; returns when it has drained.
+    /// SIGTERM; returns when it has drained. Other work of the test goes on meanwhile.
     ///
     /// # Panics
     /// When it ends otherwise than with exit code 0, or too late.
-    pub fn drain(&mut self) {
-        let status: ExitStatus = self.process.terminate(DRAIN_TIME_MAX);
+    pub async fn drain(&mut self) {
+        self.process.signal(Signal::Terminate);
+        let status: ExitStatus = wait::until("it drains", DRAIN_TIME_MAX, async || {
+            self.process.ended().ok_or_else(|| self.process.log().lines().join("\n"))
+        })
+        .await;
         let lines = self.process.log().lines().join("\n");
         assert!(status.success(), "a drained process exits with 0, not {status}\n{lines}");
     }
