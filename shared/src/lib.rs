@@ -6,8 +6,13 @@ pub mod ports;
 
 pub mod accept;
 pub mod completions;
+pub mod dead_letter_office;
+pub mod enquire;
 pub mod envelope;
 pub mod group_commit;
+pub mod order_numbers;
+pub mod post;
+pub mod recover;
 
 pub mod adapters;
 #[cfg(feature = "conformance")]

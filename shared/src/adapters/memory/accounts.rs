@@ -1,0 +1,60 @@
+//! Opening, changing and listing accounts.
+
+use std::ops::Bound;
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use super::{MemoryStore, Tables};
+use crate::domain::account::{Account, Revision, Versioned};
+use crate::domain::ids::{AccountId, AccountKey, UserId};
+use crate::ports::fault::StoreFault;
+use crate::ports::ledger::{Accounts, Opened};
+
+#[async_trait]
+impl Accounts for MemoryStore {
+    async fn open(&self, account: &Account) -> Result<Opened, StoreFault> {
+        self.count_row("insert");
+        Ok(self.step(|Tables { ledger, marks: numbers, .. }| {
+            if let Some(existing) = ledger.accounts.get(&account.key) {
+                return Opened::Existing(existing.clone());
+            }
+            let created = Versioned { value: account.clone(), revision: numbers.revision() };
+            ledger.accounts.insert(account.key, created.clone());
+            Opened::Created(created)
+        }))
+    }
+
+    async fn change(&self, guard: &Revision, after: &Account) -> Result<Option<Revision>, StoreFault> {
+        self.count_row("merge");
+        Ok(self.step(|Tables { ledger, marks: numbers, .. }| {
+            let row = ledger.accounts.get_mut(&after.key)?;
+            if row.revision != *guard {
+                return None;
+            }
+            row.value.status = after.status;
+            row.value.overdraft_limit = after.overdraft_limit;
+            row.value.version = after.version;
+            row.revision = numbers.revision();
+            Some(row.revision.clone())
+        }))
+    }
+
+    async fn list(
+        &self,
+        user: UserId,
+        after: Option<AccountId>,
+        limit: usize,
+    ) -> Result<Vec<Account>, StoreFault> {
+        self.count_scan();
+        let start = match after {
+            Some(account) => Bound::Excluded(AccountKey { user, account }),
+            None => Bound::Included(AccountKey { user, account: AccountId::from_uuid(Uuid::nil()) }),
+        };
+        Ok(self.step(|Tables { ledger, .. }| {
+            let rows = ledger.accounts.range((start, Bound::Unbounded));
+            let of_user = rows.take_while(|(key, _)| key.user == user);
+            of_user.take(limit).map(|(_, row)| row.value.clone()).collect()
+        }))
+    }
+}

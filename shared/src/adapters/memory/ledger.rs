@@ -1,0 +1,196 @@
+//! Accept and commit. A row's revision is a number that no other state of any row ever had.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+
+use super::{MemoryStore, Tables};
+use crate::domain::account::{Account, Revision, Versioned};
+use crate::domain::decision::{AccountCommit, Finalization};
+use crate::domain::ids::{AccountKey, Nonce, TransactionKey};
+use crate::domain::journal::{Entry, JournalPage, PAGE_ENTRIES_MAX};
+use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
+use crate::ports::fault::StoreFault;
+use crate::ports::ledger::{AcceptOutcome, Committed, Ledger, Marks, NewTransaction, StoredTransaction};
+use crate::ports::operations::{PriceKind, Service};
+
+/// Most transactions of one accept.
+const GROUP_MAX: usize = 100;
+
+/// The rows of all accounts.
+#[derive(Default)]
+pub(super) struct Rows {
+    pub(super) accounts: BTreeMap<AccountKey, Versioned<Account>>,
+    pub(super) transactions: BTreeMap<TransactionKey, TransactionRow>,
+    pub(super) pages: BTreeMap<(AccountKey, u64), JournalPage>,
+}
+
+/// A transaction with the nonces of its two writers.
+pub(super) struct TransactionRow {
+    pub(super) stored: StoredTransaction,
+    accepted_by: Nonce,
+    finalized_by: Option<Nonce>,
+}
+
+impl TransactionRow {
+    pub(super) fn status(&self) -> TransactionStatus {
+        self.stored.transaction.status()
+    }
+}
+
+#[async_trait]
+impl Ledger for MemoryStore {
+    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
+        assert_group(group);
+        self.count(Service::Table, "batch", PriceKind::TableBatch);
+        Ok(self.step(|tables| group.iter().map(|new| accept_one(tables, new)).collect()))
+    }
+
+    async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
+        assert_commit(commit);
+        self.count(Service::Table, "batch", PriceKind::TableBatch);
+        Ok(self.step(|tables| match verdict(tables, commit) {
+            None => Committed::Done { revision: Some(write(tables, commit)) },
+            Some(refusal) => refusal,
+        }))
+    }
+
+    async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault> {
+        self.count_row("get");
+        Ok(self.step(|tables| tables.ledger.accounts.get(&key).cloned()))
+    }
+
+    async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
+        self.count_row("get");
+        Ok(self.step(|tables| tables.ledger.transactions.get(key).map(|row| row.stored.clone())))
+    }
+
+    async fn mark(
+        &self,
+        key: &TransactionKey,
+        revision: &Revision,
+        marks: Marks,
+    ) -> Result<Option<Revision>, StoreFault> {
+        self.count_row("merge");
+        Ok(self.step(|Tables { ledger, marks: numbers, .. }| {
+            let row = ledger.transactions.get_mut(key)?;
+            if row.status().is_final() || row.stored.revision != *revision {
+                return None;
+            }
+            row.stored.marks = marks;
+            row.stored.revision = numbers.revision();
+            Some(row.stored.revision.clone())
+        }))
+    }
+
+    async fn probe(&self) -> Result<(), StoreFault> {
+        self.count_row("get");
+        Ok(())
+    }
+}
+
+fn accept_one(Tables { ledger, marks: numbers, .. }: &mut Tables, new: &NewTransaction) -> AcceptOutcome {
+    if let Some(row) = ledger.transactions.get(&new.key) {
+        // The same attempt again, after its answer was lost: it still is the one that stored it.
+        if row.accepted_by == new.nonce && !row.status().is_final() {
+            return AcceptOutcome::Inserted { revision: row.stored.revision.clone(), enqueued: false };
+        }
+        return AcceptOutcome::Existing(Box::new(row.stored.clone()));
+    }
+    let NewTransaction { key, instruction, accepted_at, nonce } = new.clone();
+    let revision = numbers.revision();
+    let stored = StoredTransaction {
+        fingerprint: instruction.fingerprint(),
+        transaction: Transaction { key: key.clone(), instruction, accepted_at, outcome: None },
+        revision: revision.clone(),
+        marks: Marks::default(),
+    };
+    ledger.transactions.insert(key, TransactionRow { stored, accepted_by: nonce, finalized_by: None });
+    AcceptOutcome::Inserted { revision, enqueued: false }
+}
+
+/// Why the commit must not be written; `None` when all of its guards hold.
+fn verdict(Tables { ledger, .. }: &Tables, commit: &AccountCommit) -> Option<Committed> {
+    let row = |finalization: &Finalization| ledger.transactions.get(&finalization.key);
+    let is_ours = |finalization| row(finalization).is_some_and(|row| row.finalized_by == Some(commit.nonce));
+    if commit.finalizations.iter().all(is_ours) {
+        // It was written before and comes again. What the account looks like now is another matter.
+        return Some(Committed::Done { revision: None });
+    }
+    let is_final =
+        |finalization: &&Finalization| row(finalization).is_some_and(|row| row.status().is_final());
+    let finals: Vec<TransactionKey> =
+        commit.finalizations.iter().filter(is_final).map(|finalization| finalization.key.clone()).collect();
+    if !finals.is_empty() {
+        return Some(Committed::AlreadyFinal(finals));
+    }
+    let account_holds =
+        ledger.accounts.get(&commit.account()).is_some_and(|account| account.revision == commit.guard);
+    let row_holds = |finalization: &Finalization| {
+        row(finalization).is_some_and(|row| row.stored.revision == finalization.revision)
+    };
+    let holds = account_holds && commit.finalizations.iter().all(row_holds);
+    (!holds).then_some(Committed::Stale)
+}
+
+/// Writes a commit whose guards hold; gives the new revision of the account.
+fn write(Tables { ledger, marks: numbers, .. }: &mut Tables, commit: &AccountCommit) -> Revision {
+    let AccountCommit { guard: _, after, finalizations, page, nonce } = commit;
+    if let Some(page) = page {
+        let place = (page.account, page.first_sequence);
+        assert!(!ledger.pages.contains_key(&place), "the page {place:?} exists and never changes");
+        ledger.pages.insert(place, page.clone());
+    }
+    for Finalization { key, revision: _, outcome } in finalizations {
+        let row = ledger.transactions.get_mut(key).expect("the guards found the row");
+        row.stored.transaction.outcome = Some(outcome.clone());
+        row.stored.revision = numbers.revision();
+        row.finalized_by = Some(*nonce);
+    }
+    let revision = numbers.revision();
+    ledger.accounts.insert(after.key, Versioned { value: after.clone(), revision: revision.clone() });
+    revision
+}
+
+/// Asserts what the caller promises about a group.
+fn assert_group(group: &[NewTransaction]) {
+    assert!(group.len() <= GROUP_MAX, "{} transactions are more than one accept takes", group.len());
+    let keys: BTreeSet<&TransactionKey> = group.iter().map(|new| &new.key).collect();
+    assert!(keys.len() == group.len(), "a key stands twice in one accept");
+    let accounts: BTreeSet<AccountKey> = group.iter().map(|new| new.key.account).collect();
+    assert!(accounts.len() <= 1, "one accept is of one account");
+}
+
+/// Asserts the invariant of a commit: a bug must not reach the journal.
+fn assert_commit(commit: &AccountCommit) {
+    let AccountCommit { guard: _, after, finalizations, page, nonce } = commit;
+    let count = finalizations.len();
+    assert!((1..=PAGE_ENTRIES_MAX).contains(&count), "a commit has {count} finalizations");
+    let keys: BTreeSet<&TransactionKey> = finalizations.iter().map(|one| &one.key).collect();
+    assert!(keys.len() == count, "a key stands twice in one commit");
+    assert!(keys.iter().all(|key| key.account == after.key), "a commit is of one account");
+    let posted: Vec<(&TransactionKey, u64)> = finalizations.iter().filter_map(posted_sequence).collect();
+    let Some(page) = page else {
+        assert!(posted.is_empty(), "what was posted must stand on a page");
+        return;
+    };
+    if let Err(flaw) = page.check() {
+        panic!("a commit has an unsound page: {flaw}");
+    }
+    assert!(page.account == after.key && page.nonce == *nonce, "the page is not of this commit");
+    assert!(page.hash == after.head && page.last_sequence() == after.sequence, "the account ends elsewhere");
+    let same = |(entry, (key, sequence)): (&Entry, &(&TransactionKey, u64))| {
+        entry.sequence == *sequence && entry.partner == key.partner && entry.message == key.message
+    };
+    assert!(
+        page.entries.len() == posted.len() && page.entries.iter().zip(&posted).all(same),
+        "the page has other entries than the commit posts"
+    );
+}
+
+fn posted_sequence(finalization: &Finalization) -> Option<(&TransactionKey, u64)> {
+    match &finalization.outcome {
+        Outcome::Posted { sequence, .. } => Some((&finalization.key, *sequence)),
+        Outcome::Rejected { .. } => None,
+    }
+}

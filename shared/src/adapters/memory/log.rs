@@ -1,0 +1,129 @@
+//! Reading what was accepted and posted. A cursor is the last key of the page before, so that a
+//! listing goes on correctly while rows change under it.
+
+use std::ops::Bound;
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use super::{MemoryStore, Tables};
+use crate::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
+use crate::domain::journal::JournalPage;
+use crate::domain::transaction::TransactionStatus;
+use crate::ports::fault::StoreFault;
+use crate::ports::ledger::{Listing, StoredTransaction, TransactionLog};
+
+#[async_trait]
+impl TransactionLog for MemoryStore {
+    async fn pages(
+        &self,
+        account: AccountKey,
+        from: u64,
+        entries: usize,
+    ) -> Result<Vec<JournalPage>, StoreFault> {
+        self.count_scan();
+        let found = self.step(|tables| pages_from(tables, account, from, entries));
+        for page in &found {
+            page.check().map_err(|flaw| StoreFault::Corrupt {
+                doing: "reading the journal",
+                source: Box::new(flaw),
+            })?;
+        }
+        Ok(found)
+    }
+
+    async fn by_status(
+        &self,
+        account: AccountKey,
+        status: TransactionStatus,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<StoredTransaction>, StoreFault> {
+        self.count_scan();
+        let last = cursor.map(read_cursor).transpose()?;
+        if last.as_ref().is_some_and(|key| key.account != account) {
+            return Err(foreign_cursor());
+        }
+        let start = last.map_or_else(|| Bound::Included(first_key(account)), Bound::Excluded);
+        let of_account = |key: &TransactionKey| key.account == account;
+        Ok(self.step(|tables| list(tables, start, of_account, status, limit)))
+    }
+
+    async fn accepted(
+        &self,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<StoredTransaction>, StoreFault> {
+        self.count_scan();
+        let start = cursor.map(read_cursor).transpose()?.map_or(Bound::Unbounded, Bound::Excluded);
+        Ok(self.step(|tables| list(tables, start, |_| true, TransactionStatus::Accepted, limit)))
+    }
+}
+
+fn pages_from(
+    Tables { ledger, .. }: &Tables,
+    account: AccountKey,
+    from: u64,
+    entries: usize,
+) -> Vec<JournalPage> {
+    let of_account = ledger.pages.range((account, 0)..=(account, u64::MAX)).map(|(_, page)| page);
+    let mut missing = entries;
+    let mut found = Vec::new();
+    for page in of_account.skip_while(|page| page.last_sequence() < from) {
+        if missing == 0 {
+            break;
+        }
+        // Entries before `from` share a page with it, but nobody asked for them.
+        let asked_for = page.entries.iter().filter(|entry| entry.sequence >= from).count();
+        missing = missing.saturating_sub(asked_for);
+        found.push(page.clone());
+    }
+    found
+}
+
+/// The rows of that status after `start`, as long as `belongs` holds.
+fn list(
+    Tables { ledger, .. }: &Tables,
+    start: Bound<TransactionKey>,
+    belongs: impl Fn(&TransactionKey) -> bool,
+    status: TransactionStatus,
+    limit: usize,
+) -> Listing<StoredTransaction> {
+    let rows = ledger.transactions.range((start, Bound::Unbounded)).take_while(|(key, _)| belongs(key));
+    let mut found = rows.filter(|(_, row)| row.status() == status).map(|(_, row)| row.stored.clone());
+    let items: Vec<StoredTransaction> = found.by_ref().take(limit).collect();
+    let last = items.last().map(|stored| write_cursor(&stored.transaction.key));
+    Listing { next: last.filter(|_| found.next().is_some()), items }
+}
+
+fn first_key(account: AccountKey) -> TransactionKey {
+    let partner = PartnerId::parse("a").expect("the first of all names is one");
+    TransactionKey { account, partner, message: MessageId::from_uuid(Uuid::nil()) }
+}
+
+fn write_cursor(key: &TransactionKey) -> String {
+    let TransactionKey { account: AccountKey { user, account }, partner, message } = key;
+    format!("{}-{}-{partner}-{}", user.simple(), account.simple(), message.simple())
+}
+
+fn read_cursor(cursor: &str) -> Result<TransactionKey, StoreFault> {
+    let mut parts = cursor.split('-');
+    let mut next = || parts.next().unwrap_or_default();
+    let user = next().parse().map(UserId::from_uuid);
+    let account = next().parse().map(AccountId::from_uuid);
+    let partner = PartnerId::parse(next());
+    let message = next().parse().map(MessageId::from_uuid);
+    let (Ok(user), Ok(account), Ok(partner), Ok(message), None) =
+        (user, account, partner, message, parts.next())
+    else {
+        return Err(foreign_cursor());
+    };
+    Ok(TransactionKey { account: AccountKey { user, account }, partner, message })
+}
+
+fn foreign_cursor() -> StoreFault {
+    StoreFault::Corrupt {
+        doing: "going on with a listing",
+        source: "the cursor is not of this listing".into(),
+    }
+}

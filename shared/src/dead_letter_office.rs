@@ -1,0 +1,219 @@
+//! Where work goes that could not be posted, and how a person sends it on or gives it up.
+//!
+//! Every step is safe to repeat: a letter is written before its queue message is deleted, and
+//! resolved after its work was sent again or made final.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::domain::decision::Work;
+use crate::domain::ids::AccountKey;
+use crate::envelope::{self, Envelope, Unreadable};
+use crate::ports::Store;
+use crate::ports::dead_letters::{DeadLetter, DeadLetters, Resolution, ResolutionKind};
+use crate::ports::doorbell::Doorbell;
+use crate::ports::fault::StoreFault;
+use crate::ports::ledger::{Ledger, Marks, StoredTransaction};
+use crate::ports::queue::{Message, QueueName, WorkQueue};
+use crate::ports::world::World;
+use crate::post::{PostFault, Poster};
+
+/// How often a mark is tried anew when the row changes at the same time.
+const MARK_ATTEMPTS_MAX: u32 = 5;
+
+/// What became of a person's wish.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decided {
+    /// It is done and recorded.
+    Done,
+    /// There is no such letter.
+    Unknown,
+    /// Somebody decided about this letter before.
+    AlreadyResolved,
+}
+
+/// The wish could not be carried out; the letter is still open, and asking again is safe.
+#[derive(Debug, thiserror::Error)]
+pub enum OfficeFault {
+    /// The store could not be used.
+    #[error("the dead letter could not be resolved")]
+    Store(#[from] StoreFault),
+    /// Its work could not be made final.
+    #[error("the work of the dead letter could not be discarded")]
+    Post(#[source] PostFault),
+}
+
+impl OfficeFault {
+    /// Whether trying again later can help.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Store(fault) => fault.is_transient(),
+            Self::Post(fault) => fault.is_transient(),
+        }
+    }
+}
+
+/// Sets letters aside, and resolves them.
+pub struct DeadLetterOffice {
+    ledger: Arc<dyn Ledger>,
+    letters: Arc<dyn DeadLetters>,
+    queue: Arc<dyn WorkQueue>,
+    poster: Arc<Poster>,
+    doorbell: Arc<dyn Doorbell>,
+    world: Arc<dyn World>,
+    queue_count: u16,
+}
+
+impl DeadLetterOffice {
+    /// The office of a store.
+    pub fn new(
+        store: &Store,
+        poster: Arc<Poster>,
+        doorbell: Arc<dyn Doorbell>,
+        world: Arc<dyn World>,
+        queue_count: u16,
+    ) -> Self {
+        let (ledger, letters, queue) =
+            (Arc::clone(&store.ledger), Arc::clone(&store.dead_letters), Arc::clone(&store.queue));
+        Self { ledger, letters, queue, poster, doorbell, world, queue_count }
+    }
+
+    /// Keeps a message for a person, and marks its transactions so that repair stays away. The
+    /// caller deletes the message afterwards, and only then.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when that could not be done whole; the message must stay on the queue.
+    pub async fn set_aside(
+        &self,
+        queue: &QueueName,
+        message: &Message,
+        reason: &str,
+    ) -> Result<(), StoreFault> {
+        let letter = DeadLetter {
+            id: message.lease.message_id.clone(),
+            queue: queue.clone(),
+            reason: reason.to_owned(),
+            body: message.body.clone(),
+            dequeue_count: message.dequeue_count,
+            inserted_at: message.inserted_at,
+            dead_at: self.world.now(),
+            resolution: None,
+        };
+        self.letters.add(&letter).await?;
+        if let Ok(envelope) = Envelope::decode(&message.body) {
+            for work in &envelope.items {
+                self.mark(work, true).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the work of a letter again.
+    ///
+    /// # Errors
+    /// [`OfficeFault`]: some of the work may have been sent, which does no harm.
+    pub async fn replay(&self, id: &str, by: &str) -> Result<Decided, OfficeFault> {
+        let letter = match self.open_letter(id).await? {
+            Ok(letter) => letter,
+            Err(decided) => return Ok(decided),
+        };
+        match Envelope::decode(&letter.body) {
+            Ok(envelope) => {
+                let work = self.open_work(&envelope.items).await?;
+                self.send(&work, envelope.traceparent.as_deref()).await?;
+            }
+            // Perhaps a newer worker can read it; if none can, it comes back as another letter.
+            Err(Unreadable::Newer(_) | Unreadable::Malformed(_) | Unreadable::Field(_)) => {
+                self.queue.send(&letter.queue, &letter.body, Duration::ZERO).await?;
+                self.doorbell.ring(&letter.queue);
+            }
+        }
+        self.resolve(id, ResolutionKind::Replayed, by).await
+    }
+
+    /// Gives up the work of a letter: what is not final is rejected with the reason `discarded`.
+    ///
+    /// # Errors
+    /// [`OfficeFault`]: some of the work may be rejected already.
+    pub async fn discard(&self, id: &str, by: &str) -> Result<Decided, OfficeFault> {
+        let letter = match self.open_letter(id).await? {
+            Ok(letter) => letter,
+            Err(decided) => return Ok(decided),
+        };
+        if let Ok(envelope) = Envelope::decode(&letter.body) {
+            let mut by_account: BTreeMap<AccountKey, Vec<Work>> = BTreeMap::new();
+            for work in self.open_work(&envelope.items).await? {
+                by_account.entry(work.key.account).or_default().push(work);
+            }
+            for (account, work) in by_account {
+                let settled = self.poster.discard(account, work).await;
+                if let Some(fault) = settled.into_iter().find_map(|(_, result)| result.err()) {
+                    return Err(OfficeFault::Post(fault));
+                }
+            }
+        }
+        self.resolve(id, ResolutionKind::Discarded, by).await
+    }
+
+    async fn open_letter(&self, id: &str) -> Result<Result<DeadLetter, Decided>, StoreFault> {
+        Ok(match self.letters.find(id).await? {
+            None => Err(Decided::Unknown),
+            Some(letter) if letter.resolution.is_some() => Err(Decided::AlreadyResolved),
+            Some(letter) => Ok(letter),
+        })
+    }
+
+    async fn resolve(&self, id: &str, kind: ResolutionKind, by: &str) -> Result<Decided, OfficeFault> {
+        let resolution = Resolution { kind, by: by.to_owned(), at: self.world.now() };
+        let resolved = self.letters.resolve(id, &resolution).await?;
+        tracing::info!(dead_letter = id, by, "A person {} dead letter {id}", kind.code());
+        Ok(if resolved { Decided::Done } else { Decided::AlreadyResolved })
+    }
+
+    /// The work that is not final, each key once, unmarked and as its rows now are.
+    async fn open_work(&self, items: &[Work]) -> Result<Vec<Work>, StoreFault> {
+        let mut open: BTreeMap<_, Work> = BTreeMap::new();
+        for item in items {
+            if let Some(work) = self.mark(item, false).await? {
+                open.insert(work.key.clone(), work);
+            }
+        }
+        Ok(open.into_values().collect())
+    }
+
+    async fn send(&self, work: &[Work], traceparent: Option<&str>) -> Result<(), StoreFault> {
+        for item in work {
+            // One message each, as they came: a bad one must not drag others along.
+            let queue = envelope::queue_of(item.key.account, self.queue_count);
+            for envelope in envelope::pack(std::slice::from_ref(item), traceparent) {
+                self.queue.send(&queue, &envelope.encode(), Duration::ZERO).await?;
+            }
+            self.doorbell.ring(&queue);
+        }
+        Ok(())
+    }
+
+    /// Sets or clears the mark on a transaction. Its work as it now is; `None` when it is final or
+    /// was never accepted.
+    async fn mark(&self, work: &Work, dead_letter: bool) -> Result<Option<Work>, StoreFault> {
+        for _ in 0..MARK_ATTEMPTS_MAX {
+            let Some(stored) = self.ledger.transaction(&work.key).await? else { return Ok(None) };
+            let Some(found) = stored.work() else { return Ok(None) };
+            let StoredTransaction { marks, revision, .. } = stored;
+            if marks.dead_letter == dead_letter {
+                return Ok(Some(found));
+            }
+            let marked = self.ledger.mark(&work.key, &revision, Marks { dead_letter, ..marks }).await?;
+            if let Some(revision) = marked {
+                return Ok(Some(Work { revision, ..found }));
+            }
+        }
+        let source = format!("transaction {} changed {MARK_ATTEMPTS_MAX} times", work.key).into();
+        Err(StoreFault::Unavailable { doing: "marking a transaction", source })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,373 @@
+//! Order numbers: unique for ever, across processes and crashes.
+//!
+//! A process reserves a range in a shared [`register`] by compare-and-swap, and hands it out with
+//! one atomic add per request. What keeps numbers unique:
+//!
+//! 1. A range is published only after its write was **confirmed**. After a failed or unclear write
+//!    nothing of it can be issued; the numbers may be lost, never repeated.
+//! 2. The write compares with the revision that was **read** for it.
+//! 3. A register that cannot be read, or that lies before a range of our own, is refused.
+//! 4. A number that was in a write attempt of a commit is burnt; only numbers that no store ever
+//!    saw are [given back](OrderNumbers::give_back).
+//!
+//! A second range is fetched before the first one runs out, all waiters share one fetch, and no
+//! lock is held over the network. Ranges grow and shrink so that a refill is due about every 10 s.
+
+mod range;
+mod register;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use tokio::sync::watch;
+
+use crate::domain::ids::OrderNumber;
+use crate::ports::fault::StoreFault;
+use crate::ports::sync_store::{Swapped, SyncStore};
+use crate::ports::world::{World, WorldExt as _};
+use range::Range;
+pub use register::{FIRST_COUNTER, Holding, Register, Report, Span, UnsoundRegister};
+
+/// The name of the shared value.
+pub const REGISTER: &str = "order-numbers";
+
+/// Numbers of the first range of a process, and of the smallest one.
+const RANGE_LEN_MIN: u64 = 100;
+/// Numbers of the largest range.
+const RANGE_LEN_MAX: u64 = 100_000;
+/// How long a range should last.
+const REFILL_INTERVAL: Duration = Duration::from_secs(10);
+/// Attempts to reserve a range before the waiters are told.
+const ATTEMPTS_MAX: u32 = 8;
+/// Longest wait after the first failed attempt; it doubles with each further one.
+const RETRY_DELAY: Duration = Duration::from_millis(20);
+/// Longest wait between attempts.
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
+
+/// No number can be had now.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum OrderNumberFault {
+    /// The register could not be reached.
+    #[error("no range of order numbers could be reserved")]
+    Unavailable(#[source] Arc<StoreFault>),
+    /// Others were faster, every time.
+    #[error("no range of order numbers could be reserved in {ATTEMPTS_MAX} attempts: others were faster")]
+    Contended,
+    /// The register must not be used. A person has to look.
+    #[error("the register of order numbers must not be used")]
+    Unsound(#[source] Arc<UnsoundRegister>),
+    /// The process is shutting down.
+    #[error("order numbers are closed: the process is ending")]
+    Closed,
+}
+
+type Fetched = Option<Result<(), OrderNumberFault>>;
+
+#[derive(Default)]
+struct State {
+    current: Option<Arc<Range>>,
+    following: Option<Arc<Range>>,
+    /// A fetch under way; whoever waits subscribes.
+    fetching: Option<watch::Receiver<Fetched>>,
+    /// Numbers that were taken and that no store ever saw.
+    returned: Vec<OrderNumber>,
+    /// The length of the next range, and when the latest one was asked for.
+    len: u64,
+    asked_at: Option<Duration>,
+    /// The highest end of a range of our own that was confirmed.
+    confirmed: u64,
+    /// Writes whose outcome is not known: what they would have reserved, and what they reported.
+    unclear: Vec<(Span, Report)>,
+    closed: bool,
+}
+
+/// Hands out order numbers. One per process.
+pub struct OrderNumbers {
+    sync: Arc<dyn SyncStore>,
+    world: Arc<dyn World>,
+    holder: String,
+    state: Mutex<State>,
+    issued: AtomicU64,
+    lost: AtomicU64,
+}
+
+impl OrderNumbers {
+    /// An allocator that has reserved nothing yet.
+    pub fn new(sync: Arc<dyn SyncStore>, world: Arc<dyn World>) -> Arc<Self> {
+        let holder = world.uuid().simple().to_string();
+        let state = Mutex::new(State { len: RANGE_LEN_MIN, ..State::default() });
+        Arc::new(Self { sync, world, holder, state, issued: AtomicU64::new(0), lost: AtomicU64::new(0) })
+    }
+
+    /// One number.
+    ///
+    /// # Errors
+    /// [`OrderNumberFault`] when none can be had now.
+    pub async fn next(self: &Arc<Self>) -> Result<OrderNumber, OrderNumberFault> {
+        let numbers = self.take(1).await?;
+        Ok(*numbers.first().expect("one number was asked for"))
+    }
+
+    /// That many numbers, ascending as far as they come from one range.
+    ///
+    /// # Errors
+    /// [`OrderNumberFault`] when they cannot be had now; none is used up then.
+    pub async fn take(self: &Arc<Self>, count: usize) -> Result<Vec<OrderNumber>, OrderNumberFault> {
+        let mut numbers = self.take_returned(count);
+        while numbers.len() < count {
+            let missing = u64::try_from(count.saturating_sub(numbers.len())).unwrap_or(u64::MAX);
+            let span = self.range().map_or(Span { from: 0, until: 0 }, |range| {
+                let span = range.take(missing);
+                if range.is_time_for_another() {
+                    self.prefetch();
+                }
+                span
+            });
+            if !span.is_empty() {
+                self.issued.fetch_add(span.len(), Ordering::Relaxed);
+                numbers.extend((span.from..span.until).map(OrderNumber::from_counter));
+            } else if let Err(fault) = self.advance(missing).await {
+                self.give_back(numbers);
+                return Err(fault);
+            }
+        }
+        Ok(numbers)
+    }
+
+    /// Takes back numbers that **no write attempt ever held**; they are handed out again.
+    pub fn give_back(&self, numbers: Vec<OrderNumber>) {
+        self.issued.fetch_sub(u64::try_from(numbers.len()).unwrap_or(0), Ordering::Relaxed);
+        let mut state = self.lock();
+        if state.closed {
+            self.lost.fetch_add(u64::try_from(numbers.len()).unwrap_or(0), Ordering::Relaxed);
+        } else {
+            // The lowest is taken first again.
+            state.returned.extend(numbers.into_iter().rev());
+        }
+    }
+
+    /// Ends the allocator: its ranges are closed first, then what was not used is given back to the
+    /// register, where it is still the last. A failure only loses numbers.
+    ///
+    /// # Errors
+    /// [`OrderNumberFault`] when the register could not be written.
+    pub async fn close(&self) -> Result<(), OrderNumberFault> {
+        let tails: Vec<Span> = {
+            let mut state = self.lock();
+            state.closed = true;
+            self.lost.fetch_add(u64::try_from(state.returned.len()).unwrap_or(0), Ordering::Relaxed);
+            state.returned.clear();
+            let ranges = [state.current.take(), state.following.take()];
+            ranges.into_iter().flatten().map(|range| range.close()).collect()
+        };
+        let report = self.report();
+        if tails.iter().all(|tail| tail.is_empty()) && report == Report::default() {
+            return Ok(());
+        }
+        for attempt in 0..ATTEMPTS_MAX {
+            let (revision, register) = self.read().await?;
+            let after = register.release(&self.holder, &tails, report);
+            match self.sync.swap(REGISTER, revision.as_ref(), &after.encode()).await {
+                Ok(Swapped::Done(_)) => return Ok(()),
+                Ok(Swapped::Conflict) => self.pause(attempt).await,
+                // It may be written or not: writing it again could give back a range twice.
+                Err(fault) => return Err(OrderNumberFault::Unavailable(Arc::new(fault))),
+            }
+        }
+        Err(OrderNumberFault::Contended)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn range(&self) -> Option<Arc<Range>> {
+        self.lock().current.clone()
+    }
+
+    fn take_returned(&self, count: usize) -> Vec<OrderNumber> {
+        let mut state = self.lock();
+        let kept = state.returned.len().saturating_sub(count);
+        let mut numbers = state.returned.split_off(kept);
+        numbers.reverse();
+        self.issued.fetch_add(u64::try_from(numbers.len()).unwrap_or(0), Ordering::Relaxed);
+        numbers
+    }
+
+    fn prefetch(self: &Arc<Self>) {
+        let mut state = self.lock();
+        if state.following.is_none() && !state.closed {
+            self.fetch_once(&mut state, 0);
+        }
+    }
+
+    /// Goes on to the next range, or waits for the one fetch that all waiters share.
+    async fn advance(self: &Arc<Self>, missing: u64) -> Result<(), OrderNumberFault> {
+        let mut fetched = {
+            let mut state = self.lock();
+            if state.closed {
+                return Err(OrderNumberFault::Closed);
+            }
+            if let Some(following) = state.following.take() {
+                state.current = Some(following);
+                return Ok(());
+            }
+            self.fetch_once(&mut state, missing)
+        };
+        let result = fetched.wait_for(Option::is_some).await.map(|result| result.clone());
+        result.ok().flatten().unwrap_or(Err(OrderNumberFault::Closed))
+    }
+
+    /// Starts a fetch unless one is under way. It runs in a task of its own, so that it outlives the
+    /// caller who happened to need it first.
+    fn fetch_once(self: &Arc<Self>, state: &mut State, missing: u64) -> watch::Receiver<Fetched> {
+        if let Some(fetching) = &state.fetching {
+            return fetching.clone();
+        }
+        let now = self.world.uptime();
+        state.len = next_len(state.len, state.asked_at.map(|asked| now.saturating_sub(asked)))
+            .max(missing.min(RANGE_LEN_MAX));
+        state.asked_at = Some(now);
+        let len = state.len;
+        let (sender, receiver) = watch::channel(None);
+        state.fetching = Some(receiver.clone());
+        let numbers = Arc::clone(self);
+        self.world.spawn(
+            async move {
+                let result = numbers.reserve(len).await;
+                let result = numbers.publish(result);
+                sender.send_replace(Some(result));
+            }
+            .boxed(),
+        );
+        receiver
+    }
+
+    fn publish(&self, reserved: Result<Span, OrderNumberFault>) -> Result<(), OrderNumberFault> {
+        let mut state = self.lock();
+        state.fetching = None;
+        let span = reserved?;
+        state.confirmed = state.confirmed.max(span.until);
+        if state.closed {
+            self.lost.fetch_add(span.len(), Ordering::Relaxed);
+            return Err(OrderNumberFault::Closed);
+        }
+        state.following = Some(Arc::new(Range::new(span)));
+        Ok(())
+    }
+
+    /// Reserves a range: read, compare-and-swap, and again with full jitter. Only a confirmed write
+    /// gives a range.
+    async fn reserve(&self, len: u64) -> Result<Span, OrderNumberFault> {
+        let mut last = OrderNumberFault::Contended;
+        for attempt in 0..ATTEMPTS_MAX {
+            match self.try_reserve(len).await {
+                Ok(Some(span)) => return Ok(span),
+                Ok(None) => last = OrderNumberFault::Contended,
+                Err(fault @ OrderNumberFault::Unavailable(_)) => last = fault,
+                Err(fault) => return Err(fault),
+            }
+            self.pause(attempt).await;
+        }
+        Err(last)
+    }
+
+    async fn try_reserve(&self, len: u64) -> Result<Option<Span>, OrderNumberFault> {
+        let (revision, register) = self.read().await?;
+        self.settle_unclear(&register);
+        let report = self.report();
+        let live: Vec<Span> = {
+            let state = self.lock();
+            [&state.current, &state.following].into_iter().flatten().map(|range| range.span()).collect()
+        };
+        let (after, span) = register
+            .reserve(&self.holder, len, &live, report, self.world.now())
+            .map_err(|unsound| OrderNumberFault::Unsound(Arc::new(unsound)))?;
+        match self.sync.swap(REGISTER, revision.as_ref(), &after.encode()).await {
+            Ok(Swapped::Done(_)) => {
+                // The revision that they were guarded by is gone: they can never take place now.
+                self.lock().unclear.clear();
+                self.issued.fetch_sub(report.issued, Ordering::Relaxed);
+                self.lost.fetch_sub(report.lost, Ordering::Relaxed);
+                Ok(Some(span))
+            }
+            Ok(Swapped::Conflict) => Ok(None),
+            // Unclear: if the write took place, its numbers belong to nobody. The next attempt reads
+            // again and reserves behind them, so they are lost and never issued.
+            Err(fault) => {
+                self.lock().unclear.push((span, report));
+                Err(OrderNumberFault::Unavailable(Arc::new(fault)))
+            }
+        }
+    }
+
+    /// Books the unclear writes that took place after all: what they reported is known by now, and
+    /// what they reserved is lost.
+    fn settle_unclear(&self, register: &Register) {
+        let mut state = self.lock();
+        state.unclear.retain(|(span, report)| {
+            let landed =
+                register.holdings.iter().any(|held| held.holder == self.holder && held.span == *span);
+            if landed {
+                self.issued.fetch_sub(report.issued, Ordering::Relaxed);
+                self.lost.fetch_add(span.len(), Ordering::Relaxed);
+                self.lost.fetch_sub(report.lost, Ordering::Relaxed);
+            }
+            !landed
+        });
+    }
+
+    async fn read(&self) -> Result<(Option<crate::domain::account::Revision>, Register), OrderNumberFault> {
+        let stored =
+            self.sync.get(REGISTER).await.map_err(|fault| OrderNumberFault::Unavailable(Arc::new(fault)))?;
+        let unsound = |unsound| OrderNumberFault::Unsound(Arc::new(unsound));
+        let confirmed = self.lock().confirmed;
+        let (revision, register) = match stored {
+            Some(stored) => (Some(stored.revision), Register::decode(&stored.value).map_err(unsound)?),
+            None => (None, Register::fresh()),
+        };
+        if register.next < confirmed {
+            return Err(unsound(UnsoundRegister::WentBack { next: register.next, confirmed }));
+        }
+        Ok((revision, register))
+    }
+
+    fn report(&self) -> Report {
+        Report { issued: self.issued.load(Ordering::Relaxed), lost: self.lost.load(Ordering::Relaxed) }
+    }
+
+    async fn pause(&self, attempt: u32) {
+        let longest = RETRY_DELAY.saturating_mul(2_u32.saturating_pow(attempt)).min(RETRY_DELAY_MAX);
+        self.world.sleep(self.world.jitter(longest)).await;
+    }
+}
+
+/// The length of the next range, when the latest one was asked for that long ago: so that a refill
+/// is due about every [`REFILL_INTERVAL`].
+fn next_len(len: u64, lasted: Option<Duration>) -> u64 {
+    let Some(lasted) = lasted else { return len };
+    let len = if lasted < REFILL_INTERVAL / 2 {
+        len.saturating_mul(2)
+    } else if lasted > REFILL_INTERVAL.saturating_mul(2) {
+        len / 2
+    } else {
+        len
+    };
+    len.clamp(RANGE_LEN_MIN, RANGE_LEN_MAX)
+}
+
+/// Reads the register, for people. It changes nothing.
+///
+/// # Errors
+/// [`OrderNumberFault`] when it cannot be read.
+pub async fn register(sync: &dyn SyncStore) -> Result<Register, OrderNumberFault> {
+    let stored = sync.get(REGISTER).await.map_err(|fault| OrderNumberFault::Unavailable(Arc::new(fault)))?;
+    stored.map_or(Ok(Register::fresh()), |stored| {
+        Register::decode(&stored.value).map_err(|unsound| OrderNumberFault::Unsound(Arc::new(unsound)))
+    })
+}
+
+#[cfg(test)]
+mod tests;

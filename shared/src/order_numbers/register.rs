@@ -1,0 +1,306 @@
+//! The shared value from which every process reserves its ranges, and what may be done to it. Pure.
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::ids::OrderNumber;
+use crate::domain::time::Timestamp;
+
+/// The first counter of a new bank: numbers of a readable length from the start.
+pub const FIRST_COUNTER: u64 = 1_000_000;
+
+/// Most ranges that the register lists. The oldest are taken off first and count as lost: their
+/// processes have long ended, or will report when they come back.
+const HOLDINGS_MAX: usize = 64;
+
+/// A half-open range of counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// The first counter.
+    pub from: u64,
+    /// The first counter after it.
+    pub until: u64,
+}
+
+impl Span {
+    /// How many counters.
+    pub const fn len(self) -> u64 {
+        self.until.saturating_sub(self.from)
+    }
+
+    /// Whether nothing is in it.
+    pub const fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A range in the hands of a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holding {
+    /// The process.
+    pub holder: String,
+    /// What it reserved.
+    pub span: Span,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// The register of all ranges.
+///
+/// Invariant: every counter below `next` belongs to exactly one reservation; none above does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Register {
+    /// The first counter that nobody reserved.
+    pub next: u64,
+    /// Counters reserved so far, returned ones not taken off.
+    pub reserved: u64,
+    /// Counters that were handed out, as far as processes have reported.
+    pub issued: u64,
+    /// Counters given back on a clean shutdown; they are reserved again by others.
+    pub returned: u64,
+    /// Counters that will never be handed out, as far as that is known.
+    pub lost: u64,
+    /// The ranges in use.
+    pub holdings: Vec<Holding>,
+}
+
+/// What a process tells the register along with its next write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Report {
+    /// Counters handed out since its last report.
+    pub issued: u64,
+    /// Counters that it gave up since its last report.
+    pub lost: u64,
+}
+
+/// Why the stored value must not be used. Issuing from it could repeat a number.
+#[derive(Debug, thiserror::Error)]
+pub enum UnsoundRegister {
+    /// Not what this program wrote.
+    #[error("the register of order numbers cannot be read")]
+    Unreadable(#[source] serde_json::Error),
+    /// A newer program wrote it.
+    #[error("the register of order numbers has version {0}, which this program does not know")]
+    Newer(u32),
+    /// A value in it is impossible.
+    #[error("the register of order numbers has an impossible value in {0}")]
+    Impossible(&'static str),
+    /// It lies before numbers that were reserved: somebody put back an old state.
+    #[error("the register of order numbers went back: it says {next}, but {confirmed} was confirmed before")]
+    WentBack {
+        /// What it says.
+        next: u64,
+        /// The end of a range that this process got confirmed.
+        confirmed: u64,
+    },
+    /// No numbers are left.
+    #[error("all order numbers are used up")]
+    UsedUp,
+}
+
+#[derive(Serialize, Deserialize)]
+struct RegisterRow {
+    v: u32,
+    next: String,
+    reserved: String,
+    issued: String,
+    returned: String,
+    lost: String,
+    holdings: Vec<HoldingRow>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct HoldingRow {
+    holder: String,
+    from: String,
+    until: String,
+    at: i64,
+}
+
+const VERSION: u32 = 1;
+
+impl Register {
+    /// The register of a bank that never issued a number.
+    pub const fn fresh() -> Self {
+        Self { next: FIRST_COUNTER, reserved: 0, issued: 0, returned: 0, lost: 0, holdings: Vec::new() }
+    }
+
+    /// Reads the stored value and checks it.
+    ///
+    /// # Errors
+    /// [`UnsoundRegister`] when it must not be used.
+    pub fn decode(text: &str) -> Result<Self, UnsoundRegister> {
+        let row: RegisterRow = serde_json::from_str(text).map_err(UnsoundRegister::Unreadable)?;
+        if row.v > VERSION {
+            return Err(UnsoundRegister::Newer(row.v));
+        }
+        let number = |text: &str, name| text.parse::<u64>().map_err(|_| UnsoundRegister::Impossible(name));
+        let holding = |row: HoldingRow| {
+            let span = Span { from: number(&row.from, "from")?, until: number(&row.until, "until")? };
+            Ok(Holding { holder: row.holder, span, at: Timestamp::from_unix_ms(row.at) })
+        };
+        let register = Self {
+            next: number(&row.next, "next")?,
+            reserved: number(&row.reserved, "reserved")?,
+            issued: number(&row.issued, "issued")?,
+            returned: number(&row.returned, "returned")?,
+            lost: number(&row.lost, "lost")?,
+            holdings: row.holdings.into_iter().map(holding).collect::<Result<_, _>>()?,
+        };
+        register.check()?;
+        Ok(register)
+    }
+
+    fn check(&self) -> Result<(), UnsoundRegister> {
+        // Whatever was reserved and not given back lies between the first counter and `next`.
+        let taken =
+            self.reserved.checked_sub(self.returned).ok_or(UnsoundRegister::Impossible("returned"))?;
+        if FIRST_COUNTER.checked_add(taken) != Some(self.next) {
+            return Err(UnsoundRegister::Impossible("next"));
+        }
+        let sound =
+            |holding: &Holding| holding.span.from < holding.span.until && holding.span.until <= self.next;
+        if self.holdings.iter().all(sound) { Ok(()) } else { Err(UnsoundRegister::Impossible("holdings")) }
+    }
+
+    /// The value to store.
+    pub fn encode(&self) -> String {
+        let Self { next, reserved, issued, returned, lost, holdings } = self;
+        let row = RegisterRow {
+            v: VERSION,
+            next: next.to_string(),
+            reserved: reserved.to_string(),
+            issued: issued.to_string(),
+            returned: returned.to_string(),
+            lost: lost.to_string(),
+            holdings: holdings
+                .iter()
+                .map(|Holding { holder, span, at }| HoldingRow {
+                    holder: holder.clone(),
+                    from: span.from.to_string(),
+                    until: span.until.to_string(),
+                    at: at.unix_ms(),
+                })
+                .collect(),
+        };
+        serde_json::to_string(&row).expect("texts can always be written as JSON")
+    }
+
+    /// The register after a reservation of `size` counters. `live` are the holder's ranges that it
+    /// still issues from; its others are taken off the list.
+    ///
+    /// # Errors
+    /// [`UnsoundRegister::UsedUp`] at the end of all numbers.
+    pub fn reserve(
+        &self,
+        holder: &str,
+        size: u64,
+        live: &[Span],
+        report: Report,
+        now: Timestamp,
+    ) -> Result<(Self, Span), UnsoundRegister> {
+        let until = self.next.checked_add(size).filter(|until| *until <= OrderNumber::COUNTER_MAX);
+        let span = Span { from: self.next, until: until.ok_or(UnsoundRegister::UsedUp)? };
+        let mut after = self.reported(report);
+        after.next = span.until;
+        after.reserved = after.reserved.saturating_add(size);
+        after.holdings.retain(|holding| holding.holder != holder || live.contains(&holding.span));
+        after.holdings.push(Holding { holder: holder.to_owned(), span, at: now });
+        let surplus = after.holdings.len().saturating_sub(HOLDINGS_MAX);
+        after.holdings.drain(..surplus);
+        Ok((after, span))
+    }
+
+    /// The register after a process ended: unused tails go back while they are the last, and are
+    /// lost otherwise.
+    #[must_use]
+    pub fn release(&self, holder: &str, tails: &[Span], report: Report) -> Self {
+        let mut after = self.reported(report);
+        after.holdings.retain(|holding| holding.holder != holder);
+        let mut tails: Vec<Span> = tails.iter().copied().filter(|tail| !tail.is_empty()).collect();
+        tails.sort_by_key(|tail| std::cmp::Reverse(tail.until));
+        for tail in tails {
+            if tail.until == after.next {
+                after.next = tail.from;
+                after.returned = after.returned.saturating_add(tail.len());
+            } else {
+                after.lost = after.lost.saturating_add(tail.len());
+            }
+        }
+        after
+    }
+
+    fn reported(&self, report: Report) -> Self {
+        let mut after = self.clone();
+        after.issued = after.issued.saturating_add(report.issued);
+        after.lost = after.lost.saturating_add(report.lost);
+        after
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_795_248_000_000;
+
+    fn reserve(register: &Register, holder: &str, size: u64) -> (Register, Span) {
+        let now = Timestamp::from_unix_ms(NOW);
+        register.reserve(holder, size, &[], Report::default(), now).unwrap()
+    }
+
+    #[test]
+    fn ranges_follow_one_another_and_the_value_round_trips() {
+        let (one, first) = reserve(&Register::fresh(), "a", 100);
+        let (two, second) = reserve(&one, "b", 10);
+        assert_eq!((first.from, first.until), (FIRST_COUNTER, FIRST_COUNTER + 100));
+        assert_eq!((second.from, second.until), (first.until, first.until + 10));
+        assert_eq!(Register::decode(&two.encode()).unwrap(), two);
+        assert_eq!(two.holdings.len(), 2);
+    }
+
+    #[test]
+    fn only_the_last_tail_can_go_back() {
+        let (one, first) = reserve(&Register::fresh(), "a", 100);
+        let (two, second) = reserve(&one, "a", 100);
+        let tail = Span { from: first.from + 60, until: first.until };
+        // The second range is untouched and the last: with it gone, the first one's tail is the last.
+        let all_back = two.release("a", &[tail, second], Report { issued: 60, lost: 0 });
+        assert_eq!((all_back.next, all_back.returned, all_back.lost), (FIRST_COUNTER + 60, 140, 0));
+        let (three, _) = reserve(&two, "b", 100);
+        let none_back = three.release("a", &[tail, second], Report { issued: 60, lost: 0 });
+        assert_eq!((none_back.next, none_back.returned, none_back.lost), (three.next, 0, 140));
+        assert_eq!(Register::decode(&all_back.encode()).unwrap(), all_back);
+        assert_eq!(Register::decode(&none_back.encode()).unwrap(), none_back);
+    }
+
+    #[test]
+    fn values_that_could_repeat_a_number_are_refused() {
+        let sound = reserve(&Register::fresh(), "a", 100).0.encode();
+        for damage in [
+            ("\"next\":\"1000100\"", "\"next\":\"1000000\""),
+            ("\"next\":\"1000100\"", "\"next\":\"x\""),
+            ("\"next\":\"1000100\"", "\"next\":\"-1\""),
+            ("\"reserved\":\"100\"", "\"reserved\":\"10\""),
+            ("\"until\":\"1000100\"", "\"until\":\"1000101\""),
+            ("\"v\":1", "\"v\":2"),
+            ("{", ""),
+        ] {
+            let damaged = sound.replacen(damage.0, damage.1, 1);
+            assert!(damaged != sound && Register::decode(&damaged).is_err(), "{damage:?}");
+        }
+        let mut last = Register::fresh();
+        last.next = OrderNumber::COUNTER_MAX;
+        let full = last.reserve("a", 1, &[], Report::default(), Timestamp::from_unix_ms(NOW));
+        assert!(matches!(full, Err(UnsoundRegister::UsedUp)));
+    }
+
+    #[test]
+    fn the_list_of_ranges_stays_bounded() {
+        let mut register = Register::fresh();
+        for process in 0..200 {
+            register = reserve(&register, &format!("process-{process}"), 1).0;
+        }
+        assert_eq!(register.holdings.len(), HOLDINGS_MAX);
+        assert!(register.encode().len() < crate::ports::sync_store::VALUE_BYTES_MAX);
+    }
+}

@@ -1,0 +1,137 @@
+//! Finds accepted transactions that nobody posted, and enqueues their work again.
+//!
+//! In a healthy bank there are none: work is promised only when the queue holds it. They come from
+//! requests whose process died between the log and the queue and whose client never came back, and
+//! from queues that were lost. Enqueueing again is always safe; it is rare by rule, so that a
+//! backlog does not grow by its own repair: at most once in ten minutes for a transaction, doubling,
+//! never while older work waits in front of it, and never for what lies in the dead letters.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::domain::time::Timestamp;
+use crate::envelope::{self, Envelope};
+use crate::ports::Store;
+use crate::ports::doorbell::Doorbell;
+use crate::ports::fault::StoreFault;
+use crate::ports::ledger::{Ledger, Marks, StoredTransaction, TransactionLog};
+use crate::ports::queue::WorkQueue;
+use crate::ports::world::World;
+
+/// How long accepted work is left alone at first; doubles with each repair.
+pub const REPAIR_DELAY: Duration = Duration::from_secs(600);
+/// Transactions that are read at once from the log.
+const LISTING_LEN: usize = 500;
+
+/// Which transactions recovery takes up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Those that a status read would repair as well.
+    Old,
+    /// Those too that are young, where their queue is empty: nothing can be on its way then.
+    Unqueued,
+}
+
+/// What recovery did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Recovered {
+    /// Accepted transactions that were looked at.
+    pub looked_at: u64,
+    /// Those whose work was enqueued again.
+    pub enqueued: u64,
+}
+
+/// Enqueues work again that was forgotten.
+#[derive(Clone)]
+pub struct Repair {
+    ledger: Arc<dyn Ledger>,
+    log: Arc<dyn TransactionLog>,
+    queue: Arc<dyn WorkQueue>,
+    doorbell: Arc<dyn Doorbell>,
+    world: Arc<dyn World>,
+    queue_count: u16,
+}
+
+impl Repair {
+    /// Repair over a store.
+    pub fn new(store: &Store, world: Arc<dyn World>, doorbell: Arc<dyn Doorbell>, queue_count: u16) -> Self {
+        let (ledger, log, queue) =
+            (Arc::clone(&store.ledger), Arc::clone(&store.log), Arc::clone(&store.queue));
+        Self { ledger, log, queue, doorbell, world, queue_count }
+    }
+
+    /// Enqueues the work of a transaction again if it is due. True when it did.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when log or queue cannot be used; the next look tries again.
+    pub async fn consider(&self, stored: &StoredTransaction) -> Result<bool, StoreFault> {
+        let due = is_due(stored, self.world.now());
+        if due && !self.is_behind(stored).await? { self.enqueue(stored).await } else { Ok(false) }
+    }
+
+    /// Looks at every accepted transaction of the store.
+    ///
+    /// # Errors
+    /// [`StoreFault`] as above; what was enqueued until then stays so.
+    pub async fn recover(&self, scope: Scope) -> Result<Recovered, StoreFault> {
+        let mut recovered = Recovered::default();
+        let mut cursor: Option<String> = None;
+        loop {
+            let listing = self.log.accepted(cursor.as_deref(), LISTING_LEN).await?;
+            for stored in &listing.items {
+                recovered.looked_at = recovered.looked_at.saturating_add(1);
+                let enqueued = match scope {
+                    Scope::Unqueued if self.is_unqueued(stored).await? => self.enqueue(stored).await?,
+                    Scope::Old | Scope::Unqueued => self.consider(stored).await?,
+                };
+                recovered.enqueued = recovered.enqueued.saturating_add(u64::from(enqueued));
+            }
+            match listing.next {
+                Some(next) => cursor = Some(next),
+                None => return Ok(recovered),
+            }
+        }
+    }
+
+    /// Whether the queue shows work that is older: then this one's turn may simply not have come.
+    async fn is_behind(&self, stored: &StoredTransaction) -> Result<bool, StoreFault> {
+        let queue = envelope::queue_of(stored.transaction.key.account, self.queue_count);
+        let head = self.queue.backlog(&queue).await?.head_inserted_at;
+        Ok(head.is_some_and(|head| head <= stored.transaction.accepted_at))
+    }
+
+    async fn is_unqueued(&self, stored: &StoredTransaction) -> Result<bool, StoreFault> {
+        if stored.marks.dead_letter {
+            return Ok(false);
+        }
+        let queue = envelope::queue_of(stored.transaction.key.account, self.queue_count);
+        Ok(self.queue.backlog(&queue).await?.depth == 0)
+    }
+
+    /// Marks first, so that of many who look at once only one sends.
+    async fn enqueue(&self, stored: &StoredTransaction) -> Result<bool, StoreFault> {
+        let Some(mut work) = stored.work() else { return Ok(false) };
+        let repairs = stored.marks.repairs.saturating_add(1);
+        let marks = Marks { repairs, repaired_at: Some(self.world.now()), ..stored.marks };
+        let Some(revision) = self.ledger.mark(&work.key, &work.revision, marks).await? else {
+            return Ok(false);
+        };
+        work.revision = revision;
+        let queue = envelope::queue_of(work.key.account, self.queue_count);
+        tracing::warn!(transaction = %work.key, "Enqueued forgotten work again: {}", work.key);
+        self.queue.send(&queue, &Envelope::of(vec![work], None).encode(), Duration::ZERO).await?;
+        self.doorbell.ring(&queue);
+        Ok(true)
+    }
+}
+
+/// Whether enough time has passed since the transaction was accepted or last repaired.
+fn is_due(stored: &StoredTransaction, now: Timestamp) -> bool {
+    let Marks { dead_letter, repairs, repaired_at } = stored.marks;
+    let since = repaired_at.unwrap_or(stored.transaction.accepted_at);
+    let delay = REPAIR_DELAY.saturating_mul(2_u32.saturating_pow(repairs.min(16)));
+    !dead_letter && stored.transaction.outcome.is_none() && now.since(since) >= delay
+}
+
+#[cfg(test)]
+mod tests;
