@@ -214,6 +214,3 @@ impl DeadLetterOffice {
         Err(StoreFault::Unavailable { doing: "marking a transaction", source })
     }
 }
-
-#[cfg(test)]
-mod tests;

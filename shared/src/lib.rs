@@ -14,6 +14,8 @@ pub mod order_numbers;
 pub mod post;
 pub mod recover;
 
+pub mod bank;
+
 pub mod adapters;
 #[cfg(feature = "conformance")]
 pub mod conformance;

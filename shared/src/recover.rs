@@ -132,6 +132,3 @@ fn is_due(stored: &StoredTransaction, now: Timestamp) -> bool {
     let delay = REPAIR_DELAY.saturating_mul(2_u32.saturating_pow(repairs.min(16)));
     !dead_letter && stored.transaction.outcome.is_none() && now.since(since) >= delay
 }
-
-#[cfg(test)]
-mod tests;

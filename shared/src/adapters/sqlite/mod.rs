@@ -1,1 +1,78 @@
-//! The embedded store: one SQLite file.
+//! The embedded store: everything in one SQLite file, for one machine.
+//!
+//! One thread writes ([`writer`]): it takes all the jobs that wait, runs each in a savepoint, and
+//! answers them after one COMMIT, so that many callers share one `fsync`. A few connections read
+//! ([`reader`]), each in short transactions of its own. Several processes may share the file:
+//! SQLite's own lock orders their writes, and the guards of the ports do the rest.
+//!
+//! Read [`database`] for how a port speaks to the two, then the ports one by one. Rows are laid out
+//! in `migrations/*.sql`.
+
+mod accept;
+mod accounts;
+mod api_keys;
+mod columns;
+mod commit;
+mod connection;
+mod database;
+mod dead_letters;
+mod fault;
+mod ledger;
+mod log;
+mod meter;
+mod migrations;
+mod names;
+mod payload_store;
+mod queue;
+mod reader;
+mod sync_store;
+mod transaction_row;
+mod writer;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::domain::decision::Work;
+use crate::ports::Store;
+use crate::ports::operations::StorageOperations;
+use crate::ports::queue::QueueName;
+use crate::ports::world::World;
+
+pub use fault::OpenFault;
+pub use migrations::SCHEMA_VERSION;
+
+use database::Database;
+
+/// What to put on which queue for work that was just accepted; stored in the same database
+/// transaction as the work. Called on the writer's thread: it must neither wait nor call the store.
+pub type Enqueue = Arc<dyn Fn(&[Work]) -> Vec<(QueueName, Vec<u8>)> + Send + Sync>;
+
+/// The store in one SQLite file.
+#[derive(Debug)]
+pub enum SqliteStore {}
+
+impl SqliteStore {
+    /// Opens the file, creates or migrates it where needed, and starts the thread that writes. The
+    /// thread ends when the last of the ports is dropped, and what was answered is in the file.
+    ///
+    /// Blocks while it reads the schema, and for some seconds at most while another process
+    /// migrates. The ports have to be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`OpenFault`] when there is no file of ours at that path that this program can use.
+    pub fn open(path: &Path, enqueue: Enqueue, world: Arc<dyn World>) -> Result<Store, OpenFault> {
+        let operations = Arc::new(StorageOperations::default());
+        let database = Arc::new(Database::open(path, world, Arc::clone(&operations))?);
+        Ok(Store {
+            ledger: Arc::new(ledger::SqliteLedger::new(Arc::clone(&database), enqueue)),
+            accounts: Arc::new(accounts::SqliteAccounts::new(Arc::clone(&database))),
+            log: Arc::new(log::SqliteLog::new(Arc::clone(&database))),
+            queue: Arc::new(queue::SqliteQueue::new(Arc::clone(&database))),
+            dead_letters: Arc::new(dead_letters::SqliteDeadLetters::new(Arc::clone(&database))),
+            sync: Arc::new(sync_store::SqliteSyncStore::new(Arc::clone(&database))),
+            payloads: Arc::new(payload_store::SqlitePayloadStore::new(Arc::clone(&database))),
+            api_keys: Arc::new(api_keys::SqliteApiKeys::new(database)),
+            operations,
+        })
+    }
+}

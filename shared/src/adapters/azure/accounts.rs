@@ -1,0 +1,184 @@
+//! Opening, changing and listing accounts. The table `accounts` lists the accounts of a user without
+//! scanning ledgers; its rows are only names. A name is written before the account, so that the list
+//! knows every account that exists; after a crash it may know one that does not, which is passed over.
+
+use async_trait::async_trait;
+use futures::{StreamExt as _, TryStreamExt as _};
+use serde::Serialize;
+
+use super::account_row;
+use super::attempt::{Failure, Patience};
+use super::keys::Key;
+use super::ledger::AzureLedger;
+use super::rows::corrupt;
+use super::table::{ROWS_MAX, Scanned, Table};
+use crate::domain::account::{Account, Revision, Versioned};
+use crate::domain::ids::{AccountId, AccountKey, Nonce, UserId};
+use crate::ports::fault::StoreFault;
+use crate::ports::ledger::{Accounts, Opened};
+use crate::ports::world::WorldExt as _;
+
+/// Accounts that are read at the same time.
+const READS_AT_ONCE: usize = 8;
+
+/// The accounts of one store.
+pub(super) struct AzureAccounts {
+    pub(super) ledger: AzureLedger,
+    pub(super) names: Table,
+}
+
+/// The row of a name: its key says everything.
+#[derive(Serialize)]
+struct NameRow {}
+
+impl AzureAccounts {
+    async fn write_name(&self, key: AccountKey, patience: &mut Patience) -> Result<(), Failure> {
+        let name = Key::new(key.user.simple(), key.account.simple());
+        match patience.repeat(|| self.names.insert(&name, &NameRow {})).await {
+            Ok(_) => Ok(()),
+            Err(failure) if failure.has_status(409) => Ok(()),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// The account that stands under the key, and whether this opening wrote it.
+    async fn read_back(
+        &self,
+        key: AccountKey,
+        nonce: Nonce,
+        patience: &mut Patience,
+        doing: &'static str,
+    ) -> Result<Option<Opened>, StoreFault> {
+        let Some(found) = self.ledger.read(&Key::account(key), patience, doing).await? else {
+            return Ok(None);
+        };
+        let account = account_row::read(&found, doing)?;
+        let ours = account_row::was_opened_by(&found, nonce, doing)?;
+        Ok(Some(if ours { Opened::Created(account) } else { Opened::Existing(account) }))
+    }
+
+    /// The ids of the user's accounts after the given one, one scan's worth, and whether there are
+    /// more.
+    async fn names_after(
+        &self,
+        user: UserId,
+        after: Option<AccountId>,
+        limit: usize,
+        doing: &'static str,
+    ) -> Result<(Vec<AccountKey>, bool), StoreFault> {
+        let partition = user.simple();
+        let filter = match after {
+            Some(after) => format!("PartitionKey eq '{partition}' and RowKey gt '{}'", after.simple()),
+            None => format!("PartitionKey eq '{partition}'"),
+        };
+        let top = u32::try_from(limit).unwrap_or(ROWS_MAX);
+        let mut continuation = None;
+        loop {
+            let mut patience = Patience::new(&self.ledger.world);
+            let scanned = patience.repeat(|| self.names.scan(&filter, top, continuation.as_ref())).await;
+            let Scanned { rows, next } = scanned.map_err(|failure| failure.into_fault(doing))?;
+            // A scan may give nothing and still not be at its end.
+            if rows.is_empty() && next.is_some() {
+                continuation = next;
+                continue;
+            }
+            let ids = rows.iter().map(|found| {
+                let account: AccountId =
+                    found.key.row().parse().map_err(|error| corrupt(found, doing, error))?;
+                Ok(AccountKey { user, account })
+            });
+            return Ok((ids.collect::<Result<_, StoreFault>>()?, next.is_some()));
+        }
+    }
+}
+
+#[async_trait]
+impl Accounts for AzureAccounts {
+    async fn open(&self, account: &Account) -> Result<Opened, StoreFault> {
+        let doing = "opening an account";
+        let mut patience = Patience::new(&self.ledger.world);
+        let named = self.write_name(account.key, &mut patience).await;
+        named.map_err(|failure| failure.into_fault(doing))?;
+        let nonce = self.ledger.world.nonce();
+        let (key, row) = (Key::account(account.key), account_row::opening(account, nonce));
+        loop {
+            let failure = match self.ledger.table.insert(&key, &row).await {
+                Ok(revision) => return Ok(Opened::Created(Versioned { value: account.clone(), revision })),
+                Err(failure) => failure,
+            };
+            // A taken key may be taken by this very insert, if an earlier answer was lost.
+            if failure.is_unclear() || failure.has_status(409) {
+                if let Some(opened) = self.read_back(account.key, nonce, &mut patience, doing).await? {
+                    return Ok(opened);
+                }
+            } else if matches!(failure, Failure::Answered(_)) {
+                return Err(failure.into_fault(doing));
+            }
+            if !patience.again().await {
+                return Err(failure.into_fault(doing));
+            }
+        }
+    }
+
+    async fn change(&self, guard: &Revision, after: &Account) -> Result<Option<Revision>, StoreFault> {
+        let doing = "changing an account";
+        let mut patience = Patience::new(&self.ledger.world);
+        let (key, row) = (Key::account(after.key), account_row::terms(after));
+        let mut unclear = false;
+        loop {
+            let failure = match self.ledger.table.merge(&key, &row, guard).await {
+                Ok(revision) => return Ok(Some(revision)),
+                Err(failure) => failure,
+            };
+            if failure.has_status(412) || failure.has_status(404) {
+                if !unclear {
+                    return Ok(None);
+                }
+                // This version with these terms is what was asked for, whoever wrote it.
+                let now = self.ledger.read_account(after.key, &mut patience, doing).await?;
+                let done = now.filter(|now| {
+                    let (now, then) = (&now.value, after);
+                    (now.version, now.status, now.overdraft_limit)
+                        == (then.version, then.status, then.overdraft_limit)
+                });
+                return Ok(done.map(|done| done.revision));
+            }
+            unclear |= failure.is_unclear();
+            if matches!(failure, Failure::Answered(_)) || !patience.again().await {
+                return Err(failure.after(unclear).into_fault(doing));
+            }
+        }
+    }
+
+    async fn list(
+        &self,
+        user: UserId,
+        after: Option<AccountId>,
+        limit: usize,
+    ) -> Result<Vec<Account>, StoreFault> {
+        let doing = "listing accounts";
+        let (mut accounts, mut after) = (Vec::new(), after);
+        // Rounds, because a name without an account makes one short.
+        loop {
+            let wanted = limit.saturating_sub(accounts.len());
+            if wanted == 0 {
+                return Ok(accounts);
+            }
+            let (keys, more) = self.names_after(user, after, wanted, doing).await?;
+            let reads: Vec<_> = keys
+                .iter()
+                .map(|key| async move {
+                    let mut patience = Patience::new(&self.ledger.world);
+                    self.ledger.read_account(*key, &mut patience, doing).await
+                })
+                .collect();
+            let found: Vec<Option<Versioned<Account>>> =
+                futures::stream::iter(reads).buffered(READS_AT_ONCE).try_collect().await?;
+            accounts.extend(found.into_iter().flatten().map(|found| found.value));
+            after = keys.last().map(|key| key.account).or(after);
+            if !more {
+                return Ok(accounts);
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! An entity group transaction: up to 100 rows of one partition, changed together or not at all.
+//!
+//! The crate gives `Ok` for one that failed, and for an answer without any content. So each
+//! response is checked here, and that there are as many as there are operations. Which operation
+//! failed is not told.
+
+use azure_data_tables::clients::PartitionKeyClient;
+use azure_data_tables::operations::TransactionBuilder;
+use serde::Serialize;
+
+use super::attempt::{Failure, Nonsense};
+use super::keys::Key;
+use super::table::{Entity, condition};
+use crate::domain::account::Revision;
+
+/// Most rows that change together.
+pub(super) const BATCH_ROWS_MAX: usize = 100;
+
+/// Rows of one partition that change together. It can be sent again unchanged.
+#[derive(Debug, Clone)]
+pub(super) struct Batch {
+    partition: String,
+    operations: Vec<Operation>,
+}
+
+#[derive(Debug, Clone)]
+enum Operation {
+    Insert { entity: serde_json::Value },
+    Merge { row: String, properties: serde_json::Value, guard: Revision },
+    Delete { row: String, guard: Revision },
+}
+
+impl Batch {
+    pub(super) fn new(partition: impl Into<String>) -> Self {
+        Self { partition: partition.into(), operations: Vec::new() }
+    }
+
+    pub(super) fn partition(&self) -> &str {
+        &self.partition
+    }
+
+    /// Adds the insert of a row that must not be there.
+    pub(super) fn insert(&mut self, key: &Key, row: &impl Serialize) {
+        self.check(key);
+        let entity = to_json(&Entity { partition_key: key.partition(), row_key: key.row(), row });
+        self.operations.push(Operation::Insert { entity });
+    }
+
+    /// Adds the change of the given properties of a row that must be in the state `guard`.
+    pub(super) fn merge(&mut self, key: &Key, row: &impl Serialize, guard: &Revision) {
+        self.check(key);
+        let properties = to_json(row);
+        let row = key.row().to_owned();
+        self.operations.push(Operation::Merge { row, properties, guard: guard.clone() });
+    }
+
+    /// Adds the removal of a row that must be in the state `guard`.
+    pub(super) fn delete(&mut self, key: &Key, guard: &Revision) {
+        self.check(key);
+        self.operations.push(Operation::Delete { row: key.row().to_owned(), guard: guard.clone() });
+    }
+
+    /// Azurite accepts what Azure refuses, so these limits are ours to keep.
+    fn check(&self, key: &Key) {
+        assert!(key.partition() == self.partition, "{key} is not of the partition {}", self.partition);
+        assert!(self.operations.len() < BATCH_ROWS_MAX, "a batch holds at most {BATCH_ROWS_MAX} rows");
+    }
+
+    /// One attempt.
+    pub(super) async fn send(&self, client: &PartitionKeyClient) -> Result<Vec<Option<Revision>>, Failure> {
+        let mut transaction = client.transaction();
+        for operation in &self.operations {
+            transaction = add(transaction, operation)?;
+        }
+        let responses = transaction.await?.operation_responses;
+        if let Some(refused) = responses.iter().find(|response| !response.status_code.is_success()) {
+            return Err(Failure::of_status(u16::from(refused.status_code), None));
+        }
+        let (expected, received) = (self.operations.len(), responses.len());
+        if expected != received {
+            let what = format!("{received} responses to a batch of {expected}");
+            return Err(Failure::Unclear(Box::new(Nonsense(what))));
+        }
+        let revisions = responses.into_iter().map(|response| response.etag);
+        Ok(revisions.map(|etag| etag.map(|etag| Revision::new(etag.as_ref()))).collect())
+    }
+}
+
+fn add(transaction: TransactionBuilder, operation: &Operation) -> azure_core::Result<TransactionBuilder> {
+    match operation {
+        Operation::Insert { entity } => transaction.insert(entity),
+        Operation::Merge { row, properties, guard } => {
+            transaction.merge(row, properties, Some(condition(guard)))
+        }
+        Operation::Delete { row, guard } => transaction.delete(row, Some(condition(guard))),
+    }
+}
+
+fn to_json(row: &impl Serialize) -> serde_json::Value {
+    serde_json::to_value(row).expect("rows can always be written as JSON")
+}

@@ -1,0 +1,88 @@
+//! The clients of the three services over one pool of connections, and the names of everything that
+//! one store has in its storage account. Nothing here goes to the network.
+
+use std::sync::Arc;
+
+use azure_core::auth::Secret;
+use azure_core::{HttpClient, RetryOptions, TransportOptions};
+use azure_data_tables::clients::{TableServiceClient, TableServiceClientBuilder};
+use azure_storage::{CloudLocation, StorageCredentials};
+use azure_storage_blobs::prelude::{ClientBuilder, ContainerClient};
+use azure_storage_queues::{QueueServiceClient, QueueServiceClientBuilder};
+
+use super::connection::AzureConnection;
+use super::table::Table;
+use super::transport::{CountingTransport, http_client};
+use crate::ports::fault::StoreFault;
+use crate::ports::operations::{Service, StorageOperations};
+
+/// Longest prefix: the longest name after it still fits the 63 characters of every service.
+const PREFIX_CHARS_MAX: usize = 24;
+
+/// The prefix cannot begin the names of tables, queues and containers.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the prefix must be a lower-case letter and then lower-case letters and digits, at most {PREFIX_CHARS_MAX}"
+)]
+struct InvalidPrefix;
+
+/// The clients of one store. Cheap to clone, built once.
+pub(super) struct Clients {
+    tables: TableServiceClient,
+    pub(super) queues: QueueServiceClient,
+    pub(super) payloads: ContainerClient,
+    pub(super) prefix: String,
+}
+
+impl Clients {
+    pub(super) fn new(
+        connection: &AzureConnection,
+        prefix: &str,
+        operations: &Arc<StorageOperations>,
+    ) -> Result<Self, StoreFault> {
+        check(prefix)?;
+        let http = http_client(connection)?;
+        let secret = Secret::new(connection.key().to_owned());
+        let credentials = StorageCredentials::access_key(connection.account(), secret);
+        let place = |endpoint: &str| CloudLocation::Custom {
+            account: connection.account().to_owned(),
+            uri: endpoint.to_owned(),
+        };
+        let transport = |service| {
+            let (http, operations) = (http.clone(), Arc::clone(operations));
+            let transport: Arc<dyn HttpClient> = Arc::new(CountingTransport { http, service, operations });
+            TransportOptions::new(transport)
+        };
+        // Retries are ours, where the nonce is known.
+        let tables =
+            TableServiceClientBuilder::with_location(place(connection.table_endpoint()), credentials.clone())
+                .retry(RetryOptions::none())
+                .transport(transport(Service::Table))
+                .build();
+        let queues =
+            QueueServiceClientBuilder::with_location(place(connection.queue_endpoint()), credentials.clone())
+                .retry(RetryOptions::none())
+                .transport(transport(Service::Queue))
+                .build();
+        let payloads = ClientBuilder::with_location(place(connection.blob_endpoint()), credentials)
+            .retry(RetryOptions::none())
+            .transport(transport(Service::Blob))
+            .container_client(format!("{prefix}-payloads"));
+        Ok(Self { tables, queues, payloads, prefix: prefix.to_owned() })
+    }
+
+    /// One of the store's tables. `noun` is lower-case letters.
+    pub(super) fn table(&self, noun: &str) -> Table {
+        Table::new(self.tables.table_client(format!("{}{noun}", self.prefix)))
+    }
+}
+
+fn check(prefix: &str) -> Result<(), StoreFault> {
+    let sound = prefix.starts_with(|first: char| first.is_ascii_lowercase())
+        && prefix.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        && prefix.len() <= PREFIX_CHARS_MAX;
+    if sound {
+        return Ok(());
+    }
+    Err(StoreFault::Refused { doing: "naming tables and queues", source: Box::new(InvalidPrefix) })
+}

@@ -1,0 +1,97 @@
+//! Half two of the protocol: the account, its transactions and the journal page change in one batch,
+//! each row under the ETag that it was read with.
+//!
+//! A commit whose answer was lost is read back and recognised by its nonce in a transaction row.
+//! Finding another state proves nothing, because the commit may still land; but it can land only
+//! while its guards hold. So it is sent again, and once the guards refuse it, it either happened
+//! (the nonce tells) or never will.
+
+use std::collections::BTreeSet;
+
+use super::account_row;
+use super::attempt::{Failure, Patience};
+use super::batch::Batch;
+use super::keys::{self, Key, partition};
+use super::ledger::AzureLedger;
+use super::page_row;
+use super::transaction_row::{FinalRow, TransactionRow};
+use crate::domain::decision::AccountCommit;
+use crate::domain::journal::PAGE_ENTRIES_MAX;
+use crate::domain::transaction::TransactionStatus;
+use crate::ports::fault::StoreFault;
+use crate::ports::ledger::Committed;
+
+const DOING: &str = "committing an account";
+
+impl AzureLedger {
+    pub(super) async fn commit_account(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
+        check(commit);
+        let batch = to_batch(commit);
+        let mut patience = Patience::new(&self.world);
+        let mut unclear = false;
+        loop {
+            let failure = match self.table.send(&batch).await {
+                // The account stands first.
+                Ok(revisions) => {
+                    return Ok(Committed::Done { revision: revisions.into_iter().next().flatten() });
+                }
+                Err(failure) => failure,
+            };
+            unclear |= failure.is_unclear();
+            let guarded = [404, 409, 412].into_iter().any(|status| failure.has_status(status));
+            if unclear
+                && (guarded || failure.is_unclear())
+                && self.has_happened(commit, &mut patience).await?
+            {
+                return Ok(Committed::Done { revision: None });
+            }
+            if guarded {
+                return Ok(Committed::Stale);
+            }
+            if matches!(failure, Failure::Answered(_)) || !patience.again().await {
+                return Err(failure.after(unclear).into_fault(DOING));
+            }
+        }
+    }
+
+    /// Whether this commit was written: it is written whole, so one row tells.
+    async fn has_happened(
+        &self,
+        commit: &AccountCommit,
+        patience: &mut Patience,
+    ) -> Result<bool, StoreFault> {
+        let first = commit.finalizations.first().expect("a commit finishes a transaction");
+        let Some(found) = self.read(&Key::transaction(&first.key), patience, DOING).await? else {
+            return Ok(false);
+        };
+        let row = TransactionRow::parse(&found, DOING)?;
+        Ok(row.was_decided_by(commit.nonce))
+    }
+}
+
+fn to_batch(commit: &AccountCommit) -> Batch {
+    let account = commit.account();
+    let mut batch = Batch::new(partition(account));
+    batch.merge(&Key::account(account), &account_row::commit(&commit.after), &commit.guard);
+    for last in &commit.finalizations {
+        let row = FinalRow::of(&last.outcome, commit.nonce);
+        batch.merge(&Key::transaction(&last.key), &row, &last.revision);
+    }
+    if let Some(page) = &commit.page {
+        let key = Key::new(partition(account), keys::page_row(page.first_sequence));
+        batch.insert(&key, &page_row::write(page));
+    }
+    batch
+}
+
+/// Panics when the commit is not one that a decision makes: nothing unsound is ever written.
+fn check(commit: &AccountCommit) {
+    let count = commit.finalizations.len();
+    assert!((1..=PAGE_ENTRIES_MAX).contains(&count), "a commit of {count} transactions");
+    let keys: BTreeSet<_> = commit.finalizations.iter().map(|last| &last.key).collect();
+    assert!(keys.len() == count, "a key stands twice in one commit");
+    assert!(keys.iter().all(|key| key.account == commit.account()), "a commit is of one account");
+    let posted =
+        commit.finalizations.iter().filter(|last| last.outcome.status() == TransactionStatus::Posted).count();
+    assert!(posted == commit.numbers_used(), "a page holds exactly what was posted");
+}

@@ -1,0 +1,169 @@
+//! Where the storage is and how to sign in, read from a connection string as the Azure portal and
+//! Azurite print it. Three forms are understood:
+//!
+//! - `UseDevelopmentStorage=true`: Azurite on this machine, with its well-known account and ports;
+//! - explicit endpoints: `AccountName=…;AccountKey=…;BlobEndpoint=…;QueueEndpoint=…;TableEndpoint=…`;
+//! - an account in a cloud: `DefaultEndpointsProtocol=https;AccountName=…;AccountKey=…;EndpointSuffix=…`.
+//!
+//! The key is a secret from here on. No error repeats a value, because the value may be the key.
+
+use std::collections::BTreeMap;
+
+use azure_core::Url;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use secrecy::{ExposeSecret as _, SecretString};
+
+/// The account and key that every Azurite has. Published by Microsoft, no secret.
+const EMULATOR_ACCOUNT: &str = "devstoreaccount1";
+const EMULATOR_KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+const PUBLIC_SUFFIX: &str = "core.windows.net";
+
+/// A storage account: its endpoints and its key. `Debug` does not show the key.
+#[derive(Debug, Clone)]
+pub struct AzureConnection {
+    account: String,
+    key: SecretString,
+    blob: Url,
+    queue: Url,
+    table: Url,
+}
+
+/// Why a text is not a connection string that can be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidConnection {
+    /// A part that is not `Name=value`.
+    #[error("part {0} of the connection string is not of the form Name=value")]
+    Malformed(usize),
+    /// The same setting twice.
+    #[error("the connection string has {0} twice")]
+    Repeated(String),
+    /// A setting that is needed and not there.
+    #[error("the connection string has no {0}")]
+    Missing(&'static str),
+    /// A setting whose value cannot be used.
+    #[error("the {0} of the connection string {1}")]
+    Invalid(&'static str, &'static str),
+    /// A way to sign in that is not supported.
+    #[error("a connection string with a SharedAccessSignature is not supported; use one with an AccountKey")]
+    SharedAccessSignature,
+}
+
+impl AzureConnection {
+    /// Reads a connection string. Names are read without regard to case; settings that are not
+    /// needed are ignored.
+    ///
+    /// # Errors
+    /// [`InvalidConnection`], which says what is wrong without repeating any value.
+    pub fn parse(text: &str) -> Result<Self, InvalidConnection> {
+        let settings = settings(text)?;
+        let get = |name: &str| settings.get(name).copied();
+        if get("usedevelopmentstorage").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+            return Self::emulator();
+        }
+        if get("sharedaccesssignature").is_some() {
+            return Err(InvalidConnection::SharedAccessSignature);
+        }
+        let account = get("accountname").ok_or(InvalidConnection::Missing("AccountName"))?;
+        let sound = account.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+        if !sound || account.is_empty() {
+            return Err(InvalidConnection::Invalid("AccountName", "must be lower-case letters and digits"));
+        }
+        let key = get("accountkey").ok_or(InvalidConnection::Missing("AccountKey"))?;
+        let endpoint = |name: &'static str, service: &str| match get(&name.to_ascii_lowercase()) {
+            Some(explicit) => endpoint(name, explicit),
+            None => {
+                let protocol = get("defaultendpointsprotocol").unwrap_or("https");
+                let suffix = get("endpointsuffix").unwrap_or(PUBLIC_SUFFIX);
+                endpoint("EndpointSuffix", &format!("{protocol}://{account}.{service}.{suffix}"))
+            }
+        };
+        Ok(Self {
+            account: account.to_owned(),
+            key: checked_key(key)?,
+            blob: endpoint("BlobEndpoint", "blob")?,
+            queue: endpoint("QueueEndpoint", "queue")?,
+            table: endpoint("TableEndpoint", "table")?,
+        })
+    }
+
+    /// Azurite with its own ports on this machine.
+    fn emulator() -> Result<Self, InvalidConnection> {
+        let local = |port: u16| endpoint("port", &format!("http://127.0.0.1:{port}/{EMULATOR_ACCOUNT}"));
+        Ok(Self {
+            account: EMULATOR_ACCOUNT.to_owned(),
+            key: checked_key(EMULATOR_KEY)?,
+            blob: local(10_000)?,
+            queue: local(10_001)?,
+            table: local(10_002)?,
+        })
+    }
+
+    /// The name of the storage account.
+    pub fn account(&self) -> &str {
+        &self.account
+    }
+
+    /// Where blobs are.
+    pub fn blob_endpoint(&self) -> &str {
+        self.blob.as_str().trim_end_matches('/')
+    }
+
+    /// Where queues are.
+    pub fn queue_endpoint(&self) -> &str {
+        self.queue.as_str().trim_end_matches('/')
+    }
+
+    /// Where tables are.
+    pub fn table_endpoint(&self) -> &str {
+        self.table.as_str().trim_end_matches('/')
+    }
+
+    /// Whether every endpoint is reached through TLS.
+    pub(super) fn is_encrypted(&self) -> bool {
+        [&self.blob, &self.queue, &self.table].into_iter().all(|url| url.scheme() == "https")
+    }
+
+    /// The key, for signing only.
+    pub(super) fn key(&self) -> &str {
+        self.key.expose_secret()
+    }
+}
+
+/// The settings by their names in lower case.
+fn settings(text: &str) -> Result<BTreeMap<String, &str>, InvalidConnection> {
+    let mut settings = BTreeMap::new();
+    let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
+    for (part, number) in parts.zip(1..) {
+        // The first `=` only: keys end in `=`.
+        let (name, value) = part.split_once('=').ok_or(InvalidConnection::Malformed(number))?;
+        let (name, value) = (name.trim(), value.trim());
+        if name.is_empty() || value.is_empty() {
+            return Err(InvalidConnection::Malformed(number));
+        }
+        if settings.insert(name.to_ascii_lowercase(), value).is_some() {
+            return Err(InvalidConnection::Repeated(name.to_owned()));
+        }
+    }
+    Ok(settings)
+}
+
+fn checked_key(key: &str) -> Result<SecretString, InvalidConnection> {
+    // Checked here, because otherwise the first signed request would find out.
+    match STANDARD.decode(key) {
+        Ok(bytes) if !bytes.is_empty() => Ok(SecretString::from(key)),
+        Ok(_) | Err(_) => Err(InvalidConnection::Invalid("AccountKey", "is not base64")),
+    }
+}
+
+fn endpoint(name: &'static str, text: &str) -> Result<Url, InvalidConnection> {
+    let invalid = InvalidConnection::Invalid(name, "does not give an address such as https://host/path");
+    let url = Url::parse(text).map_err(|_| invalid.clone())?;
+    let sound = matches!(url.scheme(), "http" | "https")
+        && url.host_str().is_some_and(|host| !host.is_empty())
+        && url.query().is_none()
+        && url.fragment().is_none();
+    if sound { Ok(url) } else { Err(invalid) }
+}

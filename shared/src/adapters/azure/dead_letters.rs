@@ -1,0 +1,158 @@
+//! What could not be posted, kept for a person.
+//!
+//! Two rows of one partition: `letter-{id}` is the letter, for ever; `open-{id}` is a copy that stands
+//! while nobody resolved it. Both are written together, and resolving changes the one and removes the
+//! other together. So a crash leaves no letter half resolved, adding a letter again cannot open it
+//! again, and listing the open ones reads nothing of what was resolved.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::attempt::{Failure, Patience};
+use super::batch::Batch;
+use super::cursor;
+use super::keys::Key;
+use super::letter_row::{self, ResolutionRow};
+use super::parts::PARTS_BYTES_MAX;
+use super::table::{Continuation, Found, ROWS_MAX, Scanned, Table};
+use crate::ports::dead_letters::{DeadLetter, DeadLetters, Resolution};
+use crate::ports::fault::StoreFault;
+use crate::ports::ledger::Listing;
+use crate::ports::queue::QueueName;
+use crate::ports::world::World;
+
+const PARTITION: &str = "letters";
+/// What the names of the two kinds of rows begin with, and what sorts right after all of them (`.`
+/// follows `-`).
+const LETTERS: (&str, &str) = ("letter-", "letter.");
+const OPEN: (&str, &str) = ("open-", "open.");
+
+/// Letters with a large body are read a few at a time: an answer of the service has at most 4 MiB.
+const LIST_MAX: usize = 50;
+
+/// The dead letters of one store.
+pub(super) struct AzureDeadLetters {
+    pub(super) world: Arc<dyn World>,
+    pub(super) table: Table,
+}
+
+impl AzureDeadLetters {
+    async fn read(
+        &self,
+        key: &Key,
+        patience: &mut Patience,
+        doing: &'static str,
+    ) -> Result<Option<Found>, StoreFault> {
+        patience.repeat(|| self.table.get(key)).await.map_err(|failure| failure.into_fault(doing))
+    }
+
+    async fn scan(
+        &self,
+        (first, end): (&str, &str),
+        top: u32,
+        from: Option<&Continuation>,
+        doing: &'static str,
+    ) -> Result<Scanned, StoreFault> {
+        let filter = format!("PartitionKey eq '{PARTITION}' and RowKey ge '{first}' and RowKey lt '{end}'");
+        let scanned = Patience::new(&self.world).repeat(|| self.table.scan(&filter, top, from)).await;
+        scanned.map_err(|failure| failure.into_fault(doing))
+    }
+}
+
+#[async_trait]
+impl DeadLetters for AzureDeadLetters {
+    async fn add(&self, letter: &DeadLetter) -> Result<(), StoreFault> {
+        assert!(letter.body.len() <= PARTS_BYTES_MAX, "a letter of {} bytes", letter.body.len());
+        let row = letter_row::write(letter);
+        let mut batch = Batch::new(PARTITION);
+        batch.insert(&Key::new(PARTITION, format!("{}{}", LETTERS.0, letter.id)), &row);
+        if letter.resolution.is_none() {
+            batch.insert(&Key::new(PARTITION, format!("{}{}", OPEN.0, letter.id)), &row);
+        }
+        match Patience::new(&self.world).repeat(|| self.table.send_inserts(&batch)).await {
+            Ok(_) => Ok(()),
+            // The letter is there: by this call, if an answer was lost, or by an earlier one.
+            Err(failure) if failure.has_status(409) => Ok(()),
+            Err(failure) => Err(failure.into_fault("keeping a dead letter")),
+        }
+    }
+
+    async fn find(&self, id: &str) -> Result<Option<DeadLetter>, StoreFault> {
+        let doing = "reading a dead letter";
+        let Some(key) = Key::named(PARTITION, &format!("{}{id}", LETTERS.0)) else { return Ok(None) };
+        let found = self.read(&key, &mut Patience::new(&self.world), doing).await?;
+        found.map(|found| letter_row::read(&found, id, doing)).transpose()
+    }
+
+    async fn list(
+        &self,
+        open_only: bool,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<DeadLetter>, StoreFault> {
+        let doing = "listing dead letters";
+        let range @ (prefix, _) = if open_only { OPEN } else { LETTERS };
+        let from = cursor::read(prefix, cursor, doing)?;
+        if limit == 0 {
+            return Ok(Listing { items: Vec::new(), next: cursor.map(str::to_owned) });
+        }
+        let top = u32::try_from(limit.min(LIST_MAX)).unwrap_or(1);
+        let Scanned { rows, next } = self.scan(range, top, from.as_ref(), doing).await?;
+        let items = rows.iter().map(|found| {
+            let id = found.key.row().strip_prefix(prefix).unwrap_or_default();
+            letter_row::read(found, id, doing)
+        });
+        Ok(Listing {
+            items: items.collect::<Result<_, _>>()?,
+            next: next.map(|next| cursor::write(prefix, next)),
+        })
+    }
+
+    async fn resolve(&self, id: &str, resolution: &Resolution) -> Result<bool, StoreFault> {
+        let doing = "resolving a dead letter";
+        let letter = Key::named(PARTITION, &format!("{}{id}", LETTERS.0));
+        let open = Key::named(PARTITION, &format!("{}{id}", OPEN.0));
+        let (Some(letter), Some(open)) = (letter, open) else { return Ok(false) };
+        let row = ResolutionRow::of(resolution);
+        let mut patience = Patience::new(&self.world);
+        let mut unclear = false;
+        loop {
+            let Some(found) = self.read(&letter, &mut patience, doing).await? else { return Ok(false) };
+            let decided = letter_row::read(&found, id, doing)?.resolution;
+            if decided.is_some() {
+                // After a lost answer this decision is ours, or somebody's who wrote the very same.
+                return Ok(unclear && decided.as_ref() == Some(resolution));
+            }
+            let Some(copy) = self.read(&open, &mut patience, doing).await? else { continue };
+            let mut batch = Batch::new(PARTITION);
+            batch.merge(&letter, &row, &found.revision);
+            batch.delete(&open, &copy.revision);
+            let Err(failure) = self.table.send(&batch).await else { return Ok(true) };
+            unclear |= failure.is_unclear();
+            // Somebody was first: the next round says what was decided.
+            let changed = failure.has_status(412) || failure.has_status(404);
+            if (matches!(failure, Failure::Answered(_)) && !changed) || !patience.again().await {
+                return Err(failure.after(unclear).into_fault(doing));
+            }
+        }
+    }
+
+    async fn count_open(&self) -> Result<Vec<(QueueName, u64)>, StoreFault> {
+        let doing = "counting dead letters";
+        let mut counts: BTreeMap<QueueName, u64> = BTreeMap::new();
+        let mut continuation = None;
+        loop {
+            let Scanned { rows, next } = self.scan(OPEN, ROWS_MAX, continuation.as_ref(), doing).await?;
+            for found in &rows {
+                let count = counts.entry(letter_row::queue(found, doing)?).or_default();
+                *count = count.saturating_add(1);
+            }
+            match next {
+                Some(next) => continuation = Some(next),
+                None => return Ok(counts.into_iter().collect()),
+            }
+        }
+    }
+}

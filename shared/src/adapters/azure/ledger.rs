@@ -1,0 +1,114 @@
+//! The ledger table: accounts, transactions and journal pages, those of one account in one
+//! partition, so that a commit is one step. Here are the reads and the marks; [`super::accept`] and
+//! [`super::commit`] hold the two steps of the protocol.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::account_row;
+use super::attempt::{Failure, Patience};
+use super::keys::Key;
+use super::table::{Found, Table};
+use super::transaction_row::{self, MarksRow};
+use crate::domain::account::{Account, Revision, Versioned};
+use crate::domain::decision::AccountCommit;
+use crate::domain::ids::{AccountKey, TransactionKey};
+use crate::ports::fault::StoreFault;
+use crate::ports::ledger::{AcceptOutcome, Committed, Ledger, Marks, NewTransaction, StoredTransaction};
+use crate::ports::world::World;
+
+/// The ledger of one store.
+#[derive(Clone)]
+pub(super) struct AzureLedger {
+    pub(super) world: Arc<dyn World>,
+    pub(super) table: Table,
+}
+
+impl AzureLedger {
+    /// Reads a row, for as long as there is patience.
+    pub(super) async fn read(
+        &self,
+        key: &Key,
+        patience: &mut Patience,
+        doing: &'static str,
+    ) -> Result<Option<Found>, StoreFault> {
+        patience.repeat(|| self.table.get(key)).await.map_err(|failure| failure.into_fault(doing))
+    }
+
+    /// Reads an account, for as long as there is patience.
+    pub(super) async fn read_account(
+        &self,
+        key: AccountKey,
+        patience: &mut Patience,
+        doing: &'static str,
+    ) -> Result<Option<Versioned<Account>>, StoreFault> {
+        let found = self.read(&Key::account(key), patience, doing).await?;
+        found.map(|found| account_row::read(&found, doing)).transpose()
+    }
+}
+
+#[async_trait]
+impl Ledger for AzureLedger {
+    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
+        self.accept_group(group).await
+    }
+
+    async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
+        self.commit_account(commit).await
+    }
+
+    async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault> {
+        self.read_account(key, &mut Patience::new(&self.world), "reading an account").await
+    }
+
+    async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
+        let doing = "reading a transaction";
+        let found = self.read(&Key::transaction(key), &mut Patience::new(&self.world), doing).await?;
+        found.map(|found| transaction_row::read(&found, doing)).transpose()
+    }
+
+    async fn mark(
+        &self,
+        key: &TransactionKey,
+        revision: &Revision,
+        marks: Marks,
+    ) -> Result<Option<Revision>, StoreFault> {
+        let doing = "marking a transaction";
+        let mut patience = Patience::new(&self.world);
+        let row_key = Key::transaction(key);
+        let row = MarksRow::of(marks);
+        let mut unclear = false;
+        loop {
+            // The revision of a final row must not pass: the merge alone would not see the status.
+            let Some(found) = self.read(&row_key, &mut patience, doing).await? else { return Ok(None) };
+            let stored = transaction_row::read(&found, doing)?;
+            if stored.transaction.status().is_final() {
+                return Ok(None);
+            }
+            if stored.revision != *revision {
+                // After a lost answer these marks are ours, or somebody's who wanted the same.
+                let done = unclear && stored.marks == marks;
+                return Ok(done.then_some(stored.revision));
+            }
+            match self.table.merge(&row_key, &row, revision).await {
+                Ok(revision) => return Ok(Some(revision)),
+                // Changed since it was read: the next round says by whom.
+                Err(failure @ Failure::Answered(_)) if !failure.has_status(412) => {
+                    return Err(failure.into_fault(doing));
+                }
+                Err(failure) => {
+                    unclear |= failure.is_unclear();
+                    if !patience.again().await {
+                        return Err(failure.into_fault(doing));
+                    }
+                }
+            }
+        }
+    }
+
+    async fn probe(&self) -> Result<(), StoreFault> {
+        let key = Key::new("probe", "probe");
+        self.read(&key, &mut Patience::new(&self.world), "probing the ledger").await.map(drop)
+    }
+}

@@ -1,0 +1,109 @@
+//! The row of a dead letter.
+
+use serde::{Deserialize, Serialize};
+
+use super::parts;
+use super::rows::{Flaw, corrupt, number, parse, properties, time};
+use super::table::{Found, Properties};
+use crate::ports::dead_letters::{DeadLetter, Resolution, ResolutionKind};
+use crate::ports::fault::{Cause, StoreFault};
+use crate::ports::queue::QueueName;
+
+/// What stands beside the body.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct LetterRow {
+    queue: String,
+    reason: String,
+    dequeue_count: String,
+    inserted_at: String,
+    dead_at: String,
+}
+
+/// What resolving merges into it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct ResolutionRow {
+    resolution: String,
+    resolved_by: String,
+    resolved_at: String,
+}
+
+impl ResolutionRow {
+    pub(super) fn of(resolution: &Resolution) -> Self {
+        let Resolution { kind, by, at } = resolution;
+        Self {
+            resolution: kind.code().to_owned(),
+            resolved_by: by.clone(),
+            resolved_at: at.unix_ms().to_string(),
+        }
+    }
+
+    fn to_resolution(&self) -> Result<Resolution, Flaw> {
+        Ok(Resolution {
+            kind: ResolutionKind::from_code(&self.resolution).ok_or(Flaw("Resolution"))?,
+            by: self.resolved_by.clone(),
+            at: time(&self.resolved_at, "ResolvedAt")?,
+        })
+    }
+}
+
+/// All properties of a letter.
+pub(super) fn write(letter: &DeadLetter) -> Properties {
+    let DeadLetter { id: _, queue, reason, body, dequeue_count, inserted_at, dead_at, resolution } = letter;
+    let mut row = properties(&LetterRow {
+        queue: queue.as_str().to_owned(),
+        reason: reason.clone(),
+        dequeue_count: dequeue_count.to_string(),
+        inserted_at: inserted_at.unix_ms().to_string(),
+        dead_at: dead_at.unix_ms().to_string(),
+    });
+    if let Some(resolution) = resolution {
+        row.extend(properties(&ResolutionRow::of(resolution)));
+    }
+    row.extend(parts::write(body));
+    row
+}
+
+/// Reads a letter. `id` is the name of its row without what says which kind of row it is.
+pub(super) fn read(found: &Found, id: &str, doing: &'static str) -> Result<DeadLetter, StoreFault> {
+    let row: LetterRow = parse(found, doing)?;
+    let resolved = found.properties.contains_key("Resolution");
+    let resolution: Option<ResolutionRow> = resolved.then(|| parse(found, doing)).transpose()?;
+    assemble(found, id, row, resolution).map_err(|cause| corrupt(found, doing, cause))
+}
+
+fn assemble(
+    found: &Found,
+    id: &str,
+    row: LetterRow,
+    resolution: Option<ResolutionRow>,
+) -> Result<DeadLetter, Cause> {
+    let LetterRow { queue, reason, dequeue_count, inserted_at, dead_at } = row;
+    Ok(DeadLetter {
+        id: id.to_owned(),
+        queue: queue_name(&queue)?,
+        reason,
+        body: parts::read(&found.properties)?,
+        dequeue_count: number(&dequeue_count, "DequeueCount")?,
+        inserted_at: time(&inserted_at, "InsertedAt")?,
+        dead_at: time(&dead_at, "DeadAt")?,
+        resolution: resolution.map(|resolution| resolution.to_resolution()).transpose()?,
+    })
+}
+
+/// The queue that a letter came from, from the row of the letter or of its copy.
+pub(super) fn queue(found: &Found, doing: &'static str) -> Result<QueueName, StoreFault> {
+    let row: LetterRow = parse(found, doing)?;
+    queue_name(&row.queue).map_err(|flaw| corrupt(found, doing, flaw))
+}
+
+fn queue_name(text: &str) -> Result<QueueName, Flaw> {
+    let flaw = Flaw("Queue");
+    let (work, partition) = text.split_once('-').ok_or(flaw)?;
+    let sound = work.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    if work.is_empty() || !sound {
+        return Err(flaw);
+    }
+    Ok(QueueName::of_partition(work, number(partition, "Queue")?))
+}

@@ -1,0 +1,114 @@
+//! Reading what was accepted and posted: scans of one partition, and for recovery of the whole table.
+
+use async_trait::async_trait;
+
+use super::attempt::Patience;
+use super::cursor;
+use super::keys::{TRANSACTIONS, page_row, partition};
+use super::ledger::AzureLedger;
+use super::page_row;
+use super::table::{Continuation, ROWS_MAX, Scanned};
+use super::transaction_row;
+use crate::domain::ids::AccountKey;
+use crate::domain::journal::{JournalPage, PAGE_ENTRIES_MAX};
+use crate::domain::transaction::TransactionStatus;
+use crate::ports::fault::StoreFault;
+use crate::ports::ledger::{Listing, StoredTransaction, TransactionLog};
+
+impl AzureLedger {
+    async fn scan(
+        &self,
+        filter: &str,
+        top: u32,
+        from: Option<&Continuation>,
+        doing: &'static str,
+    ) -> Result<Scanned, StoreFault> {
+        let mut patience = Patience::new(&self.world);
+        let scanned = patience.repeat(|| self.table.scan(filter, top, from)).await;
+        scanned.map_err(|failure| failure.into_fault(doing))
+    }
+
+    /// One page of a listing of transactions.
+    async fn list(
+        &self,
+        listing: &str,
+        filter: &str,
+        cursor: Option<&str>,
+        limit: usize,
+        doing: &'static str,
+    ) -> Result<Listing<StoredTransaction>, StoreFault> {
+        let from = cursor::read(listing, cursor, doing)?;
+        let top = u32::try_from(limit).unwrap_or(ROWS_MAX);
+        if top == 0 {
+            return Ok(Listing { items: Vec::new(), next: cursor.map(str::to_owned) });
+        }
+        let Scanned { rows, next } = self.scan(filter, top, from.as_ref(), doing).await?;
+        let items = rows.iter().map(|found| transaction_row::read(found, doing));
+        Ok(Listing {
+            items: items.collect::<Result<_, _>>()?,
+            next: next.map(|next| cursor::write(listing, next)),
+        })
+    }
+}
+
+#[async_trait]
+impl TransactionLog for AzureLedger {
+    async fn pages(
+        &self,
+        account: AccountKey,
+        from: u64,
+        entries: usize,
+    ) -> Result<Vec<JournalPage>, StoreFault> {
+        let doing = "reading journal pages";
+        let entries = u64::try_from(entries).unwrap_or(u64::MAX);
+        let Some(before_last) = entries.checked_sub(1) else { return Ok(Vec::new()) };
+        // Tables are read in ascending order only. The page that holds `from` starts at most this much
+        // before it, and none that starts after the last wanted entry is needed.
+        let reach = u64::try_from(PAGE_ENTRIES_MAX.saturating_sub(1)).unwrap_or(u64::MAX);
+        let first = page_row(from.saturating_sub(reach));
+        let last = page_row(from.max(1).saturating_add(before_last));
+        let partition = partition(account);
+        let filter = format!("PartitionKey eq '{partition}' and RowKey ge '{first}' and RowKey le '{last}'");
+        let mut pages = Vec::new();
+        let mut continuation = None;
+        loop {
+            let Scanned { rows, next } = self.scan(&filter, ROWS_MAX, continuation.as_ref(), doing).await?;
+            for found in rows {
+                if page_row::last_sequence(&found, doing)? >= from {
+                    pages.push(page_row::read(&found, doing)?);
+                }
+            }
+            match next {
+                Some(next) => continuation = Some(next),
+                None => return Ok(pages),
+            }
+        }
+    }
+
+    async fn by_status(
+        &self,
+        account: AccountKey,
+        status: TransactionStatus,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<StoredTransaction>, StoreFault> {
+        let (partition, status) = (partition(account), status.code());
+        let (first, end) = TRANSACTIONS;
+        let filter = format!(
+            "PartitionKey eq '{partition}' and RowKey ge '{first}' and RowKey lt '{end}' and Status eq '{status}'"
+        );
+        let listing = format!("{partition}/{status}");
+        self.list(&listing, &filter, cursor, limit, "listing transactions by status").await
+    }
+
+    async fn accepted(
+        &self,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<StoredTransaction>, StoreFault> {
+        let (first, end) = TRANSACTIONS;
+        let status = TransactionStatus::Accepted.code();
+        let filter = format!("RowKey ge '{first}' and RowKey lt '{end}' and Status eq '{status}'");
+        self.list("accepted", &filter, cursor, limit, "looking for accepted transactions").await
+    }
+}

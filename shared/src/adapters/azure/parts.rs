@@ -1,0 +1,137 @@
+//! Long content over several properties of a row: a property holds at most 64 KiB and a row 1 MiB.
+//!
+//! Text is kept as text, so that a person with a storage explorer can read it. Azure counts it in
+//! UTF-16, two bytes for most characters. Content that is not text, or that would fill the row that
+//! way, is kept as bytes: 98 entries with the largest metadata are 900 KB then, and fit.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use super::rows::Flaw;
+use super::table::Properties;
+
+/// Most UTF-16 units of one text property; the service allows 32 Ki.
+const TEXT_UNITS_MAX: usize = 30_000;
+/// Most UTF-16 units that are kept as text; the other properties need some of the 1 MiB, too.
+const TEXT_UNITS_TOTAL_MAX: usize = 450_000;
+/// Most bytes of one binary property; the service allows 64 Ki.
+const BINARY_BYTES_MAX: usize = 60_000;
+/// Most bytes that a row can hold in parts.
+pub(super) const PARTS_BYTES_MAX: usize = 1_000_000;
+
+const COUNT: &str = "BodyParts";
+const FORM: &str = "BodyForm";
+const TEXT: &str = "text";
+const BINARY: &str = "binary";
+
+fn name(index: usize) -> String {
+    format!("Body{index}")
+}
+
+/// The properties that hold the content. Panics above [`PARTS_BYTES_MAX`]: callers bound it.
+pub(super) fn write(content: &[u8]) -> Properties {
+    assert!(content.len() <= PARTS_BYTES_MAX, "{} bytes do not fit one row", content.len());
+    let text = std::str::from_utf8(content).ok().filter(|text| is_plain_text(text));
+    let mut properties = Properties::new();
+    let (form, count) = match text {
+        Some(text) => {
+            let pieces = split_text(text);
+            let count = pieces.len();
+            for (index, piece) in pieces.into_iter().enumerate() {
+                properties.insert(name(index), Value::from(piece));
+            }
+            (TEXT, count)
+        }
+        None => {
+            for (index, piece) in content.chunks(BINARY_BYTES_MAX).enumerate() {
+                properties.insert(format!("{}@odata.type", name(index)), Value::from("Edm.Binary"));
+                properties.insert(name(index), Value::from(STANDARD.encode(piece)));
+            }
+            (BINARY, content.len().div_ceil(BINARY_BYTES_MAX))
+        }
+    };
+    properties.insert(COUNT.to_owned(), Value::from(count.to_string()));
+    properties.insert(FORM.to_owned(), Value::from(form));
+    properties
+}
+
+/// Reads what [`write`] wrote.
+pub(super) fn read(properties: &Properties) -> Result<Vec<u8>, Flaw> {
+    let text = |name: &str| properties.get(name).and_then(Value::as_str);
+    let count: usize = text(COUNT).and_then(|count| count.parse().ok()).ok_or(Flaw(COUNT))?;
+    let form = text(FORM).ok_or(Flaw(FORM))?;
+    let mut content = Vec::new();
+    for index in 0..count {
+        let piece = text(&name(index)).ok_or(Flaw("Body"))?;
+        match form {
+            TEXT => content.extend_from_slice(piece.as_bytes()),
+            BINARY => content.extend(STANDARD.decode(piece).map_err(|_| Flaw("Body"))?),
+            _ => return Err(Flaw(FORM)),
+        }
+    }
+    Ok(content)
+}
+
+/// Whether a text comes back unchanged as text, and fits.
+fn is_plain_text(text: &str) -> bool {
+    let unsafe_control = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
+    !text.contains(unsafe_control)
+        // Not in XML, which the service may store it as.
+        && !text.contains(['\u{fffe}', '\u{ffff}'])
+        && text.chars().map(char::len_utf16).sum::<usize>() <= TEXT_UNITS_TOTAL_MAX
+}
+
+fn split_text(text: &str) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let (mut start, mut units) = (0, 0_usize);
+    for (position, character) in text.char_indices() {
+        let more = units.saturating_add(character.len_utf16());
+        if more > TEXT_UNITS_MAX {
+            pieces.push(&text[start..position]);
+            start = position;
+            units = character.len_utf16();
+        } else {
+            units = more;
+        }
+    }
+    pieces.push(&text[start..]);
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(content: &[u8], form: &str, parts: usize) {
+        let properties = write(content);
+        assert_eq!(properties[FORM], Value::from(form));
+        assert_eq!(properties[COUNT], Value::from(parts.to_string()));
+        for index in 0..parts {
+            let part = properties[&name(index)].as_str().unwrap();
+            assert!(form == BINARY || part.encode_utf16().count() <= TEXT_UNITS_MAX);
+        }
+        assert_eq!(read(&properties).unwrap(), content);
+    }
+
+    #[test]
+    fn content_of_every_size_comes_back() {
+        check(b"", TEXT, 1);
+        check("grüße\n".as_bytes(), TEXT, 1);
+        check("x".repeat(30_000).as_bytes(), TEXT, 1);
+        check("x".repeat(30_001).as_bytes(), TEXT, 2);
+        // A character of two units never stands on both sides of a cut.
+        check(format!("x{}", "\u{1d11e}".repeat(30_000)).as_bytes(), TEXT, 3);
+        check("x".repeat(450_001).as_bytes(), BINARY, 8);
+        check(&vec![7; PARTS_BYTES_MAX], BINARY, 17);
+        check(&[0xff, 0xfe], BINARY, 1);
+        check(b"a\0b", BINARY, 1);
+    }
+
+    #[test]
+    fn a_missing_part_is_noticed() {
+        let mut properties = write("x".repeat(60_001).as_bytes());
+        properties.remove("Body1");
+        assert!(read(&properties).is_err());
+    }
+}

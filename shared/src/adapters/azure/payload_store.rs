@@ -1,0 +1,88 @@
+//! Large bodies: one block blob each, in one container that is created on first use.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use azure_storage_blobs::prelude::{BlobClient, ContainerClient};
+use futures::StreamExt as _;
+
+use super::attempt::{Failure, Patience};
+use crate::ports::fault::StoreFault;
+use crate::ports::payload_store::PayloadStore;
+use crate::ports::world::World;
+
+/// The payloads of one store.
+pub(super) struct AzurePayloadStore {
+    pub(super) world: Arc<dyn World>,
+    pub(super) container: ContainerClient,
+}
+
+impl AzurePayloadStore {
+    async fn put_or_create(&self, name: &str, body: &[u8]) -> Result<(), Failure> {
+        let blob = blob(&self.container, name);
+        let put = async || blob.put_block_blob(body.to_vec()).await.map(drop).map_err(Failure::from);
+        match put().await {
+            Err(failure) if failure.has_code("ContainerNotFound") => {
+                match self.container.create().await.map_err(Failure::from) {
+                    Err(failure) if !failure.has_status(409) => return Err(failure),
+                    Ok(()) | Err(_) => {}
+                }
+                put().await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn get_whole(&self, name: &str) -> Result<Option<Vec<u8>>, Failure> {
+        let mut pieces = blob(&self.container, name).get().into_stream();
+        let mut body = Vec::new();
+        while let Some(piece) = pieces.next().await {
+            match piece.map_err(Failure::from) {
+                Ok(piece) => body.extend(piece.data.collect().await?),
+                Err(failure) if is_absent(&failure) => return Ok(None),
+                // The crate asks for a range of bytes, and an empty blob has none.
+                Err(failure) if failure.has_status(416) && body.is_empty() => return Ok(Some(body)),
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(Some(body))
+    }
+
+    async fn delete_if_there(&self, name: &str) -> Result<(), Failure> {
+        match blob(&self.container, name).delete().await.map_err(Failure::from) {
+            Ok(_) => Ok(()),
+            Err(failure) if is_absent(&failure) => Ok(()),
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+#[async_trait]
+impl PayloadStore for AzurePayloadStore {
+    async fn put(&self, name: &str, body: &[u8]) -> Result<(), StoreFault> {
+        // A name has one content for ever, so that writing it twice is writing it once.
+        let put = Patience::new(&self.world).repeat(|| self.put_or_create(name, body)).await;
+        put.map_err(|failure| failure.into_fault("storing a payload"))
+    }
+
+    async fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreFault> {
+        let read = Patience::new(&self.world).repeat(|| self.get_whole(name)).await;
+        read.map_err(|failure| failure.into_fault("reading a payload"))
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreFault> {
+        let deleted = Patience::new(&self.world).repeat(|| self.delete_if_there(name)).await;
+        deleted.map_err(|failure| failure.into_fault("deleting a payload"))
+    }
+}
+
+fn is_absent(failure: &Failure) -> bool {
+    ["BlobNotFound", "ContainerNotFound"].into_iter().any(|code| failure.has_code(code))
+}
+
+/// Panics when the name could be read as something else than one name.
+fn blob(container: &ContainerClient, name: &str) -> BlobClient {
+    let plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    assert!(plain && !name.is_empty() && name.len() <= 200, "{name:?} cannot name a payload");
+    container.blob_client(name)
+}

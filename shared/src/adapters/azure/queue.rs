@@ -1,0 +1,203 @@
+//! The work queues. Each is created when the first message is sent to it; until then it is empty.
+//!
+//! Sending is repeated until confirmed, because a message that is there twice does no harm. Receiving
+//! is not repeated once the request may have arrived: the messages of a lost answer come back by
+//! themselves when their visibility ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use azure_storage_queues::{NumberOfMessages, PopReceipt, QueueClient, QueueServiceClient};
+
+use super::attempt::{Failure, Patience};
+use super::message_text::{decode, encode};
+use crate::domain::time::Timestamp;
+use crate::ports::fault::StoreFault;
+use crate::ports::queue::{Backlog, Held, Lease, Message, QueueName, RECEIVE_MAX, WorkQueue};
+use crate::ports::world::World;
+
+/// Never, as near as the crate can say it: 68 years.
+const TIME_TO_LIVE: Duration = Duration::from_secs(2_147_483_647);
+/// Longest time that the service hides a message.
+const VISIBILITY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+const QUEUE_NOT_FOUND: &str = "QueueNotFound";
+
+/// The queues of one store.
+pub(super) struct AzureQueue {
+    pub(super) world: Arc<dyn World>,
+    pub(super) service: QueueServiceClient,
+    pub(super) prefix: String,
+}
+
+impl AzureQueue {
+    fn client(&self, queue: &QueueName) -> QueueClient {
+        self.service.queue_client(format!("{}-{queue}", self.prefix))
+    }
+
+    fn message(&self, queue: &QueueName, lease: &Lease) -> azure_storage_queues::PopReceiptClient {
+        let Lease { message_id, pop_receipt } = lease;
+        self.client(queue).pop_receipt_client(PopReceipt::new(message_id, pop_receipt))
+    }
+
+    async fn put(&self, queue: &QueueName, text: &str, delay: Duration) -> Result<(), Failure> {
+        let client = self.client(queue);
+        let put = async || {
+            let message = client.put_message(text).visibility_timeout(delay).ttl(TIME_TO_LIVE);
+            message.await.map(drop).map_err(Failure::from)
+        };
+        match put().await {
+            Err(failure) if failure.has_code(QUEUE_NOT_FOUND) => {
+                match client.create().await.map_err(Failure::from) {
+                    Err(failure) if !failure.has_status(409) => return Err(failure),
+                    Ok(_) | Err(_) => {}
+                }
+                put().await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn depth(&self, queue: &QueueName) -> Result<u64, Failure> {
+        match self.client(queue).get_metadata().await.map_err(Failure::from) {
+            Ok(answer) => Ok(u64::try_from(answer.approximate_messages_count).unwrap_or(u64::MAX)),
+            Err(failure) if failure.has_code(QUEUE_NOT_FOUND) => Ok(0),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    async fn head(&self, queue: &QueueName) -> Result<Option<Timestamp>, Failure> {
+        match self.client(queue).peek_messages().number_of_messages(1).await.map_err(Failure::from) {
+            Ok(answer) => {
+                Ok(answer.messages.first().map(|message| at(message.insertion_time.unix_timestamp())))
+            }
+            Err(failure) if failure.has_code(QUEUE_NOT_FOUND) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+#[async_trait]
+impl WorkQueue for AzureQueue {
+    async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
+        let (text, delay) = (encode(body), whole_seconds(delay));
+        let sent = Patience::new(&self.world).repeat(|| self.put(queue, &text, delay)).await;
+        sent.map_err(|failure| failure.into_fault("sending a message"))
+    }
+
+    async fn receive(
+        &self,
+        queue: &QueueName,
+        max: usize,
+        visibility: Duration,
+    ) -> Result<Vec<Message>, StoreFault> {
+        let Some(max) = u8::try_from(max.min(RECEIVE_MAX)).ok().filter(|max| *max > 0) else {
+            return Ok(Vec::new());
+        };
+        // Zero is refused here: a message that stays visible is received again at once.
+        let visibility = whole_seconds(visibility).max(Duration::from_secs(1));
+        let client = self.client(queue);
+        let mut patience = Patience::new(&self.world);
+        loop {
+            let request = client
+                .get_messages()
+                .number_of_messages(NumberOfMessages::new(max))
+                .visibility_timeout(visibility);
+            let failure = match request.await.map_err(Failure::from) {
+                Ok(answer) => return Ok(answer.messages.into_iter().map(to_message).collect()),
+                Err(failure) if failure.has_code(QUEUE_NOT_FOUND) => return Ok(Vec::new()),
+                Err(failure) => failure,
+            };
+            if !matches!(failure, Failure::Unsent(_)) || !patience.again().await {
+                return Err(failure.into_fault("receiving messages"));
+            }
+        }
+    }
+
+    async fn extend(
+        &self,
+        queue: &QueueName,
+        lease: &Lease,
+        body: &[u8],
+        visibility: Duration,
+    ) -> Result<Held<Lease>, StoreFault> {
+        let (text, visibility) = (encode(body), whole_seconds(visibility));
+        let message = self.message(queue, lease);
+        let mut patience = Patience::new(&self.world);
+        loop {
+            let failure = match message.update(text.clone(), visibility).await.map_err(Failure::from) {
+                Ok(answer) => {
+                    let message_id = lease.message_id.clone();
+                    return Ok(Held::Ours(Lease { message_id, pop_receipt: answer.pop_receipt }));
+                }
+                Err(failure) if is_lost(&failure) => return Ok(Held::Lost),
+                Err(failure) => failure,
+            };
+            // Not repeated once it may have arrived: the old receipt would be worthless then, and
+            // the repetition would call lost what is ours.
+            if !matches!(failure, Failure::Unsent(_)) || !patience.again().await {
+                return Err(failure.into_fault("extending a message"));
+            }
+        }
+    }
+
+    async fn delete(&self, queue: &QueueName, lease: &Lease) -> Result<Held<()>, StoreFault> {
+        let message = self.message(queue, lease);
+        let mut patience = Patience::new(&self.world);
+        let mut unclear = false;
+        loop {
+            let failure = match message.delete().await.map_err(Failure::from) {
+                Ok(_) => return Ok(Held::Ours(())),
+                // It is gone, as an attempt whose answer was lost has asked.
+                Err(failure) if unclear && failure.has_code("MessageNotFound") => {
+                    return Ok(Held::Ours(()));
+                }
+                Err(failure) if is_lost(&failure) => return Ok(Held::Lost),
+                Err(failure) => failure,
+            };
+            unclear |= failure.is_unclear();
+            if matches!(failure, Failure::Answered(_)) || !patience.again().await {
+                return Err(failure.after(unclear).into_fault("deleting a message"));
+            }
+        }
+    }
+
+    async fn backlog(&self, queue: &QueueName) -> Result<Backlog, StoreFault> {
+        let doing = "asking for the backlog of a queue";
+        let mut patience = Patience::new(&self.world);
+        let depth = patience.repeat(|| self.depth(queue)).await;
+        let depth = depth.map_err(|failure| failure.into_fault(doing))?;
+        if depth == 0 {
+            return Ok(Backlog::default());
+        }
+        let head = patience.repeat(|| self.head(queue)).await;
+        let head_inserted_at = head.map_err(|failure| failure.into_fault(doing))?;
+        Ok(Backlog { depth, head_inserted_at })
+    }
+}
+
+/// Whether the message is gone, or was received by somebody else.
+fn is_lost(failure: &Failure) -> bool {
+    failure.has_status(404) || failure.has_code("PopReceiptMismatch")
+}
+
+/// The service counts in seconds. Rounded up: hiding a message too long costs delay, too short costs
+/// the lease.
+fn whole_seconds(duration: Duration) -> Duration {
+    let begun = u64::from(duration.subsec_nanos() > 0);
+    Duration::from_secs(duration.as_secs().saturating_add(begun)).min(VISIBILITY_MAX)
+}
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_unix_ms(seconds.saturating_mul(1000))
+}
+
+fn to_message(message: azure_storage_queues::operations::Message) -> Message {
+    Message {
+        inserted_at: at(message.insertion_time.unix_timestamp()),
+        dequeue_count: u32::try_from(message.dequeue_count).unwrap_or(u32::MAX),
+        lease: Lease { message_id: message.message_id, pop_receipt: message.pop_receipt },
+        body: decode(message.message_text),
+    }
+}

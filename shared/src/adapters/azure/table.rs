@@ -1,0 +1,187 @@
+//! One table, request by request. Each method is one attempt: whether it may be repeated, and how a
+//! lost answer is recognised, is known only where the row is known. A table that does not exist yet
+//! is empty for reads and is created by the first insert.
+
+use azure_core::{Continuable as _, Etag};
+use azure_data_tables::IfMatchCondition;
+use azure_data_tables::clients::TableClient;
+use azure_data_tables::operations::QueryEntityResponse;
+use futures::StreamExt as _;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::attempt::{Failure, Nonsense};
+use super::batch::Batch;
+use super::keys::Key;
+use crate::domain::account::Revision;
+
+/// The service gives at most this many rows at once.
+pub(super) const ROWS_MAX: u32 = 1000;
+
+/// The properties of a row.
+pub(super) type Properties = Map<String, Value>;
+
+/// A row as it was read.
+#[derive(Debug, Clone)]
+pub(super) struct Found {
+    pub(super) key: Key,
+    pub(super) revision: Revision,
+    pub(super) properties: Properties,
+}
+
+/// Where a scan goes on: the service's own words, partition and row.
+pub(super) type Continuation = (String, Option<String>);
+
+/// What one request of a scan gave.
+#[derive(Debug)]
+pub(super) struct Scanned {
+    pub(super) rows: Vec<Found>,
+    pub(super) next: Option<Continuation>,
+}
+
+/// One table of the storage account.
+#[derive(Debug, Clone)]
+pub(super) struct Table {
+    client: TableClient,
+}
+
+/// A row as it is sent.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Entity<'a, T> {
+    pub(super) partition_key: &'a str,
+    pub(super) row_key: &'a str,
+    #[serde(flatten)]
+    pub(super) row: &'a T,
+}
+
+impl Table {
+    pub(super) const fn new(client: TableClient) -> Self {
+        Self { client }
+    }
+
+    /// Reads a row; `None` when it is not there.
+    pub(super) async fn get(&self, key: &Key) -> Result<Option<Found>, Failure> {
+        let entity = self.client.partition_key_client(key.partition()).entity_client(key.row());
+        match entity.get::<Properties>().await {
+            Ok(answer) => Ok(Some(Found {
+                key: key.clone(),
+                revision: Revision::new(answer.etag.as_ref()),
+                properties: answer.entity,
+            })),
+            Err(error) => match Failure::from(error) {
+                // Only the service's own word for it: a 404 of something in between is no answer.
+                failure if is_absent(&failure) => Ok(None),
+                failure => Err(failure),
+            },
+        }
+    }
+
+    /// Inserts a row that is not there yet; 409 when it is.
+    pub(super) async fn insert(&self, key: &Key, row: &impl Serialize) -> Result<Revision, Failure> {
+        let entity = serde_json::to_value(Entity { partition_key: key.partition(), row_key: key.row(), row });
+        let entity = entity.expect("rows can always be written as JSON");
+        match self.insert_entity(&entity).await {
+            Err(failure) if failure.has_code(TABLE_NOT_FOUND) => {
+                self.create().await?;
+                self.insert_entity(&entity).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn insert_entity(&self, entity: &Value) -> Result<Revision, Failure> {
+        let answer = self.client.insert::<_, Value>(entity)?.await?;
+        Ok(Revision::new(answer.etag.as_ref()))
+    }
+
+    /// Changes the given properties of a row in the state `guard`; 412 or 404 when it is not.
+    pub(super) async fn merge(
+        &self,
+        key: &Key,
+        row: &impl Serialize,
+        guard: &Revision,
+    ) -> Result<Revision, Failure> {
+        let entity = self.client.partition_key_client(key.partition()).entity_client(key.row());
+        let answer = entity.merge(row, condition(guard))?.await?;
+        Ok(Revision::new(answer.etag.as_ref()))
+    }
+
+    /// One step of a scan: the rows that match, at most `top`, which may be none before the end.
+    pub(super) async fn scan(
+        &self,
+        filter: &str,
+        top: u32,
+        from: Option<&Continuation>,
+    ) -> Result<Scanned, Failure> {
+        let mut query = self.client.query().filter(filter.to_owned()).top(top.min(ROWS_MAX));
+        if let Some((partition, row)) = from {
+            query = query.initial_partition_key(partition.clone());
+            if let Some(row) = row {
+                query = query.initial_row_key(row.clone());
+            }
+        }
+        // Only the first page of the stream: the next request is counted and bounded by its own.
+        match query.into_stream::<Properties>().next().await {
+            Some(Ok(answer)) => scanned(answer),
+            Some(Err(error)) => match Failure::from(error) {
+                failure if is_absent(&failure) => Ok(Scanned { rows: Vec::new(), next: None }),
+                failure => Err(failure),
+            },
+            None => Err(Failure::Unclear(Box::new(Nonsense("no page of a scan".to_owned())))),
+        }
+    }
+
+    /// Does everything in the batch, or nothing. Gives the new state of each row, in order, where the
+    /// service tells.
+    pub(super) async fn send(&self, batch: &Batch) -> Result<Vec<Option<Revision>>, Failure> {
+        batch.send(&self.client.partition_key_client(batch.partition())).await
+    }
+
+    /// As [`Self::send`], for a batch of inserts: creates the table if that is what is missing.
+    pub(super) async fn send_inserts(&self, batch: &Batch) -> Result<Vec<Option<Revision>>, Failure> {
+        match self.send(batch).await {
+            // The crate drops the code of an answer within a batch; no row can be missing here.
+            Err(failure) if failure.has_status(404) => {
+                self.create().await?;
+                self.send(batch).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Creates the table; that it exists already is fine.
+    async fn create(&self) -> Result<(), Failure> {
+        match self.client.create().await.map_err(Failure::from) {
+            Ok(_) => Ok(()),
+            Err(failure) if failure.has_status(409) => Ok(()),
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+const TABLE_NOT_FOUND: &str = "TableNotFound";
+
+/// Whether the service says that the table or the row is not there.
+fn is_absent(failure: &Failure) -> bool {
+    [TABLE_NOT_FOUND, "ResourceNotFound", "EntityNotFound"].into_iter().any(|code| failure.has_code(code))
+}
+
+/// An explicit ETag: anything else would write over what somebody else did.
+pub(super) fn condition(guard: &Revision) -> IfMatchCondition {
+    assert!(guard.as_str() != "*", "a guard must name one state of the row");
+    IfMatchCondition::Etag(Etag::from(guard.as_str()))
+}
+
+fn scanned(answer: QueryEntityResponse<Properties>) -> Result<Scanned, Failure> {
+    let next = answer.continuation();
+    let rows = answer.entities.into_iter().map(|properties| {
+        let text = |name: &str| properties.get(name).and_then(Value::as_str).map(str::to_owned);
+        let names = (text("PartitionKey"), text("RowKey"), text("odata.etag"));
+        let (Some(partition), Some(row), Some(etag)) = names else {
+            return Err(Failure::Unclear(Box::new(Nonsense("a row without a key or an ETag".to_owned()))));
+        };
+        Ok(Found { key: Key::stored(partition, row), revision: Revision::new(etag), properties })
+    });
+    Ok(Scanned { rows: rows.collect::<Result<_, _>>()?, next })
+}

@@ -1,0 +1,244 @@
+//! The row of a transaction. It is written in three steps, each by its own struct, which never writes a
+//! property of another: [`AcceptedRow`] at accept, [`FinalRow`] at commit, [`MarksRow`] in between.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::rows::{Flaw, corrupt, number, parse, time};
+use super::table::Found;
+use crate::domain::ids::{Nonce, OrderNumber};
+use crate::domain::instruction::{Details, Fingerprint, Instruction, TransactionKind};
+use crate::domain::money::{Amount, Balance, Currency};
+use crate::domain::rejection::RejectReason;
+use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
+use crate::ports::fault::StoreFault;
+use crate::ports::ledger::{Marks, NewTransaction, StoredTransaction};
+
+/// What accept inserts.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct AcceptedRow {
+    kind: String,
+    amount: String,
+    currency: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reference: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    metadata: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unknown_members: Option<String>,
+    fingerprint: String,
+    accepted_at: String,
+    accept_nonce: String,
+    status: String,
+}
+
+impl AcceptedRow {
+    pub(super) fn of(new: &NewTransaction) -> Self {
+        let Instruction { kind, amount, details } = &new.instruction;
+        let metadata = (!details.metadata().is_empty())
+            .then(|| serde_json::to_string(details.metadata()).expect("texts can always be written as JSON"));
+        let unknown_members =
+            (!details.unknown_members().is_empty()).then(|| details.unknown_members().to_owned());
+        Self {
+            kind: kind.code().to_owned(),
+            amount: amount.minor_units().to_string(),
+            currency: amount.currency().code().to_owned(),
+            reference: details.reference().map(str::to_owned),
+            metadata,
+            unknown_members,
+            fingerprint: new.instruction.fingerprint().to_string(),
+            accepted_at: new.accepted_at.unix_ms().to_string(),
+            accept_nonce: new.nonce.simple(),
+            status: TransactionStatus::Accepted.code().to_owned(),
+        }
+    }
+
+    fn to_instruction(&self) -> Result<Instruction, Flaw> {
+        let currency = Currency::parse(&self.currency).map_err(|_| Flaw("Currency"))?;
+        let minor_units = number(&self.amount, "Amount")?;
+        let metadata: BTreeMap<String, String> = match &self.metadata {
+            Some(text) => serde_json::from_str(text).map_err(|_| Flaw("Metadata"))?,
+            None => BTreeMap::new(),
+        };
+        let unknown_members = self.unknown_members.clone().unwrap_or_default();
+        Ok(Instruction {
+            kind: TransactionKind::from_code(&self.kind).ok_or(Flaw("Kind"))?,
+            amount: Amount::try_new(minor_units, currency).map_err(|_| Flaw("Amount"))?,
+            details: Details::from_stored(self.reference.clone(), metadata, unknown_members),
+        })
+    }
+}
+
+/// What commit merges into the row of a transaction.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct FinalRow {
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order_number: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sequence: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    balance_after: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    decided_at: String,
+    commit_nonce: String,
+}
+
+impl FinalRow {
+    pub(super) fn of(outcome: &Outcome, nonce: Nonce) -> Self {
+        let status = outcome.status().code();
+        let commit_nonce = nonce.simple();
+        match outcome {
+            Outcome::Posted { order_number, sequence, balance_after, posted_at } => Self {
+                status,
+                order_number: Some(order_number.to_string()),
+                sequence: Some(sequence.to_string()),
+                balance_after: Some(balance_after.minor_units().to_string()),
+                reason: None,
+                decided_at: posted_at.unix_ms().to_string(),
+                commit_nonce,
+            },
+            Outcome::Rejected { reason, rejected_at } => Self {
+                status,
+                order_number: None,
+                sequence: None,
+                balance_after: None,
+                reason: Some(reason.code()),
+                decided_at: rejected_at.unix_ms().to_string(),
+                commit_nonce,
+            },
+        }
+    }
+}
+
+/// What marking merges into the row of an accepted transaction. Every property is always written:
+/// a merge cannot take one away.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct MarksRow {
+    dead_letter: bool,
+    repairs: String,
+    /// Empty when it was never repaired.
+    repaired_at: String,
+}
+
+impl MarksRow {
+    pub(super) fn of(marks: Marks) -> Self {
+        let Marks { dead_letter, repairs, repaired_at } = marks;
+        let repaired_at = repaired_at.map(|at| at.unix_ms().to_string()).unwrap_or_default();
+        Self { dead_letter, repairs: repairs.to_string(), repaired_at }
+    }
+}
+
+/// What the row of a transaction may have besides, as it is read.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct LaterRow {
+    #[serde(default)]
+    order_number: Option<String>,
+    #[serde(default)]
+    sequence: Option<String>,
+    #[serde(default)]
+    balance_after: Option<String>,
+    #[serde(default)]
+    reason: Option<String>,
+    #[serde(default)]
+    decided_at: Option<String>,
+    #[serde(default)]
+    commit_nonce: Option<String>,
+    #[serde(default)]
+    dead_letter: bool,
+    #[serde(default)]
+    repairs: Option<String>,
+    #[serde(default)]
+    repaired_at: Option<String>,
+}
+
+/// The whole row of a transaction.
+#[derive(Debug)]
+pub(super) struct TransactionRow {
+    accepted: AcceptedRow,
+    later: LaterRow,
+}
+
+impl TransactionRow {
+    pub(super) fn parse(found: &Found, doing: &'static str) -> Result<Self, StoreFault> {
+        Ok(Self { accepted: parse(found, doing)?, later: parse(found, doing)? })
+    }
+
+    /// Whether the accept with that nonce inserted it.
+    pub(super) fn was_accepted_by(&self, nonce: Nonce) -> bool {
+        self.accepted.accept_nonce == nonce.simple()
+    }
+
+    /// Whether the commit with that nonce decided it.
+    pub(super) fn was_decided_by(&self, nonce: Nonce) -> bool {
+        self.later.commit_nonce.as_deref() == Some(nonce.simple().as_str())
+    }
+
+    /// The transaction of the row that was found.
+    pub(super) fn to_stored(
+        &self,
+        found: &Found,
+        doing: &'static str,
+    ) -> Result<StoredTransaction, StoreFault> {
+        self.assemble(found).map_err(|flaw| corrupt(found, doing, flaw))
+    }
+
+    fn assemble(&self, found: &Found) -> Result<StoredTransaction, Flaw> {
+        let instruction = self.accepted.to_instruction()?;
+        let outcome = self.to_outcome(instruction.amount.currency())?;
+        let fingerprint = Fingerprint::parse(&self.accepted.fingerprint).ok_or(Flaw("Fingerprint"))?;
+        let accepted_at = time(&self.accepted.accepted_at, "AcceptedAt")?;
+        let key = found.key.to_transaction()?;
+        Ok(StoredTransaction {
+            transaction: Transaction { key, instruction, accepted_at, outcome },
+            fingerprint,
+            revision: found.revision.clone(),
+            marks: self.to_marks()?,
+        })
+    }
+
+    fn to_outcome(&self, currency: Currency) -> Result<Option<Outcome>, Flaw> {
+        let status = TransactionStatus::from_code(&self.accepted.status).ok_or(Flaw("Status"))?;
+        let text = |text: &'_ Option<String>, property| text.clone().ok_or(Flaw(property));
+        match status {
+            TransactionStatus::Accepted => Ok(None),
+            TransactionStatus::Posted => {
+                let order_number = text(&self.later.order_number, "OrderNumber")?;
+                let balance = number(&text(&self.later.balance_after, "BalanceAfter")?, "BalanceAfter")?;
+                Ok(Some(Outcome::Posted {
+                    order_number: OrderNumber::parse(&order_number).map_err(|_| Flaw("OrderNumber"))?,
+                    sequence: number(&text(&self.later.sequence, "Sequence")?, "Sequence")?,
+                    balance_after: Balance::try_new(balance, currency).ok_or(Flaw("BalanceAfter"))?,
+                    posted_at: time(&text(&self.later.decided_at, "DecidedAt")?, "DecidedAt")?,
+                }))
+            }
+            TransactionStatus::Rejected => {
+                let reason = text(&self.later.reason, "Reason")?;
+                Ok(Some(Outcome::Rejected {
+                    reason: RejectReason::from_code(&reason).ok_or(Flaw("Reason"))?,
+                    rejected_at: time(&text(&self.later.decided_at, "DecidedAt")?, "DecidedAt")?,
+                }))
+            }
+        }
+    }
+
+    fn to_marks(&self) -> Result<Marks, Flaw> {
+        let repaired_at = self.later.repaired_at.as_deref().filter(|text| !text.is_empty());
+        Ok(Marks {
+            dead_letter: self.later.dead_letter,
+            repairs: number(self.later.repairs.as_deref().unwrap_or("0"), "Repairs")?,
+            repaired_at: repaired_at.map(|text| time(text, "RepairedAt")).transpose()?,
+        })
+    }
+}
+
+/// Reads a transaction.
+pub(super) fn read(found: &Found, doing: &'static str) -> Result<StoredTransaction, StoreFault> {
+    TransactionRow::parse(found, doing)?.to_stored(found, doing)
+}

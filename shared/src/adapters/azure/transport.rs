@@ -1,0 +1,171 @@
+//! How a request reaches the storage, and where it is counted: every request of the Azure crates
+//! goes through [`CountingTransport`], so none can be forgotten, retries included.
+//!
+//! It also makes failures tellable. A request that never left this machine is marked [`Unsent`]; the
+//! answer is read to its end here, so that a broken one is a failure of the transport; and the error
+//! code that the table service writes only into the body is put where the crates look for it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use azure_core::error::{Error, ErrorKind};
+use azure_core::headers::{ERROR_CODE, HeaderName, HeaderValue, Headers};
+use azure_core::{Body, BytesStream, HttpClient, Request, Response, StatusCode};
+
+use super::connection::AzureConnection;
+use crate::ports::fault::StoreFault;
+use crate::ports::operations::{Operation, PriceKind, Service, StorageOperations};
+
+/// Longest wait for a connection, TLS included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest wait for the whole answer to one request.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(4);
+/// The same for a scan: the service itself works on one for up to 5 seconds.
+const SCAN_TIMEOUT: Duration = Duration::from_secs(8);
+/// Azurite closes an idle connection after 5 seconds; a request that meets the closing is unclear.
+const IDLE_PLAIN: Duration = Duration::from_secs(4);
+/// A TLS handshake is dear, and Azure keeps idle connections for minutes.
+const IDLE_ENCRYPTED: Duration = Duration::from_secs(60);
+
+/// The request never left: nothing was done.
+#[derive(Debug, thiserror::Error)]
+#[error("no connection to the storage")]
+pub(super) struct Unsent(#[source] reqwest::Error);
+
+/// One HTTP client with its pool of connections for all three services. (The crates' own client
+/// keeps no connection open.)
+pub(super) fn http_client(connection: &AzureConnection) -> Result<reqwest::Client, StoreFault> {
+    let builder = reqwest::Client::builder()
+        .tcp_nodelay(true)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .redirect(reqwest::redirect::Policy::none());
+    let builder = if connection.is_encrypted() {
+        builder.pool_idle_timeout(IDLE_ENCRYPTED)
+    } else {
+        // Azurite stands on the same machine or network: no proxy is in between.
+        builder.pool_idle_timeout(IDLE_PLAIN).no_proxy()
+    };
+    builder
+        .build()
+        .map_err(|error| StoreFault::Refused { doing: "making an HTTP client", source: Box::new(error) })
+}
+
+/// Sends requests of one service and counts them. A request that finds no connection counts too.
+#[derive(Debug)]
+pub(super) struct CountingTransport {
+    pub(super) http: reqwest::Client,
+    pub(super) service: Service,
+    pub(super) operations: Arc<StorageOperations>,
+}
+
+#[async_trait]
+impl HttpClient for CountingTransport {
+    async fn execute_request(&self, request: &Request) -> azure_core::Result<Response> {
+        let operation = operation(self.service, request);
+        self.operations.count(operation);
+        let answer = self.prepare(request, operation)?.send().await.map_err(|error| {
+            if error.is_connect() {
+                Error::new(ErrorKind::Io, Unsent(error))
+            } else {
+                Error::new(ErrorKind::Io, error)
+            }
+        })?;
+        let status = StatusCode::try_from(answer.status().as_u16())
+            .map_err(|_| Error::message(ErrorKind::DataConversion, "the answer has an unknown status"))?;
+        let mut headers = convert(answer.headers());
+        let body = answer.bytes().await.map_err(|error| Error::new(ErrorKind::Io, error))?;
+        if !status.is_success()
+            && headers.get_optional_str(&ERROR_CODE).is_none()
+            && let Some(code) = table_error_code(&body)
+        {
+            headers.insert(ERROR_CODE, code);
+        }
+        Ok(Response::new(status, headers, Box::pin(BytesStream::new(body))))
+    }
+}
+
+impl CountingTransport {
+    fn prepare(
+        &self,
+        request: &Request,
+        operation: Operation,
+    ) -> azure_core::Result<reqwest::RequestBuilder> {
+        let unfit = |what: &'static str| Error::message(ErrorKind::DataConversion, what);
+        let method = reqwest::Method::from_bytes(request.method().as_ref().as_bytes())
+            .map_err(|_| unfit("the method cannot be sent"))?;
+        let Body::Bytes(body) = request.body().clone() else {
+            return Err(unfit("streams are not sent: a retry could not repeat them"));
+        };
+        let timeout = if operation.name == QUERY { SCAN_TIMEOUT } else { ATTEMPT_TIMEOUT };
+        let prepared = self.http.request(method, request.url().clone()).timeout(timeout).body(body);
+        Ok(request
+            .headers()
+            .iter()
+            .fold(prepared, |prepared, (name, value)| prepared.header(name.as_str(), value.as_str())))
+    }
+}
+
+fn convert(headers: &reqwest::header::HeaderMap) -> Headers {
+    // A header that is not text is none that the crates read.
+    let texts = headers.iter().filter_map(|(name, value)| {
+        let value = value.to_str().ok()?;
+        Some((HeaderName::from(name.as_str().to_owned()), HeaderValue::from(value.to_owned())))
+    });
+    Headers::from(texts.collect::<HashMap<_, _>>())
+}
+
+/// The code in an error of the table service: `{"odata.error":{"code":"TableNotFound",…}}`.
+fn table_error_code(body: &[u8]) -> Option<String> {
+    let body: serde_json::Value = serde_json::from_slice(body).ok()?;
+    let code = body.get("odata.error")?.get("code")?.as_str()?;
+    (!code.is_empty()).then(|| code.to_owned())
+}
+
+const QUERY: &str = "query";
+
+/// What a request asks for, in the service's own word, and its price.
+fn operation(service: Service, request: &Request) -> Operation {
+    let (method, url) = (request.method().as_ref(), request.url());
+    let asks = |name: &str| url.query_pairs().any(|(parameter, _)| parameter == name);
+    let (name, price) = match service {
+        Service::Table => table_operation(method, url.path()),
+        Service::Queue => {
+            let of_messages = url.path().contains("/messages");
+            let name = match method {
+                "POST" => "send",
+                "GET" if of_messages && asks("peekonly") => "peek",
+                "GET" if of_messages => "receive",
+                "GET" => "metadata",
+                "PUT" if of_messages => "update",
+                "PUT" => "create",
+                "DELETE" => "delete",
+                _ => "other",
+            };
+            (name, PriceKind::Queue)
+        }
+        Service::Blob => match method {
+            "PUT" if asks("restype") => ("create", PriceKind::BlobWrite),
+            "PUT" => ("put", PriceKind::BlobWrite),
+            "GET" => ("get", PriceKind::BlobRead),
+            "DELETE" => ("delete", PriceKind::BlobRead),
+            _ => ("other", PriceKind::BlobRead),
+        },
+    };
+    Operation { service, name, price }
+}
+
+fn table_operation(method: &str, path: &str) -> (&'static str, PriceKind) {
+    match method {
+        "POST" if path.ends_with("/$batch") => ("batch", PriceKind::TableBatch),
+        "POST" if path.ends_with("/Tables") => ("create", PriceKind::Table),
+        "POST" => ("insert", PriceKind::Table),
+        "GET" if path.ends_with("()") => (QUERY, PriceKind::TableBatch),
+        "GET" => ("get", PriceKind::Table),
+        "MERGE" => ("merge", PriceKind::Table),
+        "PUT" => ("update", PriceKind::Table),
+        "DELETE" => ("delete", PriceKind::Table),
+        _ => ("other", PriceKind::Table),
+    }
+}

@@ -1,0 +1,62 @@
+//! Half one of the protocol: the insert that is the idempotency check, and the queue message, in one
+//! database transaction.
+
+use rusqlite::Connection;
+
+use super::Enqueue;
+use super::columns;
+use super::fault::SqlFault;
+use super::names;
+use super::queue;
+use super::transaction_row::{self, FIRST_REVISION, NewRow};
+use super::writer::Verdict;
+use crate::domain::decision::Work;
+use crate::domain::time::Timestamp;
+use crate::ports::ledger::{AcceptOutcome, NewTransaction};
+
+/// Inserts what is new, and puts its work on the queue.
+pub(super) fn accept(
+    connection: &Connection,
+    group: &[NewRow],
+    enqueue: &Enqueue,
+    now: Timestamp,
+) -> Result<Verdict<Vec<AcceptOutcome>>, SqlFault> {
+    let mut fresh = Vec::with_capacity(group.len());
+    let mut outcomes = Vec::with_capacity(group.len());
+    for row in group {
+        let key = &row.new.key;
+        let account = names::account_or_new(connection, key.account)?;
+        let partner = names::partner_or_new(connection, &key.partner)?;
+        if row.insert(connection, account, partner)? {
+            fresh.push(work(&row.new));
+            outcomes.push(AcceptOutcome::Inserted {
+                revision: columns::revision(FIRST_REVISION),
+                enqueued: true,
+            });
+        } else {
+            outcomes.push(taken(connection, &row.new)?);
+        }
+    }
+    if !fresh.is_empty() {
+        for (name, body) in enqueue(&fresh) {
+            queue::insert(connection, &name, &body, now, now)?;
+        }
+    }
+    Ok(Verdict::Keep(outcomes))
+}
+
+fn work(new: &NewTransaction) -> Work {
+    let NewTransaction { key, instruction, accepted_at, nonce: _ } = new.clone();
+    Work { key, instruction, accepted_at, revision: columns::revision(FIRST_REVISION) }
+}
+
+fn taken(connection: &Connection, new: &NewTransaction) -> Result<AcceptOutcome, SqlFault> {
+    let found = transaction_row::find(connection, &new.key)?
+        .ok_or_else(|| SqlFault::Unsound("a key is taken by a row that cannot be found".into()))?;
+    // An earlier attempt of this very call, whose answer was lost: it stored the row, and the queue
+    // message with it.
+    if found.accept_nonce == new.nonce && found.stored.transaction.outcome.is_none() {
+        return Ok(AcceptOutcome::Inserted { revision: found.stored.revision, enqueued: true });
+    }
+    Ok(AcceptOutcome::Existing(Box::new(found.stored)))
+}

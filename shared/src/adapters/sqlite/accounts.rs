@@ -1,0 +1,162 @@
+//! Opening, changing and listing accounts.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use rusqlite::{Connection, Row};
+
+use super::columns;
+use super::database::Database;
+use super::fault::SqlFault;
+use super::meter;
+use super::names;
+use super::writer::Verdict;
+use crate::domain::account::{Account, AccountStatus, Holder, Revision, Versioned};
+use crate::domain::ids::{AccountId, AccountKey, UserId};
+use crate::domain::money::{Balance, OverdraftLimit};
+use crate::ports::fault::StoreFault;
+use crate::ports::ledger::{Accounts, Opened};
+
+/// The accounts in the file.
+pub(super) struct SqliteAccounts {
+    database: Arc<Database>,
+}
+
+impl SqliteAccounts {
+    pub(super) fn new(database: Arc<Database>) -> Self {
+        Self { database }
+    }
+}
+
+#[async_trait]
+impl Accounts for SqliteAccounts {
+    async fn open(&self, account: &Account) -> Result<Opened, StoreFault> {
+        let account = account.clone();
+        let job = move |connection: &_| open(connection, account);
+        self.database.write(meter::TABLE_BATCH, "opening an account", job).await
+    }
+
+    async fn change(&self, guard: &Revision, after: &Account) -> Result<Option<Revision>, StoreFault> {
+        let Some(guard) = columns::version(guard) else { return Ok(None) };
+        let after = after.clone();
+        let job = move |connection: &_| change(connection, guard, &after);
+        self.database.write(meter::TABLE_UPDATE, "changing an account", job).await
+    }
+
+    async fn list(
+        &self,
+        user: UserId,
+        after: Option<AccountId>,
+        limit: usize,
+    ) -> Result<Vec<Account>, StoreFault> {
+        let job = move |connection: &_| list(connection, user, after, limit);
+        self.database.read(meter::TABLE_QUERY, "listing the accounts of a user", job).await
+    }
+}
+
+const COLUMNS: &str = "n.user_id, n.account_id, a.currency, a.status, a.overdraft_limit, a.given_name, \
+     a.family_name, a.opened_at, a.balance, a.version, a.sequence, a.head";
+
+/// Reads an account with its revision.
+pub(super) fn find(connection: &Connection, key: AccountKey) -> Result<Option<Versioned<Account>>, SqlFault> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM account_names n CROSS JOIN accounts a ON a.id = n.id
+         WHERE n.user_id = ?1 AND n.account_id = ?2"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query((key.user.as_uuid().into_bytes(), key.account.as_uuid().into_bytes()))?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let account = read(row)?;
+    let revision = columns::revision(columns::signed(account.version)?);
+    Ok(Some(Versioned { value: account, revision }))
+}
+
+fn read(row: &Row<'_>) -> Result<Account, SqlFault> {
+    let currency = columns::currency(row, 2)?;
+    let holder = match (row.get(5)?, row.get(6)?) {
+        (Some(given_name), Some(family_name)) => Some(Holder { given_name, family_name }),
+        (None, None) => None,
+        (Some(_), None) | (None, Some(_)) => return Err(SqlFault::Column("given_name")),
+    };
+    Ok(Account {
+        key: columns::account_key(row, 0)?,
+        currency,
+        status: columns::code(row, 3, "status", AccountStatus::from_code)?,
+        overdraft_limit: OverdraftLimit::try_new(row.get(4)?, currency)
+            .map_err(|_| SqlFault::Column("overdraft_limit"))?,
+        holder,
+        opened_at: columns::timestamp(row, 7)?,
+        balance: Balance::try_new(row.get(8)?, currency).ok_or(SqlFault::Column("balance"))?,
+        version: columns::unsigned(row.get(9)?, "version")?,
+        sequence: columns::unsigned(row.get(10)?, "sequence")?,
+        head: columns::page_hash(row, 11)?,
+    })
+}
+
+fn open(connection: &Connection, account: Account) -> Result<Verdict<Opened>, SqlFault> {
+    if let Some(existing) = find(connection, account.key)? {
+        return Ok(Verdict::Undo(Opened::Existing(existing)));
+    }
+    let number = names::account_or_new(connection, account.key)?;
+    let sql =
+        "INSERT INTO accounts (id, currency, status, overdraft_limit, given_name, family_name, opened_at,
+                   balance, version, sequence, head)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+    let version = columns::signed(account.version)?;
+    connection.prepare_cached(sql)?.execute((
+        number,
+        account.currency.code(),
+        account.status.code(),
+        account.overdraft_limit.minor_units(),
+        account.holder.as_ref().map(|holder| holder.given_name.as_str()),
+        account.holder.as_ref().map(|holder| holder.family_name.as_str()),
+        account.opened_at.unix_ms(),
+        account.balance.minor_units(),
+        version,
+        columns::signed(account.sequence)?,
+        account.head.as_bytes(),
+    ))?;
+    let revision = columns::revision(version);
+    Ok(Verdict::Keep(Opened::Created(Versioned { value: account, revision })))
+}
+
+fn change(
+    connection: &Connection,
+    guard: i64,
+    after: &Account,
+) -> Result<Verdict<Option<Revision>>, SqlFault> {
+    let version = columns::signed(after.version)?;
+    if version <= guard {
+        return Err(SqlFault::Refused("a change moves the version of its account forward".to_owned()));
+    }
+    let sql = "UPDATE accounts SET status = ?1, overdraft_limit = ?2, version = ?3
+               WHERE id = (SELECT id FROM account_names WHERE user_id = ?4 AND account_id = ?5)
+                   AND version = ?6";
+    let changed = connection.prepare_cached(sql)?.execute((
+        after.status.code(),
+        after.overdraft_limit.minor_units(),
+        version,
+        after.key.user.as_uuid().into_bytes(),
+        after.key.account.as_uuid().into_bytes(),
+        guard,
+    ))?;
+    Ok(Verdict::Keep((changed == 1).then(|| columns::revision(version))))
+}
+
+fn list(
+    connection: &Connection,
+    user: UserId,
+    after: Option<AccountId>,
+    limit: usize,
+) -> Result<Vec<Account>, SqlFault> {
+    // An empty blob is before every account.
+    let after = after.map_or_else(Vec::new, |account| account.as_uuid().into_bytes().to_vec());
+    let sql = format!(
+        "SELECT {COLUMNS} FROM account_names n CROSS JOIN accounts a ON a.id = n.id
+         WHERE n.user_id = ?1 AND n.account_id > ?2 ORDER BY n.account_id LIMIT ?3"
+    );
+    connection
+        .prepare_cached(&sql)?
+        .query_and_then((user.as_uuid().into_bytes(), after, columns::limit(limit)), read)?
+        .collect()
+}

@@ -1,0 +1,113 @@
+//! How domain values stand in columns, where SQLite has no type of its own for them.
+
+use rusqlite::Row;
+use uuid::Uuid;
+
+use super::fault::SqlFault;
+use crate::domain::account::Revision;
+use crate::domain::ids::{AccountId, AccountKey, UserId};
+use crate::domain::instruction::Fingerprint;
+use crate::domain::journal::PageHash;
+use crate::domain::money::Currency;
+use crate::domain::time::Timestamp;
+
+/// A count of ours as SQLite's signed 64 bits. No counter of the bank gets that far.
+pub(super) fn signed(count: u64) -> Result<i64, SqlFault> {
+    i64::try_from(count).map_err(|_| SqlFault::Refused(format!("{count} is more than a column holds")))
+}
+
+/// A count that was stored.
+pub(super) fn unsigned(stored: i64, column: &'static str) -> Result<u64, SqlFault> {
+    u64::try_from(stored).map_err(|_| SqlFault::Column(column))
+}
+
+/// A limit on rows.
+pub(super) fn limit(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+/// A revision is the number of a version.
+pub(super) fn revision(version: i64) -> Revision {
+    Revision::new(version.to_string())
+}
+
+/// The number of a version; `None` when no row of this store ever had that revision.
+pub(super) fn version(revision: &Revision) -> Option<i64> {
+    let version = revision.as_str().parse().ok()?;
+    // One text for one number: `+7` and `07` were never given out.
+    (super::columns::revision(version) == *revision).then_some(version)
+}
+
+/// A UUID in sixteen bytes.
+pub(super) fn uuid(row: &Row<'_>, index: usize) -> Result<Uuid, SqlFault> {
+    Ok(Uuid::from_bytes(row.get(index)?))
+}
+
+/// The user and the account in two columns, from `index` on.
+pub(super) fn account_key(row: &Row<'_>, index: usize) -> Result<AccountKey, SqlFault> {
+    Ok(AccountKey {
+        user: UserId::from_uuid(uuid(row, index)?),
+        account: AccountId::from_uuid(uuid(row, index.saturating_add(1))?),
+    })
+}
+
+/// A point in time.
+pub(super) fn timestamp(row: &Row<'_>, index: usize) -> Result<Timestamp, SqlFault> {
+    Ok(Timestamp::from_unix_ms(row.get(index)?))
+}
+
+/// A point in time that may be missing.
+pub(super) fn optional_timestamp(row: &Row<'_>, index: usize) -> Result<Option<Timestamp>, SqlFault> {
+    Ok(row.get::<_, Option<i64>>(index)?.map(Timestamp::from_unix_ms))
+}
+
+/// The code of a currency.
+pub(super) fn currency(row: &Row<'_>, index: usize) -> Result<Currency, SqlFault> {
+    Currency::parse(row.get_ref(index)?.as_str().map_err(|_| SqlFault::Column("currency"))?)
+        .map_err(|_| SqlFault::Column("currency"))
+}
+
+/// A stable code of the domain.
+pub(super) fn code<T>(
+    row: &Row<'_>,
+    index: usize,
+    column: &'static str,
+    from_code: impl FnOnce(&str) -> Option<T>,
+) -> Result<T, SqlFault> {
+    let stored = row.get_ref(index)?.as_str().map_err(|_| SqlFault::Column(column))?;
+    from_code(stored).ok_or(SqlFault::Column(column))
+}
+
+/// The hash of a page.
+pub(super) fn page_hash(row: &Row<'_>, index: usize) -> Result<PageHash, SqlFault> {
+    Ok(PageHash::from_bytes(row.get(index)?))
+}
+
+/// A fingerprint as the version of its rule and its digest.
+pub(super) fn fingerprint_columns(fingerprint: &Fingerprint) -> (u8, [u8; 32]) {
+    let text = fingerprint.to_string();
+    let mut digest = [0; 32];
+    let (version, hexadecimal) = text.split_once(':').expect("a fingerprint is written as version:digest");
+    hex::decode_to_slice(hexadecimal, &mut digest).expect("the digest is 32 bytes in hexadecimal");
+    (version.parse().expect("the version is a small number"), digest)
+}
+
+/// The fingerprint in two columns, from `index` on.
+pub(super) fn fingerprint(row: &Row<'_>, index: usize) -> Result<Fingerprint, SqlFault> {
+    let version: u8 = row.get(index)?;
+    let digest: [u8; 32] = row.get(index.saturating_add(1))?;
+    Fingerprint::parse(&format!("{version}:{}", hex::encode(digest))).ok_or(SqlFault::Column("fingerprint"))
+}
+
+/// Longest name of a value or a payload, in characters.
+const NAME_CHARS_MAX: usize = 200;
+
+/// A name that every store can keep: this one could keep others, and code that used them would work
+/// here only.
+pub(super) fn check_name(name: &str) -> Result<(), SqlFault> {
+    let sound = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    if sound && (1..=NAME_CHARS_MAX).contains(&name.len()) {
+        return Ok(());
+    }
+    Err(SqlFault::Refused(format!("{name:?} is no name: lower-case letters, digits and -, at most 200")))
+}

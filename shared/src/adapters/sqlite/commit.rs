@@ -1,0 +1,246 @@
+//! Half two of the protocol: account, transactions and journal page in one step, or nothing.
+//!
+//! Every guarded statement has to change exactly one row; the first that does not ends the job, and
+//! its savepoint is rolled back. Then the rows tell why: they may carry this commit's own nonce, when
+//! an earlier attempt was committed and only its answer got lost.
+
+use rusqlite::{Connection, OptionalExtension as _, named_params};
+
+use super::columns;
+use super::fault::SqlFault;
+use super::names;
+use super::writer::Verdict;
+use crate::adapters::page_body;
+use crate::domain::decision::{AccountCommit, Finalization};
+use crate::domain::journal::{JournalPage, PAGE_ENTRIES_MAX, PageHash};
+use crate::domain::money::Balance;
+use crate::domain::transaction::{Outcome, TransactionStatus};
+use crate::ports::ledger::Committed;
+
+/// A commit with what can be computed before the writer has to wait for it.
+pub(super) struct PreparedCommit {
+    commit: AccountCommit,
+    /// The entries of its page as text.
+    entries: Option<String>,
+}
+
+impl PreparedCommit {
+    /// Checks the commit once more, however sure its author was: nothing unsound reaches the file.
+    pub(super) fn of(commit: &AccountCommit) -> Result<Self, SqlFault> {
+        if let Err(flaw) = check(commit) {
+            return Err(SqlFault::Refused(format!("the commit on {} is unsound: {flaw}", commit.account())));
+        }
+        let entries = commit.page.as_ref().map(|page| page_body::encode(&page.entries));
+        Ok(Self { commit: commit.clone(), entries })
+    }
+}
+
+/// The invariants of [`AccountCommit`], as far as it tells by itself.
+fn check(commit: &AccountCommit) -> Result<(), String> {
+    let AccountCommit { guard: _, after, finalizations, page, nonce } = commit;
+    let demand = |holds: bool, rule: &str| if holds { Ok(()) } else { Err(rule.to_owned()) };
+    demand((1..=PAGE_ENTRIES_MAX).contains(&finalizations.len()), "it has too few or too many transactions")?;
+    let foreign = finalizations.iter().any(|item| item.key.account != after.key);
+    demand(!foreign, "it has a transaction of another account")?;
+    let posted: Vec<_> = finalizations.iter().filter_map(posted).collect();
+    let Some(page) = page else { return demand(posted.is_empty(), "what it posts is on no page") };
+    page.check().map_err(|flaw| flaw.to_string())?;
+    demand(page.account == after.key && page.nonce == *nonce, "its page is of another commit")?;
+    let listed = page.entries.iter().map(|entry| (entry.sequence, entry.order_number, entry.balance_after));
+    demand(listed.eq(posted), "its page does not list what it posts")?;
+    let ends_with = page.entries.last().map(|entry| entry.balance_after);
+    let ends =
+        after.sequence == page.last_sequence() && after.head == page.hash && ends_with == Some(after.balance);
+    demand(ends, "the account does not end where its page ends")
+}
+
+fn posted(item: &Finalization) -> Option<(u64, crate::domain::ids::OrderNumber, Balance)> {
+    match item.outcome {
+        Outcome::Posted { order_number, sequence, balance_after, posted_at: _ } => {
+            Some((sequence, order_number, balance_after))
+        }
+        Outcome::Rejected { .. } => None,
+    }
+}
+
+/// The account row as the commit finds it.
+struct Before {
+    version: i64,
+    balance: i64,
+    sequence: i64,
+    head: PageHash,
+}
+
+/// Writes it, or says why not.
+pub(super) fn commit(
+    connection: &Connection,
+    prepared: &PreparedCommit,
+) -> Result<Verdict<Committed>, SqlFault> {
+    let PreparedCommit { commit, entries } = prepared;
+    let Some(account) = names::account(connection, commit.account())? else {
+        return Ok(Verdict::Undo(Committed::Stale));
+    };
+    let Some(before) = before(connection, account)? else { return Ok(Verdict::Undo(Committed::Stale)) };
+    let guarded = columns::version(&commit.guard) == Some(before.version) && follows(commit, &before)?;
+    if !guarded || !write_account(connection, account, before.version, commit)? {
+        return Ok(Verdict::Undo(undone(connection, account, commit, 0, &before)?));
+    }
+    for (index, item) in commit.finalizations.iter().enumerate() {
+        if !write_transaction(connection, account, commit, item)? {
+            return Ok(Verdict::Undo(undone(connection, account, commit, index, &before)?));
+        }
+    }
+    if let (Some(page), Some(entries)) = (&commit.page, entries) {
+        write_page(connection, account, page, entries)?;
+    }
+    let revision = columns::revision(columns::signed(commit.after.version)?);
+    Ok(Verdict::Keep(Committed::Done { revision: Some(revision) }))
+}
+
+fn before(connection: &Connection, account: i64) -> Result<Option<Before>, SqlFault> {
+    let mut statement =
+        connection.prepare_cached("SELECT version, balance, sequence, head FROM accounts WHERE id = ?1")?;
+    let mut rows = statement.query([account])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let (version, balance, sequence) = (row.get(0)?, row.get(1)?, row.get(2)?);
+    Ok(Some(Before { version, balance, sequence, head: columns::page_hash(row, 3)? }))
+}
+
+/// Whether the commit goes on where the row ends. Where the version is the one that was read, and
+/// this is not so, the file is another one than the one that was read (a restored copy): reading
+/// again helps, so the answer is the one for an old version.
+fn follows(commit: &AccountCommit, before: &Before) -> Result<bool, SqlFault> {
+    let after = &commit.after;
+    let Some(page) = &commit.page else {
+        return Ok(after.balance.minor_units() == before.balance
+            && columns::signed(after.sequence)? == before.sequence
+            && after.head == before.head);
+    };
+    let balance = Balance::try_new(before.balance, after.currency).ok_or(SqlFault::Column("balance"))?;
+    let adds_up =
+        page.entries.first().is_some_and(|entry| entry.apply_to(balance) == Some(entry.balance_after));
+    let next = before.sequence.checked_add(1);
+    Ok(adds_up && Some(columns::signed(page.first_sequence)?) == next && page.previous_hash == before.head)
+}
+
+fn write_account(
+    connection: &Connection,
+    account: i64,
+    version: i64,
+    commit: &AccountCommit,
+) -> Result<bool, SqlFault> {
+    let after = &commit.after;
+    if columns::signed(after.version)? <= version {
+        return Err(SqlFault::Refused("a commit moves the version of its account forward".to_owned()));
+    }
+    let sql = "UPDATE accounts SET balance = ?1, version = ?2, sequence = ?3, head = ?4
+               WHERE id = ?5 AND version = ?6";
+    let changed = connection.prepare_cached(sql)?.execute((
+        after.balance.minor_units(),
+        columns::signed(after.version)?,
+        columns::signed(after.sequence)?,
+        after.head.as_bytes(),
+        account,
+        version,
+    ))?;
+    Ok(changed == 1)
+}
+
+fn write_transaction(
+    connection: &Connection,
+    account: i64,
+    commit: &AccountCommit,
+    item: &Finalization,
+) -> Result<bool, SqlFault> {
+    let Some(partner) = names::partner(connection, &item.key.partner)? else { return Ok(false) };
+    let Some(revision) = columns::version(&item.revision) else { return Ok(false) };
+    let (decided_at, posted, reason) = match &item.outcome {
+        Outcome::Posted { order_number, sequence, balance_after, posted_at } => (
+            posted_at,
+            Some((columns::signed(order_number.counter())?, columns::signed(*sequence)?, *balance_after)),
+            None,
+        ),
+        Outcome::Rejected { reason, rejected_at } => (rejected_at, None, Some(reason.code())),
+    };
+    let sql = "UPDATE transactions SET status = :status, revision = revision + 1, commit_nonce = :nonce,
+                   decided_at = :decided_at, order_number = :order_number, sequence = :sequence,
+                   balance_after = :balance_after, reason = :reason
+               WHERE account = :account AND partner = :partner AND message = :message
+                   AND status = 'accepted' AND revision = :revision";
+    let changed = connection.prepare_cached(sql)?.execute(named_params! {
+        ":status": item.outcome.status().code(),
+        ":nonce": commit.nonce.as_uuid().into_bytes(),
+        ":decided_at": decided_at.unix_ms(),
+        ":order_number": posted.map(|(order_number, _, _)| order_number),
+        ":sequence": posted.map(|(_, sequence, _)| sequence),
+        ":balance_after": posted.map(|(_, _, balance)| balance.minor_units()),
+        ":reason": reason,
+        ":account": account,
+        ":partner": partner,
+        ":message": item.key.message.as_uuid().into_bytes(),
+        ":revision": revision,
+    })?;
+    Ok(changed == 1)
+}
+
+fn write_page(
+    connection: &Connection,
+    account: i64,
+    page: &JournalPage,
+    entries: &str,
+) -> Result<(), SqlFault> {
+    let sql = "INSERT INTO journal_pages (account, first_sequence, entries, previous_hash, hash, nonce)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    connection.prepare_cached(sql)?.execute((
+        account,
+        columns::signed(page.first_sequence)?,
+        entries,
+        page.previous_hash.as_bytes(),
+        page.hash.as_bytes(),
+        page.nonce.as_uuid().into_bytes(),
+    ))?;
+    Ok(())
+}
+
+/// Why nothing was written, asked before the savepoint is rolled back: the transactions before
+/// `written` were accepted until this commit touched them, the others are as they were.
+fn undone(
+    connection: &Connection,
+    account: i64,
+    commit: &AccountCommit,
+    written: usize,
+    before: &Before,
+) -> Result<Committed, SqlFault> {
+    let mut already_final = Vec::new();
+    let mut own: usize = 0;
+    for item in commit.finalizations.iter().skip(written) {
+        if let Some(nonce) = decided_by(connection, account, item)? {
+            own = own.saturating_add(usize::from(nonce == commit.nonce.as_uuid().into_bytes()));
+            already_final.push(item.key.clone());
+        }
+    }
+    if own == commit.finalizations.len() {
+        // An earlier attempt was committed. The row may have moved on since.
+        let version = columns::signed(commit.after.version)?;
+        let revision = (version == before.version).then(|| columns::revision(version));
+        return Ok(Committed::Done { revision });
+    }
+    if already_final.is_empty() { Ok(Committed::Stale) } else { Ok(Committed::AlreadyFinal(already_final)) }
+}
+
+/// The nonce of the commit that made a transaction final; `None` while it is not.
+fn decided_by(
+    connection: &Connection,
+    account: i64,
+    item: &Finalization,
+) -> Result<Option<[u8; 16]>, SqlFault> {
+    let Some(partner) = names::partner(connection, &item.key.partner)? else { return Ok(None) };
+    let sql = "SELECT commit_nonce FROM transactions
+               WHERE account = ?1 AND partner = ?2 AND message = ?3 AND status <> ?4";
+    let message = item.key.message.as_uuid().into_bytes();
+    let nonce = connection
+        .prepare_cached(sql)?
+        .query_row((account, partner, message, TransactionStatus::Accepted.code()), |row| row.get(0))
+        .optional()?;
+    Ok(nonce)
+}

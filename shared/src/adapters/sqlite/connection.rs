@@ -1,0 +1,53 @@
+//! A connection to the file, set up the same way for everybody.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Creates the file if need be, and writes.
+    Write,
+    /// Reads a file that exists.
+    Read,
+}
+
+/// Statements that a connection keeps compiled: more than this program has.
+const STATEMENTS_MAX: usize = 64;
+
+/// Opens a connection.
+pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
+    // No URI: a path is a path. No mutex: a connection is used by one thread at a time.
+    let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    if role == Role::Write {
+        flags |= OpenFlags::SQLITE_OPEN_CREATE;
+    }
+    let mut connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_handler(Some(wait_for_lock))?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    connection.execute_batch(match role {
+        // FULL: what was answered survives a loss of power, which NORMAL does not promise. The log
+        // may grow to 4,000 pages before its content moves to the file: hot pages move once.
+        Role::Write => {
+            "PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;
+             PRAGMA wal_autocheckpoint = 4000; PRAGMA journal_size_limit = 67108864;"
+        }
+        Role::Read => "PRAGMA query_only = ON; PRAGMA cache_size = -8192;",
+    })?;
+    Ok(connection)
+}
+
+/// Waits while another process writes, some five seconds in all; then gives up (false), and SQLite
+/// says busy. SQLite's own `busy_timeout` waits up to 100 ms at a time, and a process that waits so
+/// rarely looks would starve beside one that always writes: the lock is free for a moment only.
+fn wait_for_lock(attempts: i32) -> bool {
+    let pause = match attempts {
+        ..200 => Duration::from_micros(250),
+        200..2_600 => Duration::from_millis(2),
+        2_600.. => return false,
+    };
+    std::thread::sleep(pause);
+    true
+}

@@ -1,0 +1,77 @@
+//! The file as the ports see it: reads, and writes that are answered once they are safe.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rusqlite::Connection;
+
+use super::connection::{Role, connect};
+use super::fault::{OpenFault, SqlFault};
+use super::migrations::migrate;
+use super::reader::Readers;
+use super::writer::{Verdict, Writer};
+use crate::ports::fault::StoreFault;
+use crate::ports::operations::{Operation, StorageOperations};
+use crate::ports::world::World;
+
+/// One open file, shared by all its ports.
+pub(super) struct Database {
+    readers: Readers,
+    writer: Writer,
+    operations: Arc<StorageOperations>,
+    world: Arc<dyn World>,
+}
+
+impl Database {
+    pub(super) fn open(
+        path: &Path,
+        world: Arc<dyn World>,
+        operations: Arc<StorageOperations>,
+    ) -> Result<Self, OpenFault> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)
+                .map_err(|source| OpenFault::Folder { folder: folder.to_owned(), source })?;
+        }
+        let connection = connect(path, Role::Write)
+            .map_err(|source| OpenFault::Database { path: path.to_owned(), source })?;
+        migrate(&connection, path)?;
+        let writer = Writer::start(connection)?;
+        Ok(Self { readers: Readers::new(path), writer, operations, world })
+    }
+
+    pub(super) fn world(&self) -> Arc<dyn World> {
+        Arc::clone(&self.world)
+    }
+
+    /// Runs a job on a snapshot of the file that has everything that was answered before.
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        operation: Operation,
+        doing: &'static str,
+        job: impl FnOnce(&Connection) -> Result<T, SqlFault> + Send + 'static,
+    ) -> Result<T, StoreFault> {
+        self.operations.count(operation);
+        self.readers.run(doing, job).await
+    }
+
+    /// Runs a job on the writer's thread, all of it or nothing, and answers when it is safe. The job
+    /// is done also when nobody waits for the answer any more.
+    pub(super) async fn write<T: Send + 'static>(
+        &self,
+        operation: Operation,
+        doing: &'static str,
+        job: impl FnOnce(&Connection) -> Result<Verdict<T>, SqlFault> + Send + 'static,
+    ) -> Result<T, StoreFault> {
+        self.operations.count(operation);
+        self.write_uncounted(doing, job).await
+    }
+
+    /// The second half of an operation that was counted with its first.
+    pub(super) async fn write_uncounted<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        job: impl FnOnce(&Connection) -> Result<Verdict<T>, SqlFault> + Send + 'static,
+    ) -> Result<T, StoreFault> {
+        self.writer.run(doing, job).await
+    }
+}

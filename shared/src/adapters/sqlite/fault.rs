@@ -1,0 +1,157 @@
+//! What can go wrong with the file, sorted by what helps.
+
+use std::path::PathBuf;
+
+use rusqlite::ErrorCode;
+
+use crate::ports::fault::{Cause, StoreFault};
+
+/// The file cannot be used as the store.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenFault {
+    /// The folder of the file cannot be made.
+    #[error("the folder {} cannot be created", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// SQLite cannot open, read or migrate the file.
+    #[error("the database {} cannot be opened", path.display())]
+    Database {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite said.
+        #[source]
+        source: rusqlite::Error,
+    },
+    /// A newer program has changed the file: this one could only damage it.
+    #[error(
+        "the database {} has schema version {found}, and this program knows up to {known}: start a newer program",
+        path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// The version of the file.
+        found: i64,
+        /// The newest version that this program knows.
+        known: i64,
+    },
+    /// A database, but not one of ours.
+    #[error("the database {} belongs to another program", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file lies where SQLite cannot keep a write-ahead log, such as on a network share.
+    #[error("the database {} cannot have a write-ahead log, only {journal_mode:?}", path.display())]
+    NoWriteAheadLog {
+        /// The file.
+        path: PathBuf,
+        /// The journal mode that SQLite offers instead.
+        journal_mode: String,
+    },
+    /// The system gives no thread.
+    #[error("the thread that writes cannot be started")]
+    Thread(#[source] std::io::Error),
+}
+
+/// Why a job on a connection failed, before it is known as what.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SqlFault {
+    /// SQLite says no.
+    #[error(transparent)]
+    Database(#[from] rusqlite::Error),
+    /// Stored data that no version of this program wrote.
+    #[error("the column {0} holds what nobody wrote there")]
+    Column(&'static str),
+    /// Stored data that can be read but cannot be right.
+    #[error(transparent)]
+    Unsound(Cause),
+    /// The caller asks for what this store does not do.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl SqlFault {
+    /// The fault of the port, told as what was being attempted.
+    pub(super) fn doing(self, doing: &'static str) -> StoreFault {
+        match self {
+            Self::Database(source) => match remedy(&source) {
+                Remedy::Wait => StoreFault::Unavailable { doing, source: source.into() },
+                Remedy::Repair => StoreFault::Corrupt { doing, source: source.into() },
+                Remedy::Change => StoreFault::Refused { doing, source: source.into() },
+            },
+            Self::Column(_) => StoreFault::Corrupt { doing, source: self.into() },
+            Self::Unsound(source) => StoreFault::Corrupt { doing, source },
+            Self::Refused(_) => StoreFault::Refused { doing, source: self.into() },
+        }
+    }
+}
+
+/// What helps against an error of SQLite.
+enum Remedy {
+    /// Another try, later.
+    Wait,
+    /// A person who looks at the file.
+    Repair,
+    /// Another program or another configuration.
+    Change,
+}
+
+fn remedy(error: &rusqlite::Error) -> Remedy {
+    use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
+    if matches!(
+        error,
+        FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..) | Utf8Error(..)
+    ) {
+        return Remedy::Repair;
+    }
+    let Some(code) = error.sqlite_error_code() else { return Remedy::Change };
+    if matches!(code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) {
+        return Remedy::Repair;
+    }
+    let passes = matches!(
+        code,
+        ErrorCode::DatabaseBusy
+            | ErrorCode::DatabaseLocked
+            | ErrorCode::OutOfMemory
+            | ErrorCode::OperationAborted
+            | ErrorCode::OperationInterrupted
+            | ErrorCode::SystemIoFailure
+            | ErrorCode::DiskFull
+            | ErrorCode::CannotOpen
+            | ErrorCode::FileLockingProtocolFailed
+    );
+    if passes { Remedy::Wait } else { Remedy::Change }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rusqlite::ffi;
+
+    #[test]
+    fn every_failure_of_sqlite_has_its_fault() {
+        let fault = |code| {
+            let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+            match SqlFault::from(error).doing("testing") {
+                StoreFault::Unavailable { .. } => "unavailable",
+                StoreFault::Corrupt { .. } => "corrupt",
+                StoreFault::Refused { .. } => "refused",
+            }
+        };
+        for code in [ffi::SQLITE_BUSY, ffi::SQLITE_FULL, ffi::SQLITE_IOERR, ffi::SQLITE_IOERR_FSYNC] {
+            assert_eq!(fault(code), "unavailable", "{code}");
+        }
+        for code in [ffi::SQLITE_CORRUPT, ffi::SQLITE_NOTADB] {
+            assert_eq!(fault(code), "corrupt", "{code}");
+        }
+        for code in [ffi::SQLITE_READONLY, ffi::SQLITE_CONSTRAINT, ffi::SQLITE_ERROR] {
+            assert_eq!(fault(code), "refused", "{code}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The two atomic steps, and the reads that they need.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::Enqueue;
+use super::accept::accept;
+use super::accounts;
+use super::columns;
+use super::commit::{PreparedCommit, commit};
+use super::database::Database;
+use super::meter;
+use super::transaction_row::{self, NewRow};
+use super::writer::Verdict;
+use crate::domain::account::{Account, Revision, Versioned};
+use crate::domain::decision::AccountCommit;
+use crate::domain::ids::{AccountKey, TransactionKey};
+use crate::ports::fault::StoreFault;
+use crate::ports::ledger::{AcceptOutcome, Committed, Ledger, Marks, NewTransaction, StoredTransaction};
+
+/// Most transactions of one call to accept.
+const GROUP_MAX: usize = 100;
+
+/// The ledger in the file.
+pub(super) struct SqliteLedger {
+    database: Arc<Database>,
+    enqueue: Enqueue,
+}
+
+impl SqliteLedger {
+    pub(super) fn new(database: Arc<Database>, enqueue: Enqueue) -> Self {
+        Self { database, enqueue }
+    }
+}
+
+#[async_trait]
+impl Ledger for SqliteLedger {
+    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
+        assert!(group.len() <= GROUP_MAX, "{} transactions in one group", group.len());
+        let rows: Vec<NewRow> = group.iter().map(NewRow::of).collect();
+        let (enqueue, world) = (Arc::clone(&self.enqueue), self.database.world());
+        let job = move |connection: &_| accept(connection, &rows, &enqueue, world.now());
+        self.database.write(meter::TABLE_BATCH, "accepting transactions", job).await
+    }
+
+    async fn commit(&self, wanted: &AccountCommit) -> Result<Committed, StoreFault> {
+        let doing = "committing to an account";
+        let prepared = PreparedCommit::of(wanted).map_err(|fault| fault.doing(doing))?;
+        self.database.write(meter::TABLE_BATCH, doing, move |connection| commit(connection, &prepared)).await
+    }
+
+    async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault> {
+        let job = move |connection: &_| accounts::find(connection, key);
+        self.database.read(meter::TABLE_GET, "reading an account", job).await
+    }
+
+    async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
+        let key = key.clone();
+        let job = move |connection: &_| transaction_row::find(connection, &key);
+        let found = self.database.read(meter::TABLE_GET, "reading a transaction", job).await?;
+        Ok(found.map(|found| found.stored))
+    }
+
+    async fn mark(
+        &self,
+        key: &TransactionKey,
+        revision: &Revision,
+        marks: Marks,
+    ) -> Result<Option<Revision>, StoreFault> {
+        let Some(revision) = columns::version(revision) else { return Ok(None) };
+        let (key, next) = (key.clone(), revision.saturating_add(1));
+        let job = move |connection: &rusqlite::Connection| {
+            let sql =
+                "UPDATE transactions SET dead_letter = ?1, repairs = ?2, repaired_at = ?3, revision = ?4
+                 WHERE account = (SELECT id FROM account_names WHERE user_id = ?5 AND account_id = ?6)
+                   AND partner = (SELECT id FROM partners WHERE name = ?7) AND message = ?8
+                   AND status = 'accepted' AND revision = ?9";
+            let changed = connection.prepare_cached(sql)?.execute((
+                marks.dead_letter,
+                marks.repairs,
+                marks.repaired_at.map(|at| at.unix_ms()),
+                next,
+                key.account.user.as_uuid().into_bytes(),
+                key.account.account.as_uuid().into_bytes(),
+                key.partner.as_str(),
+                key.message.as_uuid().into_bytes(),
+                revision,
+            ))?;
+            Ok(Verdict::Keep((changed == 1).then(|| columns::revision(next))))
+        };
+        self.database.write(meter::TABLE_UPDATE, "marking a transaction", job).await
+    }
+
+    async fn probe(&self) -> Result<(), StoreFault> {
+        let job = |connection: &rusqlite::Connection| {
+            let any = "SELECT EXISTS (SELECT 1 FROM account_names)";
+            let _: bool = connection.prepare_cached(any)?.query_row([], |row| row.get(0))?;
+            Ok(())
+        };
+        self.database.read(meter::TABLE_GET, "looking whether the ledger answers", job).await
+    }
+}

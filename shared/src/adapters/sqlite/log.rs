@@ -1,0 +1,271 @@
+//! Reading what was accepted and posted: journal pages, and listings of transactions.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use rusqlite::{Connection, Row};
+use uuid::Uuid;
+
+use super::columns;
+use super::database::Database;
+use super::fault::SqlFault;
+use super::meter;
+use super::names;
+use super::transaction_row::{self, COLUMNS, COLUMNS_COUNT};
+use crate::adapters::page_body;
+use crate::domain::ids::{AccountKey, MessageId, Nonce, PartnerId, TransactionKey};
+use crate::domain::journal::JournalPage;
+use crate::domain::transaction::TransactionStatus;
+use crate::ports::fault::StoreFault;
+use crate::ports::ledger::{Listing, StoredTransaction, TransactionLog};
+
+/// The log in the file.
+pub(super) struct SqliteLog {
+    database: Arc<Database>,
+}
+
+impl SqliteLog {
+    pub(super) fn new(database: Arc<Database>) -> Self {
+        Self { database }
+    }
+}
+
+#[async_trait]
+impl TransactionLog for SqliteLog {
+    async fn pages(
+        &self,
+        account: AccountKey,
+        from: u64,
+        entries: usize,
+    ) -> Result<Vec<JournalPage>, StoreFault> {
+        let job = move |connection: &_| pages(connection, account, from, entries);
+        self.database.read(meter::TABLE_QUERY, "reading the journal of an account", job).await
+    }
+
+    async fn by_status(
+        &self,
+        account: AccountKey,
+        status: TransactionStatus,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<StoredTransaction>, StoreFault> {
+        let doing = "listing the transactions of an account";
+        let after = cursor.map(|cursor| StatusCursor::parse(status, cursor)).transpose();
+        let after = after.map_err(|fault| fault.doing(doing))?;
+        let job = move |connection: &_| by_status(connection, account, status, after.as_ref(), limit);
+        self.database.read(meter::TABLE_QUERY, doing, job).await
+    }
+
+    async fn accepted(
+        &self,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<StoredTransaction>, StoreFault> {
+        let doing = "listing accepted transactions";
+        let after = cursor.map(AcceptedCursor::parse).transpose().map_err(|fault| fault.doing(doing))?;
+        let job = move |connection: &_| accepted(connection, after, limit);
+        self.database.read(meter::TABLE_QUERY, doing, job).await
+    }
+}
+
+fn pages(
+    connection: &Connection,
+    key: AccountKey,
+    from: u64,
+    entries_wanted: usize,
+) -> Result<Vec<JournalPage>, SqlFault> {
+    let Some(account) = names::account(connection, key)? else { return Ok(Vec::new()) };
+    // No sequence that was given out is above what a column holds: a larger one finds nothing.
+    let Ok(start) = i64::try_from(from) else { return Ok(Vec::new()) };
+    let sql = "SELECT first_sequence, entries, previous_hash, hash, nonce FROM journal_pages
+               WHERE account = ?1 AND first_sequence >= coalesce((SELECT max(first_sequence)
+                   FROM journal_pages WHERE account = ?1 AND first_sequence <= ?2), 0)
+               ORDER BY first_sequence";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query((account, start))?;
+    let mut pages: Vec<JournalPage> = Vec::new();
+    let mut found: usize = 0;
+    while found < entries_wanted {
+        let Some(row) = rows.next()? else { break };
+        let page = page(row, key)?;
+        if let Some(previous) = pages.last() {
+            link(previous, &page)?;
+        }
+        let wanted = page.entries.iter().filter(|entry| entry.sequence >= from).count();
+        // The last page of the journal may end before the sequence that was asked for.
+        if wanted > 0 {
+            found = found.saturating_add(wanted);
+            pages.push(page);
+        }
+    }
+    Ok(pages)
+}
+
+fn page(row: &Row<'_>, account: AccountKey) -> Result<JournalPage, SqlFault> {
+    let text = row.get_ref(1)?.as_str().map_err(|_| SqlFault::Column("entries"))?;
+    let page = JournalPage {
+        account,
+        first_sequence: columns::unsigned(row.get(0)?, "first_sequence")?,
+        entries: page_body::decode(text).map_err(|flaw| SqlFault::Unsound(flaw.into()))?,
+        previous_hash: columns::page_hash(row, 2)?,
+        hash: columns::page_hash(row, 3)?,
+        nonce: Nonce::from_uuid(columns::uuid(row, 4)?),
+    };
+    page.check().map_err(|flaw| SqlFault::Unsound(flaw.into()))?;
+    Ok(page)
+}
+
+/// A page that was removed from the middle shows between its neighbors only.
+fn link(previous: &JournalPage, page: &JournalPage) -> Result<(), SqlFault> {
+    let follows = previous.last_sequence().checked_add(1) == Some(page.first_sequence);
+    if follows && page.previous_hash == previous.hash {
+        return Ok(());
+    }
+    let (at, before) = (page.first_sequence, previous.first_sequence);
+    Err(SqlFault::Unsound(format!("the page from {at} does not follow the page from {before}").into()))
+}
+
+/// Where a listing by status goes on: behind this partner's message.
+struct StatusCursor {
+    partner: PartnerId,
+    message: MessageId,
+}
+
+impl StatusCursor {
+    fn parse(status: TransactionStatus, cursor: &str) -> Result<Self, SqlFault> {
+        let read = || {
+            let (listing, place) = cursor.split_once('.')?;
+            let (partner, message) = place.split_once('.')?;
+            let cursor = Self { partner: PartnerId::parse(partner).ok()?, message: message.parse().ok()? };
+            (listing == status.code()).then_some(cursor)
+        };
+        read().ok_or_else(no_cursor)
+    }
+
+    fn after(status: TransactionStatus, last: &TransactionKey) -> String {
+        format!("{}.{}.{}", status.code(), last.partner, last.message.simple())
+    }
+}
+
+fn by_status(
+    connection: &Connection,
+    key: AccountKey,
+    status: TransactionStatus,
+    after: Option<&StatusCursor>,
+    limit: usize,
+) -> Result<Listing<StoredTransaction>, SqlFault> {
+    let Some(account) = names::account(connection, key)? else {
+        return Ok(Listing { items: Vec::new(), next: None });
+    };
+    let partner = after.map_or("", |cursor| cursor.partner.as_str());
+    let message = after.map_or_else(Vec::new, |cursor| cursor.message.as_uuid().into_bytes().to_vec());
+    let sql = by_status_sql(status);
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_and_then(
+        (account, partner, message, columns::limit(limit.saturating_add(1))),
+        |row| {
+            let name: String = row.get(COLUMNS_COUNT.saturating_add(1))?;
+            let partner = PartnerId::parse(&name).map_err(|_| SqlFault::Column("name"))?;
+            let message = MessageId::from_uuid(columns::uuid(row, COLUMNS_COUNT)?);
+            transaction_row::read(row, TransactionKey { account: key, partner, message })
+        },
+    )?;
+    let items = rows.collect::<Result<_, _>>()?;
+    Ok(listing(items, limit, |last| StatusCursor::after(status, &last.transaction.key)))
+}
+
+/// The order of the keys is the order of the partners' names, not of their numbers: the outer loop
+/// goes over the few partners. What is rarely found has an index of its own, which SQLite must be
+/// told to use: it would read the whole history of the account instead.
+fn by_status_sql(status: TransactionStatus) -> String {
+    let index = match status {
+        TransactionStatus::Accepted => "INDEXED BY transactions_accepted",
+        TransactionStatus::Rejected => "INDEXED BY transactions_rejected",
+        TransactionStatus::Posted => "",
+    };
+    format!(
+        "SELECT {COLUMNS}, t.message, p.name FROM partners p CROSS JOIN transactions t {index}
+         WHERE t.account = ?1 AND t.partner = p.id AND t.status = '{}'
+             AND p.name >= ?2 AND t.message > CASE p.name WHEN ?2 THEN ?3 ELSE x'' END
+         ORDER BY p.name, t.message LIMIT ?4",
+        status.code()
+    )
+}
+
+/// Where recovery goes on: behind this row.
+struct AcceptedCursor {
+    account: i64,
+    partner: i64,
+    message: Uuid,
+}
+
+impl AcceptedCursor {
+    fn parse(cursor: &str) -> Result<Self, SqlFault> {
+        let read = || {
+            let mut parts = cursor.split('.');
+            let cursor = Self {
+                account: parts.next()?.parse().ok()?,
+                partner: parts.next()?.parse().ok()?,
+                message: Uuid::try_parse(parts.next()?).ok()?,
+            };
+            parts.next().is_none().then_some(cursor)
+        };
+        read().ok_or_else(no_cursor)
+    }
+}
+
+fn accepted_sql() -> String {
+    format!(
+        "SELECT {COLUMNS}, n.user_id, n.account_id, t.message, p.name, t.account, t.partner
+         FROM transactions t INDEXED BY transactions_accepted
+             CROSS JOIN account_names n ON n.id = t.account
+             CROSS JOIN partners p ON p.id = t.partner
+         WHERE t.status = 'accepted' AND (t.account, t.partner, t.message) > (?1, ?2, ?3)
+         ORDER BY t.account, t.partner, t.message LIMIT ?4"
+    )
+}
+
+fn accepted(
+    connection: &Connection,
+    after: Option<AcceptedCursor>,
+    limit: usize,
+) -> Result<Listing<StoredTransaction>, SqlFault> {
+    let AcceptedCursor { account, partner, message } =
+        after.unwrap_or(AcceptedCursor { account: 0, partner: 0, message: Uuid::nil() });
+    let sql = accepted_sql();
+    let column = |offset: usize| COLUMNS_COUNT.saturating_add(offset);
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_and_then(
+        (account, partner, message.into_bytes(), columns::limit(limit.saturating_add(1))),
+        |row| {
+            let name: String = row.get(column(3))?;
+            let key = TransactionKey {
+                account: columns::account_key(row, COLUMNS_COUNT)?,
+                partner: PartnerId::parse(&name).map_err(|_| SqlFault::Column("name"))?,
+                message: MessageId::from_uuid(columns::uuid(row, column(2))?),
+            };
+            let numbers: (i64, i64) = (row.get(column(4))?, row.get(column(5))?);
+            Ok::<_, SqlFault>((transaction_row::read(row, key)?, numbers))
+        },
+    )?;
+    let items = rows.collect::<Result<Vec<_>, _>>()?;
+    let Listing { items, next } = listing(items, limit, |(last, (account, partner))| {
+        format!("{account}.{partner}.{}", last.transaction.key.message.simple())
+    });
+    Ok(Listing { items: items.into_iter().map(|(item, _)| item).collect(), next })
+}
+
+/// A page of a listing, from one item more than the page may have, where there was one.
+pub(super) fn listing<T>(mut items: Vec<T>, limit: usize, after: impl FnOnce(&T) -> String) -> Listing<T> {
+    let more = items.len() > limit;
+    items.truncate(limit);
+    let next = if more { items.last().map(after) } else { None };
+    Listing { items, next }
+}
+
+fn no_cursor() -> SqlFault {
+    SqlFault::Unsound("the cursor is not one of this listing".into())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! Brings a file to the schema that this program knows, also when several processes start at once.
+//!
+//! `user_version` of the file counts the migrations that it has seen. A file from a newer program is
+//! refused: who doesn't know what a column means can't keep its promise. `application_id` tells our
+//! files from others, so that a wrong path in a configuration doesn't end in somebody else's data.
+
+use std::path::Path;
+
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
+
+use super::fault::OpenFault;
+
+/// All migrations, oldest first.
+const MIGRATIONS: [&str; 1] = [include_str!("migrations/001_initial.sql")];
+
+/// The schema version that this program writes, and the newest that it can use.
+pub const SCHEMA_VERSION: i64 = 1;
+
+/// "Post" in ASCII.
+const APPLICATION_ID: i64 = 0x506f_7374;
+
+/// Attempts to switch the log on. Each waits for locks by itself, except where SQLite fears a
+/// deadlock between two that both want to be alone: then one has to begin again.
+const ATTEMPTS_MAX: u32 = 100;
+
+/// Checks the file, switches the write-ahead log on, and runs the migrations that are missing.
+pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), OpenFault> {
+    let database = |source| OpenFault::Database { path: path.to_owned(), source };
+    // Before anything is changed.
+    check(connection, path)?;
+    let journal_mode =
+        retried(|| connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0)))
+            .map_err(database)?;
+    if journal_mode != "wal" {
+        return Err(OpenFault::NoWriteAheadLog { path: path.to_owned(), journal_mode });
+    }
+    if check(connection, path)? == SCHEMA_VERSION {
+        return Ok(());
+    }
+    let sql_tx = retried(|| Transaction::new_unchecked(connection, TransactionBehavior::Immediate))
+        .map_err(database)?;
+    // Asked again under the lock: another process may have been faster.
+    let seen = usize::try_from(check(&sql_tx, path)?).unwrap_or(0);
+    for migration in MIGRATIONS.iter().skip(seen) {
+        sql_tx.execute_batch(migration).map_err(database)?;
+    }
+    sql_tx.pragma_update(None, "application_id", APPLICATION_ID).map_err(database)?;
+    sql_tx.pragma_update(None, "user_version", SCHEMA_VERSION).map_err(database)?;
+    sql_tx.commit().map_err(database)
+}
+
+/// The schema version of the file, if it is one that this program may touch.
+fn check(connection: &Connection, path: &Path) -> Result<i64, OpenFault> {
+    // One statement, so that all three are of the same moment.
+    let sql = "SELECT (SELECT user_version FROM pragma_user_version),
+                      (SELECT application_id FROM pragma_application_id),
+                      (SELECT count(*) FROM sqlite_schema)";
+    let (version, application, tables) = connection
+        .query_row(sql, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)))
+        .map_err(|source| OpenFault::Database { path: path.to_owned(), source })?;
+    let empty = version == 0 && application == 0 && tables == 0;
+    if !empty && application != APPLICATION_ID {
+        return Err(OpenFault::Foreign { path: path.to_owned() });
+    }
+    if version > SCHEMA_VERSION {
+        return Err(OpenFault::Newer { path: path.to_owned(), found: version, known: SCHEMA_VERSION });
+    }
+    Ok(version)
+}
+
+fn retried<T>(mut attempt: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+    for _ in 1..ATTEMPTS_MAX {
+        match attempt() {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            outcome => return outcome,
+        }
+    }
+    attempt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_counts_the_migrations() {
+        assert_eq!(i64::try_from(MIGRATIONS.len()), Ok(SCHEMA_VERSION));
+    }
+}

@@ -1,0 +1,141 @@
+-- The first schema. A migration that was released is never edited: the next change is the next file.
+--
+-- Keys are small integers: user and account ids and the names of partners stand once, in the tables
+-- that give them a number. Money is in minor units. Times are milliseconds since 1970. Statuses,
+-- kinds and reasons are the stable codes of the domain, so that a person can read the rows.
+
+-- A number for each account that anybody ever named; whether it was opened, `accounts` tells.
+CREATE TABLE account_names (
+    id         INTEGER PRIMARY KEY,
+    user_id    BLOB NOT NULL,
+    account_id BLOB NOT NULL,
+    UNIQUE (user_id, account_id)
+) STRICT;
+
+CREATE TABLE partners (
+    id   INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE
+) STRICT;
+
+-- The guard of every commit is `version`.
+CREATE TABLE accounts (
+    id              INTEGER PRIMARY KEY REFERENCES account_names,
+    currency        TEXT    NOT NULL,
+    status          TEXT    NOT NULL,
+    overdraft_limit INTEGER NOT NULL,
+    given_name      TEXT,
+    family_name     TEXT,
+    opened_at       INTEGER NOT NULL,
+    balance         INTEGER NOT NULL,
+    version         INTEGER NOT NULL,
+    sequence        INTEGER NOT NULL,
+    head            BLOB    NOT NULL
+) STRICT;
+
+-- The primary key is the idempotency check. `revision` grows with every change of the row.
+CREATE TABLE transactions (
+    account             INTEGER NOT NULL REFERENCES account_names,
+    partner             INTEGER NOT NULL REFERENCES partners,
+    message             BLOB    NOT NULL,
+    status              TEXT    NOT NULL,
+    revision            INTEGER NOT NULL,
+    kind                TEXT    NOT NULL,
+    amount              INTEGER NOT NULL,
+    currency            TEXT    NOT NULL,
+    reference           TEXT,
+    metadata            TEXT,
+    unknown_members     TEXT,
+    fingerprint_version INTEGER NOT NULL,
+    fingerprint         BLOB    NOT NULL,
+    accepted_at         INTEGER NOT NULL,
+    accept_nonce        BLOB    NOT NULL,
+    dead_letter         INTEGER NOT NULL DEFAULT 0,
+    repairs             INTEGER NOT NULL DEFAULT 0,
+    repaired_at         INTEGER,
+    -- What became of it; empty while it is accepted.
+    commit_nonce        BLOB,
+    decided_at          INTEGER,
+    order_number        INTEGER,
+    sequence            INTEGER,
+    balance_after       INTEGER,
+    reason              TEXT,
+    PRIMARY KEY (account, partner, message)
+) STRICT, WITHOUT ROWID;
+
+-- Recovery reads what is still accepted, never the history.
+CREATE INDEX transactions_accepted ON transactions (account, partner, message) WHERE status = 'accepted';
+CREATE INDEX transactions_rejected ON transactions (account, partner, message) WHERE status = 'rejected';
+
+-- One row per commit. A rowid table, because pages are large and are appended.
+CREATE TABLE journal_pages (
+    id             INTEGER PRIMARY KEY,
+    account        INTEGER NOT NULL REFERENCES account_names,
+    first_sequence INTEGER NOT NULL,
+    entries        TEXT    NOT NULL,
+    previous_hash  BLOB    NOT NULL,
+    hash           BLOB    NOT NULL,
+    nonce          BLOB    NOT NULL,
+    UNIQUE (account, first_sequence)
+) STRICT;
+
+-- What the program never does, the file refuses as well, whoever holds the pen.
+CREATE TRIGGER transactions_final_never_changes BEFORE UPDATE ON transactions WHEN old.status <> 'accepted'
+BEGIN SELECT raise(ABORT, 'a final status never changes'); END;
+CREATE TRIGGER transactions_stay BEFORE DELETE ON transactions
+BEGIN SELECT raise(ABORT, 'a transaction is never removed'); END;
+CREATE TRIGGER journal_pages_never_change BEFORE UPDATE ON journal_pages
+BEGIN SELECT raise(ABORT, 'a journal page is never changed'); END;
+CREATE TRIGGER journal_pages_stay BEFORE DELETE ON journal_pages
+BEGIN SELECT raise(ABORT, 'a journal page is never removed'); END;
+
+-- AUTOINCREMENT, because an id is never used again: dead letters are kept under it.
+CREATE TABLE queue_messages (
+    id            INTEGER PRIMARY KEY AUTOINCREMENT,
+    queue         TEXT    NOT NULL,
+    visible_at    INTEGER NOT NULL,
+    dequeue_count INTEGER NOT NULL DEFAULT 0,
+    pop_receipt   INTEGER,
+    inserted_at   INTEGER NOT NULL
+) STRICT;
+CREATE INDEX queue_messages_visible ON queue_messages (queue, visible_at);
+
+-- Apart from the messages, so that a receipt rewrites a small row and not 48 KiB.
+CREATE TABLE queue_bodies (
+    id   INTEGER PRIMARY KEY REFERENCES queue_messages,
+    body BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE dead_letters (
+    id            TEXT PRIMARY KEY,
+    queue         TEXT    NOT NULL,
+    reason        TEXT    NOT NULL,
+    body          BLOB    NOT NULL,
+    dequeue_count INTEGER NOT NULL,
+    inserted_at   INTEGER NOT NULL,
+    dead_at       INTEGER NOT NULL,
+    resolution    TEXT,
+    resolved_by   TEXT,
+    resolved_at   INTEGER
+) STRICT;
+CREATE INDEX dead_letters_open ON dead_letters (id, queue) WHERE resolution IS NULL;
+
+-- Rows are never removed, so a revision never comes again.
+CREATE TABLE sync_values (
+    name     TEXT PRIMARY KEY,
+    revision INTEGER NOT NULL,
+    value    TEXT    NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE payloads (
+    name TEXT PRIMARY KEY,
+    body BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE api_keys (
+    id         TEXT PRIMARY KEY,
+    hash       BLOB    NOT NULL,
+    partner    TEXT    NOT NULL,
+    scopes     TEXT    NOT NULL,
+    created_at INTEGER NOT NULL,
+    revoked_at INTEGER
+) STRICT;

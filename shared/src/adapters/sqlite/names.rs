@@ -1,0 +1,45 @@
+//! Small integers for names that stand in millions of rows.
+
+use rusqlite::{Connection, OptionalExtension as _};
+
+use super::fault::SqlFault;
+use crate::domain::ids::{AccountKey, PartnerId};
+
+/// The number of an account; `None` when nobody ever named it.
+pub(super) fn account(connection: &Connection, key: AccountKey) -> Result<Option<i64>, SqlFault> {
+    let sql = "SELECT id FROM account_names WHERE user_id = ?1 AND account_id = ?2";
+    let number = connection
+        .prepare_cached(sql)?
+        .query_row((key.user.as_uuid().into_bytes(), key.account.as_uuid().into_bytes()), |row| row.get(0))
+        .optional()?;
+    Ok(number)
+}
+
+/// The number of an account, given to it now if it has none. For the writer only.
+pub(super) fn account_or_new(connection: &Connection, key: AccountKey) -> Result<i64, SqlFault> {
+    if let Some(number) = account(connection, key)? {
+        return Ok(number);
+    }
+    connection
+        .prepare_cached("INSERT INTO account_names (user_id, account_id) VALUES (?1, ?2)")?
+        .execute((key.user.as_uuid().into_bytes(), key.account.as_uuid().into_bytes()))?;
+    Ok(connection.last_insert_rowid())
+}
+
+/// The number of a partner; `None` when it never asked for anything.
+pub(super) fn partner(connection: &Connection, partner: &PartnerId) -> Result<Option<i64>, SqlFault> {
+    let number = connection
+        .prepare_cached("SELECT id FROM partners WHERE name = ?1")?
+        .query_row([partner.as_str()], |row| row.get(0))
+        .optional()?;
+    Ok(number)
+}
+
+/// The number of a partner, given to it now if it has none. For the writer only.
+pub(super) fn partner_or_new(connection: &Connection, name: &PartnerId) -> Result<i64, SqlFault> {
+    if let Some(number) = partner(connection, name)? {
+        return Ok(number);
+    }
+    connection.prepare_cached("INSERT INTO partners (name) VALUES (?1)")?.execute([name.as_str()])?;
+    Ok(connection.last_insert_rowid())
+}

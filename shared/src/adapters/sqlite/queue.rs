@@ -1,0 +1,210 @@
+//! The work queue. It behaves as the queues of Azure do: a message that was received is hidden for a
+//! while, and who received it holds a random receipt, of which only the newest counts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension as _};
+
+use super::columns;
+use super::database::Database;
+use super::fault::SqlFault;
+use super::meter;
+use super::writer::Verdict;
+use crate::domain::time::Timestamp;
+use crate::ports::fault::StoreFault;
+use crate::ports::queue::{BODY_BYTES_MAX, Backlog, Held, Lease, Message, QueueName, RECEIVE_MAX, WorkQueue};
+use crate::ports::world::World;
+
+/// The queues in the file.
+pub(super) struct SqliteQueue {
+    database: Arc<Database>,
+}
+
+impl SqliteQueue {
+    pub(super) fn new(database: Arc<Database>) -> Self {
+        Self { database }
+    }
+}
+
+#[async_trait]
+impl WorkQueue for SqliteQueue {
+    async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
+        let doing = "sending a queue message";
+        check_size(body).map_err(|fault| fault.doing(doing))?;
+        let (queue, body, world) = (queue.clone(), body.to_vec(), self.database.world());
+        let job = move |connection: &_| {
+            let now = world.now();
+            insert(connection, &queue, &body, now, now.after(delay))?;
+            Ok(Verdict::Keep(()))
+        };
+        self.database.write(meter::QUEUE_PUT, doing, job).await
+    }
+
+    async fn receive(
+        &self,
+        queue: &QueueName,
+        max: usize,
+        visibility: Duration,
+    ) -> Result<Vec<Message>, StoreFault> {
+        let doing = "receiving queue messages";
+        // Asked by a reader first: an idle listener must not take the lock that others write under.
+        let (name, world) = (queue.clone(), self.database.world());
+        let look = move |connection: &_| any_visible(connection, &name, world.now());
+        if !self.database.read(meter::QUEUE_GET, doing, look).await? {
+            return Ok(Vec::new());
+        }
+        let (queue, world) = (queue.clone(), self.database.world());
+        let job = move |connection: &_| receive(connection, &queue, max, visibility, &*world);
+        self.database.write_uncounted(doing, job).await
+    }
+
+    async fn extend(
+        &self,
+        queue: &QueueName,
+        lease: &Lease,
+        body: &[u8],
+        visibility: Duration,
+    ) -> Result<Held<Lease>, StoreFault> {
+        let doing = "extending the lease on a queue message";
+        check_size(body).map_err(|fault| fault.doing(doing))?;
+        let Some((id, receipt)) = numbers(lease) else { return Ok(Held::Lost) };
+        let (queue, body, world) = (queue.clone(), body.to_vec(), self.database.world());
+        let job = move |connection: &Connection| {
+            let sql = "UPDATE queue_messages SET visible_at = ?1, pop_receipt = ?2
+                       WHERE id = ?3 AND queue = ?4 AND pop_receipt = ?5";
+            let (visible_at, renewed) = (world.now().after(visibility), world.random());
+            let changes = (visible_at.unix_ms(), renewed.cast_signed(), id, queue.as_str(), receipt);
+            if connection.prepare_cached(sql)?.execute(changes)? != 1 {
+                return Ok(Verdict::Undo(Held::Lost));
+            }
+            // Whoever only wants more time passes the same body: then the large row stays as it is.
+            let sql = "UPDATE queue_bodies SET body = ?1 WHERE id = ?2 AND body <> ?1";
+            connection.prepare_cached(sql)?.execute((&body, id))?;
+            Ok(Verdict::Keep(Held::Ours(lease_of(id, renewed))))
+        };
+        self.database.write(meter::QUEUE_UPDATE, doing, job).await
+    }
+
+    async fn delete(&self, queue: &QueueName, lease: &Lease) -> Result<Held<()>, StoreFault> {
+        let Some((id, receipt)) = numbers(lease) else { return Ok(Held::Lost) };
+        let queue = queue.clone();
+        let job = move |connection: &Connection| {
+            let sql = "DELETE FROM queue_messages WHERE id = ?1 AND queue = ?2 AND pop_receipt = ?3";
+            if connection.prepare_cached(sql)?.execute((id, queue.as_str(), receipt))? != 1 {
+                return Ok(Verdict::Undo(Held::Lost));
+            }
+            connection.prepare_cached("DELETE FROM queue_bodies WHERE id = ?1")?.execute([id])?;
+            Ok(Verdict::Keep(Held::Ours(())))
+        };
+        self.database.write(meter::QUEUE_DELETE, "deleting a queue message", job).await
+    }
+
+    async fn backlog(&self, queue: &QueueName) -> Result<Backlog, StoreFault> {
+        let (queue, world) = (queue.clone(), self.database.world());
+        let job = move |connection: &_| backlog(connection, &queue, world.now());
+        self.database.read(meter::QUEUE_METADATA, "reading how much waits in a queue", job).await
+    }
+}
+
+fn check_size(body: &[u8]) -> Result<(), SqlFault> {
+    if body.len() <= BODY_BYTES_MAX {
+        return Ok(());
+    }
+    let size = body.len();
+    Err(SqlFault::Refused(format!("a body of {size} bytes is larger than {BODY_BYTES_MAX}")))
+}
+
+/// Puts a message on a queue, as part of a job.
+pub(super) fn insert(
+    connection: &Connection,
+    queue: &QueueName,
+    body: &[u8],
+    now: Timestamp,
+    visible_at: Timestamp,
+) -> Result<(), SqlFault> {
+    check_size(body)?;
+    connection
+        .prepare_cached("INSERT INTO queue_messages (queue, visible_at, inserted_at) VALUES (?1, ?2, ?3)")?
+        .execute((queue.as_str(), visible_at.unix_ms(), now.unix_ms()))?;
+    connection
+        .prepare_cached("INSERT INTO queue_bodies (id, body) VALUES (?1, ?2)")?
+        .execute((connection.last_insert_rowid(), body))?;
+    Ok(())
+}
+
+fn any_visible(connection: &Connection, queue: &QueueName, now: Timestamp) -> Result<bool, SqlFault> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM queue_messages WHERE queue = ?1 AND visible_at <= ?2)";
+    let any = connection
+        .prepare_cached(sql)?
+        .query_row((queue.as_str(), now.unix_ms()), |row| row.get::<_, bool>(0))?;
+    Ok(any)
+}
+
+fn receive(
+    connection: &Connection,
+    queue: &QueueName,
+    max: usize,
+    visibility: Duration,
+    world: &dyn World,
+) -> Result<Verdict<Vec<Message>>, SqlFault> {
+    let now = world.now();
+    // In the order in which they became visible, which an index has: in the order of their ids,
+    // each receive would step over all that is in flight or delayed.
+    let sql = "SELECT m.id, m.dequeue_count, m.inserted_at, b.body
+               FROM queue_messages m CROSS JOIN queue_bodies b ON b.id = m.id
+               WHERE m.queue = ?1 AND m.visible_at <= ?2 ORDER BY m.visible_at, m.id LIMIT ?3";
+    let mut statement = connection.prepare_cached(sql)?;
+    let limit = columns::limit(max.min(RECEIVE_MAX));
+    let rows = statement.query_and_then((queue.as_str(), now.unix_ms(), limit), |row| {
+        let (id, receipt): (i64, u64) = (row.get(0)?, world.random());
+        let count: u32 = row.get(1)?;
+        let message = Message {
+            lease: lease_of(id, receipt),
+            body: row.get(3)?,
+            dequeue_count: count.saturating_add(1),
+            inserted_at: columns::timestamp(row, 2)?,
+        };
+        Ok::<_, SqlFault>((id, receipt, message))
+    })?;
+    // All of them first: an index must not change under the statement that reads it.
+    let found = rows.collect::<Result<Vec<_>, _>>()?;
+    let mut messages = Vec::with_capacity(found.len());
+    for (id, receipt, message) in found {
+        let sql =
+            "UPDATE queue_messages SET visible_at = ?1, dequeue_count = ?2, pop_receipt = ?3 WHERE id = ?4";
+        let hidden_until = now.after(visibility).unix_ms();
+        let changes = (hidden_until, message.dequeue_count, receipt.cast_signed(), id);
+        connection.prepare_cached(sql)?.execute(changes)?;
+        messages.push(message);
+    }
+    Ok(Verdict::Keep(messages))
+}
+
+fn backlog(connection: &Connection, queue: &QueueName, now: Timestamp) -> Result<Backlog, SqlFault> {
+    let depth = connection
+        .prepare_cached("SELECT count(*) FROM queue_messages WHERE queue = ?1")?
+        .query_row([queue.as_str()], |row| row.get(0))?;
+    let sql = "SELECT inserted_at FROM queue_messages WHERE queue = ?1 AND visible_at <= ?2
+               ORDER BY visible_at, id LIMIT 1";
+    let head = connection
+        .prepare_cached(sql)?
+        .query_row((queue.as_str(), now.unix_ms()), |row| row.get(0))
+        .optional()?;
+    Ok(Backlog {
+        depth: columns::unsigned(depth, "count")?,
+        head_inserted_at: head.map(Timestamp::from_unix_ms),
+    })
+}
+
+fn lease_of(id: i64, receipt: u64) -> Lease {
+    Lease { message_id: id.to_string(), pop_receipt: format!("{receipt:016x}") }
+}
+
+/// The numbers in a lease; `None` for one that this store never gave.
+fn numbers(lease: &Lease) -> Option<(i64, i64)> {
+    let id = lease.message_id.parse().ok()?;
+    let receipt = u64::from_str_radix(&lease.pop_receipt, 16).ok()?;
+    (lease_of(id, receipt) == *lease).then_some((id, receipt.cast_signed()))
+}

@@ -1,0 +1,85 @@
+//! A few connections that read, on tokio's threads for blocking work.
+//!
+//! Each job has a snapshot of its own and gives it back at once: a snapshot that stayed open would
+//! hide what was committed since, and would keep the write-ahead log from being emptied.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::Connection;
+use tokio::sync::Semaphore;
+
+use super::connection::{Role, connect};
+use super::fault::SqlFault;
+use crate::ports::fault::StoreFault;
+
+/// Most connections that read. Reads are short; more would only share the same disk and cores.
+const READERS_MAX: usize = 4;
+
+/// The connections that read.
+pub(super) struct Readers {
+    permits: Arc<Semaphore>,
+    pool: Arc<Pool>,
+}
+
+struct Pool {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Readers {
+    /// Connections are opened when they are first needed.
+    pub(super) fn new(path: &Path) -> Self {
+        let pool = Pool { path: path.to_owned(), idle: Mutex::default() };
+        Self { permits: Arc::new(Semaphore::new(READERS_MAX)), pool: Arc::new(pool) }
+    }
+
+    /// Runs a job on one of them.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        job: impl FnOnce(&Connection) -> Result<T, SqlFault> + Send + 'static,
+    ) -> Result<T, StoreFault> {
+        let unavailable = |source| StoreFault::Unavailable { doing, source };
+        let permit =
+            Arc::clone(&self.permits).acquire_owned().await.map_err(|closed| unavailable(closed.into()))?;
+        let pool = Arc::clone(&self.pool);
+        let read = tokio::task::spawn_blocking(move || {
+            let connection = pool.take()?;
+            let outcome = snapshot(&connection, job);
+            pool.put_back(connection);
+            drop(permit);
+            outcome
+        });
+        match read.await {
+            Ok(outcome) => outcome.map_err(|fault| fault.doing(doing)),
+            // A bug of ours: the next try meets it again. The connection is gone, and a new one
+            // will take its place.
+            Err(ended) if ended.is_panic() => Err(StoreFault::Refused { doing, source: ended.into() }),
+            // The runtime shuts down.
+            Err(ended) => Err(unavailable(ended.into())),
+        }
+    }
+}
+
+impl Pool {
+    fn take(&self) -> rusqlite::Result<Connection> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        idle.map_or_else(|| connect(&self.path, Role::Read), Ok)
+    }
+
+    fn put_back(&self, connection: Connection) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+    }
+}
+
+/// One transaction, so that all statements of a job see the same state.
+fn snapshot<T>(
+    connection: &Connection,
+    job: impl FnOnce(&Connection) -> Result<T, SqlFault>,
+) -> Result<T, SqlFault> {
+    let sql_tx = connection.unchecked_transaction()?;
+    let outcome = job(&sql_tx)?;
+    sql_tx.finish()?;
+    Ok(outcome)
+}

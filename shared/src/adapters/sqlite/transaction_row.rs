@@ -1,0 +1,158 @@
+//! One row of `transactions`, in both directions.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, Row};
+use uuid::Uuid;
+
+use super::columns;
+use super::fault::SqlFault;
+use crate::domain::ids::{Nonce, OrderNumber, TransactionKey};
+use crate::domain::instruction::{Details, Instruction, TransactionKind};
+use crate::domain::money::{Amount, Balance, Currency};
+use crate::domain::rejection::RejectReason;
+use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
+use crate::ports::ledger::{Marks, NewTransaction, StoredTransaction};
+
+/// The columns that [`read`] reads, of the table under the name `t`.
+pub(super) const COLUMNS: &str = "t.status, t.revision, t.kind, t.amount, t.currency, t.reference, t.metadata, \
+     t.unknown_members, t.fingerprint_version, t.fingerprint, t.accepted_at, t.dead_letter, t.repairs, \
+     t.repaired_at, t.decided_at, t.order_number, t.sequence, t.balance_after, t.reason";
+
+/// How many columns these are: where the columns of a join begin.
+pub(super) const COLUMNS_COUNT: usize = 19;
+
+/// The revision of a row that was just inserted.
+pub(super) const FIRST_REVISION: i64 = 1;
+
+/// Reads the row of that key.
+pub(super) fn read(row: &Row<'_>, key: TransactionKey) -> Result<StoredTransaction, SqlFault> {
+    let kind = columns::code(row, 2, "kind", TransactionKind::from_code)?;
+    let currency = columns::currency(row, 4)?;
+    let amount = Amount::try_new(row.get(3)?, currency).map_err(|_| SqlFault::Column("amount"))?;
+    let metadata = match row.get::<_, Option<String>>(6)? {
+        Some(json) => serde_json::from_str(&json).map_err(|_| SqlFault::Column("metadata"))?,
+        None => BTreeMap::new(),
+    };
+    let unknown_members = row.get::<_, Option<String>>(7)?.unwrap_or_default();
+    let details = Details::from_stored(row.get(5)?, metadata, unknown_members);
+    Ok(StoredTransaction {
+        transaction: Transaction {
+            key,
+            instruction: Instruction { kind, amount, details },
+            accepted_at: columns::timestamp(row, 10)?,
+            outcome: outcome(row, currency)?,
+        },
+        fingerprint: columns::fingerprint(row, 8)?,
+        revision: columns::revision(row.get(1)?),
+        marks: Marks {
+            dead_letter: row.get(11)?,
+            repairs: row.get(12)?,
+            repaired_at: columns::optional_timestamp(row, 13)?,
+        },
+    })
+}
+
+fn outcome(row: &Row<'_>, currency: Currency) -> Result<Option<Outcome>, SqlFault> {
+    let decided_at = || columns::timestamp(row, 14);
+    match columns::code(row, 0, "status", TransactionStatus::from_code)? {
+        TransactionStatus::Accepted => Ok(None),
+        TransactionStatus::Rejected => Ok(Some(Outcome::Rejected {
+            reason: columns::code(row, 18, "reason", RejectReason::from_code)?,
+            rejected_at: decided_at()?,
+        })),
+        TransactionStatus::Posted => {
+            let counter = columns::unsigned(row.get(15)?, "order_number")?;
+            if counter > OrderNumber::COUNTER_MAX {
+                return Err(SqlFault::Column("order_number"));
+            }
+            Ok(Some(Outcome::Posted {
+                order_number: OrderNumber::from_counter(counter),
+                sequence: columns::unsigned(row.get(16)?, "sequence")?,
+                balance_after: Balance::try_new(row.get(17)?, currency)
+                    .ok_or(SqlFault::Column("balance_after"))?,
+                posted_at: decided_at()?,
+            }))
+        }
+    }
+}
+
+/// A row that was found, with the mark of the attempts that inserted it.
+pub(super) struct Found {
+    pub(super) stored: StoredTransaction,
+    pub(super) accept_nonce: Nonce,
+}
+
+/// Reads the transaction of a key.
+pub(super) fn find(connection: &Connection, key: &TransactionKey) -> Result<Option<Found>, SqlFault> {
+    let sql = format!(
+        "SELECT {COLUMNS}, t.accept_nonce FROM transactions t
+         WHERE t.account = (SELECT id FROM account_names WHERE user_id = ?1 AND account_id = ?2)
+           AND t.partner = (SELECT id FROM partners WHERE name = ?3) AND t.message = ?4",
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query((
+        key.account.user.as_uuid().into_bytes(),
+        key.account.account.as_uuid().into_bytes(),
+        key.partner.as_str(),
+        key.message.as_uuid().into_bytes(),
+    ))?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let accept_nonce = Nonce::from_uuid(Uuid::from_bytes(row.get(COLUMNS_COUNT)?));
+    Ok(Some(Found { stored: read(row, key.clone())?, accept_nonce }))
+}
+
+/// A new transaction with what can be computed before the writer has to wait for it.
+pub(super) struct NewRow {
+    pub(super) new: NewTransaction,
+    metadata: Option<String>,
+    fingerprint: (u8, [u8; 32]),
+}
+
+impl NewRow {
+    pub(super) fn of(new: &NewTransaction) -> Self {
+        let metadata = new.instruction.details.metadata();
+        let json = || serde_json::to_string(metadata).expect("a map of texts can be written as JSON");
+        Self {
+            metadata: (!metadata.is_empty()).then(json),
+            fingerprint: columns::fingerprint_columns(&new.instruction.fingerprint()),
+            new: new.clone(),
+        }
+    }
+
+    /// Inserts it; false when the key is taken.
+    pub(super) fn insert(
+        &self,
+        connection: &Connection,
+        account: i64,
+        partner: i64,
+    ) -> Result<bool, SqlFault> {
+        let Self { new: NewTransaction { key, instruction, accepted_at, nonce }, metadata, fingerprint } =
+            self;
+        let Instruction { kind, amount, details } = instruction;
+        let unknown_members = details.unknown_members();
+        let sql =
+            "INSERT INTO transactions (account, partner, message, status, revision, kind, amount, currency,
+                       reference, metadata, unknown_members, fingerprint_version, fingerprint, accepted_at,
+                       accept_nonce)
+                   VALUES (?1, ?2, ?3, 'accepted', ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+                   ON CONFLICT (account, partner, message) DO NOTHING";
+        let inserted = connection.prepare_cached(sql)?.execute((
+            account,
+            partner,
+            key.message.as_uuid().into_bytes(),
+            FIRST_REVISION,
+            kind.code(),
+            amount.minor_units(),
+            amount.currency().code(),
+            details.reference(),
+            metadata.as_deref(),
+            (!unknown_members.is_empty()).then_some(unknown_members),
+            fingerprint.0,
+            fingerprint.1,
+            accepted_at.unix_ms(),
+            nonce.as_uuid().into_bytes(),
+        ))?;
+        Ok(inserted == 1)
+    }
+}

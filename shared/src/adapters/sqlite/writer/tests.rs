@@ -1,0 +1,140 @@
+use futures::future::{BoxFuture, join_all};
+
+use super::*;
+
+/// A writer over a database of its own in memory, with a table of names and one that refers to it.
+fn writer() -> Writer {
+    let connection = Connection::open_in_memory().unwrap();
+    connection
+        .execute_batch(
+            "PRAGMA foreign_keys = ON; CREATE TABLE names (name TEXT PRIMARY KEY);
+             CREATE TABLE links (name TEXT REFERENCES names DEFERRABLE INITIALLY DEFERRED);",
+        )
+        .unwrap();
+    Writer::start(connection).unwrap()
+}
+
+fn add<'a>(writer: &'a Writer, name: &'static str, keep: bool) -> BoxFuture<'a, Result<(), StoreFault>> {
+    Box::pin(writer.run("adding", move |connection| {
+        connection.prepare_cached("INSERT INTO names VALUES (?1)")?.execute([name])?;
+        Ok(if keep { Verdict::Keep(()) } else { Verdict::Undo(()) })
+    }))
+}
+
+/// Runs jobs of one group: the first holds the thread until all the others wait in the channel.
+async fn together(
+    writer: &Writer,
+    jobs: Vec<BoxFuture<'_, Result<(), StoreFault>>>,
+) -> Vec<Result<(), StoreFault>> {
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let first: BoxFuture<'_, _> = Box::pin(writer.run("holding the thread", move |_| {
+        released.recv().expect("the last future releases it");
+        Ok(Verdict::Keep(()))
+    }));
+    let last: BoxFuture<'_, _> = Box::pin(async move {
+        release.send(()).expect("the thread waits");
+        Ok(())
+    });
+    let all = [first].into_iter().chain(jobs).chain([last]);
+    // Polled in this order; each job is in the channel once its future was polled.
+    let mut answers = join_all(all).await;
+    assert_eq!(answers.pop().map(|released| released.is_ok()), Some(true));
+    answers.drain(1..).collect()
+}
+
+async fn names(writer: &Writer) -> Vec<String> {
+    let names = writer.run("reading", |connection| {
+        let mut statement = connection.prepare_cached("SELECT name FROM names ORDER BY name")?;
+        let names = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        Ok(Verdict::Keep(names))
+    });
+    names.await.unwrap()
+}
+
+#[tokio::test]
+async fn jobs_that_wait_share_one_commit() {
+    let writer = writer();
+    let answers = together(&writer, vec![add(&writer, "a", true), add(&writer, "b", true)]).await;
+    assert!(answers.iter().all(Result::is_ok));
+    assert_eq!(writer.commits(), 1);
+    assert_eq!(names(&writer).await, ["a", "b"]);
+}
+
+#[tokio::test]
+async fn a_group_has_a_bound() {
+    let writer = writer();
+    let nothing = || -> BoxFuture<'_, _> { Box::pin(writer.run("nothing", |_| Ok(Verdict::Keep(())))) };
+    let jobs = (0..300).map(|_| nothing()).collect();
+    assert_eq!(together(&writer, jobs).await.len(), 300);
+    assert_eq!(writer.commits(), 3);
+}
+
+#[tokio::test]
+async fn a_job_is_undone_alone() {
+    let writer = writer();
+    let panics: BoxFuture<'_, _> = Box::pin(writer.run("panicking", |connection| {
+        connection.execute("INSERT INTO names VALUES ('panicked')", [])?;
+        panic!("on purpose")
+    }));
+    let jobs = vec![
+        add(&writer, "a", true),
+        add(&writer, "undone", false),
+        panics,
+        // The second one breaks the primary key.
+        add(&writer, "a", true),
+        add(&writer, "b", true),
+    ];
+    let answers = together(&writer, jobs).await;
+    assert!(matches!(&answers[..], [Ok(()), Ok(()), Err(_), Err(_), Ok(())]), "{answers:?}");
+    let Err(StoreFault::Refused { source, .. }) = &answers[2] else { panic!("{answers:?}") };
+    assert_eq!(source.to_string(), "a bug: on purpose");
+    assert_eq!(names(&writer).await, ["a", "b"]);
+}
+
+#[tokio::test]
+async fn a_failed_commit_is_unclear_for_all() {
+    let writer = writer();
+    // A deferred constraint is checked by COMMIT itself.
+    let breaks_commit: BoxFuture<'_, _> = Box::pin(writer.run("linking", |connection| {
+        connection.execute("INSERT INTO links VALUES ('nobody')", [])?;
+        Ok(Verdict::Keep(()))
+    }));
+    let jobs = vec![add(&writer, "a", true), breaks_commit, add(&writer, "undone", false)];
+    for answer in together(&writer, jobs).await {
+        assert!(matches!(answer, Err(StoreFault::Unavailable { .. })), "{answer:?}");
+    }
+    assert_eq!(names(&writer).await, Vec::<String>::new(), "and the next transaction starts afresh");
+}
+
+#[tokio::test]
+async fn a_transaction_that_sqlite_gave_up_is_unclear_for_all() {
+    let writer = writer();
+    // What SQLite does by itself when the disk is full.
+    let gives_up: BoxFuture<'_, _> = Box::pin(writer.run("giving up", |connection| {
+        connection.execute_batch("ROLLBACK")?;
+        Ok(Verdict::Keep(()))
+    }));
+    let jobs = vec![add(&writer, "a", true), gives_up];
+    for answer in together(&writer, jobs).await {
+        assert!(matches!(answer, Err(StoreFault::Unavailable { .. })), "{answer:?}");
+    }
+    add(&writer, "b", true).await.unwrap();
+    assert_eq!(names(&writer).await, ["b"]);
+}
+
+#[tokio::test]
+async fn dropping_the_writer_finishes_what_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("writer.db");
+    let connection = Connection::open(&path).unwrap();
+    connection.execute_batch("CREATE TABLE names (name TEXT PRIMARY KEY)").unwrap();
+    let writer = Writer::start(connection).unwrap();
+    let canceled = add(&writer, "a", true);
+    // Polled once, then nobody waits for it any more.
+    assert!(futures::FutureExt::now_or_never(canceled).is_none());
+    drop(writer);
+    let count: i64 = Connection::open(&path)
+        .and_then(|connection| connection.query_row("SELECT count(*) FROM names", [], |row| row.get(0)))
+        .unwrap();
+    assert_eq!(count, 1);
+}

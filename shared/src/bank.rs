@@ -1,0 +1,66 @@
+//! The bank in one process: the use cases over one store, put together once.
+
+use std::sync::Arc;
+
+use crate::accept::Acceptor;
+use crate::completions::Completions;
+use crate::dead_letter_office::DeadLetterOffice;
+use crate::order_numbers::OrderNumbers;
+use crate::ports::Store;
+use crate::ports::doorbell::Doorbell;
+use crate::ports::world::World;
+use crate::post::Poster;
+use crate::recover::Repair;
+
+/// Everything that a process of the bank can do. Pass on what is used, not the whole.
+#[derive(Clone)]
+pub struct Bank {
+    /// Where it keeps everything.
+    pub store: Store,
+    /// The world it lives in.
+    pub world: Arc<dyn World>,
+    /// Wakes listeners.
+    pub doorbell: Arc<dyn Doorbell>,
+    /// How many queues share the work.
+    pub queue_count: u16,
+    /// Half one of the protocol.
+    pub acceptor: Arc<Acceptor>,
+    /// Half two of the protocol.
+    pub poster: Arc<Poster>,
+    /// The numbers of this process.
+    pub order_numbers: Arc<OrderNumbers>,
+    /// What could not be posted.
+    pub dead_letter_office: Arc<DeadLetterOffice>,
+    /// What was forgotten.
+    pub repair: Repair,
+}
+
+impl Bank {
+    /// Puts the bank together. Nothing is read or written yet.
+    pub fn new(store: Store, world: Arc<dyn World>, doorbell: Arc<dyn Doorbell>, queue_count: u16) -> Self {
+        let completions = Arc::new(Completions::default());
+        let order_numbers = OrderNumbers::new(Arc::clone(&store.sync), Arc::clone(&world));
+        let poster = Arc::new(Poster::new(
+            Arc::clone(&store.ledger),
+            Arc::clone(&order_numbers),
+            Arc::clone(&world),
+            Arc::clone(&completions),
+        ));
+        let (bell, time) = (|| Arc::clone(&doorbell), || Arc::clone(&world));
+        let acceptor = Arc::new(Acceptor::new(&store, time(), bell(), completions, queue_count));
+        let office = DeadLetterOffice::new(&store, Arc::clone(&poster), bell(), time(), queue_count);
+        let repair = Repair::new(&store, time(), bell(), queue_count);
+        let dead_letter_office = Arc::new(office);
+        Self {
+            store,
+            world,
+            doorbell,
+            queue_count,
+            acceptor,
+            poster,
+            order_numbers,
+            dead_letter_office,
+            repair,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The keys that partners call with.
+
+use super::case::{Case, moment, partner};
+use crate::ports::Store;
+use crate::ports::api_keys::ApiKeyRecord;
+use crate::ports::world::WorldExt as _;
+
+/// Checks [`crate::ports::api_keys::ApiKeys`].
+pub async fn api_keys_contract<F>(fresh: F)
+where
+    F: AsyncFn() -> Store,
+{
+    let case = async || Case::new(fresh().await);
+    a_key_is_read_back(&case().await).await;
+    the_first_of_two_keys_stands(&case().await).await;
+    a_revoked_key_stays_revoked(&case().await).await;
+    keys_are_listed_by_id(&case().await).await;
+}
+
+impl Case {
+    fn api_key(&self) -> ApiKeyRecord {
+        let mut hash = [0; 32];
+        for half in hash.chunks_mut(16) {
+            half.copy_from_slice(self.world.uuid().as_bytes());
+        }
+        ApiKeyRecord {
+            id: hex::encode(&hash[..8]),
+            hash,
+            partner: partner("shop_12"),
+            scopes: vec!["transactions.submit".to_owned(), "accounts.read".to_owned()],
+            created_at: moment(0),
+            revoked_at: None,
+        }
+    }
+
+    async fn api_key_now(&self, id: &str) -> Option<ApiKeyRecord> {
+        self.store.api_keys.find(id).await.unwrap()
+    }
+}
+
+async fn a_key_is_read_back(case: &Case) {
+    let key = case.api_key();
+    assert_eq!(case.api_key_now(&key.id).await, None, "nobody added this key");
+    let bare = ApiKeyRecord { scopes: Vec::new(), ..case.api_key() };
+    for record in [key, bare] {
+        case.store.api_keys.add(&record).await.unwrap();
+        assert_eq!(case.api_key_now(&record.id).await, Some(record), "it is read back as it was added");
+    }
+}
+
+async fn the_first_of_two_keys_stands(case: &Case) {
+    let first = case.api_key();
+    let second = ApiKeyRecord { id: first.id.clone(), partner: partner("thief"), ..case.api_key() };
+    for record in [&first, &second, &first] {
+        case.store.api_keys.add(record).await.unwrap();
+        let stored = case.api_key_now(&first.id).await;
+        assert_eq!(stored.as_ref(), Some(&first), "storing the same id again changes nothing");
+    }
+}
+
+async fn a_revoked_key_stays_revoked(case: &Case) {
+    let key = case.api_key();
+    let api_keys = &case.store.api_keys;
+    assert!(!api_keys.revoke(&key.id, moment(1)).await.unwrap(), "there is none with that id");
+    assert_eq!(case.api_key_now(&key.id).await, None, "and none was made");
+    api_keys.add(&key).await.unwrap();
+    for time in [moment(2), moment(3), moment(1)] {
+        assert!(api_keys.revoke(&key.id, time).await.unwrap(), "there is one with that id");
+        let revoked = ApiKeyRecord { revoked_at: Some(moment(2)), ..key.clone() };
+        assert_eq!(case.api_key_now(&key.id).await, Some(revoked), "the first time stands");
+    }
+    api_keys.add(&key).await.unwrap();
+    let stored = case.api_key_now(&key.id).await.unwrap();
+    assert_eq!(stored.revoked_at, Some(moment(2)), "adding it again does not revive it");
+}
+
+async fn keys_are_listed_by_id(case: &Case) {
+    let mut keys: Vec<ApiKeyRecord> = (0..6).map(|_| case.api_key()).collect();
+    for key in &keys {
+        case.store.api_keys.add(key).await.unwrap();
+    }
+    assert!(case.store.api_keys.revoke(&keys[2].id, moment(5)).await.unwrap(), "it exists");
+    keys[2].revoked_at = Some(moment(5));
+    keys.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+    let listed = case.store.api_keys.list().await.unwrap();
+    assert!(listed.is_sorted_by(|one, other| one.id < other.id), "by id, each once");
+    // Others may use the store at the same time.
+    let ours: Vec<ApiKeyRecord> =
+        listed.into_iter().filter(|listed| keys.iter().any(|key| key.id == listed.id)).collect();
+    assert_eq!(ours, keys, "all keys, revoked ones included");
+}

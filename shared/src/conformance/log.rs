@@ -1,0 +1,220 @@
+//! Reading what was accepted and posted.
+
+use std::collections::BTreeSet;
+
+use super::case::{Case, assert_chain, partner};
+use crate::domain::ids::{AccountKey, TransactionKey};
+use crate::domain::journal::PAGE_ENTRIES_MAX;
+use crate::domain::transaction::TransactionStatus::{self, Accepted, Posted, Rejected};
+use crate::ports::Store;
+use crate::ports::fault::StoreFault;
+use crate::ports::ledger::{NewTransaction, StoredTransaction};
+
+/// Checks [`crate::ports::ledger::TransactionLog`].
+pub async fn log_contract<F>(fresh: F)
+where
+    F: AsyncFn() -> Store,
+{
+    let case = async || Case::new(fresh().await);
+    the_journal_reads_back_as_one_chain(&case().await).await;
+    pages_start_with_the_one_that_holds_the_sequence(&case().await).await;
+    full_pages_are_found_by_any_of_their_sequences(&case().await).await;
+    a_status_is_listed_page_by_page(&case().await).await;
+    a_listing_survives_changes_between_its_pages(&case().await).await;
+    a_foreign_cursor_is_refused(&case().await).await;
+    everything_accepted_is_found(&case().await).await;
+}
+
+fn keys(listed: &[StoredTransaction]) -> Vec<TransactionKey> {
+    listed.iter().map(|stored| stored.transaction.key.clone()).collect()
+}
+
+/// Posts `sizes.len()` pages of so many deposits each.
+async fn post_pages(case: &Case, account: AccountKey, sizes: &[usize]) {
+    for size in sizes {
+        let group: Vec<NewTransaction> = (0..*size).map(|_| case.deposit(account, 1)).collect();
+        case.settled(&group).await;
+    }
+}
+
+async fn the_journal_reads_back_as_one_chain(case: &Case) {
+    let key = case.opened().await.value.key;
+    let neighbor = case.opened().await.value.key;
+    assert!(case.journal(key).await.is_empty(), "an account without entries has no pages");
+    for size in [1, 3, 2, 12, 1] {
+        post_pages(case, key, &[size]).await;
+        post_pages(case, neighbor, &[1]).await;
+        case.settled(&[case.withdrawal(key, 1_000_000)]).await;
+        assert_chain(&case.journal(key).await, &case.account(key).await.value);
+    }
+    let pages = case.journal(key).await;
+    let sizes: Vec<usize> = pages.iter().map(|page| page.entries.len()).collect();
+    assert_eq!(sizes, [1, 3, 2, 12, 1], "one page per commit that posted something, in order");
+}
+
+/// Asserts which pages answer the question, by their first sequences.
+async fn check_pages(case: &Case, account: AccountKey, from: u64, entries: usize, expected: &[u64]) {
+    let pages = case.store.log.pages(account, from, entries).await.unwrap();
+    let firsts: Vec<u64> = pages.iter().map(|page| page.first_sequence).collect();
+    assert_eq!(firsts, expected, "{entries} entries from {from} on: enough pages, in order, and no more");
+    for page in &pages {
+        assert_eq!(page.check(), Ok(()), "a page that was read is sound");
+    }
+}
+
+async fn pages_start_with_the_one_that_holds_the_sequence(case: &Case) {
+    let key = case.opened().await.value.key;
+    check_pages(case, key, 1, 10, &[]).await;
+    post_pages(case, key, &[3; 6]).await;
+    let all = [1, 4, 7, 10, 13, 16];
+    check_pages(case, key, 1, 1_000, &all).await;
+    check_pages(case, key, 1, usize::MAX, &all).await;
+    check_pages(case, key, 1, 18, &all).await;
+    check_pages(case, key, 1, 1, &[1]).await;
+    check_pages(case, key, 1, 3, &[1]).await;
+    check_pages(case, key, 1, 4, &[1, 4]).await;
+    check_pages(case, key, 2, 2, &[1]).await;
+    check_pages(case, key, 2, 3, &[1, 4]).await;
+    check_pages(case, key, 3, 1, &[1]).await;
+    check_pages(case, key, 4, 3, &[4]).await;
+    check_pages(case, key, 9, 2, &[7, 10]).await;
+    check_pages(case, key, 10, 7, &[10, 13, 16]).await;
+    check_pages(case, key, 16, 3, &[16]).await;
+    check_pages(case, key, 18, 5, &[16]).await;
+    check_pages(case, key, 19, 5, &[]).await;
+    check_pages(case, key, u64::MAX, 5, &[]).await;
+}
+
+async fn full_pages_are_found_by_any_of_their_sequences(case: &Case) {
+    let key = case.opened().await.value.key;
+    post_pages(case, key, &[PAGE_ENTRIES_MAX, 1, PAGE_ENTRIES_MAX, 2]).await;
+    check_pages(case, key, 1, 98, &[1]).await;
+    check_pages(case, key, 98, 1, &[1]).await;
+    check_pages(case, key, 98, 2, &[1, 99]).await;
+    check_pages(case, key, 99, 2, &[99, 100]).await;
+    check_pages(case, key, 100, 98, &[100]).await;
+    check_pages(case, key, 197, 2, &[100, 198]).await;
+    check_pages(case, key, 199, 2, &[198]).await;
+    check_pages(case, key, 200, 2, &[]).await;
+}
+
+/// Accepts 252 transactions that stay so, and posts 20 and rejects 10 more among them.
+async fn crowd(case: &Case, account: AccountKey) -> Vec<TransactionKey> {
+    let mut left = Vec::new();
+    for round in 0..28 {
+        let mut group: Vec<NewTransaction> = (0..9).map(|_| case.deposit(account, 5)).collect();
+        // Names of which one is the beginning of another must not mix up the order.
+        for (new, name) in group.iter_mut().zip(["shop", "shop2", "shop_2", "s"].iter().cycle()) {
+            new.key.partner = partner(name);
+        }
+        let work = case.accepted(&group).await;
+        left.extend(work.iter().map(|one| one.key.clone()));
+        if round < 10 {
+            case.settled(&[1, 2].map(|cents| case.deposit(account, cents))).await;
+            case.settled(&[case.withdrawal(account, 1_000_000)]).await;
+        }
+    }
+    left.sort_unstable();
+    left
+}
+
+async fn a_status_is_listed_page_by_page(case: &Case) {
+    let key = case.opened().await.value.key;
+    let neighbor = AccountKey { user: key.user, ..case.account_key() };
+    case.accepted(&[case.deposit(neighbor, 1)]).await;
+    let accepted = crowd(case, key).await;
+    for limit in [40, 1_000] {
+        let listed = case.in_status(key, Accepted, limit).await;
+        assert_eq!(keys(&listed), accepted, "each accepted transaction once, by key, and no final one");
+        let sound = |stored: &StoredTransaction| stored.transaction.status() == Accepted;
+        assert!(listed.iter().all(sound), "only the status that was asked for");
+    }
+    for (status, count) in [(Posted, 20), (Rejected, 10)] {
+        let listed = case.in_status(key, status, 7).await;
+        assert_eq!(listed.len(), count, "each transaction of the status once");
+        assert!(keys(&listed).is_sorted(), "by key, across its pages");
+        for stored in &listed {
+            assert_eq!(stored.transaction.status(), status, "only the status that was asked for");
+            assert_eq!(*stored, case.stored(&stored.transaction.key).await, "listed as it is stored");
+        }
+    }
+}
+
+async fn a_listing_survives_changes_between_its_pages(case: &Case) {
+    let key = case.opened().await.value.key;
+    let group: Vec<NewTransaction> = (1..=90).map(|cents| case.deposit(key, cents)).collect();
+    case.accepted(&group).await;
+    let mut expected: Vec<TransactionKey> = group.iter().map(|new| new.key.clone()).collect();
+    expected.sort_unstable();
+
+    let first = case.store.log.by_status(key, Accepted, None, 20).await.unwrap();
+    // Everything that was listed becomes final, and so do some that come later.
+    let mut settled: BTreeSet<TransactionKey> = keys(&first.items).into_iter().collect();
+    settled.extend(expected.iter().skip(30).step_by(3).cloned());
+    let mut work = Vec::new();
+    for key in &settled {
+        work.extend(case.stored(key).await.work());
+    }
+    case.committed(&case.decided(&case.account(key).await, &work)).await;
+
+    let mut found = keys(&first.items);
+    let mut cursor = first.next;
+    while let Some(next) = cursor {
+        let page = case.store.log.by_status(key, Accepted, Some(&next), 20).await.unwrap();
+        for stored in &page.items {
+            assert_eq!(stored.transaction.status(), Accepted, "nothing final among the accepted ones");
+        }
+        found.extend(keys(&page.items));
+        cursor = page.next;
+    }
+    expected
+        .retain(|key| !settled.contains(key) || first.items.iter().any(|one| one.transaction.key == *key));
+    assert_eq!(found, expected, "what stays accepted is listed once, whatever becomes final meanwhile");
+}
+
+async fn a_foreign_cursor_is_refused(case: &Case) {
+    let key = case.opened().await.value.key;
+    case.accepted(&[case.deposit(key, 1)]).await;
+    for cursor in ["no cursor", "", "🦀", "%00", "-"] {
+        let answer = case.store.log.by_status(key, Accepted, Some(cursor), 10).await;
+        let refused = matches!(answer, Err(StoreFault::Corrupt { .. }));
+        assert!(refused, "{cursor:?} is no cursor of this listing, but gave {answer:?}");
+    }
+}
+
+async fn everything_accepted_is_found(case: &Case) {
+    let mut open: BTreeSet<TransactionKey> = BTreeSet::new();
+    let mut finals: BTreeSet<TransactionKey> = BTreeSet::new();
+    for _ in 0..4 {
+        let key = case.opened().await.value.key;
+        let settled = [case.deposit(key, 1), case.withdrawal(key, 1_000)];
+        case.settled(&settled).await;
+        finals.extend(settled.into_iter().map(|new| new.key));
+        let group: Vec<NewTransaction> = (1..=30).map(|cents| case.deposit(key, cents)).collect();
+        open.extend(case.accepted(&group).await.into_iter().map(|work| work.key));
+    }
+    // An account that nobody opened owes an answer all the same.
+    open.extend(case.accepted(&[case.deposit(case.account_key(), 1)]).await.into_iter().map(|one| one.key));
+
+    let mut found = BTreeSet::new();
+    let mut cursor: Option<String> = None;
+    loop {
+        let page = case.store.log.accepted(cursor.as_deref(), 50).await.unwrap();
+        assert!(page.items.len() <= 50, "at most as many as were asked for");
+        for stored in page.items {
+            // Others may use the store at the same time: only our own rows are looked at.
+            let key = stored.transaction.key.clone();
+            assert!(!finals.contains(&key), "what is final needs no recovery");
+            if open.contains(&key) {
+                assert_eq!(stored, case.stored(&key).await, "listed as it is stored");
+                assert_eq!(stored.transaction.status(), TransactionStatus::Accepted, "it is accepted");
+                assert!(found.insert(key), "each accepted transaction once");
+            }
+        }
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(found, open, "recovery sees every accepted transaction of the store");
+}

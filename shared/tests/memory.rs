@@ -1,0 +1,131 @@
+//! The reference adapter keeps the contract of every port.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postonce_shared::adapters::memory::MemoryStore;
+use postonce_shared::adapters::memory::world::TestWorld;
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::conformance;
+use postonce_shared::domain::account::{Account, Versioned};
+use postonce_shared::domain::decision::{Means, Work, decide};
+use postonce_shared::domain::ids::{
+    AccountId, AccountKey, MessageId, OrderNumber, PartnerId, TransactionKey, UserId,
+};
+use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
+use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
+use postonce_shared::ports::Store;
+use postonce_shared::ports::ledger::{Committed, NewTransaction, Opened};
+use postonce_shared::ports::queue::QueueName;
+use postonce_shared::ports::world::{World, WorldExt as _};
+
+async fn fresh() -> Store {
+    MemoryStore::new(Arc::new(SystemWorld::new()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ledger() {
+    conformance::ledger_contract(fresh).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn accounts() {
+    conformance::accounts_contract(fresh).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn log() {
+    conformance::log_contract(fresh).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queue() {
+    conformance::queue_contract(fresh).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sync_store() {
+    conformance::sync_store_contract(fresh).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_letters() {
+    conformance::dead_letters_contract(fresh).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn payload_store() {
+    conformance::payload_store_contract(fresh).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn api_keys() {
+    conformance::api_keys_contract(fresh).await;
+}
+
+/// As an adapter of a slow store would call it: one store for all cases, seen by two processes.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_store_for_all_cases() {
+    let store = MemoryStore::empty(Arc::new(SystemWorld::new()));
+    conformance::whole_contract(async || store.ports()).await;
+}
+
+/// A lease of this store ends when the clock of its world says so, not when the machine's does.
+#[tokio::test]
+async fn leases_follow_the_clock_of_the_world() {
+    let world = Arc::new(TestWorld::new(1));
+    let store = MemoryStore::new(world.clone());
+    let (queue, lease_time) = (QueueName::of_partition("work", 0), Duration::from_secs(20));
+    store.queue.send(&queue, b"{}", Duration::from_secs(1)).await.unwrap();
+    let received = async || store.queue.receive(&queue, 1, lease_time).await.unwrap().len();
+    assert_eq!(received().await, 0, "it is delayed");
+    world.advance(Duration::from_secs(1));
+    assert_eq!(received().await, 1, "the delay is over");
+    world.advance(lease_time - Duration::from_millis(1));
+    assert_eq!(received().await, 0, "it is leased");
+    world.advance(Duration::from_millis(1));
+    assert_eq!(received().await, 1, "the lease is over");
+}
+
+/// The guard says "and not final" on its own: even the newest revision of a final row does not open
+/// it again. A store that guards by revisions alone cannot promise this much.
+#[tokio::test]
+async fn a_final_transaction_is_refused_under_any_revision() {
+    let world: Arc<dyn World> = Arc::new(TestWorld::new(2));
+    let store = MemoryStore::new(Arc::clone(&world));
+    let key =
+        AccountKey { user: UserId::from_uuid(world.uuid()), account: AccountId::from_uuid(world.uuid()) };
+    let euro = Currency::parse("EUR").unwrap();
+    let account = Account::open(key, euro, OverdraftLimit::none(euro), None, world.now());
+    let Opened::Created(account) = store.accounts.open(&account).await.unwrap() else {
+        panic!("the store was empty");
+    };
+    let instruction = Instruction {
+        kind: TransactionKind::Deposit,
+        amount: Amount::try_new(100, euro).unwrap(),
+        details: Details::default(),
+    };
+    let transaction = TransactionKey {
+        account: key,
+        partner: PartnerId::parse("shop").unwrap(),
+        message: MessageId::from_uuid(world.uuid()),
+    };
+    let new =
+        NewTransaction { key: transaction, instruction, accepted_at: world.now(), nonce: world.nonce() };
+    drop(store.ledger.accept(std::slice::from_ref(&new)).await.unwrap());
+    let work = store.ledger.transaction(&new.key).await.unwrap().unwrap().work().unwrap();
+    let decided = |account: &Versioned<Account>, work: &Work| {
+        let numbers = [OrderNumber::from_counter(world.random() >> 8)];
+        let means = Means { nonce: world.nonce(), now: world.now(), numbers: &numbers };
+        decide(account, std::slice::from_ref(work), &means).unwrap()
+    };
+    let first = store.ledger.commit(&decided(&account, &work)).await.unwrap();
+    assert!(matches!(first, Committed::Done { .. }), "all guards hold");
+
+    let current = store.ledger.account(key).await.unwrap().unwrap();
+    let revision = store.ledger.transaction(&new.key).await.unwrap().unwrap().revision;
+    let forged = Work { revision, ..work };
+    let second = store.ledger.commit(&decided(&current, &forged)).await.unwrap();
+    assert_eq!(second, Committed::AlreadyFinal(vec![new.key]), "a final status never changes");
+    assert_eq!(store.ledger.account(key).await.unwrap(), Some(current), "nothing was written");
+}

@@ -1,0 +1,232 @@
+//! What the tests act on: one store, several processes, and ports with trouble.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postonce_shared::accept::{AcceptFault, Acceptance};
+use postonce_shared::adapters::bell::LocalBell;
+use postonce_shared::adapters::memory::MemoryStore;
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::bank::Bank;
+use postonce_shared::domain::account::{Account, Revision, Versioned};
+use postonce_shared::domain::decision::{AccountCommit, Work};
+use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
+use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
+use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
+use postonce_shared::domain::transaction::Outcome;
+use postonce_shared::envelope::{self, Envelope};
+use postonce_shared::ports::Store;
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::ledger::{
+    AcceptOutcome, Committed, Ledger, Marks, NewTransaction, StoredTransaction,
+};
+use postonce_shared::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
+use postonce_shared::ports::world::World;
+use uuid::Uuid;
+
+/// One queue: the tests look into it.
+pub const QUEUES: u16 = 1;
+
+pub fn account() -> AccountKey {
+    let uuid = |number| Uuid::from_u128(number);
+    AccountKey { user: UserId::from_uuid(uuid(1)), account: AccountId::from_uuid(uuid(2)) }
+}
+
+pub fn key(message: u128) -> TransactionKey {
+    let partner = PartnerId::parse("shop").unwrap();
+    TransactionKey { account: account(), partner, message: MessageId::from_uuid(Uuid::from_u128(message)) }
+}
+
+pub fn deposit(amount: &str) -> Instruction {
+    instruction(TransactionKind::Deposit, amount, "EUR")
+}
+
+pub fn withdrawal(amount: &str) -> Instruction {
+    instruction(TransactionKind::Withdrawal, amount, "EUR")
+}
+
+pub fn instruction(kind: TransactionKind, amount: &str, code: &str) -> Instruction {
+    let amount = Amount::parse(amount, Currency::parse(code).unwrap()).unwrap();
+    Instruction { kind, amount, details: Details::default() }
+}
+
+/// A store with an open account in euros, shared by as many processes as the test starts.
+pub struct Stage {
+    pub store: MemoryStore,
+    pub world: Arc<dyn World>,
+}
+
+impl Stage {
+    pub async fn new() -> Self {
+        Self::in_world(Arc::new(SystemWorld::new())).await
+    }
+
+    pub async fn in_world(world: Arc<dyn World>) -> Self {
+        let stage = Self { store: MemoryStore::empty(Arc::clone(&world)), world };
+        let eur = Currency::parse("EUR").unwrap();
+        let new = Account::open(account(), eur, OverdraftLimit::none(eur), None, stage.world.now());
+        let _ = stage.store.ports().accounts.open(&new).await.unwrap();
+        stage
+    }
+
+    /// One more process.
+    pub fn process(&self) -> Bank {
+        self.process_over(|_| {})
+    }
+
+    /// One more process, with trouble on its way to the store.
+    pub fn process_over(&self, trouble: impl FnOnce(&mut Store)) -> Bank {
+        let mut store = self.store.ports();
+        trouble(&mut store);
+        let bell = Arc::new(LocalBell::new(Arc::clone(&self.world)));
+        Bank::new(store, Arc::clone(&self.world), bell, QUEUES)
+    }
+
+    pub async fn account(&self) -> Account {
+        self.store.ports().ledger.account(account()).await.unwrap().unwrap().value
+    }
+
+    pub async fn stored(&self, message: u128) -> StoredTransaction {
+        self.store.ports().ledger.transaction(&key(message)).await.unwrap().unwrap()
+    }
+
+    pub async fn outcome(&self, message: u128) -> Option<Outcome> {
+        self.stored(message).await.transaction.outcome
+    }
+
+    pub async fn queued(&self) -> u64 {
+        self.store.ports().queue.backlog(&queue()).await.unwrap().depth
+    }
+
+    /// Takes everything that waits in the queue.
+    pub async fn receive(&self) -> Vec<Work> {
+        let ports = self.store.ports();
+        let messages = ports.queue.receive(&queue(), 32, Duration::from_secs(60)).await.unwrap();
+        messages.iter().flat_map(|message| Envelope::decode(&message.body).unwrap().items).collect()
+    }
+}
+
+pub fn queue() -> QueueName {
+    envelope::queues(QUEUES)[0].clone()
+}
+
+pub async fn submit(bank: &Bank, message: u128, instruction: Instruction) -> Result<Acceptance, AcceptFault> {
+    bank.acceptor.submit(key(message), instruction, None, None).await
+}
+
+/// How often something goes wrong before it goes well.
+#[derive(Default)]
+pub struct Countdown(AtomicU32);
+
+impl Countdown {
+    pub fn of(count: u32) -> Arc<Self> {
+        Arc::new(Self(AtomicU32::new(count)))
+    }
+
+    fn strikes(&self) -> bool {
+        self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+    }
+}
+
+fn timeout() -> StoreFault {
+    StoreFault::Unavailable { doing: "talking to the store", source: "timeout".into() }
+}
+
+/// A ledger whose answers get lost after the write, or whose writes never arrive.
+pub struct TroubledLedger {
+    pub inner: Arc<dyn Ledger>,
+    pub accept_answers_lost: Arc<Countdown>,
+    pub commit_answers_lost: Arc<Countdown>,
+    pub commits_lost: Arc<Countdown>,
+}
+
+impl TroubledLedger {
+    pub fn over(inner: &Arc<dyn Ledger>) -> Self {
+        let (accept_answers_lost, commit_answers_lost) = (Countdown::of(0), Countdown::of(0));
+        Self {
+            inner: Arc::clone(inner),
+            accept_answers_lost,
+            commit_answers_lost,
+            commits_lost: Countdown::of(0),
+        }
+    }
+}
+
+#[async_trait]
+impl Ledger for TroubledLedger {
+    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
+        let outcomes = self.inner.accept(group).await?;
+        if self.accept_answers_lost.strikes() { Err(timeout()) } else { Ok(outcomes) }
+    }
+
+    async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
+        if self.commits_lost.strikes() {
+            return Err(timeout());
+        }
+        let committed = self.inner.commit(commit).await?;
+        if self.commit_answers_lost.strikes() { Err(timeout()) } else { Ok(committed) }
+    }
+
+    async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault> {
+        self.inner.account(key).await
+    }
+
+    async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
+        self.inner.transaction(key).await
+    }
+
+    async fn mark(
+        &self,
+        key: &TransactionKey,
+        at: &Revision,
+        marks: Marks,
+    ) -> Result<Option<Revision>, StoreFault> {
+        self.inner.mark(key, at, marks).await
+    }
+
+    async fn probe(&self) -> Result<(), StoreFault> {
+        self.inner.probe().await
+    }
+}
+
+/// A queue whose sends never arrive.
+pub struct TroubledQueue {
+    pub inner: Arc<dyn WorkQueue>,
+    pub sends_lost: Arc<Countdown>,
+}
+
+#[async_trait]
+impl WorkQueue for TroubledQueue {
+    async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
+        if self.sends_lost.strikes() { Err(timeout()) } else { self.inner.send(queue, body, delay).await }
+    }
+
+    async fn receive(
+        &self,
+        queue: &QueueName,
+        max: usize,
+        hidden: Duration,
+    ) -> Result<Vec<Message>, StoreFault> {
+        self.inner.receive(queue, max, hidden).await
+    }
+
+    async fn extend(
+        &self,
+        queue: &QueueName,
+        lease: &Lease,
+        body: &[u8],
+        hidden: Duration,
+    ) -> Result<Held<Lease>, StoreFault> {
+        self.inner.extend(queue, lease, body, hidden).await
+    }
+
+    async fn delete(&self, queue: &QueueName, lease: &Lease) -> Result<Held<()>, StoreFault> {
+        self.inner.delete(queue, lease).await
+    }
+
+    async fn backlog(&self, queue: &QueueName) -> Result<Backlog, StoreFault> {
+        self.inner.backlog(queue).await
+    }
+}

@@ -1,0 +1,97 @@
+//! What the worker counts, for metrics and for the operators' view of the queues.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use postonce_shared::ports::queue::QueueName;
+
+/// A count since the start of the process.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds to it.
+    pub fn add(&self, count: usize) {
+        self.0.fetch_add(u64::try_from(count).unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// The count so far.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The counters of a worker.
+#[derive(Debug, Default)]
+pub struct Meter {
+    /// Messages received.
+    pub received: Counter,
+    /// Pieces of work that became final, or were found final.
+    pub settled: Counter,
+    /// Pieces of work that met a fault which may pass.
+    pub transient_faults: Counter,
+    /// Pieces of work that met a fault which does not pass.
+    pub permanent_faults: Counter,
+    /// Messages that were set aside.
+    pub dead_letters: Counter,
+    /// Envelopes that were taken apart into single items.
+    pub splits: Counter,
+    /// Leases that were lost before the message was settled.
+    pub leases_lost: Counter,
+    /// Messages that wait for a newer worker.
+    pub newer_versions: Counter,
+    listeners: Mutex<BTreeMap<QueueName, Arc<ListenerGauge>>>,
+}
+
+/// The listeners of one queue in this process.
+#[derive(Debug, Default)]
+pub struct ListenerGauge {
+    active: AtomicU64,
+    max: AtomicU64,
+}
+
+/// A look at [`ListenerGauge`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Listeners {
+    /// Listeners that have work in hand.
+    pub active: u64,
+    /// Listeners that there can be.
+    pub max: u64,
+}
+
+impl Meter {
+    /// The gauge of a queue; made on first use.
+    pub fn listeners(&self, queue: &QueueName) -> Arc<ListenerGauge> {
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(listeners.entry(queue.clone()).or_default())
+    }
+}
+
+impl ListenerGauge {
+    /// Counts a listener that exists from now on.
+    pub fn add_listener(&self) {
+        self.max.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a listener as busy until the guard is dropped.
+    pub fn busy(self: &Arc<Self>) -> Busy {
+        self.active.fetch_add(1, Ordering::Relaxed);
+        Busy(Arc::clone(self))
+    }
+
+    /// How many there are.
+    pub fn look(&self) -> Listeners {
+        Listeners { active: self.active.load(Ordering::Relaxed), max: self.max.load(Ordering::Relaxed) }
+    }
+}
+
+/// A busy listener.
+#[derive(Debug)]
+pub struct Busy(Arc<ListenerGauge>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,149 @@
+//! Carries out what was chosen for a message. Whatever fails here leaves the message on the queue:
+//! it comes back when its lease ends, and its final items are recognised.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postonce_shared::dead_letter_office::DeadLetterOffice;
+use postonce_shared::domain::decision::Work;
+use postonce_shared::envelope::{Envelope, Unreadable};
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::ledger::Ledger;
+use postonce_shared::ports::queue::{Held, QueueName, WorkQueue};
+use postonce_shared::ports::world::World;
+use tracing::{error, warn};
+
+use crate::backoff::Backoff;
+use crate::delivery::{Delivery, Disposition, sentence};
+use crate::meter::Meter;
+
+/// First wait before a message is tried again.
+const RETRY_DELAY_MIN: Duration = Duration::from_secs(1);
+/// Longest wait before a message is tried again.
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(10);
+/// How long a message waits for a newer worker before it is looked at again.
+const NEWER_VERSION_DELAY: Duration = Duration::from_secs(60);
+
+/// Settles the messages of one queue.
+#[derive(Clone)]
+pub struct Settlement {
+    /// The queue.
+    pub name: QueueName,
+    /// Where the messages are.
+    pub queue: Arc<dyn WorkQueue>,
+    /// Asked whether work is final before it is set aside.
+    pub ledger: Arc<dyn Ledger>,
+    /// Where work goes that cannot be posted.
+    pub office: Arc<DeadLetterOffice>,
+    /// Time and chance.
+    pub world: Arc<dyn World>,
+    /// What is counted.
+    pub meter: Arc<Meter>,
+}
+
+impl Settlement {
+    /// Does what was chosen. False when something was away.
+    pub async fn apply(&self, delivery: &Delivery, disposition: Disposition) -> bool {
+        match disposition {
+            Disposition::Delete => self.delete(delivery).await,
+            Disposition::RetryLater { rest, forgive } => {
+                self.retry_later(delivery, rest, forgive).await;
+                !forgive
+            }
+            Disposition::Split { rest } => match self.split(delivery, &rest).await {
+                Ok(()) => self.delete(delivery).await,
+                Err(fault) => self.away("taking an envelope apart", &fault),
+            },
+            Disposition::DeadLetter { item, reason } => self.set_item_aside(delivery, &item, &reason).await,
+        }
+    }
+
+    /// Leaves a message for a worker that can read it, and says so loudly.
+    pub async fn leave_to_newer(&self, delivery: &Delivery, why: &Unreadable) -> bool {
+        self.meter.newer_versions.add(1);
+        let id = &delivery.message.lease.message_id;
+        error!(queue = %self.name, message = id, "Message {id} waits for a newer worker: {why}");
+        self.hide(delivery, &delivery.message.body, NEWER_VERSION_DELAY).await;
+        true
+    }
+
+    /// Sets a message aside and then deletes it. False when something was away.
+    pub async fn set_aside(&self, delivery: &Delivery, reason: &str) -> bool {
+        let id = &delivery.message.lease.message_id;
+        match self.office.set_aside(&self.name, &delivery.message, reason).await {
+            Ok(()) => {
+                self.meter.dead_letters.add(1);
+                error!(queue = %self.name, message = id, "Set message {id} aside as a dead letter: {reason}");
+                self.delete(delivery).await
+            }
+            Err(fault) => self.away("setting a message aside", &fault),
+        }
+    }
+
+    /// A single item that was received too often: only a row that was read, and that is not final,
+    /// makes it a dead letter.
+    async fn set_item_aside(&self, delivery: &Delivery, item: &Work, reason: &str) -> bool {
+        match self.ledger.transaction(&item.key).await {
+            Ok(Some(stored)) if stored.transaction.outcome.is_some() => self.delete(delivery).await,
+            Ok(_) => self.set_aside(delivery, reason).await,
+            Err(fault) if fault.is_transient() => {
+                self.retry_later(delivery, vec![item.clone()], true).await;
+                self.away("reading a transaction", &fault)
+            }
+            // A row that nobody can read is for a person, too.
+            Err(fault) => self.set_aside(delivery, &format!("{reason}; {}", sentence(&fault))).await,
+        }
+    }
+
+    async fn delete(&self, delivery: &Delivery) -> bool {
+        // Without a lease somebody else has the message, and settles it.
+        let Some(lease) = delivery.lease() else { return true };
+        match self.queue.delete(&self.name, &lease).await {
+            Ok(Held::Ours(())) => true,
+            Ok(Held::Lost) => {
+                self.meter.leases_lost.add(1);
+                true
+            }
+            Err(fault) => self.away("deleting a message", &fault),
+        }
+    }
+
+    /// Gives a message back for later, with only what is left in it. A receipt that was nobody's
+    /// failure is written into it as forgiven.
+    async fn retry_later(&self, delivery: &Delivery, rest: Vec<Work>, forgive: bool) {
+        let Ok(envelope) = &delivery.content else { return };
+        let forgiven = envelope.forgiven.saturating_add(u32::from(forgive));
+        let rest = Envelope { traceparent: envelope.traceparent.clone(), forgiven, items: rest };
+        let mut backoff = Backoff::new(RETRY_DELAY_MIN, RETRY_DELAY_MAX);
+        let mut delay = Duration::ZERO;
+        for _ in 0..delivery.message.dequeue_count.min(8) {
+            delay = backoff.next(&*self.world);
+        }
+        self.hide(delivery, &rest.encode(), delay).await;
+    }
+
+    async fn hide(&self, delivery: &Delivery, body: &[u8], delay: Duration) {
+        let Some(lease) = delivery.lease() else { return };
+        match self.queue.extend(&self.name, &lease, body, delay).await {
+            Ok(Held::Ours(_)) => {}
+            Ok(Held::Lost) => self.meter.leases_lost.add(1),
+            // It comes back when its lease ends.
+            Err(fault) => warn!(queue = %self.name, "Could not give a message back: {}", sentence(&fault)),
+        }
+    }
+
+    async fn split(&self, delivery: &Delivery, rest: &[Work]) -> Result<(), StoreFault> {
+        let traceparent = delivery.content.as_ref().ok().and_then(|envelope| envelope.traceparent.clone());
+        for item in rest {
+            let envelope = Envelope::of(vec![item.clone()], traceparent.clone());
+            self.queue.send(&self.name, &envelope.encode(), Duration::ZERO).await?;
+        }
+        self.meter.splits.add(1);
+        Ok(())
+    }
+
+    fn away(&self, doing: &'static str, fault: &StoreFault) -> bool {
+        warn!(queue = %self.name, "Failed {doing}: {}", sentence(fault));
+        false
+    }
+}
