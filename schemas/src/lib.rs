@@ -1,1 +1,6 @@
-//! .
+#![doc = include_str!("../README.md")]
+
+pub mod json;
+
+/// The OpenAPI document of the HTTP API. Generated from the code of `web`; a test there compares.
+pub const OPENAPI_JSON: &str = include_str!("../openapi/postonce.json");

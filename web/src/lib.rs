@@ -1,1 +1,30 @@
-//! .
+#![doc = include_str!("../README.md")]
+
+pub mod routes;
+pub mod server;
+
+pub mod handlers;
+
+pub mod auth;
+pub mod headers;
+pub mod pages;
+pub mod paths;
+pub mod translate;
+
+pub mod books;
+pub mod office;
+
+pub mod error;
+pub mod respond;
+
+pub mod observe;
+pub mod metrics;
+pub mod prices;
+pub mod readiness;
+
+pub mod api_keys;
+pub mod keyring;
+pub mod keys_command;
+pub mod scopes;
+
+pub mod openapi;

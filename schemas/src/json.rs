@@ -1,0 +1,364 @@
+//! The JSON bodies of the HTTP API, one struct each. Names and order of the members are the contract.
+//!
+//! Amounts are decimal strings everywhere: a JSON number would pass through a binary float in most
+//! clients. Times are RFC 3339 in UTC with milliseconds. Members without a value are left out.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+use validator::{Validate, ValidationError};
+
+/// What a deposit or a withdrawal asks for.
+///
+/// Members that are not listed here are kept as part of the content: the same id with other values
+/// in them is refused.
+#[derive(Debug, Clone, PartialEq, ToSchema)]
+#[schema(example = json!({"amount": "125.50", "currency": "EUR", "reference": "invoice 7", "metadata": {"shop": "12"}}))]
+pub struct TransactionRequest {
+    /// A decimal number greater than zero with at most the currency's decimals, as a string.
+    #[schema(example = "125.50", pattern = r"^(0|[1-9][0-9]*)(\.[0-9]+)?$")]
+    pub amount: String,
+    /// ISO 4217; the currency of the account.
+    #[schema(example = "EUR", min_length = 3, max_length = 3)]
+    pub currency: String,
+    /// The words on the statement.
+    #[schema(min_length = 1, max_length = 140)]
+    pub reference: Option<String>,
+    /// Your own data, given back unchanged: at most 20 members, names of 1 to 40 characters, 2048
+    /// bytes together.
+    #[schema(max_properties = 20)]
+    pub metadata: Option<BTreeMap<String, String>>,
+}
+
+/// Who holds an account.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema, Validate)]
+pub struct Holder {
+    /// Given name.
+    #[schema(example = "Ada", min_length = 1, max_length = 140)]
+    #[validate(
+        length(min = 1, max = 140, message = "must have 1 to 140 characters"),
+        custom(function = "printable")
+    )]
+    pub given_name: String,
+    /// Family name.
+    #[schema(example = "Byron", min_length = 1, max_length = 140)]
+    #[validate(
+        length(min = 1, max = 140, message = "must have 1 to 140 characters"),
+        custom(function = "printable")
+    )]
+    pub family_name: String,
+}
+
+fn printable(text: &str) -> Result<(), ValidationError> {
+    if text.contains(char::is_control) {
+        let message = Cow::Borrowed("must not contain control characters");
+        return Err(ValidationError::new("control_characters").with_message(message));
+    }
+    Ok(())
+}
+
+/// The terms of a new account.
+#[derive(Debug, Clone, PartialEq, ToSchema, Validate)]
+#[schema(example = json!({"currency": "EUR", "overdraft_limit": "0.00", "holder": {"given_name": "Ada", "family_name": "Byron"}}))]
+pub struct OpenAccountRequest {
+    /// ISO 4217; never changes.
+    #[schema(example = "EUR", min_length = 3, max_length = 3)]
+    pub currency: String,
+    /// How far below zero withdrawals may go; zero when absent.
+    #[schema(example = "0.00")]
+    pub overdraft_limit: Option<String>,
+    /// Who holds it.
+    #[validate(nested)]
+    pub holder: Option<Holder>,
+}
+
+/// New terms of an account. What is absent stays as it is; at least one member is needed.
+#[derive(Debug, Clone, PartialEq, ToSchema)]
+#[schema(example = json!({"overdraft_limit": "500.00"}))]
+pub struct ChangeAccountRequest {
+    /// How far below zero withdrawals may go.
+    #[schema(example = "500.00")]
+    pub overdraft_limit: Option<String>,
+    /// `open` or `closed`. Closing needs a zero balance.
+    #[schema(example = "closed")]
+    pub status: Option<String>,
+}
+
+/// An account as it now is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(example = json!({
+    "user_id": "0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11", "account_id": "77aa0b9e-7c2f-4c35-8f0d-0a4f6f1f2e22",
+    "currency": "EUR", "status": "open", "balance": "12.30", "available": "12.30", "overdraft_limit": "0.00",
+    "version": 7, "opened_at": "2026-11-21T08:00:00.123Z"
+}))]
+pub struct Account {
+    /// Whose account.
+    #[schema(format = "uuid")]
+    pub user_id: String,
+    /// Which of the user's accounts.
+    #[schema(format = "uuid")]
+    pub account_id: String,
+    /// ISO 4217.
+    pub currency: String,
+    /// `open` or `closed`.
+    pub status: &'static str,
+    /// The sum of its posted transactions.
+    pub balance: String,
+    /// What can be withdrawn now: balance plus overdraft limit, never below zero.
+    pub available: String,
+    /// How far below zero withdrawals may go.
+    pub overdraft_limit: String,
+    /// Grows with every change.
+    pub version: u64,
+    /// When it was opened.
+    #[schema(format = "date-time")]
+    pub opened_at: String,
+    /// Who holds it, if that was told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder: Option<Holder>,
+}
+
+/// A page of accounts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct AccountPage {
+    /// By account id.
+    pub accounts: Vec<Account>,
+    /// Pass it as `cursor` for the next page; null at the end.
+    pub next_cursor: Option<String>,
+}
+
+/// A transaction as it now is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(example = json!({
+    "message_id": "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10", "user_id": "0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11",
+    "account_id": "77aa0b9e-7c2f-4c35-8f0d-0a4f6f1f2e22", "type": "deposit", "amount": "125.50", "currency": "EUR",
+    "status": "posted", "reference": "invoice 7", "metadata": {"shop": "12"},
+    "accepted_at": "2026-11-21T08:00:00.123Z", "order_number": "10000422", "sequence": 12,
+    "balance_after": "325.50", "posted_at": "2026-11-21T08:00:00.321Z"
+}))]
+pub struct Transaction {
+    /// The partner's id of it.
+    #[schema(format = "uuid")]
+    pub message_id: String,
+    /// Whose account.
+    #[schema(format = "uuid")]
+    pub user_id: String,
+    /// The account.
+    #[schema(format = "uuid")]
+    pub account_id: String,
+    /// `deposit` or `withdrawal`.
+    pub r#type: &'static str,
+    /// How much.
+    pub amount: String,
+    /// ISO 4217.
+    pub currency: String,
+    /// `accepted`, `posted` or `rejected`. The last two are final.
+    pub status: &'static str,
+    /// The words on the statement.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+    /// The partner's own data.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
+    /// When it was accepted.
+    #[schema(format = "date-time")]
+    pub accepted_at: String,
+    /// When posted: the number that people quote, with a check digit at its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order_number: Option<String>,
+    /// When posted: its place in the account's journal, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<u64>,
+    /// When posted: the balance right after it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub balance_after: Option<String>,
+    /// When posted: since when.
+    #[schema(format = "date-time")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub posted_at: Option<String>,
+    /// When rejected: `insufficient_funds`, `account_closed`, `account_unknown`,
+    /// `currency_mismatch`, `amount_out_of_range` or `discarded`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'static str>,
+    /// When rejected: since when.
+    #[schema(format = "date-time")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rejected_at: Option<String>,
+}
+
+/// A page of transactions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct TransactionPage {
+    /// Posted ones: oldest first.
+    pub transactions: Vec<Transaction>,
+    /// Pass it as `cursor` for the next page; null at the end.
+    pub next_cursor: Option<String>,
+}
+
+/// Why a request was refused (RFC 9457).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Problem {
+    /// Names the kind of problem: `urn:postonce:problem:` and the code.
+    #[schema(example = "urn:postonce:problem:validation_failed")]
+    pub r#type: String,
+    /// The kind of problem, for people.
+    pub title: &'static str,
+    /// The HTTP status.
+    pub status: u16,
+    /// What was wrong this time, and what to do about it.
+    pub detail: String,
+    /// The kind of problem, for programs. Never changes.
+    #[schema(example = "validation_failed")]
+    pub code: &'static str,
+    /// What is wrong with the input, all of it at once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub violations: Vec<Violation>,
+}
+
+/// One thing that is wrong with the input.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Violation {
+    /// The member, such as `amount` or `metadata.shop`.
+    pub field: String,
+    /// What is allowed.
+    pub message: String,
+}
+
+/// Whether the service can do its work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Health {
+    /// `ok` or `unavailable`.
+    pub status: &'static str,
+    /// What is missing, such as `ledger` or `queue`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<&'static str>,
+}
+
+/// The work queues.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct QueueList {
+    /// By name.
+    pub queues: Vec<Queue>,
+}
+
+/// One work queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Queue {
+    /// Its name.
+    #[schema(example = "work-0")]
+    pub name: String,
+    /// Messages, visible and not. One message holds many transactions.
+    pub depth: u64,
+    /// Seconds since the message at the visible head was sent; 0 when none is visible.
+    pub oldest_age_s: u64,
+    /// Open dead letters that came from it.
+    pub dead_letters: u64,
+    /// Listeners at work; 0 when the worker runs in another process.
+    pub active_listeners: u32,
+    /// The most that there may be; 0 when the worker runs in another process.
+    pub listeners_max: u32,
+}
+
+/// A queue message that was set aside for a person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct DeadLetter {
+    /// Names it.
+    pub id: String,
+    /// Where it came from.
+    pub queue: String,
+    /// Why it was set aside.
+    pub reason: String,
+    /// How often it had been received.
+    pub dequeue_count: u32,
+    /// When it was sent.
+    #[schema(format = "date-time")]
+    pub inserted_at: String,
+    /// When it was set aside.
+    #[schema(format = "date-time")]
+    pub dead_at: String,
+    /// The body of the message; what is not text in it is replaced.
+    pub body: String,
+    /// The message ids of the transactions in it, when it can be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub items: Option<Vec<String>>,
+    /// What a person decided; null while nobody did.
+    pub resolution: Option<Resolution>,
+}
+
+/// What a person decided about a dead letter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Resolution {
+    /// `replayed` or `discarded`.
+    pub kind: &'static str,
+    /// The partner of the API key that did it.
+    pub by: String,
+    /// When.
+    #[schema(format = "date-time")]
+    pub at: String,
+}
+
+/// A page of dead letters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct DeadLetterPage {
+    /// By id.
+    pub dead_letters: Vec<DeadLetter>,
+    /// Pass it as `cursor` for the next page; null at the end.
+    pub next_cursor: Option<String>,
+}
+
+/// Where the order numbers went. Counts are of numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct OrderNumbers {
+    /// Reserved by processes so far.
+    pub reserved: u64,
+    /// Given to transactions.
+    pub issued: u64,
+    /// Given back at a clean shutdown.
+    pub returned: u64,
+    /// Never to be given to anybody.
+    pub lost: u64,
+    /// The ranges that are in use.
+    pub ranges: Vec<OrderNumberRange>,
+}
+
+/// A reserved range of order numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct OrderNumberRange {
+    /// The process that reserved it.
+    pub holder: String,
+    /// Its first number.
+    pub first: String,
+    /// Its last number.
+    pub last: String,
+    /// When it was reserved.
+    #[schema(format = "date-time")]
+    pub at: String,
+}
+
+/// What this process asked of the store since it started, and what that costs on Azure at list
+/// prices.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct StorageOperations {
+    /// By service and operation.
+    pub operations: Vec<StorageOperation>,
+    /// All requests.
+    pub count: u64,
+    /// The price of all of them in US dollars.
+    #[schema(example = "0.000012480")]
+    pub price_usd: String,
+}
+
+/// One kind of storage operation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct StorageOperation {
+    /// `table`, `queue` or `blob`.
+    pub service: &'static str,
+    /// In the service's own word.
+    pub operation: &'static str,
+    /// Requests, retries included.
+    pub count: u64,
+    /// Their price in US dollars.
+    pub price_usd: String,
+}

@@ -1,0 +1,72 @@
+//! Who calls, and whether it may. A handler names its permission in its signature: a
+//! [`Caller<Permission>`] can only be made here, so a route without one does not come into being by
+//! accident, and `transactions:write` cannot be forgotten in a body.
+
+use std::marker::PhantomData;
+
+use actix_web::dev::Payload;
+use actix_web::http::header;
+use actix_web::{FromRequest, HttpMessage as _, HttpRequest, web};
+use futures::FutureExt as _;
+use futures::future::LocalBoxFuture;
+use postonce_shared::domain::ids::PartnerId;
+
+use crate::error::{ApiError, Code};
+use crate::keyring::Keyring;
+use crate::scopes::Permission;
+
+/// Somebody who may do what `P` says.
+pub struct Caller<P> {
+    partner: PartnerId,
+    permission: PhantomData<P>,
+}
+
+impl<P> Caller<P> {
+    /// The partner that calls.
+    pub const fn partner(&self) -> &PartnerId {
+        &self.partner
+    }
+}
+
+impl<P: Permission> FromRequest for Caller<P> {
+    type Error = ApiError;
+    type Future = LocalBoxFuture<'static, Result<Self, ApiError>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let request = request.clone();
+        async move {
+            let partner = authenticate::<P>(&request).await?;
+            // For the access log.
+            request.extensions_mut().insert(partner.clone());
+            Ok(Self { partner, permission: PhantomData })
+        }
+        .boxed_local()
+    }
+}
+
+async fn authenticate<P: Permission>(request: &HttpRequest) -> Result<PartnerId, ApiError> {
+    let key = bearer(request)?;
+    let keyring = request
+        .app_data::<web::Data<Keyring>>()
+        .ok_or_else(|| ApiError::internal("the server was built without a keyring"))?;
+    let Some(grant) = keyring.look_up(key).await? else {
+        let detail = "Check the key in the Authorization header, or ask for a new one.";
+        return Err(ApiError::new(Code::ApiKeyInvalid, detail));
+    };
+    if !grant.scopes.contains(&P::SCOPE) {
+        let detail = format!("The key of partner {} has no scope {}.", grant.partner, P::SCOPE);
+        return Err(ApiError::new(Code::ScopeMissing, detail));
+    }
+    Ok(grant.partner.clone())
+}
+
+/// The key in `Authorization: Bearer <key>`. The name of the scheme has no case (RFC 9110).
+fn bearer(request: &HttpRequest) -> Result<&str, ApiError> {
+    let missing = || {
+        ApiError::new(Code::ApiKeyMissing, "Send your key in the header \"Authorization: Bearer <api key>\".")
+    };
+    let value = request.headers().get(header::AUTHORIZATION).ok_or_else(missing)?;
+    let (scheme, key) = value.to_str().ok().and_then(|text| text.trim().split_once(' ')).ok_or_else(missing)?;
+    let key = key.trim();
+    if scheme.eq_ignore_ascii_case("bearer") && !key.is_empty() { Ok(key) } else { Err(missing()) }
+}

@@ -1,0 +1,270 @@
+//! Every error that the API answers with, in one published table: status, stable code, title.
+//!
+//! An [`ApiError`] carries two texts: `detail` is for the client, the cause is for the log. The cause
+//! never reaches a response; the middleware in [`crate::observe`] writes it down, once.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
+
+use actix_web::http::{StatusCode, header};
+use actix_web::{HttpResponse, ResponseError};
+use postonce_schemas::json::{Problem, Violation};
+use postonce_shared::accept::AcceptFault;
+use postonce_shared::dead_letter_office::OfficeFault;
+use postonce_shared::order_numbers::OrderNumberFault;
+use postonce_shared::ports::fault::{Cause, StoreFault};
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
+
+use crate::readiness::Part;
+
+/// The media type of every error.
+pub const PROBLEM_JSON: &str = "application/problem+json";
+
+/// Declares the table: code, status and title stand together.
+macro_rules! published {
+    ($($name:ident = $status:ident $code:literal $title:literal;)*) => {
+        /// The kind of an error. The codes are part of the contract and never change.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Code {
+            $(#[doc = $title] $name,)*
+        }
+
+        impl Code {
+            /// Every kind, for documents and tests.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// What is published about it.
+            pub const fn published(self) -> Published {
+                match self {
+                    $(Self::$name => Published { status: StatusCode::$status, code: $code, title: $title },)*
+                }
+            }
+        }
+    };
+}
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Published {
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// The stable code.
+    pub code: &'static str,
+    /// The kind of problem, for people.
+    pub title: &'static str,
+}
+
+published! {
+    ApiKeyMissing = UNAUTHORIZED "api_key_missing" "The request carries no API key";
+    ApiKeyInvalid = UNAUTHORIZED "api_key_invalid" "The API key is not known or was revoked";
+    ScopeMissing = FORBIDDEN "scope_missing" "The API key does not allow this";
+    PathInvalid = BAD_REQUEST "path_invalid" "An id in the path is not a UUID";
+    QueryInvalid = BAD_REQUEST "query_invalid" "A query parameter is not valid";
+    CursorInvalid = BAD_REQUEST "cursor_invalid" "The cursor is not one of this listing";
+    BodyInvalid = BAD_REQUEST "body_invalid" "The body cannot be read";
+    RequestTimeout = REQUEST_TIMEOUT "request_timeout" "The body did not arrive in time";
+    BodyTooLarge = PAYLOAD_TOO_LARGE "body_too_large" "The body is too large";
+    MediaTypeUnsupported = UNSUPPORTED_MEDIA_TYPE "media_type_unsupported" "The media type is not supported";
+    ValidationFailed = UNPROCESSABLE_ENTITY "validation_failed" "The request breaks the rules of its fields";
+    IdempotencyKeyMissing = BAD_REQUEST "idempotency_key_missing" "The Idempotency-Key header is missing";
+    IdempotencyKeyInvalid = BAD_REQUEST "idempotency_key_invalid" "The Idempotency-Key is not a UUID";
+    IdempotencyKeyReused = UNPROCESSABLE_ENTITY "idempotency_key_reused" "The Idempotency-Key was used for other content";
+    AccountUnknown = NOT_FOUND "account_unknown" "There is no such account";
+    TransactionUnknown = NOT_FOUND "transaction_unknown" "There is no such transaction";
+    DeadLetterUnknown = NOT_FOUND "dead_letter_unknown" "There is no such dead letter";
+    NotFound = NOT_FOUND "not_found" "There is nothing at this path";
+    MethodNotAllowed = METHOD_NOT_ALLOWED "method_not_allowed" "The path does not know this method";
+    CurrencyMismatch = UNPROCESSABLE_ENTITY "currency_mismatch" "The currency is not the account's";
+    AccountExists = CONFLICT "account_exists" "The account exists with other content";
+    AccountBalanceNotZero = CONFLICT "account_balance_not_zero" "The balance of the account is not zero";
+    DeadLetterResolved = CONFLICT "dead_letter_resolved" "The dead letter was decided before";
+    InternalError = INTERNAL_SERVER_ERROR "internal_error" "Something is wrong on our side";
+    StorageUnavailable = SERVICE_UNAVAILABLE "storage_unavailable" "The store cannot be reached at the moment";
+    AccountBusy = SERVICE_UNAVAILABLE "account_busy" "The account changes too fast at the moment";
+}
+
+/// A request that was not answered as its sender hoped.
+#[derive(Debug)]
+pub struct ApiError {
+    code: Code,
+    detail: String,
+    violations: Vec<Violation>,
+    fault: Option<Fault>,
+}
+
+/// What failed on our side.
+#[derive(Debug)]
+pub struct Fault {
+    /// For the log.
+    pub cause: Cause,
+    /// The part of the service that did not do its work, if that can be told.
+    pub part: Option<Part>,
+}
+
+impl ApiError {
+    /// An error with what the client should know about it.
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into(), violations: Vec::new(), fault: None }
+    }
+
+    /// Input that breaks rules, all of them at once.
+    pub fn violations(code: Code, violations: Vec<Violation>) -> Self {
+        let detail = match violations.len() {
+            1 => "One field is not valid; see violations.".to_owned(),
+            count => format!("{count} fields are not valid; see violations."),
+        };
+        Self { violations, ..Self::new(code, detail) }
+    }
+
+    /// A failure of ours that trying again does not help.
+    pub fn internal(cause: impl Into<Cause>) -> Self {
+        let detail = "The request could not be carried out. The error was recorded.";
+        let fault = Some(Fault { cause: cause.into(), part: None });
+        Self { fault, ..Self::new(Code::InternalError, detail) }
+    }
+
+    /// A failure of the store that passes.
+    fn unavailable(cause: impl Into<Cause>, part: Part) -> Self {
+        let detail = "Try again later, with the same Idempotency-Key where there is one: what was asked may \
+                      have happened, and asking again with the same id is always safe.";
+        let fault = Some(Fault { cause: cause.into(), part: Some(part) });
+        Self { fault, ..Self::new(Code::StorageUnavailable, detail) }
+    }
+
+    fn store(cause: impl Into<Cause>, is_transient: bool, part: Part) -> Self {
+        if is_transient { Self::unavailable(cause, part) } else { Self::internal(cause) }
+    }
+
+    /// A failure of the queue, where [`From`] would say the ledger.
+    pub fn queue(fault: StoreFault) -> Self {
+        let is_transient = fault.is_transient();
+        Self::store(fault, is_transient, Part::Queue)
+    }
+
+    /// Its kind.
+    pub const fn code(&self) -> Code {
+        self.code
+    }
+
+    /// What failed on our side, if something did.
+    pub const fn fault(&self) -> Option<&Fault> {
+        self.fault.as_ref()
+    }
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code.published().code, self.detail)
+    }
+}
+
+impl ResponseError for ApiError {
+    fn status_code(&self) -> StatusCode {
+        self.code.published().status
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        let Published { status, code, title } = self.code.published();
+        let mut response = HttpResponse::build(status);
+        response.content_type(PROBLEM_JSON);
+        if status == StatusCode::UNAUTHORIZED {
+            response.insert_header((header::WWW_AUTHENTICATE, r#"Bearer realm="postonce""#));
+        }
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            response.insert_header((header::RETRY_AFTER, "1"));
+        }
+        response.json(Problem {
+            r#type: format!("urn:postonce:problem:{code}"),
+            title,
+            status: status.as_u16(),
+            detail: self.detail.clone(),
+            code,
+            violations: self.violations.clone(),
+        })
+    }
+}
+
+impl From<StoreFault> for ApiError {
+    fn from(fault: StoreFault) -> Self {
+        let is_transient = fault.is_transient();
+        Self::store(fault, is_transient, Part::Ledger)
+    }
+}
+
+impl From<AcceptFault> for ApiError {
+    fn from(fault: AcceptFault) -> Self {
+        let (is_transient, part) = match &fault {
+            AcceptFault::Account(store) | AcceptFault::Log(store) => (store.is_transient(), Part::Ledger),
+            AcceptFault::Queue(store) => (store.is_transient(), Part::Queue),
+            // A task of ours ended early, as at a shutdown; the client should come back.
+            AcceptFault::Abandoned(_) => (true, Part::Ledger),
+        };
+        Self::store(fault, is_transient, part)
+    }
+}
+
+impl From<OfficeFault> for ApiError {
+    fn from(fault: OfficeFault) -> Self {
+        let is_transient = fault.is_transient();
+        Self::store(fault, is_transient, Part::Ledger)
+    }
+}
+
+impl From<OrderNumberFault> for ApiError {
+    fn from(fault: OrderNumberFault) -> Self {
+        let is_transient = match &fault {
+            OrderNumberFault::Unavailable(store) => store.is_transient(),
+            OrderNumberFault::Contended | OrderNumberFault::Closed => true,
+            OrderNumberFault::Unsound(_) => false,
+        };
+        Self::store(fault, is_transient, Part::Ledger)
+    }
+}
+
+/// An error and what caused it, on one line.
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// The refusals of an operation as its OpenAPI document lists them: one response for each status,
+/// which names the codes.
+pub fn documented(codes: &[Code]) -> BTreeMap<String, RefOr<Response>> {
+    let mut by_status: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for code in codes {
+        let Published { status, code, title } = code.published();
+        by_status.entry(status.as_str().to_owned()).or_default().push(format!("`{code}`: {title}."));
+    }
+    let response = |lines: Vec<String>| {
+        let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+        let response = ResponseBuilder::new().description(lines.join("\n\n")).content(PROBLEM_JSON, problem);
+        RefOr::T(response.build())
+    };
+    by_status.into_iter().map(|(status, lines)| (status, response(lines))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_titles_are_phrases() {
+        let codes: BTreeSet<&str> = Code::ALL.iter().map(|code| code.published().code).collect();
+        assert_eq!(codes.len(), Code::ALL.len());
+        for code in Code::ALL {
+            let Published { status, code, title } = code.published();
+            assert!(status.is_client_error() || status.is_server_error(), "{code}");
+            assert!(!title.ends_with('.'), "{code}");
+        }
+    }
+
+    #[actix_web::test]
+    async fn the_cause_stays_inside() {
+        let error = ApiError::internal("secret detail of the store");
+        let body = actix_web::body::to_bytes(error.error_response().into_body()).await.unwrap();
+        assert!(!String::from_utf8_lossy(&body).contains("secret"));
+    }
+}

@@ -1,0 +1,137 @@
+//! Opening, changing and reading accounts.
+
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use postonce_schemas::json::{Account, AccountPage, ChangeAccountRequest, OpenAccountRequest, Violation};
+use postonce_shared::accept::Acceptor;
+
+use crate::auth::Caller;
+use crate::books::{Books, Changing};
+use crate::error::{ApiError, Code};
+use crate::openapi::{
+    AccountPath, ChangingRefusals, ListingRefusals, OpeningRefusals, PageParams, ReadingRefusals, UserPath,
+};
+use crate::pages::{PageQuery, cursor, not_a_cursor};
+use crate::scopes::{AccountsRead, AccountsWrite};
+use crate::translate::{self, InboundDocument};
+use crate::{paths, respond};
+
+/// Open an account
+///
+/// The ids are yours to choose. The same request again answers 200 with the account as it then is;
+/// other terms than those that hold now answer 409.
+#[utoipa::path(
+    put,
+    path = "/v1/users/{user_id}/accounts/{account_id}",
+    tag = "accounts",
+    params(AccountPath),
+    request_body(content = OpenAccountRequest, content_type = "application/json"),
+    responses(
+        (status = 201, description = "It is open now.", body = Account, headers(
+            ("Location" = String, description = "Path of the account."),
+        )),
+        (status = 200, description = "It was open before, with these terms.", body = Account),
+        OpeningRefusals
+    ),
+    security(("api_key" = ["accounts:write"]))
+)]
+pub async fn open(
+    _caller: Caller<AccountsWrite>,
+    request: HttpRequest,
+    payload: Payload,
+    books: Data<Books>,
+    acceptor: Data<Acceptor>,
+) -> Result<HttpResponse, ApiError> {
+    let key = paths::account(&request)?;
+    let document = InboundDocument::read(&request, payload).await?;
+    let terms = translate::account_terms(&document)?;
+    let currency = terms.currency;
+    let response = respond::opening(books.open(key, terms).await?)?;
+    acceptor.remember(key, currency);
+    Ok(response)
+}
+
+/// Change an account
+///
+/// Sets the overdraft limit, the status or both. A closed account rejects every transaction; it can
+/// be opened again.
+#[utoipa::path(
+    patch,
+    path = "/v1/users/{user_id}/accounts/{account_id}",
+    tag = "accounts",
+    params(AccountPath),
+    request_body(content = ChangeAccountRequest, content_type = "application/json"),
+    responses((status = 200, description = "The account as it now is.", body = Account), ChangingRefusals),
+    security(("api_key" = ["accounts:write"]))
+)]
+pub async fn change(
+    _caller: Caller<AccountsWrite>,
+    request: HttpRequest,
+    payload: Payload,
+    books: Data<Books>,
+) -> Result<HttpResponse, ApiError> {
+    let key = paths::account(&request)?;
+    let document = InboundDocument::read(&request, payload).await?;
+    let wish = translate::account_change(&document)?;
+    match books.change(key, &wish).await? {
+        Changing::Done(account) => Ok(HttpResponse::Ok().json(respond::account(account))),
+        Changing::Unknown => Err(respond::account_unknown()),
+        Changing::BalanceNotZero(account) => {
+            let detail = format!("The balance is {}; an account is closed at zero only.", account.balance);
+            Err(ApiError::new(Code::AccountBalanceNotZero, detail))
+        }
+        Changing::LimitInvalid(error) => {
+            let violation = Violation { field: "overdraft_limit".to_owned(), message: error.to_string() };
+            Err(ApiError::violations(Code::ValidationFailed, vec![violation]))
+        }
+        Changing::Busy => {
+            Err(ApiError::new(Code::AccountBusy, "Postings changed the account each time. Try again."))
+        }
+    }
+}
+
+/// Read an account
+#[utoipa::path(
+    get,
+    path = "/v1/users/{user_id}/accounts/{account_id}",
+    tag = "accounts",
+    params(AccountPath),
+    responses((status = 200, description = "The account as it now is.", body = Account), ReadingRefusals),
+    security(("api_key" = ["accounts:read"]))
+)]
+pub async fn find(
+    _caller: Caller<AccountsRead>,
+    request: HttpRequest,
+    books: Data<Books>,
+) -> Result<HttpResponse, ApiError> {
+    let key = paths::account(&request)?;
+    let account = books.account(key).await?.ok_or_else(respond::account_unknown)?;
+    Ok(HttpResponse::Ok().json(respond::account(account)))
+}
+
+/// List the accounts of a user
+///
+/// A user without accounts has an empty list.
+#[utoipa::path(
+    get,
+    path = "/v1/users/{user_id}/accounts",
+    tag = "accounts",
+    params(UserPath, PageParams),
+    responses((status = 200, description = "A page of accounts, by id.", body = AccountPage), ListingRefusals),
+    security(("api_key" = ["accounts:read"]))
+)]
+pub async fn list(
+    _caller: Caller<AccountsRead>,
+    request: HttpRequest,
+    books: Data<Books>,
+) -> Result<HttpResponse, ApiError> {
+    let user = paths::user(&request)?;
+    let page = PageQuery::of(&request)?;
+    let listing = format!("accounts of {user}");
+    let after = page.position(&listing)?.map(|id| id.parse()).transpose().map_err(|_| not_a_cursor())?;
+    let found = books.accounts(user, after, page.limit).await?;
+    Ok(HttpResponse::Ok().json(AccountPage {
+        accounts: found.items.into_iter().map(respond::account).collect(),
+        next_cursor: found.next.map(|next| cursor(&listing, &next)),
+    }))
+}

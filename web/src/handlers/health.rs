@@ -1,0 +1,67 @@
+//! Health and metrics, for machines that watch. None of this asks anything of the store.
+
+use actix_web::HttpResponse;
+use actix_web::web::Data;
+use postonce_schemas::json::Health;
+
+use crate::auth::Caller;
+use crate::error::ApiError;
+use crate::metrics::{Metrics, OPENMETRICS};
+use crate::openapi::MetricsRefusals;
+use crate::readiness::Readiness;
+use crate::scopes::MetricsRead;
+
+/// Ask whether the process runs
+#[utoipa::path(
+    get,
+    path = "/livez",
+    tag = "health",
+    responses((status = 200, description = "It runs.", body = Health)),
+    security(())
+)]
+pub async fn livez() -> HttpResponse {
+    HttpResponse::Ok().json(Health { status: "ok", missing: Vec::new() })
+}
+
+/// Ask whether the service can do its work
+///
+/// As far as it was seen to work: asking does not ask the store.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    tag = "health",
+    responses(
+        (status = 200, description = "It can.", body = Health),
+        (status = 503, description = "It cannot; `missing` says why.", body = Health),
+    ),
+    security(())
+)]
+pub async fn readyz(readiness: Data<Readiness>) -> HttpResponse {
+    let missing = readiness.missing();
+    if missing.is_empty() {
+        HttpResponse::Ok().json(Health { status: "ok", missing })
+    } else {
+        HttpResponse::ServiceUnavailable().json(Health { status: "unavailable", missing })
+    }
+}
+
+/// Read the metrics
+///
+/// Prometheus text (OpenMetrics).
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    tag = "health",
+    responses(
+        (status = 200, description = "The metrics of this process.", body = String, content_type = "text/plain"),
+        MetricsRefusals
+    ),
+    security(("api_key" = ["metrics:read"]))
+)]
+pub async fn metrics(
+    _caller: Caller<MetricsRead>,
+    metrics: Data<Metrics>,
+) -> Result<HttpResponse, ApiError> {
+    let text = metrics.text().map_err(ApiError::internal)?;
+    Ok(HttpResponse::Ok().content_type(OPENMETRICS).body(text))
+}

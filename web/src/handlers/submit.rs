@@ -1,0 +1,107 @@
+//! Deposits and withdrawals.
+
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use postonce_schemas::json::{Transaction, TransactionRequest};
+use postonce_shared::accept::Acceptor;
+use postonce_shared::domain::ids::{PartnerId, TransactionKey};
+use postonce_shared::domain::instruction::TransactionKind;
+
+use crate::auth::Caller;
+use crate::error::ApiError;
+use crate::headers::{self, Wait};
+use crate::metrics::Metrics;
+use crate::openapi::{AccountPath, SubmissionHeaders, SubmissionRefusals};
+use crate::scopes::TransactionsWrite;
+use crate::translate::{self, InboundDocument};
+use crate::{paths, respond};
+
+/// Accept a deposit
+///
+/// Money comes in. Repeat the request with the same `Idempotency-Key` until you have an answer: it
+/// is posted at most once, and a repeated request is answered with the transaction as it then is.
+#[utoipa::path(
+    post,
+    path = "/v1/users/{user_id}/accounts/{account_id}/deposits",
+    tag = "transactions",
+    params(AccountPath, SubmissionHeaders),
+    request_body(content = TransactionRequest, content_type = "application/json"),
+    responses(
+        (status = 202, description = "Accepted: it will be posted or rejected.", body = Transaction, headers(
+            ("Location" = String, description = "Path of the transaction."),
+            ("Idempotent-Replayed" = String, description = "`true` when this request repeats an earlier one."),
+        )),
+        (status = 200, description = "It is final.", body = Transaction, headers(
+            ("Location" = String, description = "Path of the transaction."),
+            ("Idempotent-Replayed" = String, description = "`true` when this request repeats an earlier one."),
+            ("Preference-Applied" = String, description = "`wait=N` when the wait was worth it."),
+        )),
+        SubmissionRefusals
+    ),
+    security(("api_key" = ["transactions:write"]))
+)]
+pub async fn deposit(
+    caller: Caller<TransactionsWrite>,
+    request: HttpRequest,
+    payload: Payload,
+    acceptor: Data<Acceptor>,
+    metrics: Data<Metrics>,
+) -> Result<HttpResponse, ApiError> {
+    submit(TransactionKind::Deposit, caller.partner(), &request, payload, &acceptor, &metrics).await
+}
+
+/// Accept a withdrawal
+///
+/// Money goes out. One that is more than the balance plus the overdraft limit is accepted first and
+/// then rejected with `insufficient_funds`. Repeat the request with the same `Idempotency-Key` until
+/// you have an answer.
+#[utoipa::path(
+    post,
+    path = "/v1/users/{user_id}/accounts/{account_id}/withdrawals",
+    tag = "transactions",
+    params(AccountPath, SubmissionHeaders),
+    request_body(content = TransactionRequest, content_type = "application/json"),
+    responses(
+        (status = 202, description = "Accepted: it will be posted or rejected.", body = Transaction, headers(
+            ("Location" = String, description = "Path of the transaction."),
+            ("Idempotent-Replayed" = String, description = "`true` when this request repeats an earlier one."),
+        )),
+        (status = 200, description = "It is final.", body = Transaction, headers(
+            ("Location" = String, description = "Path of the transaction."),
+            ("Idempotent-Replayed" = String, description = "`true` when this request repeats an earlier one."),
+            ("Preference-Applied" = String, description = "`wait=N` when the wait was worth it."),
+        )),
+        SubmissionRefusals
+    ),
+    security(("api_key" = ["transactions:write"]))
+)]
+pub async fn withdrawal(
+    caller: Caller<TransactionsWrite>,
+    request: HttpRequest,
+    payload: Payload,
+    acceptor: Data<Acceptor>,
+    metrics: Data<Metrics>,
+) -> Result<HttpResponse, ApiError> {
+    submit(TransactionKind::Withdrawal, caller.partner(), &request, payload, &acceptor, &metrics).await
+}
+
+async fn submit(
+    kind: TransactionKind,
+    partner: &PartnerId,
+    request: &HttpRequest,
+    payload: Payload,
+    acceptor: &Acceptor,
+    metrics: &Metrics,
+) -> Result<HttpResponse, ApiError> {
+    let account = paths::account(request)?;
+    let document = InboundDocument::read(request, payload).await?;
+    let instruction = translate::instruction(kind, &document)?;
+    let message = headers::message_id(request.headers())?;
+    let wait = Wait::of(request.headers());
+
+    let key = TransactionKey { account, partner: partner.clone(), message };
+    let trace = headers::traceparent(request.headers());
+    let acceptance = acceptor.submit(key, instruction, trace, wait.map(Wait::duration)).await;
+    metrics.submitted(&acceptance);
+    respond::acceptance(acceptance?, wait)
+}

@@ -1,0 +1,85 @@
+//! Reading transactions, one by one and as statements.
+
+use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse};
+use postonce_schemas::json::{Transaction, TransactionPage};
+use postonce_shared::domain::ids::{AccountKey, TransactionKey};
+use postonce_shared::domain::transaction::TransactionStatus;
+
+use crate::auth::Caller;
+use crate::books::Books;
+use crate::error::{ApiError, Code};
+use crate::openapi::{AccountPath, PageParams, StatementRefusals, StatusParam, TransactionPath, TransactionRefusals};
+use crate::pages::{PageQuery, cursor, not_a_cursor};
+use crate::scopes::TransactionsRead;
+use crate::{paths, respond};
+
+/// Read a transaction
+///
+/// Whatever its status. Message ids are your own: those of other partners are not found here.
+#[utoipa::path(
+    get,
+    path = "/v1/users/{user_id}/accounts/{account_id}/transactions/{message_id}",
+    tag = "transactions",
+    params(TransactionPath),
+    responses((status = 200, description = "The transaction as it now is.", body = Transaction), TransactionRefusals),
+    security(("api_key" = ["transactions:read"]))
+)]
+pub async fn find(
+    caller: Caller<TransactionsRead>,
+    request: HttpRequest,
+    books: Data<Books>,
+) -> Result<HttpResponse, ApiError> {
+    let (account, message) = paths::message(&request)?;
+    let key = TransactionKey { account, partner: caller.partner().clone(), message };
+    let transaction = books.transaction(&key).await?.ok_or_else(|| {
+        ApiError::new(Code::TransactionUnknown, "No transaction of yours with this id was accepted on this account.")
+    })?;
+    Ok(HttpResponse::Ok().json(respond::transaction(transaction)))
+}
+
+/// Read the statement of an account
+///
+/// The posted transactions, oldest first, whoever asked for them. With `status`, those that are
+/// accepted and not final yet, or rejected, by id.
+#[utoipa::path(
+    get,
+    path = "/v1/users/{user_id}/accounts/{account_id}/transactions",
+    tag = "transactions",
+    params(AccountPath, PageParams, StatusParam),
+    responses((status = 200, description = "A page of transactions.", body = TransactionPage), StatementRefusals),
+    security(("api_key" = ["transactions:read"]))
+)]
+pub async fn statement(
+    _caller: Caller<TransactionsRead>,
+    request: HttpRequest,
+    books: Data<Books>,
+) -> Result<HttpResponse, ApiError> {
+    let account = paths::account(&request)?;
+    let page = PageQuery::of(&request)?;
+    let listing = format!("{} of {account}", page.status.code());
+    let position = page.position(&listing)?;
+    let (transactions, next) = match page.status {
+        TransactionStatus::Posted => posted(&books, account, position, page.limit).await?,
+        status @ (TransactionStatus::Accepted | TransactionStatus::Rejected) => {
+            let found = books.by_status(account, status, position.as_deref(), page.limit).await?;
+            let found = found.ok_or_else(respond::account_unknown)?;
+            let transactions = found.items.into_iter().map(|stored| respond::transaction(stored.transaction));
+            (transactions.collect(), found.next)
+        }
+    };
+    let next_cursor = next.map(|next| cursor(&listing, &next));
+    Ok(HttpResponse::Ok().json(TransactionPage { transactions, next_cursor }))
+}
+
+async fn posted(
+    books: &Books,
+    account: AccountKey,
+    position: Option<String>,
+    limit: usize,
+) -> Result<(Vec<Transaction>, Option<String>), ApiError> {
+    let from = position.map_or(Ok(1), |sequence| sequence.parse()).map_err(|_| not_a_cursor())?;
+    let found = books.statement(account, from, limit).await?.ok_or_else(respond::account_unknown)?;
+    let transactions = found.items.into_iter().map(|entry| respond::entry(account, entry));
+    Ok((transactions.collect(), found.next))
+}

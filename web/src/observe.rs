@@ -1,0 +1,101 @@
+//! What happens around every request: it is counted, logged once, and its failures are noted. Bodies
+//! and keys are never logged.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use actix_web::body::{BoxBody, MessageBody};
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::Method;
+use actix_web::middleware::Next;
+use actix_web::web::Data;
+use actix_web::{Error, HttpMessage as _};
+use futures::FutureExt as _;
+use postonce_shared::domain::ids::PartnerId;
+use postonce_shared::ports::world::World;
+
+use crate::error::{ApiError, Fault, chain};
+use crate::metrics::Metrics;
+use crate::readiness::Readiness;
+
+/// Who watches.
+pub struct Observer {
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+    /// Notes what fails.
+    pub readiness: Arc<Readiness>,
+    /// Tells how long it took.
+    pub world: Arc<dyn World>,
+}
+
+/// Around the whole application.
+///
+/// # Errors
+/// Only what the application itself could not turn into an answer.
+pub async fn observe<B: MessageBody>(
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<B>, Error> {
+    let Some(observer) = request.app_data::<Data<Observer>>().cloned() else { return next.call(request).await };
+    let started = observer.world.uptime();
+    let method = known(request.method());
+    let response = next.call(request).await?;
+    let took = observer.world.uptime().saturating_sub(started);
+
+    let route = response.request().match_pattern().unwrap_or_else(|| "unmatched".to_owned());
+    let status = response.status();
+    observer.metrics.answered(&route, method, status.as_u16(), took);
+    if let Some(Fault { cause, part }) = fault_of(&response) {
+        if let Some(part) = part {
+            observer.readiness.lose(*part);
+        }
+        tracing::error!(http.method = method, http.route = route, "{method} {route} failed: {}", chain(&**cause));
+    }
+    let partner = response.request().extensions().get::<PartnerId>().map(ToString::to_string);
+    let partner = partner.unwrap_or_default();
+    tracing::info!(
+        target: "postonce::access",
+        http.method = method,
+        http.route = route,
+        http.status = status.as_u16(),
+        partner,
+        ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        "{method} {route} answered {status}",
+        status = status.as_u16()
+    );
+    Ok(response)
+}
+
+/// Around each route: a handler that panics is a bug of ours; its request is answered all the same.
+///
+/// # Errors
+/// As [`observe`].
+pub async fn survive(
+    request: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let of_panic = request.request().clone();
+    match AssertUnwindSafe(next.call(request)).catch_unwind().await {
+        Ok(response) => Ok(response?.map_into_boxed_body()),
+        Err(panic) => {
+            let error = ApiError::internal(format!("a handler panicked: {}", words(&*panic)));
+            Ok(ServiceResponse::from_err(error, of_panic))
+        }
+    }
+}
+
+fn fault_of<B>(response: &ServiceResponse<B>) -> Option<&Fault> {
+    response.response().error()?.as_error::<ApiError>()?.fault()
+}
+
+fn words(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without words")
+}
+
+/// The method, as one of a few: a client must not be able to invent labels of metrics.
+fn known(method: &Method) -> &'static str {
+    let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+    known.into_iter().find(|name| *name == method.as_str()).unwrap_or("OTHER")
+}

@@ -1,0 +1,150 @@
+//! What operators look at and repair: queues, dead letters, order numbers, costs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::future::try_join_all;
+use postonce_shared::dead_letter_office::{DeadLetterOffice, Decided, OfficeFault};
+use postonce_shared::domain::ids::PartnerId;
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::envelope;
+use postonce_shared::order_numbers::{self, OrderNumberFault, Register};
+use postonce_shared::ports::Store;
+use postonce_shared::ports::dead_letters::DeadLetter;
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::ledger::Listing;
+use postonce_shared::ports::operations::Operation;
+use postonce_shared::ports::queue::{Backlog, QueueName};
+use postonce_shared::ports::world::World;
+
+/// Listeners of one queue in this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Listeners {
+    /// At work now.
+    pub active: u32,
+    /// The most that there may be.
+    pub max: u32,
+}
+
+/// What the worker tells about its listeners, when it runs in this process.
+pub trait ListenerStatus: Send + Sync {
+    /// The listeners of a queue.
+    fn listeners(&self, queue: &QueueName) -> Listeners;
+}
+
+/// The worker runs elsewhere.
+#[derive(Debug, Clone, Copy)]
+pub struct NoListeners;
+
+impl ListenerStatus for NoListeners {
+    fn listeners(&self, _: &QueueName) -> Listeners {
+        Listeners::default()
+    }
+}
+
+/// One queue, as an operator sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueReport {
+    /// Its name.
+    pub name: QueueName,
+    /// What waits in it.
+    pub backlog: Backlog,
+    /// Open dead letters that came from it.
+    pub dead_letters: u64,
+    /// Who listens.
+    pub listeners: Listeners,
+}
+
+/// The office of the operators.
+pub struct Office {
+    store: Store,
+    world: Arc<dyn World>,
+    letters: Arc<DeadLetterOffice>,
+    listeners: Arc<dyn ListenerStatus>,
+    queue_count: u16,
+}
+
+impl Office {
+    /// The office of a store with `queue_count` work queues.
+    pub fn new(
+        store: Store,
+        world: Arc<dyn World>,
+        letters: Arc<DeadLetterOffice>,
+        listeners: Arc<dyn ListenerStatus>,
+        queue_count: u16,
+    ) -> Self {
+        Self { store, world, letters, listeners, queue_count }
+    }
+
+    /// The time, for ages.
+    pub fn now(&self) -> Timestamp {
+        self.world.now()
+    }
+
+    /// The work queues, and those that only dead letters remember.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when they cannot be read; so with all that follow.
+    pub async fn queues(&self) -> Result<Vec<QueueReport>, StoreFault> {
+        let mut dead: BTreeMap<QueueName, u64> = self.store.dead_letters.count_open().await?.into_iter().collect();
+        for queue in envelope::queues(self.queue_count) {
+            dead.entry(queue).or_default();
+        }
+        let reports = dead.into_iter().map(async |(name, dead_letters)| {
+            let backlog = self.store.queue.backlog(&name).await?;
+            let listeners = self.listeners.listeners(&name);
+            Ok(QueueReport { name, backlog, dead_letters, listeners })
+        });
+        try_join_all(reports).await
+    }
+
+    /// Dead letters, by id; the resolved ones only when asked for.
+    ///
+    /// # Errors
+    /// [`StoreFault`]
+    pub async fn dead_letters(
+        &self,
+        open_only: bool,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<DeadLetter>, StoreFault> {
+        self.store.dead_letters.list(open_only, cursor, limit).await
+    }
+
+    /// One dead letter.
+    ///
+    /// # Errors
+    /// [`StoreFault`]
+    pub async fn dead_letter(&self, id: &str) -> Result<Option<DeadLetter>, StoreFault> {
+        self.store.dead_letters.find(id).await
+    }
+
+    /// Sends the work of a letter again.
+    ///
+    /// # Errors
+    /// [`OfficeFault`]: the letter is still open.
+    pub async fn replay(&self, id: &str, by: &PartnerId) -> Result<Decided, OfficeFault> {
+        self.letters.replay(id, by.as_str()).await
+    }
+
+    /// Gives up the work of a letter.
+    ///
+    /// # Errors
+    /// [`OfficeFault`]: the letter is still open.
+    pub async fn discard(&self, id: &str, by: &PartnerId) -> Result<Decided, OfficeFault> {
+        self.letters.discard(id, by.as_str()).await
+    }
+
+    /// The register of order numbers.
+    ///
+    /// # Errors
+    /// [`OrderNumberFault`] when it cannot be read.
+    pub async fn order_numbers(&self) -> Result<Register, OrderNumberFault> {
+        order_numbers::register(&*self.store.sync).await
+    }
+
+    /// What this process asked of the store so far.
+    pub fn storage_operations(&self) -> BTreeMap<Operation, u64> {
+        self.store.operations.snapshot()
+    }
+}

@@ -1,0 +1,233 @@
+//! The OpenAPI document, put together from the annotations of the handlers, the wire structs and the
+//! error table. `schemas/openapi/postonce.json` is its copy for readers; a test compares them.
+
+use std::collections::BTreeMap;
+
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{OpenApi as Document, RefOr, Response};
+use utoipa::{IntoParams, IntoResponses, Modify, OpenApi};
+
+use crate::error::{Code, documented};
+use crate::handlers::{accounts, admin, dead_letters, health, submit, transactions};
+use crate::scopes::Scope;
+
+/// The document as it stands in `schemas`.
+pub fn openapi_json() -> String {
+    let mut text = ApiDocument::openapi().to_pretty_json().expect("the document can be written as JSON");
+    text.push('\n');
+    text
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Postonce",
+        version = "1",
+        description = "Deposits and withdrawals, posted exactly once.\n\nEvery request that moves money carries \
+            an id of your own in `Idempotency-Key`. Repeat a request with the same id and content as often as \
+            you like: it is posted at most once, and you get the transaction as it then is. What was answered \
+            with 202 becomes `posted` or `rejected`; both are final. Errors are `application/problem+json` \
+            with a stable `code`. Amounts are decimal strings, ids are UUIDs.",
+    ),
+    paths(
+        accounts::open,
+        accounts::change,
+        accounts::find,
+        accounts::list,
+        submit::deposit,
+        submit::withdrawal,
+        transactions::find,
+        transactions::statement,
+        health::livez,
+        health::readyz,
+        health::metrics,
+        admin::queues,
+        admin::order_numbers,
+        admin::storage_operations,
+        dead_letters::list,
+        dead_letters::find,
+        dead_letters::replay,
+        dead_letters::discard,
+    ),
+    components(schemas(postonce_schemas::json::Problem)),
+    modifiers(&ApiKeyScheme),
+    tags(
+        (name = "accounts", description = "Open, change and read accounts."),
+        (name = "transactions", description = "Move money, and see what became of it."),
+        (name = "health", description = "For machines that watch."),
+        (name = "admin", description = "For operators."),
+    )
+)]
+struct ApiDocument;
+
+struct ApiKeyScheme;
+
+impl Modify for ApiKeyScheme {
+    fn modify(&self, document: &mut Document) {
+        let scopes: Vec<String> =
+            Scope::ALL.iter().map(|scope| format!("- `{scope}`: {}", scope.meaning())).collect();
+        let description = format!("An API key. Its scopes say what it allows:\n\n{}", scopes.join("\n"));
+        let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(description)).build();
+        if let Some(components) = document.components.as_mut() {
+            components.add_security_scheme("api_key", SecurityScheme::Http(bearer));
+        }
+    }
+}
+
+/// Declares the refusals of a group of operations. Those that every operation has come by themselves.
+macro_rules! refusals {
+    ($($(#[$doc:meta])* $name:ident: $($code:ident)*;)*) => {$(
+        $(#[$doc])*
+        pub struct $name;
+
+        impl IntoResponses for $name {
+            fn responses() -> BTreeMap<String, RefOr<Response>> {
+                documented(&[
+                    Code::ApiKeyMissing,
+                    Code::ApiKeyInvalid,
+                    Code::ScopeMissing,
+                    Code::InternalError,
+                    Code::StorageUnavailable,
+                    $(Code::$code,)*
+                ])
+            }
+        }
+    )*};
+}
+
+refusals! {
+    /// What every operation can refuse.
+    Refusals:;
+    /// Deposits and withdrawals.
+    SubmissionRefusals:
+        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout BodyInvalid ValidationFailed
+        IdempotencyKeyMissing IdempotencyKeyInvalid AccountUnknown CurrencyMismatch IdempotencyKeyReused;
+    /// Opening accounts.
+    OpeningRefusals:
+        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout BodyInvalid ValidationFailed AccountExists;
+    /// Changing accounts.
+    ChangingRefusals:
+        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout BodyInvalid ValidationFailed AccountUnknown
+        AccountBalanceNotZero AccountBusy;
+    /// Reading an account.
+    ReadingRefusals: PathInvalid AccountUnknown;
+    /// Listing accounts.
+    ListingRefusals: PathInvalid QueryInvalid CursorInvalid;
+    /// Reading a transaction.
+    TransactionRefusals: PathInvalid TransactionUnknown;
+    /// Reading a statement.
+    StatementRefusals: PathInvalid QueryInvalid CursorInvalid AccountUnknown;
+    /// Reading metrics.
+    MetricsRefusals:;
+    /// Listing dead letters.
+    LetterListingRefusals: QueryInvalid CursorInvalid;
+    /// Reading a dead letter.
+    DeadLetterRefusals: DeadLetterUnknown;
+    /// Deciding about a dead letter.
+    DecisionRefusals: DeadLetterUnknown DeadLetterResolved;
+}
+
+/// Declares parameters for the document. The handlers read them on their own, in the order of the
+/// checks, so these structs are never made.
+macro_rules! parameters {
+    ($($(#[$attribute:meta])* $name:ident { $($(#[$field_attribute:meta])* $field:ident: $type:ty,)* })*) => {$(
+        #[derive(IntoParams)]
+        #[expect(dead_code, reason = "only described, never made")]
+        $(#[$attribute])*
+        pub struct $name {
+            $($(#[$field_attribute])* $field: $type,)*
+        }
+    )*};
+}
+
+parameters! {
+    /// The path of a user.
+    #[into_params(parameter_in = Path)]
+    UserPath {
+        /// The user, a UUID.
+        #[param(format = "uuid")]
+        user_id: String,
+    }
+
+    /// The path of an account.
+    #[into_params(parameter_in = Path)]
+    AccountPath {
+        /// The user, a UUID.
+        #[param(format = "uuid")]
+        user_id: String,
+        /// The account of that user, a UUID.
+        #[param(format = "uuid")]
+        account_id: String,
+    }
+
+    /// The path of a transaction.
+    #[into_params(parameter_in = Path)]
+    TransactionPath {
+        /// The user, a UUID.
+        #[param(format = "uuid")]
+        user_id: String,
+        /// The account of that user, a UUID.
+        #[param(format = "uuid")]
+        account_id: String,
+        /// The id that the request had in `Idempotency-Key`.
+        #[param(format = "uuid")]
+        message_id: String,
+    }
+
+    /// The path of a dead letter.
+    #[into_params(parameter_in = Path)]
+    DeadLetterPath {
+        /// The letter.
+        id: String,
+    }
+
+    /// The headers of a deposit or a withdrawal.
+    #[into_params(parameter_in = Header)]
+    SubmissionHeaders {
+        /// Your id of the request: a UUID, quoted or bare. The same again for every retry.
+        #[param(rename = "Idempotency-Key", example = "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10")]
+        idempotency_key: String,
+        /// `wait=N`: the answer may take up to N seconds (at most 30) when it is final then (RFC 7240).
+        #[param(rename = "Prefer", example = "wait=5")]
+        prefer: Option<String>,
+        /// The trace that this request belongs to (W3C Trace Context).
+        traceparent: Option<String>,
+    }
+
+    /// Which page of a listing.
+    #[into_params(parameter_in = Query)]
+    PageParams {
+        /// Most items of the page.
+        #[param(minimum = 1, maximum = 1000, default = 100)]
+        limit: Option<u16>,
+        /// The `next_cursor` of the page before.
+        cursor: Option<String>,
+    }
+
+    /// Which transactions of a statement.
+    #[into_params(parameter_in = Query)]
+    StatusParam {
+        /// `posted` (the statement), `accepted` or `rejected`.
+        #[param(default = "posted")]
+        status: Option<String>,
+    }
+
+    /// Which dead letters.
+    #[into_params(parameter_in = Query)]
+    ResolvedParam {
+        /// `include` lists those as well that somebody decided about.
+        resolved: Option<String>,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_in_schemas_is_this_one() {
+        let same = openapi_json() == postonce_schemas::OPENAPI_JSON;
+        let command = "cargo run -p postonce-web -- openapi > schemas/openapi/postonce.json";
+        assert!(same, "schemas/openapi/postonce.json is not up to date; write it with: {command}");
+    }
+}

@@ -1,0 +1,131 @@
+//! Whether the service can do its work, known from watching it work.
+//!
+//! Asking the store for every health check would cost money and could itself break a store that is
+//! in trouble. So `/readyz` only reads a note. A failed request writes on it what is missing; one
+//! task then probes that part until it answers again. While all is well and nobody calls, nothing
+//! is asked of the store.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use postonce_shared::ports::Store;
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::queue::QueueName;
+use postonce_shared::ports::world::{World, WorldExt as _};
+use tokio::sync::Notify;
+
+use crate::error::chain;
+
+/// First pause after a probe that failed; it doubles with each further one.
+const PROBE_DELAY_MIN: Duration = Duration::from_millis(500);
+/// Longest pause between two probes.
+const PROBE_DELAY_MAX: Duration = Duration::from_secs(5);
+
+/// What the service needs to do its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// The ledger answers.
+    Ledger,
+    /// The queue answers.
+    Queue,
+    /// The store knows its first API key.
+    FirstKey,
+    /// The process is not ending.
+    Running,
+}
+
+impl Part {
+    /// The name in `/readyz`.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Ledger => "ledger",
+            Self::Queue => "queue",
+            Self::FirstKey => "first_key",
+            Self::Running => "running",
+        }
+    }
+}
+
+/// The note of what is missing.
+#[derive(Debug)]
+pub struct Readiness {
+    missing: Mutex<BTreeSet<Part>>,
+    changed: Notify,
+}
+
+impl Readiness {
+    /// A process that starts: nothing was seen to work yet.
+    pub fn starting() -> Arc<Self> {
+        let missing = BTreeSet::from([Part::Ledger, Part::Queue, Part::FirstKey]);
+        Arc::new(Self { missing: Mutex::new(missing), changed: Notify::new() })
+    }
+
+    /// Notes that a part did not do its work.
+    pub fn lose(&self, part: Part) {
+        if self.note().insert(part) {
+            tracing::warn!(part = part.code(), "Not ready: {} is missing", part.code());
+            self.changed.notify_one();
+        }
+    }
+
+    /// Notes that a part works.
+    pub fn gain(&self, part: Part) {
+        if self.note().remove(&part) {
+            tracing::info!(part = part.code(), "{} is there", part.code());
+        }
+    }
+
+    /// What is missing; nothing when the service is ready.
+    pub fn missing(&self) -> Vec<&'static str> {
+        self.note().iter().map(|part| part.code()).collect()
+    }
+
+    fn lacks(&self, part: Part) -> bool {
+        self.note().contains(&part)
+    }
+
+    fn lacks_store(&self) -> bool {
+        self.lacks(Part::Ledger) || self.lacks(Part::Queue)
+    }
+
+    fn note(&self) -> MutexGuard<'_, BTreeSet<Part>> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Probes what is missing until it is there, then waits until something is missing again. Ends
+    /// when the process does: spawn it once.
+    pub async fn watch(self: Arc<Self>, store: Store, queue: QueueName, world: Arc<dyn World>) {
+        let mut failures: u32 = 0;
+        while !self.lacks(Part::Running) {
+            self.probe(&store, &queue).await;
+            if self.lacks_store() {
+                let doubled = PROBE_DELAY_MIN.saturating_mul(2_u32.saturating_pow(failures.min(8)));
+                let longest = doubled.min(PROBE_DELAY_MAX);
+                failures = failures.saturating_add(1);
+                // Half of it for sure: a store in trouble must not be asked by everybody at once.
+                let half = longest.checked_div(2).unwrap_or(longest);
+                world.sleep(half.saturating_add(world.jitter(half))).await;
+            } else {
+                failures = 0;
+                self.changed.notified().await;
+            }
+        }
+    }
+
+    async fn probe(&self, store: &Store, queue: &QueueName) {
+        if self.lacks(Part::Ledger) {
+            self.probed(Part::Ledger, store.ledger.probe().await);
+        }
+        if self.lacks(Part::Queue) {
+            self.probed(Part::Queue, store.queue.backlog(queue).await.map(drop));
+        }
+    }
+
+    fn probed(&self, part: Part, answer: Result<(), StoreFault>) {
+        match answer {
+            Ok(()) => self.gain(part),
+            Err(fault) => tracing::debug!(part = part.code(), "Still missing: {}", chain(&fault)),
+        }
+    }
+}

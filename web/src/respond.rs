@@ -1,0 +1,234 @@
+//! From the domain to JSON answers.
+
+use actix_web::HttpResponse;
+use actix_web::http::{StatusCode, header};
+use postonce_schemas::json as wire;
+use postonce_shared::accept::Acceptance;
+use postonce_shared::domain::account::{Account, Holder};
+use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
+use postonce_shared::domain::instruction::{Details, Instruction};
+use postonce_shared::domain::journal::Entry;
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::domain::transaction::{Outcome, Transaction, TransactionStatus};
+use postonce_shared::envelope::Envelope;
+use postonce_shared::order_numbers::{Holding, Register};
+use postonce_shared::ports::dead_letters::{DeadLetter, Resolution};
+
+use crate::books::Opening;
+use crate::error::{ApiError, Code};
+use crate::headers::{IDEMPOTENT_REPLAYED, PREFERENCE_APPLIED, Wait};
+use crate::office::QueueReport;
+use crate::paths;
+
+/// The answer to a deposit or a withdrawal.
+///
+/// # Errors
+/// [`ApiError`] for what was refused; a rejection is not an error.
+pub fn acceptance(acceptance: Acceptance, wait: Option<Wait>) -> Result<HttpResponse, ApiError> {
+    let refused = |code, detail: String| Err(ApiError::new(code, detail));
+    let (transaction, is_replay) = match acceptance {
+        Acceptance::Accepted(transaction) => (transaction, false),
+        Acceptance::Replayed(transaction) => (transaction, true),
+        Acceptance::KeyReused => {
+            let detail = "This id was used on this account for other content. Use a new id for a new request.";
+            return refused(Code::IdempotencyKeyReused, detail.to_owned());
+        }
+        Acceptance::AccountUnknown => return Err(account_unknown()),
+        Acceptance::CurrencyMismatch { account } => {
+            let detail = format!("The account is in {account}. The id is not used up.");
+            return refused(Code::CurrencyMismatch, detail);
+        }
+    };
+    let is_final = transaction.status().is_final();
+    let mut response = HttpResponse::build(if is_final { StatusCode::OK } else { StatusCode::ACCEPTED });
+    response.insert_header((header::LOCATION, paths::of_transaction(&transaction.key)));
+    if is_replay {
+        response.insert_header((IDEMPOTENT_REPLAYED, "true"));
+    }
+    if let Some(wait) = wait.filter(|_| is_final) {
+        response.insert_header((PREFERENCE_APPLIED, wait.applied()));
+    }
+    Ok(response.json(self::transaction(transaction)))
+}
+
+/// The answer to the wish to open an account.
+///
+/// # Errors
+/// [`ApiError`] when it exists with other terms.
+pub fn opening(opening: Opening) -> Result<HttpResponse, ApiError> {
+    match opening {
+        Opening::Created(account) => {
+            let location = (header::LOCATION, paths::of_account(account.key));
+            Ok(HttpResponse::Created().insert_header(location).json(self::account(account)))
+        }
+        Opening::Same(account) => Ok(HttpResponse::Ok().json(self::account(account))),
+        Opening::Different(account) => {
+            let detail = format!(
+                "The account is in {}, with an overdraft limit of {}. Change it with PATCH; its currency and \
+                 holder stay.",
+                account.currency, account.overdraft_limit
+            );
+            Err(ApiError::new(Code::AccountExists, detail))
+        }
+    }
+}
+
+/// There is no such account.
+pub fn account_unknown() -> ApiError {
+    ApiError::new(Code::AccountUnknown, "Open the account first, with PUT. The id of the request is not used up.")
+}
+
+/// An account.
+pub fn account(account: Account) -> wire::Account {
+    let (available, key) = (account.available(), account.key);
+    let Account {
+        key: _,
+        currency,
+        status,
+        overdraft_limit,
+        holder,
+        opened_at,
+        balance,
+        version,
+        sequence: _,
+        head: _,
+    } = account;
+    wire::Account {
+        user_id: key.user.to_string(),
+        account_id: key.account.to_string(),
+        currency: currency.to_string(),
+        status: status.code(),
+        balance: balance.to_string(),
+        available: available.to_string(),
+        overdraft_limit: overdraft_limit.to_string(),
+        version,
+        opened_at: opened_at.to_string(),
+        holder: holder.map(|Holder { given_name, family_name }| wire::Holder { given_name, family_name }),
+    }
+}
+
+/// A transaction.
+pub fn transaction(transaction: Transaction) -> wire::Transaction {
+    let status = transaction.status();
+    let Transaction { key, instruction, accepted_at, outcome } = transaction;
+    let accepted = accepted(&key, instruction, status, accepted_at);
+    match outcome {
+        None => accepted,
+        Some(Outcome::Posted { order_number, sequence, balance_after, posted_at }) => wire::Transaction {
+            order_number: Some(order_number.to_string()),
+            sequence: Some(sequence),
+            balance_after: Some(balance_after.to_string()),
+            posted_at: Some(posted_at.to_string()),
+            ..accepted
+        },
+        Some(Outcome::Rejected { reason, rejected_at }) => wire::Transaction {
+            reason: Some(reason.code()),
+            rejected_at: Some(rejected_at.to_string()),
+            ..accepted
+        },
+    }
+}
+
+/// A line of the statement, as the transaction that it is.
+pub fn entry(account: AccountKey, entry: Entry) -> wire::Transaction {
+    let Entry {
+        sequence,
+        partner,
+        message,
+        kind,
+        amount,
+        details,
+        order_number,
+        balance_after,
+        accepted_at,
+        posted_at,
+    } = entry;
+    transaction(Transaction {
+        key: TransactionKey { account, partner, message },
+        instruction: Instruction { kind, amount, details },
+        accepted_at,
+        outcome: Some(Outcome::Posted { order_number, sequence, balance_after, posted_at }),
+    })
+}
+
+fn accepted(
+    key: &TransactionKey,
+    instruction: Instruction,
+    status: TransactionStatus,
+    accepted_at: Timestamp,
+) -> wire::Transaction {
+    let Instruction { kind, amount, details } = instruction;
+    let (reference, metadata) = told(&details);
+    wire::Transaction {
+        message_id: key.message.to_string(),
+        user_id: key.account.user.to_string(),
+        account_id: key.account.account.to_string(),
+        r#type: kind.code(),
+        amount: amount.to_string(),
+        currency: amount.currency().to_string(),
+        status: status.code(),
+        reference,
+        metadata,
+        accepted_at: accepted_at.to_string(),
+        order_number: None,
+        sequence: None,
+        balance_after: None,
+        posted_at: None,
+        reason: None,
+        rejected_at: None,
+    }
+}
+
+fn told(details: &Details) -> (Option<String>, std::collections::BTreeMap<String, String>) {
+    (details.reference().map(str::to_owned), details.metadata().clone())
+}
+
+/// A work queue at a moment.
+pub fn queue(report: QueueReport, now: Timestamp) -> wire::Queue {
+    let QueueReport { name, backlog, dead_letters, listeners } = report;
+    wire::Queue {
+        name: name.to_string(),
+        depth: backlog.depth,
+        oldest_age_s: backlog.head_inserted_at.map_or(0, |at| now.since(at).as_secs()),
+        dead_letters,
+        active_listeners: listeners.active,
+        listeners_max: listeners.max,
+    }
+}
+
+/// A dead letter.
+pub fn dead_letter(letter: DeadLetter) -> wire::DeadLetter {
+    let DeadLetter { id, queue, reason, body, dequeue_count, inserted_at, dead_at, resolution } = letter;
+    let items = Envelope::decode(&body).ok().map(|envelope| envelope.items);
+    let resolution = resolution.map(|Resolution { kind, by, at }| wire::Resolution {
+        kind: kind.code(),
+        by,
+        at: at.to_string(),
+    });
+    wire::DeadLetter {
+        id,
+        queue: queue.to_string(),
+        reason,
+        dequeue_count,
+        inserted_at: inserted_at.to_string(),
+        dead_at: dead_at.to_string(),
+        body: String::from_utf8_lossy(&body).into_owned(),
+        items: items.map(|items| items.iter().map(|work| work.key.message.to_string()).collect()),
+        resolution,
+    }
+}
+
+/// The register of order numbers.
+pub fn order_numbers(register: Register) -> wire::OrderNumbers {
+    let Register { next: _, reserved, issued, returned, lost, holdings } = register;
+    let range = |holding: Holding| {
+        let last = holding.span.until.saturating_sub(1);
+        wire::OrderNumberRange {
+            holder: holding.holder,
+            first: OrderNumber::from_counter(holding.span.from).to_string(),
+            last: OrderNumber::from_counter(last).to_string(),
+            at: holding.at.to_string(),
+        }
+    };
+    wire::OrderNumbers { reserved, issued, returned, lost, ranges: holdings.into_iter().map(range).collect() }
+}

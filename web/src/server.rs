@@ -1,0 +1,90 @@
+//! The HTTP server: what its handlers need, how it is built, how it listens. `main` and the tests
+//! build the same one.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::body::MessageBody;
+use actix_web::dev::{Server, ServiceFactory, ServiceRequest, ServiceResponse};
+use actix_web::middleware::from_fn;
+use actix_web::web::Data;
+use actix_web::{Error, HttpServer};
+use postonce_shared::accept::Acceptor;
+use postonce_shared::ports::world::World;
+
+use crate::books::Books;
+use crate::keyring::Keyring;
+use crate::metrics::Metrics;
+use crate::observe::{Observer, observe};
+use crate::office::Office;
+use crate::readiness::Readiness;
+use crate::routes;
+
+/// How long a client may take to send the head of a request.
+const HEAD_PATIENCE: Duration = Duration::from_secs(10);
+/// How long an idle connection is kept.
+const KEEP_ALIVE: Duration = Duration::from_secs(75);
+/// How long requests in hand may take to end when the server stops.
+const DRAIN_S: u64 = 10;
+
+/// What the handlers need, by role. A handler takes the ones that it uses.
+#[derive(Clone)]
+pub struct App {
+    /// Accepts deposits and withdrawals.
+    pub acceptor: Arc<Acceptor>,
+    /// Accounts, and reads of transactions.
+    pub books: Arc<Books>,
+    /// What operators look at.
+    pub office: Arc<Office>,
+    /// Who may call.
+    pub keyring: Arc<Keyring>,
+    /// What is missing.
+    pub readiness: Arc<Readiness>,
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+    /// The clock.
+    pub world: Arc<dyn World>,
+}
+
+/// The application: every route, with what is around it.
+pub fn build(
+    app: &App,
+) -> actix_web::App<
+    impl ServiceFactory<
+        ServiceRequest,
+        Config = (),
+        Response = ServiceResponse<impl MessageBody + use<>>,
+        Error = Error,
+        InitError = (),
+    > + use<>,
+> {
+    let App { acceptor, books, office, keyring, readiness, metrics, world } = app.clone();
+    let observer =
+        Observer { metrics: Arc::clone(&metrics), readiness: Arc::clone(&readiness), world };
+    actix_web::App::new()
+        .app_data(Data::from(acceptor))
+        .app_data(Data::from(books))
+        .app_data(Data::from(office))
+        .app_data(Data::from(keyring))
+        .app_data(Data::from(readiness))
+        .app_data(Data::from(metrics))
+        .app_data(Data::new(observer))
+        .configure(routes::configure)
+        .wrap(from_fn(observe))
+}
+
+/// Starts to serve on a bound address. The caller awaits the server, and stops it gracefully through
+/// its handle: signals are the caller's business.
+///
+/// # Errors
+/// When the address cannot be listened on.
+pub fn serve(app: App, listener: TcpListener) -> std::io::Result<Server> {
+    let server = HttpServer::new(move || build(&app))
+        .client_request_timeout(HEAD_PATIENCE)
+        .keep_alive(KEEP_ALIVE)
+        .shutdown_timeout(DRAIN_S)
+        .disable_signals()
+        .listen(listener)?;
+    Ok(server.run())
+}

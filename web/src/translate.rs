@@ -1,0 +1,153 @@
+//! From a partner's document to the domain: the media type chooses the format, and the format's own
+//! module does the rest. All formats end in the same [`Instruction`], so the same content gives the
+//! same fingerprint whichever way it came.
+
+pub mod json;
+mod members;
+
+use std::time::Duration;
+
+use actix_web::HttpRequest;
+use actix_web::error::PayloadError;
+use actix_web::http::header;
+use actix_web::web::{Bytes, BytesMut, Payload};
+use futures::StreamExt as _;
+use postonce_shared::domain::account::{AccountStatus, Holder};
+use postonce_shared::domain::instruction::{Instruction, TransactionKind};
+use postonce_shared::domain::money::{Currency, OverdraftLimit};
+
+use crate::error::{ApiError, Code};
+
+/// Most bytes of a request's body.
+pub const BODY_BYTES_MAX: usize = 64 * 1024;
+/// Longest time that a body may take to arrive.
+const BODY_PATIENCE: Duration = Duration::from_secs(30);
+
+/// A format of documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// `application/json`.
+    Json,
+}
+
+impl Format {
+    /// The format with that media type; parameters such as the character set are of no interest.
+    pub fn of(content_type: &str) -> Option<Self> {
+        let essence = content_type.split(';').next().unwrap_or_default().trim();
+        essence.eq_ignore_ascii_case("application/json").then_some(Self::Json)
+    }
+}
+
+/// The body of a request, whole, in a format that we know.
+#[derive(Debug)]
+pub struct InboundDocument {
+    format: Format,
+    bytes: Bytes,
+}
+
+impl InboundDocument {
+    /// Reads the body: media type first, then its size, which ends the reading early.
+    ///
+    /// # Errors
+    /// [`ApiError`] of status 415, 413, 408 or 400.
+    pub async fn read(request: &HttpRequest, payload: Payload) -> Result<Self, ApiError> {
+        let format = format_of(request)?;
+        if declared_length(request).is_some_and(|length| length > BODY_BYTES_MAX) {
+            return Err(too_large());
+        }
+        // The machine's own clock: what is limited here is a client's connection, not our business.
+        let bytes = tokio::time::timeout(BODY_PATIENCE, collect(payload)).await.map_err(|_| {
+            ApiError::new(Code::RequestTimeout, format!("The body took longer than {BODY_PATIENCE:?}."))
+        })??;
+        Ok(Self { format, bytes })
+    }
+}
+
+fn format_of(request: &HttpRequest) -> Result<Format, ApiError> {
+    let text = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let unsupported = |detail: String| Err(ApiError::new(Code::MediaTypeUnsupported, detail));
+    if let Some(encoding) = text(header::CONTENT_ENCODING).filter(|it| !it.eq_ignore_ascii_case("identity")) {
+        return unsupported(format!("The body must not be compressed, but its encoding is {encoding:?}."));
+    }
+    match text(header::CONTENT_TYPE) {
+        None => unsupported("Send the header Content-Type: application/json.".to_owned()),
+        Some(content_type) => Format::of(content_type).map_or_else(
+            || unsupported(format!("Send application/json; {content_type:?} is not supported here.")),
+            Ok,
+        ),
+    }
+}
+
+fn declared_length(request: &HttpRequest) -> Option<usize> {
+    request.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+async fn collect(mut payload: Payload) -> Result<Bytes, ApiError> {
+    let mut bytes = BytesMut::new();
+    while let Some(chunk) = payload.next().await {
+        let chunk = chunk.map_err(|error| broken(&error))?;
+        if bytes.len().saturating_add(chunk.len()) > BODY_BYTES_MAX {
+            return Err(too_large());
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes.freeze())
+}
+
+fn too_large() -> ApiError {
+    ApiError::new(Code::BodyTooLarge, format!("A body has at most {BODY_BYTES_MAX} bytes."))
+}
+
+fn broken(error: &PayloadError) -> ApiError {
+    ApiError::new(Code::BodyInvalid, format!("The body did not arrive whole: {error}."))
+}
+
+/// The terms of a new account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountTerms {
+    /// Its currency.
+    pub currency: Currency,
+    /// How far below zero it may go.
+    pub overdraft_limit: OverdraftLimit,
+    /// Who holds it.
+    pub holder: Option<Holder>,
+}
+
+/// New terms of an account, as far as they are to change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountChange {
+    /// The text of the limit: what it means depends on the currency of the account.
+    pub overdraft_limit: Option<String>,
+    /// Open or closed.
+    pub status: Option<AccountStatus>,
+}
+
+/// The instruction in a document.
+///
+/// # Errors
+/// [`ApiError`] of status 400 when it cannot be read, 422 with every violation when it can.
+pub fn instruction(kind: TransactionKind, document: &InboundDocument) -> Result<Instruction, ApiError> {
+    match document.format {
+        Format::Json => json::instruction(kind, &document.bytes),
+    }
+}
+
+/// The terms of a new account in a document.
+///
+/// # Errors
+/// As [`instruction`].
+pub fn account_terms(document: &InboundDocument) -> Result<AccountTerms, ApiError> {
+    match document.format {
+        Format::Json => json::account_terms(&document.bytes),
+    }
+}
+
+/// The change of an account in a document.
+///
+/// # Errors
+/// As [`instruction`].
+pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiError> {
+    match document.format {
+        Format::Json => json::account_change(&document.bytes),
+    }
+}
