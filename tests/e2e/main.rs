@@ -31,6 +31,7 @@ mod dead_letters;
 mod deposits;
 mod drains;
 mod harness;
+mod keys;
 mod outages;
 mod repeated_work;
 mod same_id;

@@ -41,6 +41,8 @@ pub struct Plan {
     /// Another Azurite than the shared one.
     private: Option<Ports>,
     proxies: bool,
+    /// Web processes host a worker.
+    hosts_worker: bool,
     settings: Settings,
 }
 
@@ -53,7 +55,8 @@ impl Plan {
         };
         // Nothing rings across processes; without this, each hop may take a second.
         let settings = Settings::default().with("POSTONCE_IDLE_POLL_MAX_MS", "150");
-        Self { stand, webs: 1, workers, private: None, proxies: false, settings }
+        let hosts_worker = stand == Stand::Sqlite;
+        Self { stand, webs: 1, workers, private: None, proxies: false, hosts_worker, settings }
     }
 
     /// As [`Self::on`], on an Azurite that the test stops and starts.
@@ -61,13 +64,22 @@ impl Plan {
         Self { private: Some(azurite.ports()), ..Self::on(Stand::Azurite) }
     }
 
-    /// That many processes of each kind. With no worker process, work stays on the queue until a
-    /// test starts one.
+    /// That many processes of each kind; no web process hosts a worker. With no worker process, work
+    /// stays on the queue until a test starts one.
     #[must_use]
     pub const fn processes(mut self, webs: usize, workers: usize) -> Self {
         self.webs = webs;
         self.workers = workers;
+        self.hosts_worker = false;
         self
+    }
+
+    /// One web process with a worker inside, on any store.
+    #[must_use]
+    pub const fn in_one_process(self) -> Self {
+        let mut plan = self.processes(1, 0);
+        plan.hosts_worker = true;
+        plan
     }
 
     /// Puts proxies before the services of Azurite, which the test can switch.
@@ -93,10 +105,8 @@ impl Plan {
 
     /// Prepares the store and starts the processes.
     pub fn start(self) -> Scenario {
-        let Self { stand, webs, workers, private, proxies, settings } = self;
+        let Self { stand, webs, workers, private, proxies, hosts_worker, settings } = self;
         let directory = TempDir::with_prefix("postonce-test-").expect("a directory for a test");
-        // One process on SQLite hosts its worker; as soon as there are others, it is told not to.
-        let hosts_worker = stand == Stand::Sqlite && webs == 1 && workers == 0;
         let (direct, through, proxies) = match stand {
             Stand::Sqlite => {
                 let storage = format!("sqlite:{}", directory.path().join("postonce.db").display());
@@ -263,7 +273,7 @@ impl Scenario {
 
     /// Makes an API key with the command for operators.
     pub fn add_key(&self, partner: &str, scopes: &[&str]) -> String {
-        let mut arguments = vec!["keys", "add", partner];
+        let mut arguments = vec!["keys", "add", "--partner", partner];
         arguments.extend(scopes.iter().flat_map(|scope| ["--scope", scope]));
         let printed = self.operate(&arguments);
         let is_key = |word: &&str| word.starts_with("po_");
