@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 #[tokio::test]
 async fn an_amount_is_a_decimal_text_within_the_currencys_decimals() {
-    let bank = Plan::on(Stand::Sqlite).start();
+    let bank = Plan::on(Stand::Sqlite).start().await;
     let client = bank.client(0);
     let (euro, yen, dinar) = (fresh_account(), fresh_account(), fresh_account());
     client.open(euro).await;
@@ -31,7 +31,7 @@ async fn an_amount_is_a_decimal_text_within_the_currencys_decimals() {
 
 #[tokio::test]
 async fn what_is_not_an_amount_has_its_own_answer() {
-    let bank = Plan::on(Stand::Sqlite).start();
+    let bank = Plan::on(Stand::Sqlite).start().await;
     let client = bank.client(0);
     let account = fresh_account();
     client.open(account).await;
@@ -60,7 +60,7 @@ async fn what_is_not_an_amount_has_its_own_answer() {
 
 #[tokio::test]
 async fn every_violation_is_told_at_once() {
-    let bank = Plan::on(Stand::Sqlite).start();
+    let bank = Plan::on(Stand::Sqlite).start().await;
     let client = bank.client(0);
     let account = fresh_account();
     client.open(account).await;

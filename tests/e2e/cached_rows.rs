@@ -15,7 +15,7 @@ on_both_stands![
 ];
 
 async fn a_withdrawal_that_the_account_can_pay_is_not_refused_from_an_old_row(stand: Stand) {
-    let bank = Plan::on(stand).start();
+    let bank = Plan::on(stand).start().await;
     let client = bank.client(0);
     let account = fresh_account();
     client.open(account).await;
@@ -28,7 +28,7 @@ async fn a_withdrawal_that_the_account_can_pay_is_not_refused_from_an_old_row(st
 }
 
 async fn a_withdrawal_that_the_account_cannot_pay_is_not_posted_from_an_old_row(stand: Stand) {
-    let bank = Plan::on(stand).start();
+    let bank = Plan::on(stand).start().await;
     let client = bank.client(0);
     let account = fresh_account();
     client.open_with(account, "EUR", "100.00").await;
@@ -51,7 +51,7 @@ async fn a_withdrawal_that_the_account_cannot_pay_is_not_posted_from_an_old_row(
 }
 
 async fn two_workers_with_old_rows_refuse_nothing_that_can_be_paid(stand: Stand) {
-    let bank = Plan::on(stand).processes(1, 2).start();
+    let bank = Plan::on(stand).processes(1, 2).start().await;
     let client = bank.client(0);
     let account = fresh_account();
     client.open(account).await;

@@ -36,7 +36,7 @@ async fn a_worker_killed_between_commit_and_delete_posts_once(stand: Stand) {
 }
 
 async fn killed_at(stand: Stand, point: Point) {
-    let mut bank = Plan::on(stand).processes(1, 0).receipts(2, 5).start();
+    let mut bank = Plan::on(stand).processes(1, 0).receipts(2, 5).start().await;
     let client = bank.client(0);
     let mut auditor = Auditor::default();
     let account = fresh_account();
@@ -66,7 +66,7 @@ async fn killed_at(stand: Stand, point: Point) {
 
 async fn workers_killed_again_and_again_lose_nothing(stand: Stand) {
     const KILLS: usize = 4;
-    let mut bank = Plan::on(stand).processes(1, 2).receipts(1, 1000).start();
+    let mut bank = Plan::on(stand).processes(1, 2).receipts(1, 1000).start().await;
     let client = bank.client(0);
     let auditor = RefCell::new(Auditor::default());
     let accounts: Vec<_> = (0..5).map(|_| fresh_account()).collect();
@@ -102,7 +102,7 @@ async fn workers_killed_again_and_again_lose_nothing(stand: Stand) {
 
 async fn a_web_killed_under_load_keeps_what_it_promised(stand: Stand) {
     const REQUESTS: usize = 400;
-    let mut bank = Plan::on(stand).processes(2, 1).start();
+    let mut bank = Plan::on(stand).processes(2, 1).start().await;
     let (doomed, other) = (bank.client(0), bank.client(1));
     let auditor = RefCell::new(Auditor::default());
     let account = fresh_account();

@@ -18,7 +18,7 @@ on_both_stands![
 ];
 
 async fn a_poisoned_message_is_set_aside_with_its_reason_and_can_be_replayed_and_discarded(stand: Stand) {
-    let bank = Plan::on(stand).receipts(1, 2).start();
+    let bank = Plan::on(stand).receipts(1, 2).start().await;
     let client = bank.client(0);
     poison(&bank, b"this is no envelope").await;
     let letter = one_letter(&client).await;
@@ -47,7 +47,7 @@ async fn a_poisoned_message_is_set_aside_with_its_reason_and_can_be_replayed_and
 }
 
 async fn work_that_kills_its_workers_is_set_aside_and_can_be_replayed(stand: Stand) {
-    let mut bank = Plan::on(stand).processes(1, 0).receipts(1, 2).start();
+    let mut bank = Plan::on(stand).processes(1, 0).receipts(1, 2).start().await;
     let client = bank.client(0);
     let (account, id) = (fresh_account(), fresh_id());
     let letter = deadly_work(&mut bank, &client, account, id).await;
@@ -61,7 +61,7 @@ async fn work_that_kills_its_workers_is_set_aside_and_can_be_replayed(stand: Sta
 }
 
 async fn a_discarded_item_is_rejected_for_good(stand: Stand) {
-    let mut bank = Plan::on(stand).processes(1, 0).receipts(1, 2).start();
+    let mut bank = Plan::on(stand).processes(1, 0).receipts(1, 2).start().await;
     let client = bank.client(0);
     let (account, id) = (fresh_account(), fresh_id());
     let letter = deadly_work(&mut bank, &client, account, id).await;
@@ -78,7 +78,7 @@ async fn a_discarded_item_is_rejected_for_good(stand: Stand) {
 }
 
 async fn a_poisoned_message_holds_nobody_up(stand: Stand) {
-    let bank = Plan::on(stand).processes(1, 0).receipts(1, 2).start();
+    let bank = Plan::on(stand).processes(1, 0).receipts(1, 2).start().await;
     let client = bank.client(0);
     let account = fresh_account();
     client.open(account).await;

@@ -13,7 +13,7 @@ on_both_stands![
 ];
 
 async fn a_first_deposit_is_accepted_and_then_posted(stand: Stand) {
-    let bank = Plan::on(stand).start();
+    let bank = Plan::on(stand).start().await;
     let client = bank.client(0);
     let (account, id) = (fresh_account(), fresh_id());
     client.open(account).await;
@@ -43,7 +43,7 @@ async fn a_first_deposit_is_accepted_and_then_posted(stand: Stand) {
 }
 
 async fn an_overdraft_is_rejected_and_the_rejection_is_replayed(stand: Stand) {
-    let bank = Plan::on(stand).start();
+    let bank = Plan::on(stand).start().await;
     let client = bank.client(0);
     let account = fresh_account();
     client.open_with(account, "EUR", "5.00").await;
@@ -67,7 +67,7 @@ async fn an_overdraft_is_rejected_and_the_rejection_is_replayed(stand: Stand) {
 }
 
 async fn a_reused_id_with_other_content_is_refused(stand: Stand) {
-    let bank = Plan::on(stand).start();
+    let bank = Plan::on(stand).start().await;
     let client = bank.client(0);
     let account = fresh_account();
     client.open(account).await;
@@ -101,7 +101,7 @@ async fn a_reused_id_with_other_content_is_refused(stand: Stand) {
 }
 
 async fn the_same_content_in_other_words_is_a_replay(stand: Stand) {
-    let bank = Plan::on(stand).start();
+    let bank = Plan::on(stand).start().await;
     let client = bank.client(0);
     let (account, id) = (fresh_account(), fresh_id());
     client.open(account).await;
@@ -120,7 +120,7 @@ async fn the_same_content_in_other_words_is_a_replay(stand: Stand) {
 }
 
 async fn two_partners_may_use_the_same_id(stand: Stand) {
-    let bank = Plan::on(stand).start();
+    let bank = Plan::on(stand).start().await;
     let client = bank.client(0);
     let (account, id) = (fresh_account(), fresh_id());
     client.open(account).await;

@@ -18,7 +18,7 @@ on_both_stands![
 ];
 
 async fn idle_processes_drain_at_once(stand: Stand) {
-    let mut bank = Plan::on(stand).processes(1, 1).start();
+    let mut bank = Plan::on(stand).processes(1, 1).start().await;
     bank.client(0).until_ready().await;
     for service in bank.workers.iter_mut().chain(&mut bank.webs) {
         service.drain().await;
@@ -26,7 +26,7 @@ async fn idle_processes_drain_at_once(stand: Stand) {
 }
 
 async fn a_worker_that_drains_loses_nothing(stand: Stand) {
-    let mut bank = Plan::on(stand).processes(1, 1).receipts(2, 5).start();
+    let mut bank = Plan::on(stand).processes(1, 1).receipts(2, 5).start().await;
     let client = bank.client(0);
     let auditor = RefCell::new(Auditor::default());
     let account = fresh_account();
@@ -53,7 +53,7 @@ async fn a_worker_that_drains_loses_nothing(stand: Stand) {
 }
 
 async fn a_web_that_drains_keeps_what_it_promised(stand: Stand) {
-    let mut bank = Plan::on(stand).processes(1, 1).start();
+    let mut bank = Plan::on(stand).processes(1, 1).start().await;
     let client = bank.client(0);
     let auditor = RefCell::new(Auditor::default());
     let account = fresh_account();

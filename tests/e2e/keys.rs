@@ -2,6 +2,7 @@
 
 use postonce_tests::client::{Wish, path_of};
 use postonce_tests::scenario::{Plan, Stand, fresh_account, fresh_id};
+use postonce_tests::wait;
 use reqwest::Method;
 use serde_json::json;
 
@@ -9,10 +10,11 @@ on_both_stands![
     a_key_allows_what_its_scopes_say,
     a_revoked_key_opens_nothing,
     processes_that_start_at_once_agree_on_the_first_key,
+    the_configured_key_is_never_called_wrong,
 ];
 
 async fn a_key_allows_what_its_scopes_say(stand: Stand) {
-    let bank = Plan::on(stand).start();
+    let bank = Plan::on(stand).start().await;
     let client = bank.client(0);
     let account = fresh_account();
     client.open(account).await;
@@ -41,7 +43,7 @@ async fn a_key_allows_what_its_scopes_say(stand: Stand) {
 }
 
 async fn a_revoked_key_opens_nothing(stand: Stand) {
-    let mut bank = Plan::on(stand).processes(1, 0).start();
+    let mut bank = Plan::on(stand).processes(1, 0).start().await;
     let client = bank.client(0);
     let account = fresh_account();
     client.open(account).await;
@@ -62,12 +64,28 @@ async fn a_revoked_key_opens_nothing(stand: Stand) {
 }
 
 async fn processes_that_start_at_once_agree_on_the_first_key(stand: Stand) {
-    let bank = Plan::on(stand).processes(3, 0).start();
+    let bank = Plan::on(stand).processes(3, 0).start().await;
     let account = fresh_account();
-    bank.client(0).until_ready().await;
     bank.client(0).open(account).await;
     for web in 0..3 {
-        bank.client(web).until_ready().await;
         assert_eq!(bank.client(web).balance(account).await, "0.00");
     }
+}
+
+/// A process that has just started may not be able to tell yet; then it must not say no.
+async fn the_configured_key_is_never_called_wrong(stand: Stand) {
+    let mut bank = Plan::on(stand).processes(0, 0).start().await;
+    bank.start_web();
+    let client = bank.client(0);
+    let account = fresh_account();
+    wait::until("the first key opens an account", wait::PATIENCE, async || {
+        let terms = json!({"currency": "EUR", "overdraft_limit": "0.00"});
+        let answer = client.call(Method::PUT, &path_of(account), &terms).await;
+        match answer.status {
+            200 | 201 => Ok(()),
+            503 => Err(format!("{answer:?}")),
+            _ => panic!("a process that is not ready answers 503, not {answer:?}"),
+        }
+    })
+    .await;
 }

@@ -18,7 +18,7 @@ const RECOVERY_TIME_MAX: Duration = Duration::from_secs(90);
 
 #[tokio::test]
 async fn processes_start_without_storage_say_so_and_work_as_soon_as_it_is_there() {
-    let mut bank = Plan::on(Stand::Azurite).behind_proxies().processes(0, 0).start();
+    let mut bank = Plan::on(Stand::Azurite).behind_proxies().processes(0, 0).start().await;
     bank.proxies().switch_all(Mode::Refuse);
     bank.start_web();
     bank.start_worker();
@@ -37,7 +37,7 @@ async fn processes_start_without_storage_say_so_and_work_as_soon_as_it_is_there(
 #[tokio::test]
 async fn work_resumes_by_itself_when_azurite_was_stopped_in_the_middle() {
     let mut azurite = Azurite::private();
-    let bank = Plan::on_private(&azurite).start();
+    let bank = Plan::on_private(&azurite).start().await;
     let client = bank.client(0);
     let account = fresh_account();
     let mut auditor = Auditor::default();
@@ -68,7 +68,7 @@ async fn tables_away_for_longer_than_all_receipts_make_no_dead_letters() {
     const VISIBILITY_TIMEOUT_S: u32 = 1;
     const DEQUEUE_COUNT_MAX: u32 = 2;
     let plan = Plan::on(Stand::Azurite).behind_proxies().receipts(VISIBILITY_TIMEOUT_S, DEQUEUE_COUNT_MAX);
-    let mut bank = plan.start();
+    let mut bank = plan.start().await;
     let client = bank.client(0);
     let (accounts, mut auditor) = accounts(&client, 8).await;
     // The worker is warm, and stands still while the work is accepted.
@@ -96,7 +96,7 @@ async fn tables_away_for_longer_than_all_receipts_make_no_dead_letters() {
 
 #[tokio::test]
 async fn storage_that_comes_and_goes_makes_no_dead_letters() {
-    let bank = Plan::on(Stand::Azurite).behind_proxies().receipts(1, 2).start();
+    let bank = Plan::on(Stand::Azurite).behind_proxies().receipts(1, 2).start().await;
     let client = bank.client(0);
     let (accounts, auditor) = accounts(&client, 4).await;
     let auditor = RefCell::new(auditor);
@@ -116,7 +116,7 @@ async fn storage_that_comes_and_goes_makes_no_dead_letters() {
 
 #[tokio::test]
 async fn lost_answers_of_the_storage_double_nothing() {
-    let bank = Plan::on(Stand::Azurite).behind_proxies().receipts(1, 3).start();
+    let bank = Plan::on(Stand::Azurite).behind_proxies().receipts(1, 3).start().await;
     let client = bank.client(0);
     let (accounts, auditor) = accounts(&client, 4).await;
     let auditor = RefCell::new(auditor);

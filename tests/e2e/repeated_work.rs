@@ -65,7 +65,7 @@ async fn work_on_the_wrong_queue_posts_once(stand: Stand) {
 /// A web died between the insert and the send; its client comes back to another web.
 #[tokio::test]
 async fn a_replay_of_work_that_was_never_sent_sends_it_and_posts_once() {
-    let bank = Plan::on(Stand::Azurite).processes(1, 1).start();
+    let bank = Plan::on(Stand::Azurite).processes(1, 1).start().await;
     let client = bank.client(0);
     let (account, id) = (fresh_account(), fresh_id());
     client.open(account).await;
@@ -81,7 +81,7 @@ async fn a_replay_of_work_that_was_never_sent_sends_it_and_posts_once() {
 
 #[tokio::test]
 async fn nothing_is_promised_without_a_confirmed_send() {
-    let bank = Plan::on(Stand::Azurite).processes(2, 1).behind_proxies().start();
+    let bank = Plan::on(Stand::Azurite).processes(2, 1).behind_proxies().start().await;
     let (one, other) = (bank.client(0), bank.client(1));
     let (account, inserted, fresh) = (fresh_account(), fresh_id(), fresh_id());
     one.open(account).await;
@@ -115,7 +115,7 @@ async fn nothing_is_promised_without_a_confirmed_send() {
 /// Three accepted deposits of one account, while no worker runs.
 async fn waiting_work(stand: Stand) -> (Scenario, Client, Vec<Work>) {
     let plan = Plan::on(stand).processes(1, 0).with("POSTONCE_QUEUE_COUNT", &QUEUE_COUNT.to_string());
-    let bank = plan.receipts(2, 3).start();
+    let bank = plan.receipts(2, 3).start().await;
     let client = bank.client(0);
     let account = fresh_account();
     client.open(account).await;

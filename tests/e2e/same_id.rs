@@ -17,7 +17,7 @@ on_both_stands![
 ];
 
 async fn two_hundred_requests_with_one_id_post_once_and_tell_one_story(stand: Stand) {
-    let bank = Plan::on(stand).start();
+    let bank = Plan::on(stand).start().await;
     let client = bank.client(0);
     let (account, id) = (fresh_account(), fresh_id());
     client.open(account).await;
@@ -43,7 +43,7 @@ async fn two_hundred_requests_with_one_id_post_once_and_tell_one_story(stand: St
 }
 
 async fn ids_in_flight_at_two_webs_post_once(stand: Stand) {
-    let bank = Plan::on(stand).processes(2, 1).start();
+    let bank = Plan::on(stand).processes(2, 1).start().await;
     let (one, other) = (bank.client(0), bank.client(1));
     let account = fresh_account();
     one.open(account).await;

@@ -27,19 +27,19 @@ struct Load {
 #[tokio::test]
 async fn ten_thousand_requests_at_two_webs_and_two_workers_agree_with_the_auditor_on_azurite() {
     let load = Load { requests: 10_000, accounts: 50, connections: 16 };
-    run(Plan::on(Stand::Azurite).processes(2, 2).start(), &load).await;
+    run(Plan::on(Stand::Azurite).processes(2, 2).start().await, &load).await;
 }
 
 #[tokio::test]
 async fn two_webs_and_two_workers_share_one_sqlite_file() {
     let load = Load { requests: 3_000, accounts: 50, connections: 16 };
-    run(Plan::on(Stand::Sqlite).processes(2, 2).start(), &load).await;
+    run(Plan::on(Stand::Sqlite).processes(2, 2).start().await, &load).await;
 }
 
 #[tokio::test]
 async fn one_process_on_sqlite_does_it_all() {
     let load = Load { requests: 3_000, accounts: 20, connections: 16 };
-    run(Plan::on(Stand::Sqlite).start(), &load).await;
+    run(Plan::on(Stand::Sqlite).start().await, &load).await;
 }
 
 /// One request of the load.

@@ -103,8 +103,8 @@ impl Plan {
         self
     }
 
-    /// Prepares the store and starts the processes.
-    pub fn start(self) -> Scenario {
+    /// Prepares the store, starts the processes, and waits until the web processes are ready.
+    pub async fn start(self) -> Scenario {
         let Self { stand, webs, workers, private, proxies, hosts_worker, settings } = self;
         let directory = TempDir::with_prefix("postonce-test-").expect("a directory for a test");
         let (direct, through, proxies) = match stand {
@@ -137,6 +137,9 @@ impl Plan {
         };
         (0..webs).for_each(|_| scenario.start_web());
         (0..workers).for_each(|_| scenario.start_worker());
+        for web in 0..webs {
+            scenario.client(web).until_ready().await;
+        }
         scenario
     }
 }
@@ -201,7 +204,7 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Starts another web process.
+    /// Starts another web process. It listens when this returns; it may not be ready.
     pub fn start_web(&mut self) {
         let arguments: &[&str] = if self.hosts_worker { &["--with-worker"] } else { &["--no-worker"] };
         let web = Service::start(Binary::Web, &self.settings, arguments, self.directory.path());

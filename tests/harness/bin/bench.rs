@@ -46,7 +46,7 @@ async fn main() {
 }
 
 async fn measure(stand: Stand) {
-    let mut bank = Plan::on(stand).in_one_process().with("POSTONCE_IDLE_POLL_MAX_MS", "1000").start();
+    let mut bank = Plan::on(stand).in_one_process().with("POSTONCE_IDLE_POLL_MAX_MS", "1000").start().await;
     let accounts: Vec<AccountKey> = (0..ACCOUNTS_MANY).map(|_| fresh_account()).collect();
     let client = bank.client(0);
     futures::stream::iter(&accounts)
