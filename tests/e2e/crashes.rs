@@ -142,6 +142,41 @@ async fn a_web_killed_under_load_keeps_what_it_promised(stand: Stand) {
     check(&bank, &other, &auditor.into_inner()).await;
 }
 
+/// A worker that stands still for longer than its leases, like a machine that is suspended, and then
+/// goes on with what it had in hand. On SQLite it could hold the lock of the file meanwhile.
+#[tokio::test]
+async fn a_worker_that_slept_past_its_leases_doubles_nothing() {
+    const NAPS: usize = 4;
+    let mut bank = Plan::on(Stand::Azurite).processes(1, 2).receipts(1, 1000).start().await;
+    let client = bank.client(0);
+    let auditor = RefCell::new(Auditor::default());
+    let accounts: Vec<_> = (0..5).map(|_| fresh_account()).collect();
+    for account in &accounts {
+        client.open_with(*account, "EUR", "10.00").await;
+        auditor.borrow_mut().account(*account, "10.00");
+    }
+    let napping = Cell::new(true);
+    let submitting = async {
+        while napping.get() {
+            let submissions = accounts.iter().map(|account| submit_pair(&client, *account, &auditor));
+            join_all(submissions).await;
+        }
+    };
+    let naps = async {
+        for nap in 0..NAPS {
+            let worker = bank.workers.get_mut(nap % 2).expect("there are two workers");
+            worker.suspend();
+            wait::throughout("it sleeps", Duration::from_millis(1600), async || Ok(())).await;
+            worker.resume();
+            wait::throughout("it is awake", Duration::from_millis(300), async || Ok(())).await;
+        }
+        napping.set(false);
+    };
+    join(submitting, naps).await;
+    client.until_drained(RECOVERY_TIME_MAX).await;
+    check(&bank, &client, &auditor.into_inner()).await;
+}
+
 async fn submit_pair(
     client: &Client,
     account: postonce_shared::domain::ids::AccountKey,

@@ -1,10 +1,12 @@
-//! Ports that die at a named point: the fault points of the tests, outside production code.
+//! Ports that fail on purpose: the fault points of the tests, outside production code.
 //!
-//! The process that uses them kills itself with SIGKILL right there, so that nothing is finished,
-//! flushed or dropped.
+//! [`deadly`] ports die at a named point: the process that uses them kills itself with SIGKILL right
+//! there, so that nothing is finished, flushed or dropped. [`unreliable`] ports are away while they
+//! are told to.
 
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -49,9 +51,7 @@ impl Point {
 
 /// The same store, but whoever uses it dies at that point.
 pub fn deadly(store: Store, point: Point) -> Store {
-    let ledger = Arc::new(DeadlyLedger { inner: Arc::clone(&store.ledger), point });
-    let queue = Arc::new(DeadlyQueue { inner: Arc::clone(&store.queue), point });
-    Store { ledger, queue, ..store }
+    with_fate(store, &Fate::DiesAt(point))
 }
 
 /// Ends this process with SIGKILL.
@@ -64,13 +64,75 @@ fn die() -> ! {
     }
 }
 
-struct DeadlyQueue {
+/// What happens before and after an operation of a port.
+#[derive(Debug, Clone)]
+enum Fate {
+    DiesAt(Point),
+    Weather(Arc<Weather>),
+}
+
+/// What is away at the moment.
+#[derive(Debug, Default)]
+pub struct Weather {
+    /// Nothing can be committed, though the ledger answers otherwise.
+    pub commits_away: AtomicBool,
+    /// Messages can be received, but neither given back nor deleted.
+    pub leases_away: AtomicBool,
+    /// Messages that were received so far.
+    pub received: AtomicU32,
+}
+
+/// The same store, but parts of it are away while the weather says so.
+pub fn unreliable(store: Store, weather: Arc<Weather>) -> Store {
+    with_fate(store, &Fate::Weather(weather))
+}
+
+fn with_fate(store: Store, fate: &Fate) -> Store {
+    let ledger = Arc::new(FatefulLedger { inner: Arc::clone(&store.ledger), fate: fate.clone() });
+    let queue = Arc::new(FatefulQueue { inner: Arc::clone(&store.queue), fate: fate.clone() });
+    Store { ledger, queue, ..store }
+}
+
+impl Fate {
+    fn strikes(&self, here: Point) {
+        match self {
+            Self::DiesAt(point) if *point == here => die(),
+            Self::DiesAt(_) | Self::Weather(_) => {}
+        }
+    }
+
+    fn check_commits(&self) -> Result<(), StoreFault> {
+        self.check(|weather| &weather.commits_away)
+    }
+
+    fn check_leases(&self) -> Result<(), StoreFault> {
+        self.check(|weather| &weather.leases_away)
+    }
+
+    fn check(&self, part: impl Fn(&Weather) -> &AtomicBool) -> Result<(), StoreFault> {
+        match self {
+            Self::Weather(weather) if part(weather).load(Ordering::Relaxed) => {
+                Err(StoreFault::Unavailable { doing: "what a test forbids", source: "bad weather".into() })
+            }
+            Self::Weather(_) | Self::DiesAt(_) => Ok(()),
+        }
+    }
+
+    fn note_received(&self, messages: &[Message]) {
+        if let Self::Weather(weather) = self {
+            let count = u32::try_from(messages.len()).expect("at most 32 messages");
+            weather.received.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+}
+
+struct FatefulQueue {
     inner: Arc<dyn WorkQueue>,
-    point: Point,
+    fate: Fate,
 }
 
 #[async_trait]
-impl WorkQueue for DeadlyQueue {
+impl WorkQueue for FatefulQueue {
     async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
         self.inner.send(queue, body, delay).await
     }
@@ -82,8 +144,9 @@ impl WorkQueue for DeadlyQueue {
         visibility: Duration,
     ) -> Result<Vec<Message>, StoreFault> {
         let messages = self.inner.receive(queue, max, visibility).await?;
-        if self.point == Point::AfterReceive && !messages.is_empty() {
-            die();
+        self.fate.note_received(&messages);
+        if !messages.is_empty() {
+            self.fate.strikes(Point::AfterReceive);
         }
         Ok(messages)
     }
@@ -95,10 +158,12 @@ impl WorkQueue for DeadlyQueue {
         body: &[u8],
         visibility: Duration,
     ) -> Result<Held<Lease>, StoreFault> {
+        self.fate.check_leases()?;
         self.inner.extend(queue, lease, body, visibility).await
     }
 
     async fn delete(&self, queue: &QueueName, lease: &Lease) -> Result<Held<()>, StoreFault> {
+        self.fate.check_leases()?;
         self.inner.delete(queue, lease).await
     }
 
@@ -107,24 +172,23 @@ impl WorkQueue for DeadlyQueue {
     }
 }
 
-struct DeadlyLedger {
+struct FatefulLedger {
     inner: Arc<dyn Ledger>,
-    point: Point,
+    fate: Fate,
 }
 
 #[async_trait]
-impl Ledger for DeadlyLedger {
+impl Ledger for FatefulLedger {
     async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
         self.inner.accept(group).await
     }
 
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
-        if self.point == Point::BeforeCommit {
-            die();
-        }
+        self.fate.check_commits()?;
+        self.fate.strikes(Point::BeforeCommit);
         let committed = self.inner.commit(commit).await?;
-        if self.point == Point::AfterCommit && matches!(committed, Committed::Done { .. }) {
-            die();
+        if matches!(committed, Committed::Done { .. }) {
+            self.fate.strikes(Point::AfterCommit);
         }
         Ok(committed)
     }

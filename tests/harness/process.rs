@@ -223,7 +223,9 @@ impl Drop for Process {
             reaper::forget(self.child.id());
         }
         if std::thread::panicking() {
-            let lines = self.log.lines();
+            // Answers to polls would hide the rest.
+            let mut lines = self.log.lines();
+            lines.retain(|line| !line.contains(" answered 200 "));
             let skipped = lines.len().saturating_sub(LINES_PRINTED_MAX);
             eprintln!("---- log of {} (pid {}, {skipped} lines before these)", self.name, self.child.id());
             lines.iter().skip(skipped).for_each(|line| eprintln!("{line}"));

@@ -204,6 +204,11 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// Web processes that are started from now on host a worker.
+    pub const fn host_worker(&mut self) {
+        self.hosts_worker = true;
+    }
+
     /// Starts another web process. It listens when this returns; it may not be ready.
     pub fn start_web(&mut self) {
         let arguments: &[&str] = if self.hosts_worker { &["--with-worker"] } else { &["--no-worker"] };
