@@ -286,3 +286,6 @@ pub fn cents(amount: &str) -> i64 {
     let digits = format!("{whole}{decimals:0<2}");
     digits.parse().unwrap_or_else(|_| panic!("{amount} is not an amount"))
 }
+
+#[cfg(test)]
+mod tests;
