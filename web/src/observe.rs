@@ -37,7 +37,9 @@ pub async fn observe<B: MessageBody>(
     request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<B>, Error> {
-    let Some(observer) = request.app_data::<Data<Observer>>().cloned() else { return next.call(request).await };
+    let Some(observer) = request.app_data::<Data<Observer>>().cloned() else {
+        return next.call(request).await;
+    };
     let started = observer.world.uptime();
     let method = known(request.method());
     let response = next.call(request).await?;
@@ -50,7 +52,12 @@ pub async fn observe<B: MessageBody>(
         if let Some(part) = part {
             observer.readiness.lose(*part);
         }
-        tracing::error!(http.method = method, http.route = route, "{method} {route} failed: {}", chain(&**cause));
+        tracing::error!(
+            http.method = method,
+            http.route = route,
+            "{method} {route} failed: {}",
+            chain(&**cause)
+        );
     }
     let partner = response.request().extensions().get::<PartnerId>().map(ToString::to_string);
     let partner = partner.unwrap_or_default();

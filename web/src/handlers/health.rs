@@ -58,10 +58,7 @@ pub async fn readyz(readiness: Data<Readiness>) -> HttpResponse {
     ),
     security(("api_key" = ["metrics:read"]))
 )]
-pub async fn metrics(
-    _caller: Caller<MetricsRead>,
-    metrics: Data<Metrics>,
-) -> Result<HttpResponse, ApiError> {
+pub async fn metrics(_caller: Caller<MetricsRead>, metrics: Data<Metrics>) -> Result<HttpResponse, ApiError> {
     let text = metrics.text().map_err(ApiError::internal)?;
     Ok(HttpResponse::Ok().content_type(OPENMETRICS).body(text))
 }

@@ -9,7 +9,9 @@ use postonce_shared::domain::transaction::TransactionStatus;
 use crate::auth::Caller;
 use crate::books::Books;
 use crate::error::{ApiError, Code};
-use crate::openapi::{AccountPath, PageParams, StatementRefusals, StatusParam, TransactionPath, TransactionRefusals};
+use crate::openapi::{
+    AccountPath, PageParams, StatementRefusals, StatusParam, TransactionPath, TransactionRefusals,
+};
 use crate::pages::{PageQuery, cursor, not_a_cursor};
 use crate::scopes::TransactionsRead;
 use crate::{paths, respond};
@@ -33,7 +35,10 @@ pub async fn find(
     let (account, message) = paths::message(&request)?;
     let key = TransactionKey { account, partner: caller.partner().clone(), message };
     let transaction = books.transaction(&key).await?.ok_or_else(|| {
-        ApiError::new(Code::TransactionUnknown, "No transaction of yours with this id was accepted on this account.")
+        ApiError::new(
+            Code::TransactionUnknown,
+            "No transaction of yours with this id was accepted on this account.",
+        )
     })?;
     Ok(HttpResponse::Ok().json(respond::transaction(transaction)))
 }
