@@ -86,7 +86,8 @@ impl Office {
     /// # Errors
     /// [`StoreFault`] when they cannot be read; so with all that follow.
     pub async fn queues(&self) -> Result<Vec<QueueReport>, StoreFault> {
-        let mut dead: BTreeMap<QueueName, u64> = self.store.dead_letters.count_open().await?.into_iter().collect();
+        let mut dead: BTreeMap<QueueName, u64> =
+            self.store.dead_letters.count_open().await?.into_iter().collect();
         for queue in envelope::queues(self.queue_count) {
             dead.entry(queue).or_default();
         }

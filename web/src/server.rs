@@ -60,8 +60,7 @@ pub fn build(
     > + use<>,
 > {
     let App { acceptor, books, office, keyring, readiness, metrics, world } = app.clone();
-    let observer =
-        Observer { metrics: Arc::clone(&metrics), readiness: Arc::clone(&readiness), world };
+    let observer = Observer { metrics: Arc::clone(&metrics), readiness: Arc::clone(&readiness), world };
     actix_web::App::new()
         .app_data(Data::from(acceptor))
         .app_data(Data::from(books))
