@@ -123,6 +123,7 @@ impl<L: Ord, T, A> Drop for LaneWriter<L, T, A> {
 }
 
 #[cfg(test)]
+#[expect(clippy::arithmetic_side_effects, reason = "test code")]
 mod tests {
     use super::*;
     use crate::adapters::system::SystemWorld;

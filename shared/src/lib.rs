@@ -16,6 +16,9 @@ pub mod recover;
 
 pub mod bank;
 
+pub mod config;
+pub mod telemetry;
+
 pub mod adapters;
 #[cfg(feature = "conformance")]
 pub mod conformance;

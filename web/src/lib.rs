@@ -28,3 +28,6 @@ pub mod keys_command;
 pub mod scopes;
 
 pub mod openapi;
+
+pub mod process;
+pub mod worker_metrics;

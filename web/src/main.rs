@@ -1,7 +1,81 @@
-//! The HTTP process.
+//! The web process, and the commands of operators: what was asked for, done by the library.
 
-fn main() {
-    if std::env::args().nth(1).as_deref() == Some("openapi") {
-        print!("{}", postonce_web::openapi::openapi_json());
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::{Args, Command, FromArgMatches as _, Subcommand};
+use postonce_shared::adapters::bell::LocalBell;
+use postonce_shared::adapters::open;
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::bank::Bank;
+use postonce_shared::config::{Config, StorageConfig, add_settings};
+use postonce_shared::ports::world::World;
+use postonce_shared::recover::Scope;
+use postonce_shared::telemetry::{self, LogTo};
+use postonce_web::keys_command::{self, KeysCommand};
+use postonce_web::openapi::openapi_json;
+use postonce_web::process::{self, Hosting};
+use postonce_worker::drain::until_asked_to_stop;
+
+/// What the command line says besides the settings.
+#[derive(Debug, Args)]
+struct Cli {
+    /// Run the worker in this process [default on SQLite]
+    #[arg(long, conflicts_with = "no_worker")]
+    with_worker: bool,
+    /// Leave the worker to processes of its own [default on Azure]
+    #[arg(long)]
+    no_worker: bool,
+    #[command(subcommand)]
+    command: Option<Operation>,
+}
+
+/// Without one of these, the service starts.
+#[derive(Debug, Subcommand)]
+enum Operation {
+    /// API keys: add, list, revoke
+    #[command(subcommand)]
+    Keys(KeysCommand),
+    /// Enqueue accepted work again that was forgotten, and say how much it was
+    Recover,
+    /// Print the OpenAPI document
+    Openapi,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let command = add_settings(Command::new("postonce-web"))
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("The HTTP API of Postonce: deposits and withdrawals that post exactly once");
+    let matches = Cli::augment_args(command).get_matches();
+    let Cli { with_worker, no_worker, command } = Cli::from_arg_matches(&matches)?;
+    if matches!(command, Some(Operation::Openapi)) {
+        println!("{}", openapi_json());
+        return Ok(());
+    }
+    let config = Config::read(&matches)?;
+    let log_to = if command.is_some() { LogTo::Stderr } else { LogTo::Stdout };
+    telemetry::start(config.log_format, &config.log, log_to)?;
+
+    let world: Arc<dyn World> = Arc::new(SystemWorld::new());
+    let store = open::open(&config, Arc::clone(&world)).await.context("the store cannot be opened")?;
+    let doorbell = Arc::new(LocalBell::new(Arc::clone(&world)));
+    let bank = Bank::new(store, world, doorbell, config.queue_count);
+    match command {
+        None => {
+            let embedded = matches!(config.storage, StorageConfig::Sqlite { .. });
+            let worker_here = with_worker || (embedded && !no_worker);
+            let hosting = if worker_here { Hosting::WithWorker } else { Hosting::WebOnly };
+            process::run(&bank, &config, hosting, until_asked_to_stop()).await
+        }
+        Some(Operation::Keys(command)) => {
+            keys_command::run(command, &bank.store, &*bank.world, &mut std::io::stdout()).await
+        }
+        Some(Operation::Recover) => {
+            let recovered = bank.repair.recover(Scope::Unqueued).await.context("the log cannot be recovered")?;
+            println!("looked at {} accepted transactions, enqueued {} again", recovered.looked_at, recovered.enqueued);
+            Ok(())
+        }
+        Some(Operation::Openapi) => Ok(()),
     }
 }

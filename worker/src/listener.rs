@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::future::{Either, join, join_all, select};
+use postonce_shared::config::Config;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, TransactionKey};
 use postonce_shared::envelope::Unreadable;
@@ -49,6 +50,16 @@ pub struct ListenerConfig {
     pub dequeue_count_max: u32,
     /// Longest wait between two looks at an empty queue.
     pub idle_delay_max: Duration,
+}
+
+impl From<&Config> for ListenerConfig {
+    fn from(config: &Config) -> Self {
+        Self {
+            visibility_timeout: config.visibility_timeout,
+            dequeue_count_max: config.dequeue_count_max,
+            idle_delay_max: config.idle_poll_max,
+        }
+    }
 }
 
 /// Whether the ledger answered last; shared by the listeners of a process.

@@ -1,5 +1,12 @@
 //! The worker over the memory adapter: what becomes of messages when work, ledger or process fail.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::arithmetic_side_effects,
+    clippy::disallowed_methods,
+    reason = "test code"
+)]
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

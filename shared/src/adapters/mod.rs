@@ -5,6 +5,7 @@
 pub mod azure;
 pub mod bell;
 pub mod memory;
+pub mod open;
 pub mod page_body;
 pub mod sqlite;
 pub mod system;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use rand::RngExt as _;
+use tokio::runtime::Handle;
 
 use crate::domain::time::Timestamp;
 use crate::ports::world::World;
@@ -14,12 +15,15 @@ use crate::ports::world::World;
 #[derive(Debug)]
 pub struct SystemWorld {
     started: Instant,
+    /// Where tasks run. The threads of the HTTP server have small runtimes of their own; work that
+    /// many requests share must not depend on one of them.
+    runtime: Option<Handle>,
 }
 
 impl SystemWorld {
-    /// The world from now on.
+    /// The world from now on. Made within a runtime, its tasks run there, whoever starts them.
     pub fn new() -> Self {
-        Self { started: Instant::now() }
+        Self { started: Instant::now(), runtime: Handle::try_current().ok() }
     }
 }
 
@@ -50,6 +54,9 @@ impl World for SystemWorld {
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
-        drop(tokio::spawn(task));
+        match &self.runtime {
+            Some(runtime) => drop(runtime.spawn(task)),
+            None => drop(tokio::spawn(task)),
+        }
     }
 }

@@ -208,6 +208,7 @@ async fn a_users_accounts_are_listed_page_by_page(case: &Case) {
                 break;
             }
             found.extend(page);
+            assert!(found.len() <= expected.len(), "each account once, but there were {}", found.len());
         }
         assert_eq!(found, expected, "each account once, by id, as it now is");
     }

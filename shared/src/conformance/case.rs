@@ -19,13 +19,16 @@ use crate::domain::money::{Amount, Currency, OverdraftLimit};
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::TransactionStatus;
 use crate::ports::Store;
-use crate::ports::ledger::{AcceptOutcome, Committed, NewTransaction, Opened, StoredTransaction};
+use crate::ports::ledger::{AcceptOutcome, Committed, Listing, NewTransaction, Opened, StoredTransaction};
 use crate::ports::world::{World, WorldExt as _};
 
 /// How long a case waits for what has to happen.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// How long it waits before it looks again.
 const GLANCE: Duration = Duration::from_millis(40);
+
+/// Most pages of a listing: a store that others use as well may be long, but it ends.
+const LISTING_PAGES_MAX: usize = 10_000;
 
 /// A store under test, and the world that the case lives in.
 pub(super) struct Case {
@@ -115,7 +118,8 @@ impl Case {
         NewTransaction {
             key: TransactionKey { account, partner, message },
             instruction,
-            accepted_at: self.world.now(),
+            // No two wishes came at the same time, so that a time that was mixed up is noticed.
+            accepted_at: moment(i64::try_from(self.world.random() >> 24).unwrap()),
             nonce: self.world.nonce(),
         }
     }
@@ -193,17 +197,11 @@ impl Case {
         status: TransactionStatus,
         limit: usize,
     ) -> Vec<StoredTransaction> {
-        let mut found = Vec::new();
-        let mut cursor = None;
-        loop {
-            let page = self.store.log.by_status(account, status, cursor.as_deref(), limit).await.unwrap();
-            assert!(page.items.len() <= limit, "a page holds at most as many items as were asked for");
-            found.extend(page.items);
-            cursor = page.next;
-            if cursor.is_none() {
-                return found;
-            }
-        }
+        let log = &self.store.log;
+        let page = async |cursor: Option<String>| {
+            log.by_status(account, status, cursor.as_deref(), limit).await.unwrap()
+        };
+        to_the_end(limit, page).await
     }
 
     pub(super) async fn everything(&self, key: AccountKey) -> Everything {
@@ -214,6 +212,22 @@ impl Case {
         let account = self.store.ledger.account(key).await.unwrap();
         Everything { account, transactions, pages: self.journal(key).await }
     }
+}
+
+/// Reads a listing page by page to its end.
+pub(super) async fn to_the_end<T>(limit: usize, page: impl AsyncFn(Option<String>) -> Listing<T>) -> Vec<T> {
+    let mut found = Vec::new();
+    let mut cursor = None;
+    for _ in 0..LISTING_PAGES_MAX {
+        let Listing { items, next } = page(cursor).await;
+        assert!(items.len() <= limit, "a page holds at most as many items as were asked for");
+        found.extend(items);
+        if next.is_none() {
+            return found;
+        }
+        cursor = next;
+    }
+    panic!("a listing has an end, but not within {LISTING_PAGES_MAX} pages");
 }
 
 pub(super) fn currency(code: &str) -> Currency {
@@ -269,7 +283,7 @@ pub(super) fn assert_chain(pages: &[JournalPage], account: &Account) {
     assert_eq!(account.balance.minor_units(), balance, "the balance is the sum of the posted entries");
 }
 
-/// A moment with milliseconds, different from now.
+/// A moment of some past or future year, to the millisecond.
 pub(super) fn moment(index: i64) -> Timestamp {
     Timestamp::from_unix_ms(1_700_000_000_123 + index)
 }

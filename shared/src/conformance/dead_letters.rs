@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::case::{Case, moment};
+use super::case::{Case, moment, to_the_end};
 use crate::ports::Store;
 use crate::ports::dead_letters::{DeadLetter, Resolution, ResolutionKind};
 use crate::ports::queue::QueueName;
@@ -50,20 +50,16 @@ impl Case {
         found.expect("a letter that was added can be read")
     }
 
-    /// The ids of all letters of that queue, page by page.
+    /// All letters of that queue, page by page.
     async fn listed(&self, open_only: bool, limit: usize, queue: &QueueName) -> Vec<DeadLetter> {
-        let mut found: Vec<DeadLetter> = Vec::new();
-        let mut cursor: Option<String> = None;
-        loop {
-            let page = self.store.dead_letters.list(open_only, cursor.as_deref(), limit).await.unwrap();
-            assert!(page.items.len() <= limit, "at most as many as were asked for");
-            // Others may use the store at the same time.
-            found.extend(page.items.into_iter().filter(|letter| letter.queue == *queue));
-            cursor = page.next;
-            if cursor.is_none() {
-                return found;
-            }
-        }
+        let dead_letters = &self.store.dead_letters;
+        let page = async |cursor: Option<String>| {
+            dead_letters.list(open_only, cursor.as_deref(), limit).await.unwrap()
+        };
+        let mut found = to_the_end(limit, page).await;
+        // Others may use the store at the same time.
+        found.retain(|letter| letter.queue == *queue);
+        found
     }
 
     async fn open_count(&self, queue: &QueueName) -> u64 {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::case::{Case, assert_chain, partner};
+use super::case::{Case, assert_chain, partner, to_the_end};
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::journal::PAGE_ENTRIES_MAX;
-use crate::domain::transaction::TransactionStatus::{self, Accepted, Posted, Rejected};
+use crate::domain::transaction::TransactionStatus::{Accepted, Posted, Rejected};
 use crate::ports::Store;
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{NewTransaction, StoredTransaction};
@@ -179,7 +179,17 @@ async fn a_foreign_cursor_is_refused(case: &Case) {
         let answer = case.store.log.by_status(key, Accepted, Some(cursor), 10).await;
         let refused = matches!(answer, Err(StoreFault::Corrupt { .. }));
         assert!(refused, "{cursor:?} is no cursor of this listing, but gave {answer:?}");
+        let answer = case.store.log.accepted(Some(cursor), 10).await;
+        let refused = matches!(answer, Err(StoreFault::Corrupt { .. }));
+        assert!(refused, "{cursor:?} is no cursor of accepted transactions, but gave {answer:?}");
     }
+    let neighbor = case.opened().await.value.key;
+    case.accepted(&[1, 2, 3].map(|cents| case.deposit(neighbor, cents))).await;
+    let page = case.store.log.by_status(neighbor, Accepted, None, 1).await.unwrap();
+    let foreign = page.next.expect("two of three transactions are still to come");
+    let answer = case.store.log.by_status(key, Accepted, Some(&foreign), 10).await;
+    let refused = matches!(answer, Err(StoreFault::Corrupt { .. }));
+    assert!(refused, "a cursor of another account's listing is none of this one, but gave {answer:?}");
 }
 
 async fn everything_accepted_is_found(case: &Case) {
@@ -196,24 +206,16 @@ async fn everything_accepted_is_found(case: &Case) {
     // An account that nobody opened owes an answer all the same.
     open.extend(case.accepted(&[case.deposit(case.account_key(), 1)]).await.into_iter().map(|one| one.key));
 
+    let log = &case.store.log;
+    let page = async |cursor: Option<String>| log.accepted(cursor.as_deref(), 50).await.unwrap();
     let mut found = BTreeSet::new();
-    let mut cursor: Option<String> = None;
-    loop {
-        let page = case.store.log.accepted(cursor.as_deref(), 50).await.unwrap();
-        assert!(page.items.len() <= 50, "at most as many as were asked for");
-        for stored in page.items {
-            // Others may use the store at the same time: only our own rows are looked at.
-            let key = stored.transaction.key.clone();
-            assert!(!finals.contains(&key), "what is final needs no recovery");
-            if open.contains(&key) {
-                assert_eq!(stored, case.stored(&key).await, "listed as it is stored");
-                assert_eq!(stored.transaction.status(), TransactionStatus::Accepted, "it is accepted");
-                assert!(found.insert(key), "each accepted transaction once");
-            }
-        }
-        cursor = page.next;
-        if cursor.is_none() {
-            break;
+    for stored in to_the_end(50, page).await {
+        // Others may use the store at the same time: only our own rows are looked at.
+        let key = stored.transaction.key.clone();
+        assert!(!finals.contains(&key), "what is final needs no recovery");
+        if open.contains(&key) {
+            assert_eq!(stored, case.stored(&key).await, "listed as it is stored");
+            assert!(found.insert(key), "each accepted transaction once");
         }
     }
     assert_eq!(found, open, "recovery sees every accepted transaction of the store");

@@ -37,8 +37,10 @@ pub const REGISTER: &str = "order-numbers";
 const RANGE_LEN_MIN: u64 = 100;
 /// Numbers of the largest range.
 const RANGE_LEN_MAX: u64 = 100_000;
-/// How long a range should last.
-const REFILL_INTERVAL: Duration = Duration::from_secs(10);
+/// A range should last about 10 s: one that was used up sooner than this makes the next one larger.
+const REFILL_TOO_SOON: Duration = Duration::from_secs(5);
+/// One that lasted longer than this makes the next one smaller.
+const REFILL_TOO_LATE: Duration = Duration::from_secs(20);
 /// Attempts to reserve a range before the waiters are told.
 const ATTEMPTS_MAX: u32 = 8;
 /// Longest wait after the first failed attempt; it doubles with each further one.
@@ -345,12 +347,12 @@ impl OrderNumbers {
 }
 
 /// The length of the next range, when the latest one was asked for that long ago: so that a refill
-/// is due about every [`REFILL_INTERVAL`].
+/// is due about every 10 s.
 fn next_len(len: u64, lasted: Option<Duration>) -> u64 {
     let Some(lasted) = lasted else { return len };
-    let len = if lasted < REFILL_INTERVAL / 2 {
+    let len = if lasted < REFILL_TOO_SOON {
         len.saturating_mul(2)
-    } else if lasted > REFILL_INTERVAL.saturating_mul(2) {
+    } else if lasted > REFILL_TOO_LATE {
         len / 2
     } else {
         len

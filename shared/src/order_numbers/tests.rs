@@ -1,3 +1,5 @@
+#![expect(clippy::arithmetic_side_effects, clippy::disallowed_methods, reason = "test code")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
@@ -179,7 +181,7 @@ async fn the_same_trouble_makes_a_naive_allocator_repeat_numbers() {
 #[tokio::test]
 async fn all_waiters_share_one_fetch() {
     let sync = Troubled::new(memory(), |_| Trouble::None);
-    let numbers = OrderNumbers::new(Arc::clone(&sync) as Arc<dyn SyncStore>, world());
+    let numbers = OrderNumbers::new(sync.clone(), world());
     let taken = join_all((0..40).map(|_| numbers.next())).await;
     let taken: Vec<_> = taken.into_iter().map(Result::unwrap).collect();
     assert_eq!(repeated(&taken), 0);
@@ -189,7 +191,7 @@ async fn all_waiters_share_one_fetch() {
 #[tokio::test]
 async fn the_next_range_is_there_before_the_first_runs_out() {
     let sync = Troubled::new(memory(), |_| Trouble::None);
-    let numbers = OrderNumbers::new(Arc::clone(&sync) as Arc<dyn SyncStore>, world());
+    let numbers = OrderNumbers::new(sync.clone(), world());
     let _ = numbers.take(60).await.unwrap();
     let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
     while numbers.lock().following.is_none() {
@@ -239,7 +241,7 @@ async fn a_write_whose_answer_was_lost_is_booked_as_lost() {
 #[tokio::test]
 async fn a_store_that_is_away_is_told_after_a_bounded_number_of_attempts() {
     let sync = Troubled::new(memory(), |_| Trouble::Lost);
-    let numbers = OrderNumbers::new(Arc::clone(&sync) as Arc<dyn SyncStore>, world());
+    let numbers = OrderNumbers::new(sync.clone(), world());
     assert!(matches!(numbers.next().await, Err(OrderNumberFault::Unavailable(_))));
     assert_eq!(sync.swaps.load(Ordering::Relaxed), u64::from(ATTEMPTS_MAX));
 }

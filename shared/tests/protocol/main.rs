@@ -1,6 +1,8 @@
 //! The protocol over the memory adapter: accept, post, recover and the dead letter office, with
 //! trouble on the way to the store.
 
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "test code")]
+
 mod accept;
 mod dead_letters;
 mod post;

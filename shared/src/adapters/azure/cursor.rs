@@ -27,7 +27,7 @@ pub(super) fn write(listing: &str, next: Continuation) -> String {
     hex::encode(serde_json::to_vec(&cursor).expect("texts can always be written as JSON"))
 }
 
-/// Reads what [`write`] wrote for the same listing.
+/// Reads what [`write()`] wrote for the same listing.
 pub(super) fn read(
     listing: &str,
     cursor: Option<&str>,

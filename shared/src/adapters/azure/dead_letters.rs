@@ -16,7 +16,7 @@ use super::cursor;
 use super::keys::Key;
 use super::letter_row::{self, ResolutionRow};
 use super::parts::PARTS_BYTES_MAX;
-use super::table::{Continuation, Found, ROWS_MAX, Scanned, Table};
+use super::table::{Found, Scanned, Table};
 use crate::ports::dead_letters::{DeadLetter, DeadLetters, Resolution};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::Listing;
@@ -47,18 +47,10 @@ impl AzureDeadLetters {
     ) -> Result<Option<Found>, StoreFault> {
         patience.repeat(|| self.table.get(key)).await.map_err(|failure| failure.into_fault(doing))
     }
+}
 
-    async fn scan(
-        &self,
-        (first, end): (&str, &str),
-        top: u32,
-        from: Option<&Continuation>,
-        doing: &'static str,
-    ) -> Result<Scanned, StoreFault> {
-        let filter = format!("PartitionKey eq '{PARTITION}' and RowKey ge '{first}' and RowKey lt '{end}'");
-        let scanned = Patience::new(&self.world).repeat(|| self.table.scan(&filter, top, from)).await;
-        scanned.map_err(|failure| failure.into_fault(doing))
-    }
+fn filter((first, end): (&str, &str)) -> String {
+    format!("PartitionKey eq '{PARTITION}' and RowKey ge '{first}' and RowKey lt '{end}'")
 }
 
 #[async_trait]
@@ -99,7 +91,10 @@ impl DeadLetters for AzureDeadLetters {
             return Ok(Listing { items: Vec::new(), next: cursor.map(str::to_owned) });
         }
         let top = u32::try_from(limit.min(LIST_MAX)).unwrap_or(1);
-        let Scanned { rows, next } = self.scan(range, top, from.as_ref(), doing).await?;
+        let filter = filter(range);
+        let mut patience = Patience::new(&self.world);
+        let scanned = patience.repeat(|| self.table.scan(&filter, top, from.as_ref())).await;
+        let Scanned { rows, next } = scanned.map_err(|failure| failure.into_fault(doing))?;
         let items = rows.iter().map(|found| {
             let id = found.key.row().strip_prefix(prefix).unwrap_or_default();
             letter_row::read(found, id, doing)
@@ -125,7 +120,13 @@ impl DeadLetters for AzureDeadLetters {
                 // After a lost answer this decision is ours, or somebody's who wrote the very same.
                 return Ok(unclear && decided.as_ref() == Some(resolution));
             }
-            let Some(copy) = self.read(&open, &mut patience, doing).await? else { continue };
+            let Some(copy) = self.read(&open, &mut patience, doing).await? else {
+                // Resolved between the two reads: the next round says by whom.
+                if patience.again().await {
+                    continue;
+                }
+                return Ok(false);
+            };
             let mut batch = Batch::new(PARTITION);
             batch.merge(&letter, &row, &found.revision);
             batch.delete(&open, &copy.revision);
@@ -142,9 +143,14 @@ impl DeadLetters for AzureDeadLetters {
     async fn count_open(&self) -> Result<Vec<(QueueName, u64)>, StoreFault> {
         let doing = "counting dead letters";
         let mut counts: BTreeMap<QueueName, u64> = BTreeMap::new();
+        let filter = filter(OPEN);
         let mut continuation = None;
         loop {
-            let Scanned { rows, next } = self.scan(OPEN, ROWS_MAX, continuation.as_ref(), doing).await?;
+            let mut patience = Patience::new(&self.world);
+            // Without the bodies.
+            let scan = || self.table.scan_property("Queue", &filter, continuation.as_ref());
+            let scanned = patience.repeat(scan).await;
+            let Scanned { rows, next } = scanned.map_err(|failure| failure.into_fault(doing))?;
             for found in &rows {
                 let count = counts.entry(letter_row::queue(found, doing)?).or_default();
                 *count = count.saturating_add(1);

@@ -20,6 +20,12 @@ struct LetterRow {
     dead_at: String,
 }
 
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct QueueRow {
+    queue: String,
+}
+
 /// What resolving merges into it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -92,9 +98,9 @@ fn assemble(
     })
 }
 
-/// The queue that a letter came from, from the row of the letter or of its copy.
+/// The queue that a letter came from, from a row of which nothing else was read.
 pub(super) fn queue(found: &Found, doing: &'static str) -> Result<QueueName, StoreFault> {
-    let row: LetterRow = parse(found, doing)?;
+    let row: QueueRow = parse(found, doing)?;
     queue_name(&row.queue).map_err(|flaw| corrupt(found, doing, flaw))
 }
 

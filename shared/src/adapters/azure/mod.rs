@@ -1,7 +1,7 @@
 //! Azure Storage: tables hold the ledger and all other state, queues the work, blobs large bodies.
 //! Azurite stands in for it in tests.
 //!
-//! To read it: [`connection`] says where the storage is; `client` and `transport` reach it and count;
+//! To read it: `connection` says where the storage is; `client` and `transport` reach it and count;
 //! `attempt` knows what a failure says and how long to go on; `table`, `batch` and `keys` are rows in
 //! general, `*_row` and `parts` ours in particular; the rest is one file per port, with the two steps
 //! of the protocol in `accept` and `commit`.

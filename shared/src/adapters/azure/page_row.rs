@@ -65,3 +65,86 @@ fn assemble(found: &Found, row: &PageRow) -> Result<JournalPage, Cause> {
         nonce: row.commit_nonce.parse::<Nonce>().map_err(|_| Flaw("CommitNonce"))?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::Value;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::adapters::azure::keys::{Key, page_row, partition};
+    use crate::domain::account::Revision;
+    use crate::domain::ids::{AccountId, AccountKey, MessageId, OrderNumber, PartnerId, UserId};
+    use crate::domain::instruction::{Details, TransactionKind};
+    use crate::domain::journal::{Entry, PAGE_ENTRIES_MAX};
+    use crate::domain::money::{Amount, Balance, Currency};
+    use crate::domain::time::Timestamp;
+
+    /// A full page. Every text is as long as it may be, and made of what takes most room.
+    fn largest() -> JournalPage {
+        let metadata: BTreeMap<String, String> =
+            (10..30).map(|number| (number.to_string(), "\"".repeat(100))).collect();
+        let unknown = BTreeMap::from([("x".to_owned(), Value::from("\\".repeat(1020)))]);
+        let details = Details::try_new(Some("\u{1d11e}".repeat(140)), metadata, &unknown).unwrap();
+        let currency = Currency::parse("EUR").unwrap();
+        let entry = |(sequence, withdrawn): (u64, i64)| Entry {
+            sequence,
+            partner: PartnerId::parse(&"p".repeat(32)).unwrap(),
+            message: MessageId::from_uuid(Uuid::from_u128(sequence.into())),
+            kind: TransactionKind::Withdrawal,
+            amount: Amount::try_new(1, currency).unwrap(),
+            details: details.clone(),
+            order_number: OrderNumber::from_counter(OrderNumber::COUNTER_MAX),
+            balance_after: Balance::try_new(withdrawn.saturating_neg(), currency).unwrap(),
+            accepted_at: Timestamp::from_unix_ms(i64::MAX),
+            posted_at: Timestamp::from_unix_ms(i64::MAX),
+        };
+        let entries = (18_000_000_000_000_000_000..).zip(1..).take(PAGE_ENTRIES_MAX).map(entry).collect();
+        let account = AccountKey {
+            user: UserId::from_uuid(Uuid::from_u128(1)),
+            account: AccountId::from_uuid(Uuid::from_u128(2)),
+        };
+        JournalPage::seal(account, entries, PageHash::GENESIS, Nonce::from_uuid(Uuid::from_u128(3)))
+    }
+
+    fn found(page: &JournalPage) -> Found {
+        let key = Key::new(partition(page.account), page_row(page.first_sequence));
+        Found { key, revision: Revision::new("1"), properties: write(page) }
+    }
+
+    #[test]
+    fn the_largest_page_fits_one_row_and_comes_back() {
+        let page = largest();
+        let found = found(&page);
+        // As Azure counts: names and texts in UTF-16, binary content as bytes.
+        let bytes: usize = found
+            .properties
+            .iter()
+            .filter(|(name, _)| !name.contains('@'))
+            .map(|(name, value)| {
+                let text = value.as_str().unwrap();
+                let binary = found.properties.contains_key(&format!("{name}@odata.type"));
+                let name_and_head = name.len().saturating_mul(2).saturating_add(12);
+                // Base64 is longer than what it stands for, so this errs on the safe side.
+                let content = if binary {
+                    text.len().div_ceil(4).saturating_mul(3)
+                } else {
+                    text.len().saturating_mul(2)
+                };
+                name_and_head.saturating_add(content)
+            })
+            .sum();
+        assert!(bytes < 1_048_576, "{bytes} bytes");
+        assert_eq!(read(&found, "testing").unwrap(), page);
+        assert_eq!(last_sequence(&found, "testing").unwrap(), page.last_sequence());
+    }
+
+    #[test]
+    fn a_changed_page_is_corrupt() {
+        let mut found = found(&largest());
+        found.properties.insert("PreviousHash".to_owned(), Value::from("11".repeat(32)));
+        assert!(matches!(read(&found, "testing"), Err(StoreFault::Corrupt { .. })));
+    }
+}

@@ -56,7 +56,7 @@ pub(super) fn write(content: &[u8]) -> Properties {
     properties
 }
 
-/// Reads what [`write`] wrote.
+/// Reads what [`write()`] wrote.
 pub(super) fn read(properties: &Properties) -> Result<Vec<u8>, Flaw> {
     let text = |name: &str| properties.get(name).and_then(Value::as_str);
     let count: usize = text(COUNT).and_then(|count| count.parse().ok()).ok_or(Flaw(COUNT))?;

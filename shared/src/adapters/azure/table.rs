@@ -114,7 +114,30 @@ impl Table {
         top: u32,
         from: Option<&Continuation>,
     ) -> Result<Scanned, Failure> {
+        self.scan_some(None, filter, top, from).await
+    }
+
+    /// As [`Self::scan`], with one property of each row only.
+    pub(super) async fn scan_property(
+        &self,
+        property: &str,
+        filter: &str,
+        from: Option<&Continuation>,
+    ) -> Result<Scanned, Failure> {
+        self.scan_some(Some(property), filter, ROWS_MAX, from).await
+    }
+
+    async fn scan_some(
+        &self,
+        property: Option<&str>,
+        filter: &str,
+        top: u32,
+        from: Option<&Continuation>,
+    ) -> Result<Scanned, Failure> {
         let mut query = self.client.query().filter(filter.to_owned()).top(top.min(ROWS_MAX));
+        if let Some(property) = property {
+            query = query.select(format!("PartitionKey,RowKey,{property}"));
+        }
         if let Some((partition, row)) = from {
             query = query.initial_partition_key(partition.clone());
             if let Some(row) = row {

@@ -126,9 +126,6 @@ fn change(
     after: &Account,
 ) -> Result<Verdict<Option<Revision>>, SqlFault> {
     let version = columns::signed(after.version)?;
-    if version <= guard {
-        return Err(SqlFault::Refused("a change moves the version of its account forward".to_owned()));
-    }
     let sql = "UPDATE accounts SET status = ?1, overdraft_limit = ?2, version = ?3
                WHERE id = (SELECT id FROM account_names WHERE user_id = ?4 AND account_id = ?5)
                    AND version = ?6";
@@ -140,6 +137,9 @@ fn change(
         after.key.account.as_uuid().into_bytes(),
         guard,
     ))?;
+    if changed == 1 && version <= guard {
+        return Err(SqlFault::Refused("a change moves the version of its account forward".to_owned()));
+    }
     Ok(Verdict::Keep((changed == 1).then(|| columns::revision(version))))
 }
 

@@ -31,7 +31,7 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
         // FULL: what was answered survives a loss of power, which NORMAL does not promise. The log
         // may grow to 4,000 pages before its content moves to the file: hot pages move once.
         Role::Write => {
-            "PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;
+            "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -65536;
              PRAGMA wal_autocheckpoint = 4000; PRAGMA journal_size_limit = 67108864;"
         }
         Role::Read => "PRAGMA query_only = ON; PRAGMA cache_size = -8192;",

@@ -1,11 +1,11 @@
 //! The embedded store: everything in one SQLite file, for one machine.
 //!
-//! One thread writes ([`writer`]): it takes all the jobs that wait, runs each in a savepoint, and
+//! One thread writes (`writer`): it takes all the jobs that wait, runs each in a savepoint, and
 //! answers them after one COMMIT, so that many callers share one `fsync`. A few connections read
-//! ([`reader`]), each in short transactions of its own. Several processes may share the file:
+//! (`reader`), each in short transactions of its own. Several processes may share the file:
 //! SQLite's own lock orders their writes, and the guards of the ports do the rest.
 //!
-//! Read [`database`] for how a port speaks to the two, then the ports one by one. Rows are laid out
+//! Read `database` for how a port speaks to the two, then the ports one by one. Rows are laid out
 //! in `migrations/*.sql`.
 
 mod accept;

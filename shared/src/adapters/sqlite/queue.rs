@@ -91,11 +91,11 @@ impl WorkQueue for SqliteQueue {
         let Some((id, receipt)) = numbers(lease) else { return Ok(Held::Lost) };
         let queue = queue.clone();
         let job = move |connection: &Connection| {
+            // The body goes with it, by its foreign key.
             let sql = "DELETE FROM queue_messages WHERE id = ?1 AND queue = ?2 AND pop_receipt = ?3";
             if connection.prepare_cached(sql)?.execute((id, queue.as_str(), receipt))? != 1 {
                 return Ok(Verdict::Undo(Held::Lost));
             }
-            connection.prepare_cached("DELETE FROM queue_bodies WHERE id = ?1")?.execute([id])?;
             Ok(Verdict::Keep(Held::Ours(())))
         };
         self.database.write(meter::QUEUE_DELETE, "deleting a queue message", job).await

@@ -101,7 +101,7 @@ CREATE INDEX queue_messages_visible ON queue_messages (queue, visible_at);
 
 -- Apart from the messages, so that a receipt rewrites a small row and not 48 KiB.
 CREATE TABLE queue_bodies (
-    id   INTEGER PRIMARY KEY REFERENCES queue_messages,
+    id   INTEGER PRIMARY KEY REFERENCES queue_messages ON DELETE CASCADE,
     body BLOB NOT NULL
 ) STRICT;
 

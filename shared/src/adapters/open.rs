@@ -1,0 +1,55 @@
+//! From the configuration to the ports: the only place that knows all adapters.
+
+use std::sync::Arc;
+
+use super::azure::{self, AzureConfig};
+use super::sqlite::{self, Enqueue, SqliteStore};
+use crate::config::{Config, StorageConfig};
+use crate::envelope;
+use crate::ports::Store;
+use crate::ports::fault::StoreFault;
+use crate::ports::queue::QueueName;
+use crate::ports::world::World;
+
+/// The store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenFault {
+    /// The file cannot be used.
+    #[error(transparent)]
+    Sqlite(#[from] sqlite::OpenFault),
+    /// The client of Azure Storage cannot be built.
+    #[error(transparent)]
+    Azure(#[from] StoreFault),
+}
+
+/// Opens the store that the configuration names.
+///
+/// # Errors
+/// [`OpenFault`] when the file cannot be opened. Azure is not asked: a process starts without it,
+/// says that it is not ready, and works as soon as it is there.
+pub async fn open(config: &Config, world: Arc<dyn World>) -> Result<Store, OpenFault> {
+    match &config.storage {
+        StorageConfig::Sqlite { path } => Ok(SqliteStore::open(path, enqueue(config.queue_count), world)?),
+        StorageConfig::Azure { connection } => {
+            let azure =
+                AzureConfig { connection: (**connection).clone(), prefix: config.name_prefix.clone() };
+            Ok(azure::open(&azure, world).await?)
+        }
+    }
+}
+
+/// The queue messages for accepted work, which SQLite stores in the same step as the work.
+pub fn enqueue(queue_count: u16) -> Enqueue {
+    Arc::new(move |work| {
+        let mut by_queue: std::collections::BTreeMap<QueueName, Vec<_>> = std::collections::BTreeMap::new();
+        for work in work {
+            let queue = envelope::queue_of(work.key.account, queue_count);
+            by_queue.entry(queue).or_default().push(work.clone());
+        }
+        let messages = by_queue.into_iter().flat_map(|(queue, work)| {
+            let envelopes = envelope::pack(&work, None);
+            envelopes.into_iter().map(move |envelope| (queue.clone(), envelope.encode()))
+        });
+        messages.collect()
+    })
+}

@@ -1,0 +1,70 @@
+use std::io::Write as _;
+
+use super::*;
+
+fn read(arguments: &[&str]) -> Result<Config, ConfigError> {
+    let command = add_settings(Command::new("test"));
+    let arguments = std::iter::once("test").chain(arguments.iter().copied());
+    Config::read(&command.try_get_matches_from(arguments).unwrap())
+}
+
+fn file(text: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
+#[test]
+fn defaults_stand_where_nothing_is_said() {
+    let config = read(&[]).unwrap();
+    assert!(matches!(&config.storage, StorageConfig::Sqlite { path } if path.ends_with("postonce.db")));
+    assert_eq!(config.bind.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.visibility_timeout, Duration::from_secs(20));
+    assert_eq!((config.dequeue_count_max, config.queue_count), (5, 1));
+    assert_eq!(read(&["--storage", "azure:UseDevelopmentStorage=true"]).unwrap().queue_count, 4);
+}
+
+#[test]
+fn flags_win_over_the_file_and_the_file_over_defaults() {
+    let file = file("visibility_timeout_s = 7\nname_prefix = \"bank\"\nqueue_count = 3\n");
+    let path = file.path().to_str().unwrap();
+    let config = read(&["--config", path, "--queue-count", "9"]).unwrap();
+    assert_eq!(config.visibility_timeout, Duration::from_secs(7));
+    assert_eq!((config.name_prefix.as_str(), config.queue_count), ("bank", 9));
+}
+
+#[test]
+fn a_wrong_value_names_setting_value_and_what_is_allowed() {
+    let check = |arguments: &[&str], words: &[&str]| {
+        let message = read(arguments).unwrap_err().to_string();
+        for word in words {
+            assert!(message.contains(word), "{message:?} lacks {word:?}");
+        }
+    };
+    check(&["--visibility-timeout-s", "0"], &["visibility-timeout-s", "\"0\"", "from 1 to 604800"]);
+    check(&["--dequeue-count-max", "many"], &["dequeue-count-max", "\"many\"", "whole number"]);
+    check(&["--bind", "localhost"], &["bind", "\"localhost\"", "ip:port"]);
+    check(&["--name-prefix", "my-bank"], &["name-prefix", "\"my-bank\"", "lower-case letters and digits"]);
+    check(&["--log-format", "xml"], &["log-format", "\"xml\"", "text or json"]);
+    check(&["--storage", "postgres:x"], &["storage", "sqlite:<file>"]);
+    check(&["--storage", "sqlite:"], &["storage", "sqlite:<file>"]);
+    check(&["--storage", "azure:nonsense"], &["storage", "connection string"]);
+    check(&["--config", "/nowhere/postonce.toml"], &["/nowhere/postonce.toml", "cannot be read"]);
+    let unknown = file("visibility_timeout = 7\n");
+    check(
+        &["--config", unknown.path().to_str().unwrap()],
+        &["\"visibility_timeout\"", "visibility_timeout_s"],
+    );
+    let broken = file("visibility_timeout_s = \n");
+    check(&["--config", broken.path().to_str().unwrap()], &["is not TOML"]);
+}
+
+#[test]
+fn secrets_are_not_shown() {
+    let message = read(&["--bootstrap-key", "hunter2"]).unwrap_err().to_string();
+    assert!(message.contains("bootstrap-key") && !message.contains("hunter2"), "{message}");
+    let message = read(&["--storage", "azure:AccountKey=hunter2"]).unwrap_err().to_string();
+    assert!(!message.contains("hunter2"), "{message}");
+    let config = read(&["--bootstrap-key", "hunter2hunter2hunter2"]).unwrap();
+    assert!(!format!("{config:?}").contains("hunter2"));
+}

@@ -1,0 +1,305 @@
+//! A storage service in a few lines that fails on request: it answers 500 before or after doing what
+//! it was asked to, loses answers, answers batches with nothing, and lets a lost write land late.
+//! One table with guards and batches, and one message on a queue.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use serde_json::{Map, Value};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+/// What goes wrong with a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing is done, and this status is the answer, without an error code.
+    Refuse(u16),
+    /// It is done, and this status is the answer.
+    DoAndAnswer(u16),
+    /// Nothing is done, and the connection ends.
+    Cut,
+    /// It is done, and the answer is lost.
+    DoAndCut,
+    /// The connection ends, and it is done right before the next write.
+    CutAndLandLate,
+    /// Nothing is done, and a batch is answered by 202 with no response in it.
+    Empty,
+    /// It is done, and a batch is answered by 202 with no response in it.
+    DoAndEmpty,
+}
+
+#[derive(Default)]
+struct State {
+    rows: BTreeMap<String, (u32, Map<String, Value>)>,
+    etags: u32,
+    has_message: bool,
+    /// The kind of request that fails next, and how.
+    faults: VecDeque<(&'static str, Fault)>,
+    late: Option<Request>,
+    seen: Vec<&'static str>,
+}
+
+/// The service. It ends with the runtime of the test.
+#[derive(Clone)]
+pub struct FakeStorage {
+    state: Arc<Mutex<State>>,
+    port: u16,
+}
+
+#[derive(Debug, Clone)]
+struct Request {
+    method: String,
+    path: String,
+    if_match: Option<String>,
+    body: String,
+}
+
+struct Answer {
+    status: u16,
+    code: Option<&'static str>,
+    etag: Option<String>,
+    body: String,
+}
+
+impl Answer {
+    fn new(status: u16) -> Self {
+        Self { status, code: None, etag: None, body: String::new() }
+    }
+
+    fn refusal(status: u16, code: &'static str) -> Self {
+        Self { code: Some(code), ..Self::new(status) }
+    }
+
+    /// The table service writes its code into the body.
+    fn table_refusal(status: u16, code: &str) -> Self {
+        Self { body: format!(r#"{{"odata.error":{{"code":"{code}"}}}}"#), ..Self::new(status) }
+    }
+}
+
+impl FakeStorage {
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let fake = Self { state: Arc::default(), port };
+        let server = fake.clone();
+        drop(tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                drop(tokio::spawn(server.clone().serve(stream)));
+            }
+        }));
+        fake
+    }
+
+    pub fn connection_string(&self) -> String {
+        let url = format!("http://127.0.0.1:{}/bank", self.port);
+        format!(
+            "AccountName=bank;AccountKey=a2V5;BlobEndpoint={url};QueueEndpoint={url};TableEndpoint={url}/"
+        )
+    }
+
+    /// The next requests of that kind fail, one by one, in this order.
+    pub fn fail(&self, kind: &'static str, faults: &[Fault]) {
+        self.state().faults.extend(faults.iter().map(|fault| (kind, *fault)));
+    }
+
+    /// The kinds of the requests since the last call.
+    pub fn seen(&self) -> Vec<&'static str> {
+        assert!(self.state().faults.is_empty(), "faults that did not happen");
+        std::mem::take(&mut self.state().seen)
+    }
+
+    pub fn put_message(&self) {
+        self.state().has_message = true;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    async fn serve(self, mut stream: TcpStream) {
+        while let Some(request) = read(&mut stream).await {
+            let Some(answer) = self.state().answer(&request) else { return };
+            if stream.write_all(write(&answer).as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl State {
+    /// `None` cuts the connection.
+    fn answer(&mut self, request: &Request) -> Option<Answer> {
+        let kind = kind(request);
+        self.seen.push(kind);
+        if kind != "get"
+            && let Some(late) = self.late.take()
+        {
+            self.execute(&late);
+        }
+        let failing = self.faults.iter().position(|(failing, _)| *failing == kind);
+        let Some((_, fault)) = failing.and_then(|position| self.faults.remove(position)) else {
+            return Some(self.execute(request));
+        };
+        match fault {
+            Fault::Refuse(status) => Some(Answer::new(status)),
+            Fault::Cut => None,
+            Fault::Empty => Some(Answer::new(202)),
+            Fault::CutAndLandLate => {
+                self.late = Some(request.clone());
+                None
+            }
+            Fault::DoAndAnswer(status) => {
+                self.execute(request);
+                Some(Answer::new(status))
+            }
+            Fault::DoAndCut => {
+                self.execute(request);
+                None
+            }
+            Fault::DoAndEmpty => {
+                self.execute(request);
+                Some(Answer::new(202))
+            }
+        }
+    }
+
+    fn execute(&mut self, request: &Request) -> Answer {
+        match kind(request) {
+            "batch" => self.execute_batch(&request.body),
+            "send" => Answer {
+                body: "<QueueMessagesList><QueueMessage><MessageId>m</MessageId><InsertionTime>Sat, 21 Nov 2026 08:00:00 GMT</InsertionTime><ExpirationTime>Sat, 21 Nov 2026 08:00:00 GMT</ExpirationTime><PopReceipt>r</PopReceipt><TimeNextVisible>Sat, 21 Nov 2026 08:00:00 GMT</TimeNextVisible></QueueMessage></QueueMessagesList>".to_owned(),
+                ..Answer::new(201)
+            },
+            "receive" => Answer { body: "<QueueMessagesList></QueueMessagesList>".to_owned(), ..Answer::new(200) },
+            "delete" if std::mem::take(&mut self.has_message) => Answer::new(204),
+            "delete" => Answer::refusal(404, "MessageNotFound"),
+            // Nobody reads this answer: the only test of it loses it.
+            "update" => Answer::new(204),
+            _ => self.execute_on_row(request),
+        }
+    }
+
+    fn execute_on_row(&mut self, request: &Request) -> Answer {
+        let body: Map<String, Value> = serde_json::from_str(&request.body).unwrap_or_default();
+        let name = match request.path.split_once("(PartitionKey='") {
+            Some((_, keys)) => keys.trim_end_matches("')").replace("',RowKey='", "/"),
+            None => {
+                format!("{}/{}", body["PartitionKey"].as_str().unwrap(), body["RowKey"].as_str().unwrap())
+            }
+        };
+        self.etags = self.etags.checked_add(1).unwrap();
+        let etag = self.etags;
+        match (request.method.as_str(), self.rows.get_mut(&name)) {
+            ("POST", Some(_)) => Answer::table_refusal(409, "EntityAlreadyExists"),
+            ("POST", None) => {
+                self.rows.insert(name, (etag, body));
+                Answer { etag: Some(etag_of(etag)), ..Answer::new(204) }
+            }
+            (_, None) => Answer::table_refusal(404, "ResourceNotFound"),
+            ("MERGE", Some((current, row))) => {
+                if request.if_match != Some(etag_of(*current)) {
+                    return Answer::table_refusal(412, "UpdateConditionNotSatisfied");
+                }
+                *current = etag;
+                row.extend(body);
+                Answer { etag: Some(etag_of(etag)), ..Answer::new(204) }
+            }
+            (_, Some((current, row))) => {
+                let mut found = row.clone();
+                found.insert("odata.metadata".to_owned(), Value::from("m"));
+                let body = Value::Object(found).to_string();
+                Answer { etag: Some(etag_of(*current)), body, ..Answer::new(200) }
+            }
+        }
+    }
+
+    /// All operations or none; a failed one is the only response, as Azure does it.
+    fn execute_batch(&mut self, body: &str) -> Answer {
+        let before = self.rows.clone();
+        let mut responses = String::new();
+        for part in body.split("--changeset_").filter(|part| part.contains(" HTTP/1.1\n")) {
+            let request = parse_part(part);
+            let answer = self.execute_on_row(&request);
+            let etag = answer.etag.map(|etag| format!("ETag: {etag}\r\n")).unwrap_or_default();
+            let response =
+                format!("\n--changesetresponse_1\r\n\r\nHTTP/1.1 {} X\r\n{etag}\r\n", answer.status);
+            if answer.status >= 400 {
+                self.rows = before;
+                return Answer { body: response, ..Answer::new(202) };
+            }
+            responses.push_str(&response);
+        }
+        Answer { body: responses, ..Answer::new(202) }
+    }
+}
+
+fn etag_of(number: u32) -> String {
+    format!("W/\"datetime'{number}'\"")
+}
+
+fn kind(request: &Request) -> &'static str {
+    let of_messages = request.path.contains("/messages");
+    match request.method.as_str() {
+        "POST" if of_messages => "send",
+        "GET" if of_messages => "receive",
+        "PUT" if of_messages => "update",
+        "POST" if request.path.ends_with("$batch") => "batch",
+        "POST" => "insert",
+        "GET" => "get",
+        "MERGE" => "merge",
+        _ => "delete",
+    }
+}
+
+fn parse_part(part: &str) -> Request {
+    let (head, body) = part.split_once(" HTTP/1.1\n").unwrap();
+    let (method, url) = head.rsplit('\n').next().unwrap().split_once(' ').unwrap();
+    let (headers, body) = body.split_once("\n\n").unwrap();
+    let if_match = headers.lines().find_map(|line| line.strip_prefix("if-match: "));
+    Request {
+        method: method.to_owned(),
+        path: url.to_owned(),
+        if_match: if_match.map(str::to_owned),
+        body: body.trim().to_owned(),
+    }
+}
+
+async fn read(stream: &mut TcpStream) -> Option<Request> {
+    let mut bytes = Vec::new();
+    loop {
+        let mut buffer = vec![0; 64 * 1024];
+        let count = stream.read(&mut buffer).await.ok().filter(|count| *count > 0)?;
+        bytes.extend_from_slice(buffer.get(..count)?);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let header = |name: &str| {
+            head.lines().find_map(|line| {
+                let (found, value) = line.split_once(": ")?;
+                found.eq_ignore_ascii_case(name).then(|| value.to_owned())
+            })
+        };
+        if body.len() < header("content-length").map_or(0, |length| length.parse().unwrap()) {
+            continue;
+        }
+        let mut words = head.split(' ');
+        return Some(Request {
+            method: words.next()?.to_owned(),
+            path: words.next()?.split('?').next()?.to_owned(),
+            if_match: header("if-match"),
+            body: body.to_owned(),
+        });
+    }
+}
+
+fn write(answer: &Answer) -> String {
+    let Answer { status, code, etag, body } = answer;
+    let code = code.map(|code| format!("x-ms-error-code: {code}\r\n")).unwrap_or_default();
+    let etag = etag.as_ref().map(|etag| format!("etag: {etag}\r\n")).unwrap_or_default();
+    format!(
+        "HTTP/1.1 {status} X\r\nserver: fake\r\nx-ms-version: 2022-11-02\r\n\
+         x-ms-request-id: 00000000-0000-0000-0000-000000000000\r\n\
+         date: Sat, 21 Nov 2026 08:00:00 GMT\r\npreference-applied: return-no-content\r\n\
+         {code}{etag}content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}

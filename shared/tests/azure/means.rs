@@ -1,0 +1,170 @@
+//! What the tests need besides the service: a world whose waits are over at once, an account, and
+//! transactions of it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::domain::account::{Account, Revision, Versioned};
+use postonce_shared::domain::decision::{AccountCommit, Means, Work, decide};
+use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, OrderNumber, PartnerId};
+use postonce_shared::domain::ids::{TransactionKey, UserId};
+use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
+use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::ports::Store;
+use postonce_shared::ports::ledger::{AcceptOutcome, NewTransaction, Opened};
+use postonce_shared::ports::world::{World, WorldExt as _};
+use tokio::net::TcpListener;
+use uuid::Uuid;
+
+use crate::fake::FakeStorage;
+
+/// The real world, except that waits are over at once and only make its clock go on.
+pub struct QuickWorld {
+    real: SystemWorld,
+    pauses: Mutex<Vec<Duration>>,
+}
+
+impl QuickWorld {
+    pub fn pauses(&self) -> Vec<Duration> {
+        self.pauses.lock().unwrap().clone()
+    }
+
+    pub fn uptime_so_far(&self) -> Duration {
+        self.pauses.lock().unwrap().iter().sum()
+    }
+}
+
+#[async_trait]
+impl World for QuickWorld {
+    fn now(&self) -> Timestamp {
+        self.real.now()
+    }
+
+    fn uptime(&self) -> Duration {
+        self.uptime_so_far()
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.pauses.lock().unwrap().push(duration);
+    }
+
+    fn random(&self) -> u64 {
+        self.real.random()
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.real.spawn(task);
+    }
+}
+
+/// A store over a service that fails on request.
+pub struct Bench {
+    pub fake: FakeStorage,
+    pub world: Arc<QuickWorld>,
+    pub store: Store,
+}
+
+impl Bench {
+    pub async fn new() -> Self {
+        let fake = FakeStorage::start().await;
+        let connection_string = fake.connection_string();
+        Self::over(fake, &connection_string).await
+    }
+
+    /// A store whose storage does not answer: its port is closed.
+    pub async fn without_storage() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let text = format!(
+            "AccountName=a;AccountKey=a2V5;BlobEndpoint=http://127.0.0.1:{port};\
+             QueueEndpoint=http://127.0.0.1:{port};TableEndpoint=http://127.0.0.1:{port}"
+        );
+        Self::over(FakeStorage::start().await, &text).await
+    }
+
+    async fn over(fake: FakeStorage, connection_string: &str) -> Self {
+        let connection = AzureConnection::parse(connection_string).unwrap();
+        let config = AzureConfig { connection, prefix: "test".to_owned() };
+        let world = Arc::new(QuickWorld { real: SystemWorld::new(), pauses: Mutex::default() });
+        let store = azure::open(&config, Arc::<QuickWorld>::clone(&world)).await.unwrap();
+        Self { fake, world, store }
+    }
+
+    pub async fn open_account(&self) -> Versioned<Account> {
+        let opened = self.store.accounts.open(&account()).await.unwrap();
+        self.fake.seen();
+        let Opened::Created(account) = opened else { panic!("{opened:?}") };
+        account
+    }
+
+    /// The counted requests, by name.
+    pub fn counts(&self) -> Vec<(&'static str, u64)> {
+        let counts = self.store.operations.snapshot();
+        counts.into_iter().map(|(operation, count)| (operation.name, count)).collect()
+    }
+}
+
+/// The account of all tests.
+pub fn account() -> Account {
+    let key = AccountKey {
+        user: UserId::from_uuid(Uuid::from_u128(1)),
+        account: AccountId::from_uuid(Uuid::from_u128(2)),
+    };
+    Account::open(key, euro(), OverdraftLimit::none(euro()), None, Timestamp::from_unix_ms(1))
+}
+
+/// The deposit with that number, which is its amount too, by an accept of its own.
+pub fn deposit(number: u32) -> NewTransaction {
+    let message = MessageId::from_uuid(Uuid::from_u128(u128::from(number)));
+    let partner = PartnerId::parse("shop_1").unwrap();
+    let amount = Amount::try_new(i64::from(number), euro()).unwrap();
+    let kind = TransactionKind::Deposit;
+    NewTransaction {
+        key: TransactionKey { account: account().key, partner, message },
+        instruction: Instruction { kind, amount, details: Details::default() },
+        accepted_at: Timestamp::from_unix_ms(7),
+        nonce: SystemWorld::new().nonce(),
+    }
+}
+
+/// The same transaction, by another accept.
+pub fn with_other_nonce(new: &NewTransaction) -> NewTransaction {
+    NewTransaction { nonce: SystemWorld::new().nonce(), ..new.clone() }
+}
+
+/// Panics unless all were inserted.
+pub fn inserted(outcomes: &[AcceptOutcome]) {
+    outcomes.iter().for_each(|outcome| drop(revision_of(outcome)));
+}
+
+pub fn revision_of(outcome: &AcceptOutcome) -> Revision {
+    let AcceptOutcome::Inserted { revision, enqueued: false } = outcome else { panic!("{outcome:?}") };
+    revision.clone()
+}
+
+/// A decision of its own about the work.
+pub fn commit_of(account: &Versioned<Account>, work: &[(&NewTransaction, Revision)]) -> AccountCommit {
+    let numbers: Vec<_> = (1..=98).map(OrderNumber::from_counter).collect();
+    let work: Vec<_> = work
+        .iter()
+        .map(|(new, revision)| Work {
+            key: new.key.clone(),
+            instruction: new.instruction.clone(),
+            accepted_at: new.accepted_at,
+            revision: revision.clone(),
+        })
+        .collect();
+    let means =
+        Means { nonce: SystemWorld::new().nonce(), now: Timestamp::from_unix_ms(9), numbers: &numbers };
+    decide(account, &work, &means).unwrap()
+}
+
+fn euro() -> Currency {
+    Currency::parse("EUR").unwrap()
+}

@@ -1,0 +1,15 @@
+//! What only the embedded store has: a file, a schema version, one lock for several processes, and
+//! queue messages that are written together with what was accepted. Two stores on one file stand for
+//! two processes: SQLite locks between connections, wherever they are.
+#![expect(clippy::unwrap_used, reason = "test code")]
+
+#[path = "sqlite/bank.rs"]
+mod bank;
+#[path = "sqlite/file.rs"]
+mod file;
+#[path = "sqlite/ledger.rs"]
+mod ledger;
+#[path = "sqlite/queue.rs"]
+mod queue;
+#[path = "sqlite/small_ports.rs"]
+mod small_ports;

@@ -1,0 +1,157 @@
+//! The file: who may open it, and what is in it after a crash or after damage.
+
+use std::path::Path;
+use std::sync::Barrier;
+use std::time::Duration;
+
+use postonce_shared::adapters::sqlite::{OpenFault, SCHEMA_VERSION};
+use postonce_shared::domain::transaction::TransactionStatus;
+use postonce_shared::ports::Store;
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::ledger::{AcceptOutcome, Committed};
+use postonce_shared::ports::sync_store::Swapped;
+
+use super::bank::{Bank, account_key, corrupt, journal_mode, number, within_deadline, work_queue};
+
+#[test]
+fn opening_makes_the_folder_and_the_schema() {
+    let bank = Bank::new();
+    within_deadline(async {
+        bank.open().ledger.probe().await.unwrap();
+        assert_eq!(number(&bank.sql(), "PRAGMA user_version"), SCHEMA_VERSION);
+        assert_eq!(journal_mode(&bank), "wal");
+    });
+}
+
+#[test]
+fn a_newer_schema_is_refused_and_left_alone() {
+    let bank = Bank::new();
+    drop(bank.open());
+    bank.sql().pragma_update(None, "user_version", SCHEMA_VERSION + 1).unwrap();
+    let fault = bank.refusal();
+    assert!(matches!(fault, OpenFault::Newer { found, .. } if found == SCHEMA_VERSION + 1), "{fault}");
+    assert!(fault.to_string().ends_with("start a newer program"), "{fault}");
+    bank.sql().pragma_update(None, "user_version", SCHEMA_VERSION).unwrap();
+    drop(bank.open());
+}
+
+#[test]
+fn files_of_others_are_refused_and_left_alone() {
+    let bank = Bank::new();
+    std::fs::create_dir_all(bank.path().parent().unwrap()).unwrap();
+    bank.sql().execute_batch("CREATE TABLE theirs (x)").unwrap();
+    assert!(matches!(bank.refusal(), OpenFault::Foreign { .. }));
+    assert_eq!(journal_mode(&bank), "delete");
+    std::fs::write(bank.path(), "this is no database. ".repeat(100)).unwrap();
+    assert!(matches!(bank.refusal(), OpenFault::Database { .. }));
+}
+
+#[test]
+fn many_processes_may_start_at_once() {
+    for _ in 0..5 {
+        let bank = Bank::new();
+        let start = Barrier::new(8);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    start.wait();
+                    drop(bank.open());
+                });
+            }
+        });
+        assert_eq!(number(&bank.sql(), "PRAGMA user_version"), SCHEMA_VERSION);
+    }
+}
+
+#[test]
+fn what_was_answered_is_there_after_a_crash() {
+    within_deadline(async {
+        let bank = Bank::new();
+        let store = bank.open();
+        bank.open_account(&store).await;
+        let new: Vec<_> = (1..=3).map(|message| bank.deposit(message)).collect();
+        assert_eq!(store.ledger.accept(&new).await.unwrap().len(), 3);
+        let commit = bank.decide(&store, &[1, 2], 1).await;
+        assert!(matches!(store.ledger.commit(&commit).await.unwrap(), Committed::Done { revision: Some(_) }));
+        store.queue.send(&work_queue(), b"sent", Duration::ZERO).await.unwrap();
+        assert!(matches!(store.sync.swap("range", None, "1000").await.unwrap(), Swapped::Done(_)));
+        // A copy of the files while they are open: what a process that is killed leaves behind.
+        let crashed = Bank::new();
+        copy_database(bank.path().parent().unwrap(), crashed.path().parent().unwrap());
+        check_all_is_there(&crashed.open()).await;
+        drop(store);
+        check_all_is_there(&bank.open()).await;
+    });
+}
+
+fn copy_database(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for file in std::fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        // The index of the log is rebuilt from the log.
+        if !file.file_name().to_string_lossy().ends_with("-shm") {
+            std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+        }
+    }
+}
+
+async fn check_all_is_there(store: &Store) {
+    let account = store.ledger.account(account_key()).await.unwrap().unwrap();
+    assert_eq!((account.value.balance.minor_units(), account.revision.as_str()), (200, "2"));
+    assert_eq!(store.log.pages(account_key(), 1, 10).await.unwrap().len(), 1);
+    assert_eq!(store.log.accepted(None, 10).await.unwrap().items.len(), 1);
+    let posted = store.log.by_status(account_key(), TransactionStatus::Posted, None, 10).await.unwrap();
+    assert_eq!(posted.items.len(), 2);
+    assert_eq!(store.queue.backlog(&work_queue()).await.unwrap().depth, 4);
+    assert_eq!(store.sync.get("range").await.unwrap().unwrap().value, "1000");
+}
+
+#[test]
+fn a_lock_that_stays_is_a_fault_that_passes() {
+    within_deadline(async {
+        let bank = Bank::new();
+        let store = bank.open();
+        let other = bank.sql();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let new = [bank.deposit(1)];
+        let fault = store.ledger.accept(&new).await.unwrap_err();
+        assert!(matches!(fault, StoreFault::Unavailable { .. }), "{fault:?}");
+        other.execute_batch("ROLLBACK").unwrap();
+        let outcome = store.ledger.accept(&new).await.unwrap().remove(0);
+        assert!(matches!(outcome, AcceptOutcome::Inserted { .. }), "{outcome:?}");
+    });
+}
+
+#[test]
+fn damage_is_noticed_and_the_past_is_not_changed_by_accident() {
+    within_deadline(async {
+        let bank = Bank::new();
+        let store = bank.open();
+        bank.open_account(&store).await;
+        for message in 1..=3 {
+            assert_eq!(store.ledger.accept(&[bank.deposit(message)]).await.unwrap().len(), 1);
+            let commit = bank.decide(&store, &[message], message * 100).await;
+            assert!(matches!(store.ledger.commit(&commit).await.unwrap(), Committed::Done { .. }));
+        }
+        let sql = bank.sql();
+        for statement in [
+            "UPDATE transactions SET reference = 'x'",
+            "DELETE FROM transactions",
+            "UPDATE journal_pages SET entries = '[]'",
+            "DELETE FROM journal_pages",
+        ] {
+            assert!(sql.execute_batch(statement).is_err(), "{statement}");
+        }
+        assert_eq!(store.log.pages(account_key(), 1, 10).await.unwrap().len(), 3);
+        sql.execute_batch("DROP TRIGGER journal_pages_never_change; DROP TRIGGER journal_pages_stay")
+            .unwrap();
+        for damage in [
+            "DELETE FROM journal_pages WHERE first_sequence = 2",
+            r#"UPDATE journal_pages SET entries = replace(entries, '"a":"100"', '"a":"101"')"#,
+            "UPDATE journal_pages SET entries = 'x'",
+        ] {
+            sql.execute_batch(damage).unwrap();
+            assert!(corrupt(&store.log.pages(account_key(), 1, 10).await), "{damage}");
+        }
+    });
+}

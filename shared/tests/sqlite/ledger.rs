@@ -1,0 +1,152 @@
+//! The two atomic steps, repeated and raced.
+
+use futures::future::join_all;
+
+use postonce_shared::domain::decision::AccountCommit;
+use postonce_shared::domain::ids::PartnerId;
+use postonce_shared::domain::transaction::TransactionStatus;
+use postonce_shared::ports::ledger::{AcceptOutcome, Committed, Marks};
+
+use super::bank::{Bank, account_key, corrupt, number, refused, within_deadline, work_queue};
+
+#[test]
+fn racing_processes_post_once() {
+    within_deadline(async {
+        let bank = Bank::new();
+        let (one, other) = (bank.open(), bank.open());
+        bank.open_account(&one).await;
+        for round in 1..=30 {
+            let outcomes = one.ledger.accept(&[bank.deposit(round)]).await.unwrap();
+            assert!(matches!(outcomes[..], [AcceptOutcome::Inserted { enqueued: true, .. }]));
+            let mine = bank.decide(&one, &[round], round * 1000).await;
+            let theirs = bank.decide(&other, &[round], round * 1000 + 500).await;
+            let (mine, theirs) = tokio::join!(one.ledger.commit(&mine), other.ledger.commit(&theirs));
+            let answers = [mine.unwrap(), theirs.unwrap()];
+            let done = answers.iter().filter(|answer| matches!(answer, Committed::Done { .. })).count();
+            let lost = answers.iter().filter(|answer| matches!(answer, Committed::AlreadyFinal(_))).count();
+            assert_eq!((done, lost), (1, 1), "{answers:?}");
+        }
+        let account = other.ledger.account(account_key()).await.unwrap().unwrap().value;
+        assert_eq!(account.sequence, 30);
+        assert_eq!(account.balance.minor_units(), 100 * 30);
+        let pages = other.log.pages(account_key(), 1, 1000).await.unwrap();
+        assert_eq!(pages.last().unwrap().hash, account.head);
+    });
+}
+
+#[test]
+fn racing_processes_accept_a_key_once() {
+    within_deadline(async {
+        let bank = Bank::new();
+        let stores = [bank.open(), bank.open()];
+        let calls = (0..200).map(|call: u32| {
+            let store = if call.is_multiple_of(2) { &stores[0] } else { &stores[1] };
+            let new = bank.deposit(call / 4);
+            async move { store.ledger.accept(&[new]).await.unwrap().remove(0) }
+        });
+        let outcomes = join_all(calls).await;
+        let inserted = |outcome: &&AcceptOutcome| matches!(outcome, AcceptOutcome::Inserted { .. });
+        assert_eq!(outcomes.iter().filter(inserted).count(), 50);
+        let backlog = stores[0].queue.backlog(&work_queue()).await.unwrap();
+        assert_eq!(backlog.depth, 50, "one message for each that was inserted");
+    });
+}
+
+#[test]
+fn an_accept_whose_answer_was_lost_is_recognized() {
+    within_deadline(async {
+        let bank = Bank::new();
+        let store = bank.open();
+        let new = bank.deposit(1);
+        for _ in 0..2 {
+            let outcome = store.ledger.accept(std::slice::from_ref(&new)).await.unwrap().remove(0);
+            assert!(matches!(outcome, AcceptOutcome::Inserted { enqueued: true, .. }), "{outcome:?}");
+        }
+        let other = store.ledger.accept(&[bank.deposit(1)]).await.unwrap().remove(0);
+        assert!(matches!(other, AcceptOutcome::Existing(_)), "{other:?}");
+        assert_eq!(store.queue.backlog(&work_queue()).await.unwrap().depth, 1);
+    });
+}
+
+#[test]
+fn a_commit_whose_answer_was_lost_is_recognized() {
+    within_deadline(async {
+        let bank = Bank::new();
+        let store = bank.open();
+        bank.open_account(&store).await;
+        assert_eq!(store.ledger.accept(&[bank.deposit(1), bank.deposit(2)]).await.unwrap().len(), 2);
+        let (commit, rival) = (bank.decide(&store, &[1], 1).await, bank.decide(&store, &[1], 100).await);
+        let old = bank.decide(&store, &[2], 200).await;
+        let first = store.ledger.commit(&commit).await.unwrap();
+        assert!(matches!(first, Committed::Done { revision: Some(_) }));
+        assert_eq!(store.ledger.commit(&commit).await.unwrap(), first);
+        let keys = vec![bank.deposit(1).key];
+        assert_eq!(store.ledger.commit(&rival).await.unwrap(), Committed::AlreadyFinal(keys));
+        assert_eq!(store.ledger.commit(&old).await.unwrap(), Committed::Stale);
+        let next = bank.decide(&store, &[2], 200).await;
+        assert!(matches!(store.ledger.commit(&next).await.unwrap(), Committed::Done { .. }));
+        // The account moved on: it was done, but the row is another one now.
+        assert_eq!(store.ledger.commit(&commit).await.unwrap(), Committed::Done { revision: None });
+    });
+}
+
+#[test]
+fn a_commit_leaves_nothing_behind_when_one_guard_breaks() {
+    within_deadline(async {
+        let bank = Bank::new();
+        let store = bank.open();
+        bank.open_account(&store).await;
+        let new: Vec<_> = (1..=3).map(|message| bank.deposit(message)).collect();
+        assert_eq!(store.ledger.accept(&new).await.unwrap().len(), 3);
+        let commit = bank.decide(&store, &[1, 2, 3], 1).await;
+        let marked = &commit.finalizations[2];
+        let marks = Marks { dead_letter: true, ..Marks::default() };
+        let revision = store.ledger.mark(&marked.key, &marked.revision, marks).await.unwrap();
+        assert!(revision.is_some_and(|revision| revision != marked.revision));
+        assert_eq!(store.ledger.commit(&commit).await.unwrap(), Committed::Stale);
+        assert_eq!(store.log.accepted(None, 10).await.unwrap().items.len(), 3);
+        let account = store.ledger.account(account_key()).await.unwrap().unwrap();
+        assert_eq!(account.revision, commit.guard);
+        assert_eq!(number(&bank.sql(), "SELECT count(*) FROM journal_pages"), 0);
+        let unsound = AccountCommit { page: None, ..commit };
+        assert!(refused(&store.ledger.commit(&unsound).await));
+    });
+}
+
+#[test]
+fn a_listing_goes_on_where_it_ended() {
+    within_deadline(async {
+        let bank = Bank::new();
+        let store = bank.open();
+        // The partners come in another order than that of their names.
+        let mut expected = Vec::new();
+        for partner in ["zoo", "bar", "shop"] {
+            for message in (1..=5).rev() {
+                let mut new = bank.deposit(message);
+                new.key.partner = PartnerId::parse(partner).unwrap();
+                expected.push(new.key.clone());
+                assert_eq!(store.ledger.accept(&[new]).await.unwrap().len(), 1);
+            }
+        }
+        expected.sort();
+        let status = TransactionStatus::Accepted;
+        let (mut listed, mut all) = (Vec::new(), Vec::new());
+        let (mut cursor, mut cursor_of_all) = (None, None);
+        for _ in 0..4 {
+            let page = store.log.by_status(account_key(), status, cursor.as_deref(), 4).await.unwrap();
+            listed.extend(page.items.into_iter().map(|item| item.transaction.key));
+            cursor = page.next;
+            let page = store.log.accepted(cursor_of_all.as_deref(), 4).await.unwrap();
+            all.extend(page.items.into_iter().map(|item| item.transaction.key));
+            cursor_of_all = page.next;
+        }
+        assert_eq!((cursor, cursor_of_all), (None, None));
+        assert_eq!(listed, expected);
+        all.sort();
+        assert_eq!(all, expected);
+        for cursor in ["", "x", "posted.shop.1", "1.2"] {
+            assert!(corrupt(&store.log.by_status(account_key(), status, Some(cursor), 4).await), "{cursor}");
+            assert!(corrupt(&store.log.accepted(Some(cursor), 4).await), "{cursor}");
+        }
+    });
+}

@@ -1,0 +1,88 @@
+//! The queue beside the ledger: written together with it, and read without its lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postonce_shared::adapters::sqlite::Enqueue;
+use postonce_shared::ports::queue::{BODY_BYTES_MAX, Held};
+
+use super::bank::{Bank, number, refused, within_deadline, work_queue};
+
+#[test]
+fn accepting_and_enqueueing_is_one_step() {
+    within_deadline(async {
+        let bank = Bank::new();
+        let too_large: Enqueue = Arc::new(|_| vec![(work_queue(), vec![0; BODY_BYTES_MAX + 1])]);
+        let broken: Enqueue = Arc::new(|_| panic!("on purpose"));
+        for enqueue in [too_large, broken] {
+            let store = bank.open_with(enqueue);
+            assert!(refused(&store.ledger.accept(&[bank.deposit(1)]).await));
+            assert!(store.ledger.transaction(&bank.deposit(1).key).await.unwrap().is_none());
+            assert_eq!(store.queue.backlog(&work_queue()).await.unwrap().depth, 0);
+        }
+    });
+}
+
+#[test]
+fn an_empty_receive_takes_no_lock() {
+    within_deadline(async {
+        let bank = Bank::new();
+        let (store, queue) = (bank.open(), work_queue());
+        store.queue.send(&queue, b"later", Duration::from_secs(3600)).await.unwrap();
+        let other = bank.sql();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let received = store.queue.receive(&queue, 32, Duration::from_secs(20));
+        // Below the time that a writer waits for the lock.
+        let received = tokio::time::timeout(Duration::from_secs(4), received).await;
+        assert!(received.expect("it waited for the lock").unwrap().is_empty());
+        store.ledger.probe().await.unwrap();
+    });
+}
+
+#[test]
+fn message_ids_are_never_used_again() {
+    within_deadline(async {
+        let bank = Bank::new();
+        let (queue, visibility) = (work_queue(), Duration::from_secs(20));
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..3 {
+            let store = bank.open();
+            store.queue.send(&queue, b"body", Duration::ZERO).await.unwrap();
+            let message = store.queue.receive(&queue, 1, visibility).await.unwrap().remove(0);
+            assert!(seen.insert(message.lease.message_id.clone()), "{seen:?}");
+            assert_eq!(store.queue.delete(&queue, &message.lease).await.unwrap(), Held::Ours(()));
+            assert_eq!(store.queue.delete(&queue, &message.lease).await.unwrap(), Held::Lost);
+        }
+        assert_eq!(
+            number(&bank.sql(), "SELECT count(*) FROM queue_bodies"),
+            0,
+            "a body goes with its message"
+        );
+    });
+}
+
+#[test]
+fn only_the_newest_receipt_counts() {
+    within_deadline(async {
+        let bank = Bank::new();
+        let store = bank.open();
+        let (queue, visibility) = (work_queue(), Duration::from_secs(20));
+        store.queue.send(&queue, b"body", Duration::ZERO).await.unwrap();
+        let first = store.queue.receive(&queue, 32, visibility).await.unwrap().remove(0);
+        assert!(store.queue.receive(&queue, 32, visibility).await.unwrap().is_empty());
+        bank.move_clock(visibility);
+        // It expired, but nobody else received it: still ours.
+        let renewed = store.queue.extend(&queue, &first.lease, b"changed", visibility).await.unwrap();
+        let Held::Ours(renewed) = renewed else { panic!("lost") };
+        assert_eq!(store.queue.delete(&queue, &first.lease).await.unwrap(), Held::Lost);
+        bank.move_clock(visibility);
+        let second = store.queue.receive(&queue, 32, visibility).await.unwrap().remove(0);
+        assert_eq!((second.body.as_slice(), second.dequeue_count), (b"changed".as_slice(), 2));
+        assert_eq!(second.lease.message_id, first.lease.message_id);
+        assert_eq!(store.queue.extend(&queue, &renewed, b"body", visibility).await.unwrap(), Held::Lost);
+        assert_eq!(store.queue.delete(&queue, &renewed).await.unwrap(), Held::Lost);
+        assert_eq!(store.queue.delete(&queue, &second.lease).await.unwrap(), Held::Ours(()));
+        let large = vec![0; BODY_BYTES_MAX + 1];
+        assert!(refused(&store.queue.send(&queue, &large, Duration::ZERO).await));
+    });
+}

@@ -1,0 +1,124 @@
+//! The running service: server, readiness, first key, and the worker where it is hosted here.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use futures::FutureExt as _;
+use postonce_shared::bank::Bank;
+use postonce_shared::config::{Config, StorageConfig};
+use postonce_shared::envelope;
+use postonce_shared::recover::{Recovered, Scope};
+use postonce_worker::drain::{Drain, drain};
+use postonce_worker::listener::ListenerConfig;
+use postonce_worker::meter::Meter;
+use postonce_worker::worker;
+use tracing::{error, info, warn};
+
+use crate::api_keys::{Established, FirstKey};
+use crate::books::Books;
+use crate::error::chain;
+use crate::keyring::Keyring;
+use crate::metrics::Metrics;
+use crate::office::Office;
+use crate::readiness::{Part, Readiness};
+use crate::server::{App, serve};
+use crate::worker_metrics::{WorkerCollector, WorkerStatus};
+
+/// Where the worker runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hosting {
+    /// In this process.
+    WithWorker,
+    /// In processes of its own.
+    WebOnly,
+}
+
+/// Serves until `stop` returns; then drains: what is in hand is finished, for at most 10 s.
+///
+/// # Errors
+/// When the configuration cannot be used, or the address is taken.
+pub async fn run(
+    bank: &Bank,
+    config: &Config,
+    hosting: Hosting,
+    stop: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let listener =
+        TcpListener::bind(config.bind).with_context(|| format!("cannot listen on {}", config.bind))?;
+    let address = listener.local_addr().context("the listening address cannot be read")?;
+    let first_key = FirstKey::try_new(config.bootstrap_key.as_ref()).context("bootstrap-key")?;
+    let (meter, readiness) = (Arc::new(Meter::default()), Readiness::starting());
+    let server = serve(app(bank, &meter, &readiness), listener).context("the server cannot be started")?;
+    let handle = server.handle();
+    info!("listening on http://{address}");
+
+    let queue = envelope::queues(bank.queue_count).swap_remove(0);
+    let watch = Arc::clone(&readiness).watch(bank.store.clone(), queue, Arc::clone(&bank.world));
+    bank.world.spawn(watch.boxed());
+    bank.world.spawn(establish(first_key, bank.clone(), Arc::clone(&readiness)).boxed());
+    let (starter, draining) = drain();
+    let work = match hosting {
+        Hosting::WithWorker => work(bank, config, &meter, &draining).boxed(),
+        Hosting::WebOnly => draining.started().boxed(),
+    };
+    let stopping = async {
+        stop.await;
+        info!("Draining: accepting no more, finishing what is in hand");
+        readiness.lose(Part::Running);
+        starter.start();
+        handle.stop(true).await;
+    };
+    let (served, (), ()) = futures::join!(server, work, stopping);
+    served.context("the server failed")
+}
+
+fn app(bank: &Bank, meter: &Arc<Meter>, readiness: &Arc<Readiness>) -> App {
+    let world = || Arc::clone(&bank.world);
+    let metrics = Metrics::new(Arc::clone(&bank.store.operations));
+    metrics.add(Box::new(WorkerCollector(Arc::clone(meter))));
+    let office = Office::new(
+        bank.store.clone(),
+        world(),
+        Arc::clone(&bank.dead_letter_office),
+        Arc::new(WorkerStatus(Arc::clone(meter))),
+        bank.queue_count,
+    );
+    App {
+        acceptor: Arc::clone(&bank.acceptor),
+        books: Arc::new(Books::new(bank.store.clone(), world(), bank.repair.clone())),
+        office: Arc::new(office),
+        keyring: Arc::new(Keyring::new(Arc::clone(&bank.store.api_keys), world())),
+        readiness: Arc::clone(readiness),
+        metrics: Arc::new(metrics),
+        world: world(),
+    }
+}
+
+/// The worker in this process. On the embedded store it first looks for work that has no message,
+/// as in a file that was copied or repaired.
+async fn work(bank: &Bank, config: &Config, meter: &Arc<Meter>, draining: &Drain) {
+    if matches!(config.storage, StorageConfig::Sqlite { .. }) {
+        match bank.repair.recover(Scope::Unqueued).await {
+            Ok(Recovered { enqueued: 0, .. }) => {}
+            Ok(Recovered { enqueued, .. }) => warn!("Enqueued {enqueued} accepted transactions that had no message"),
+            Err(fault) => error!("Could not look for forgotten work: {}", chain(&fault)),
+        }
+    }
+    worker::run(bank, &ListenerConfig::from(config), meter, draining).await;
+}
+
+/// Gives an empty store its first key, and shows it.
+async fn establish(first_key: FirstKey, bank: Bank, readiness: Arc<Readiness>) {
+    match first_key.establish_at_last(&bank.store, &*bank.world, &readiness).await {
+        // On standard output and not in the log: logs are kept and shipped.
+        Established::Made(key) => println!(
+            "The first API key, for partner bootstrap with every scope, shown only this once:\n\n    {}\n",
+            key.expose()
+        ),
+        Established::Configured | Established::Before => {}
+        Established::ConfiguredIgnored => {
+            warn!("The store has another first API key already; bootstrap-key is not taken up");
+        }
+    }
+}
