@@ -38,9 +38,9 @@ pub struct InvalidDirectives {
 pub fn start(format: LogFormat, directives: &str, to: LogTo) -> Result<(), InvalidDirectives> {
     let filter = EnvFilter::try_new(directives)
         .map_err(|source| InvalidDirectives { directives: directives.to_owned(), source })?;
-    let filter = QUIET.iter().fold(filter, |filter, quiet| {
-        filter.add_directive(quiet.parse().expect("it is a directive"))
-    });
+    let filter = QUIET
+        .iter()
+        .fold(filter, |filter, quiet| filter.add_directive(quiet.parse().expect("it is a directive")));
     let (writer, colors) = match to {
         LogTo::Stdout => (BoxMakeWriter::new(std::io::stdout), std::io::stdout().is_terminal()),
         LogTo::Stderr => (BoxMakeWriter::new(std::io::stderr), std::io::stderr().is_terminal()),

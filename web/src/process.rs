@@ -101,7 +101,9 @@ async fn work(bank: &Bank, config: &Config, meter: &Arc<Meter>, draining: &Drain
     if matches!(config.storage, StorageConfig::Sqlite { .. }) {
         match bank.repair.recover(Scope::Unqueued).await {
             Ok(Recovered { enqueued: 0, .. }) => {}
-            Ok(Recovered { enqueued, .. }) => warn!("Enqueued {enqueued} accepted transactions that had no message"),
+            Ok(Recovered { enqueued, .. }) => {
+                warn!("Enqueued {enqueued} accepted transactions that had no message")
+            }
             Err(fault) => error!("Could not look for forgotten work: {}", chain(&fault)),
         }
     }

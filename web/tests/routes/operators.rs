@@ -25,7 +25,7 @@ async fn health_and_metrics_ask_nothing_of_the_store() {
     for line in [
         "postonce_submissions_total{outcome=\"accepted\"} 1",
         "postonce_http_requests_total{route=\"/v1/users/{user_id}/accounts/{account_id}/deposits\",method=\"POST\",status=\"202\"} 1",
-        "postonce_storage_operations_total{service=\"queue\",operation=\"send\"} 1",
+        "postonce_storage_operations_total{service=\"queue\",operation=\"put\"} 1",
         "postonce_http_request_seconds_count{route=\"/livez\",method=\"GET\"} 1",
     ] {
         assert!(metrics.contains(line), "{line} is missing in\n{metrics}");
@@ -56,7 +56,7 @@ async fn documents_are_open_and_load_nothing_from_elsewhere() {
     let desk = Desk::new().await;
     let get = async |path: &str| desk.call(TestRequest::get().uri(path)).await;
     let document = get("/openapi.json").await;
-    assert_eq!((document.status, document.text.as_str()), (200, postonce_schemas::OPENAPI_JSON));
+    assert_eq!((document.status, document.text.as_str()), (200, postonce_schemas::OPENAPI_JSON.trim_end()));
     for path in ["/docs", "/docs/"] {
         let page = get(path).await;
         assert_eq!(page.status, 200);
@@ -135,10 +135,10 @@ async fn order_numbers_and_costs_are_told() {
     assert!(numbers["ranges"][0]["first"].is_string(), "{numbers}");
     let costs = desk.get("/v1/admin/storage-operations").await.body;
     let sends: Vec<&Value> =
-        costs["operations"].as_array().unwrap().iter().filter(|it| it["operation"] == "send").collect();
+        costs["operations"].as_array().unwrap().iter().filter(|it| it["operation"] == "put").collect();
     assert_eq!(
         sends,
-        [&json!({"service": "queue", "operation": "send", "count": 1, "price_usd": "0.000000400"})]
+        [&json!({"service": "queue", "operation": "put", "count": 1, "price_usd": "0.000000400"})]
     );
     assert!(costs["price_usd"].as_str().unwrap().starts_with("0.00000"), "{costs}");
 }
