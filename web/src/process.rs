@@ -16,11 +16,8 @@ use postonce_worker::worker;
 use tracing::{error, info, warn};
 
 use crate::api_keys::{Established, FirstKey};
-use crate::books::Books;
 use crate::error::chain;
-use crate::keyring::Keyring;
 use crate::metrics::Metrics;
-use crate::office::Office;
 use crate::readiness::{Part, Readiness};
 use crate::server::{App, serve};
 use crate::worker_metrics::{WorkerCollector, WorkerStatus};
@@ -74,25 +71,9 @@ pub async fn run(
 }
 
 fn app(bank: &Bank, meter: &Arc<Meter>, readiness: &Arc<Readiness>) -> App {
-    let world = || Arc::clone(&bank.world);
     let metrics = Metrics::new(Arc::clone(&bank.store.operations));
     metrics.add(Box::new(WorkerCollector(Arc::clone(meter))));
-    let office = Office::new(
-        bank.store.clone(),
-        world(),
-        Arc::clone(&bank.dead_letter_office),
-        Arc::new(WorkerStatus(Arc::clone(meter))),
-        bank.queue_count,
-    );
-    App {
-        acceptor: Arc::clone(&bank.acceptor),
-        books: Arc::new(Books::new(bank.store.clone(), world(), bank.repair.clone())),
-        office: Arc::new(office),
-        keyring: Arc::new(Keyring::new(Arc::clone(&bank.store.api_keys), world())),
-        readiness: Arc::clone(readiness),
-        metrics: Arc::new(metrics),
-        world: world(),
-    }
+    App::over(bank, Arc::new(WorkerStatus(Arc::clone(meter))), Arc::clone(readiness), metrics)
 }
 
 /// The worker in this process. On the embedded store it first looks for work that has no message,

@@ -11,13 +11,14 @@ use actix_web::middleware::from_fn;
 use actix_web::web::Data;
 use actix_web::{Error, HttpServer};
 use postonce_shared::accept::Acceptor;
+use postonce_shared::bank::Bank;
 use postonce_shared::ports::world::World;
 
 use crate::books::Books;
 use crate::keyring::Keyring;
 use crate::metrics::Metrics;
 use crate::observe::{Observer, observe};
-use crate::office::Office;
+use crate::office::{ListenerStatus, Office};
 use crate::readiness::Readiness;
 use crate::routes;
 
@@ -45,6 +46,27 @@ pub struct App {
     pub metrics: Arc<Metrics>,
     /// The clock.
     pub world: Arc<dyn World>,
+}
+
+impl App {
+    /// The application over a bank, whose worker tells about its `listeners`.
+    pub fn over(
+        bank: &Bank,
+        listeners: Arc<dyn ListenerStatus>,
+        readiness: Arc<Readiness>,
+        metrics: Metrics,
+    ) -> Self {
+        let world = || Arc::clone(&bank.world);
+        Self {
+            acceptor: Arc::clone(&bank.acceptor),
+            books: Arc::new(Books::new(bank.store.clone(), world(), bank.repair.clone())),
+            office: Arc::new(Office::new(bank, listeners)),
+            keyring: Arc::new(Keyring::new(Arc::clone(&bank.store.api_keys), world())),
+            readiness,
+            metrics: Arc::new(metrics),
+            world: world(),
+        }
+    }
 }
 
 /// The application: every route, with what is around it.

@@ -22,6 +22,7 @@ use crate::{paths, respond};
 #[utoipa::path(
     get,
     path = "/v1/users/{user_id}/accounts/{account_id}/transactions/{message_id}",
+    operation_id = "get_transaction",
     tag = "transactions",
     params(TransactionPath),
     responses((status = 200, description = "The transaction as it now is.", body = Transaction), TransactionRefusals),
@@ -50,6 +51,7 @@ pub async fn find(
 #[utoipa::path(
     get,
     path = "/v1/users/{user_id}/accounts/{account_id}/transactions",
+    operation_id = "get_statement",
     tag = "transactions",
     params(AccountPath, PageParams, StatusParam),
     responses((status = 200, description = "A page of transactions.", body = TransactionPage), StatementRefusals),
