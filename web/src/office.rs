@@ -8,7 +8,7 @@ use postonce_shared::dead_letter_office::{DeadLetterOffice, Decided, OfficeFault
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::envelope;
-use postonce_shared::order_numbers::{self, OrderNumberFault, Register};
+use postonce_shared::order_numbers::{OrderNumberFault, OrderNumbers, Register};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::dead_letters::DeadLetter;
 use postonce_shared::ports::fault::StoreFault;
@@ -60,6 +60,7 @@ pub struct Office {
     store: Store,
     world: Arc<dyn World>,
     letters: Arc<DeadLetterOffice>,
+    numbers: Arc<OrderNumbers>,
     listeners: Arc<dyn ListenerStatus>,
     queue_count: u16,
 }
@@ -70,10 +71,11 @@ impl Office {
         store: Store,
         world: Arc<dyn World>,
         letters: Arc<DeadLetterOffice>,
+        numbers: Arc<OrderNumbers>,
         listeners: Arc<dyn ListenerStatus>,
         queue_count: u16,
     ) -> Self {
-        Self { store, world, letters, listeners, queue_count }
+        Self { store, world, letters, numbers, listeners, queue_count }
     }
 
     /// The time, for ages.
@@ -136,12 +138,12 @@ impl Office {
         self.letters.discard(id, by.as_str()).await
     }
 
-    /// The register of order numbers.
+    /// The register of order numbers, with what this process did since its last report.
     ///
     /// # Errors
     /// [`OrderNumberFault`] when it cannot be read.
     pub async fn order_numbers(&self) -> Result<Register, OrderNumberFault> {
-        order_numbers::register(&*self.store.sync).await
+        self.numbers.register().await
     }
 
     /// What this process asked of the store so far.

@@ -81,6 +81,7 @@ fn app(bank: &Bank, meter: &Arc<Meter>, readiness: &Arc<Readiness>) -> App {
         bank.store.clone(),
         world(),
         Arc::clone(&bank.dead_letter_office),
+        Arc::clone(&bank.order_numbers),
         Arc::new(WorkerStatus(Arc::clone(meter))),
         bank.queue_count,
     );

@@ -7,21 +7,17 @@ use std::time::Duration;
 use actix_web::dev::Service as _;
 use actix_web::http::header::HeaderMap;
 use actix_web::test::{TestRequest, init_service};
-use postonce_shared::accept::Acceptor;
 use postonce_shared::adapters::bell::LocalBell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::completions::Completions;
+use postonce_shared::bank::Bank;
 use postonce_shared::dead_letter_office::DeadLetterOffice;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, PartnerId};
 use postonce_shared::envelope::{Envelope, queues};
-use postonce_shared::order_numbers::OrderNumbers;
 use postonce_shared::ports::Store;
-use postonce_shared::ports::doorbell::Doorbell;
 use postonce_shared::ports::world::World;
 use postonce_shared::post::Poster;
-use postonce_shared::recover::Repair;
 use postonce_web::api_keys::NewKey;
 use postonce_web::books::Books;
 use postonce_web::keyring::Keyring;
@@ -95,37 +91,29 @@ impl Desk {
         let as_world: Arc<dyn World> = world.clone();
         let mut store = MemoryStore::new(as_world.clone());
         exchange(&mut store);
-        let bell: Arc<dyn Doorbell> = Arc::new(LocalBell::new(as_world.clone()));
-        let completions = Arc::new(Completions::default());
-        let numbers = OrderNumbers::new(store.sync.clone(), as_world.clone());
-        let poster =
-            Arc::new(Poster::new(store.ledger.clone(), numbers, as_world.clone(), completions.clone()));
-        let letters = Arc::new(DeadLetterOffice::new(
-            &store,
-            poster.clone(),
-            bell.clone(),
-            as_world.clone(),
-            QUEUE_COUNT,
-        ));
-        let repair = Repair::new(&store, as_world.clone(), bell.clone(), QUEUE_COUNT);
+        let bell = Arc::new(LocalBell::new(as_world.clone()));
+        let bank = Bank::new(store, as_world.clone(), bell, QUEUE_COUNT);
         let readiness = Readiness::starting();
         [Part::Ledger, Part::Queue, Part::FirstKey].into_iter().for_each(|part| readiness.gain(part));
+        let office = Office::new(
+            bank.store.clone(),
+            as_world.clone(),
+            bank.dead_letter_office.clone(),
+            bank.order_numbers.clone(),
+            Arc::new(NoListeners),
+            QUEUE_COUNT,
+        );
         let app = App {
-            acceptor: Arc::new(Acceptor::new(&store, as_world.clone(), bell, completions, QUEUE_COUNT)),
-            books: Arc::new(Books::new(store.clone(), as_world.clone(), repair)),
-            office: Arc::new(Office::new(
-                store.clone(),
-                as_world.clone(),
-                letters.clone(),
-                Arc::new(NoListeners),
-                QUEUE_COUNT,
-            )),
-            keyring: Arc::new(Keyring::new(store.api_keys.clone(), as_world.clone())),
+            acceptor: bank.acceptor.clone(),
+            books: Arc::new(Books::new(bank.store.clone(), as_world.clone(), bank.repair.clone())),
+            office: Arc::new(office),
+            keyring: Arc::new(Keyring::new(bank.store.api_keys.clone(), as_world.clone())),
             readiness,
-            metrics: Arc::new(Metrics::new(store.operations.clone())),
+            metrics: Arc::new(Metrics::new(bank.store.operations.clone())),
             world: as_world,
         };
         let key = NewKey::random();
+        let Bank { store, dead_letter_office: letters, poster, .. } = bank;
         let desk = Self { store, world, app, letters, poster, key };
         desk.admit(&desk.key, "shop", Scope::ALL).await;
         desk
