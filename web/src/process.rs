@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use futures::FutureExt as _;
+use futures::future::{Either, select};
 use postonce_shared::bank::Bank;
 use postonce_shared::config::{Config, StorageConfig};
 use postonce_shared::envelope;
@@ -59,14 +60,21 @@ pub async fn run(
         Hosting::WithWorker => work(bank, config, &meter, &draining).boxed(),
         Hosting::WebOnly => draining.started().boxed(),
     };
-    let stopping = async {
-        stop.await;
-        info!("Draining: accepting no more, finishing what is in hand");
+    let serving = async {
+        let mut server = std::pin::pin!(server);
+        let ended = select(std::pin::pin!(stop), server.as_mut()).await;
         readiness.lose(Part::Running);
         starter.start();
-        handle.stop(true).await;
+        match ended {
+            Either::Left(((), _)) => {
+                info!("Draining: accepting no more, finishing what is in hand");
+                futures::join!(server, handle.stop(true)).0
+            }
+            // Without a server there is no service: a supervisor starts another process.
+            Either::Right((served, _)) => served,
+        }
     };
-    let (served, (), ()) = futures::join!(server, work, stopping);
+    let (served, ()) = futures::join!(serving, work);
     served.context("the server failed")
 }
 

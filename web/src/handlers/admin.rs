@@ -30,7 +30,7 @@ pub async fn queues(_caller: Caller<Admin>, office: Data<Office>) -> Result<Http
 
 /// Look at the order numbers
 ///
-/// As far as the processes have reported: each of them reports when it reserves a range.
+/// This process as it now is, others as they last reported: they do when they reserve a range.
 #[utoipa::path(
     get,
     path = "/v1/admin/order-numbers",

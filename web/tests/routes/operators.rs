@@ -131,7 +131,7 @@ async fn order_numbers_and_costs_are_told() {
     desk.submit("deposits", 1, ONE).await;
     desk.post_all().await;
     let numbers = desk.get("/v1/admin/order-numbers").await.body;
-    assert!(numbers["reserved"].as_u64().unwrap() > 0, "{numbers}");
+    assert!(numbers["reserved"].as_u64().unwrap() > 0 && numbers["issued"] == 1, "{numbers}");
     assert!(numbers["ranges"][0]["first"].is_string(), "{numbers}");
     let costs = desk.get("/v1/admin/storage-operations").await.body;
     let sends: Vec<&Value> =

@@ -57,11 +57,7 @@ async fn the_same_id_with_other_content_is_refused_for_ever() {
         check("withdrawals", &TEN.replace("10.00", "10.01")).await;
         check("withdrawals", &TEN.replace("invoice 7", "invoice 8")).await;
         check("withdrawals", &TEN.replace("12", "13")).await;
-        check(
-            "withdrawals",
-            &TEN.replace('{', r#"{"purpose":null,"#).replacen(r#"{"purpose":null,"shop"#, "{\"shop", 1),
-        )
-        .await;
+        check("withdrawals", &TEN.replacen('{', r#"{"purpose":null,"#, 1)).await;
         // The second round meets it rejected.
         desk.post_all().await;
     }
