@@ -61,8 +61,8 @@ pub async fn run(
         Hosting::WebOnly => draining.started().boxed(),
     };
     let serving = async {
-        let mut server = std::pin::pin!(server);
-        let ended = select(std::pin::pin!(stop), server.as_mut()).await;
+        let (mut server, stop) = (std::pin::pin!(server), std::pin::pin!(stop));
+        let ended = select(stop, server.as_mut()).await;
         readiness.lose(Part::Running);
         starter.start();
         match ended {
