@@ -28,7 +28,6 @@ pub struct TransactionRequest {
     pub reference: Option<String>,
     /// Your own data, given back unchanged: at most 20 members, names of 1 to 40 characters, 2048
     /// bytes together.
-    #[schema(max_properties = 20)]
     pub metadata: Option<BTreeMap<String, String>>,
 }
 
@@ -82,7 +81,7 @@ pub struct ChangeAccountRequest {
     #[schema(example = "500.00")]
     pub overdraft_limit: Option<String>,
     /// `open` or `closed`. Closing needs a zero balance.
-    #[schema(example = "closed")]
+    #[schema(example = "closed", pattern = "^(open|closed)$")]
     pub status: Option<String>,
 }
 
@@ -103,6 +102,7 @@ pub struct Account {
     /// ISO 4217.
     pub currency: String,
     /// `open` or `closed`.
+    #[schema(pattern = "^(open|closed)$")]
     pub status: &'static str,
     /// The sum of its posted transactions.
     pub balance: String,
@@ -149,12 +149,14 @@ pub struct Transaction {
     #[schema(format = "uuid")]
     pub account_id: String,
     /// `deposit` or `withdrawal`.
+    #[schema(pattern = "^(deposit|withdrawal)$")]
     pub r#type: &'static str,
     /// How much.
     pub amount: String,
     /// ISO 4217.
     pub currency: String,
     /// `accepted`, `posted` or `rejected`. The last two are final.
+    #[schema(pattern = "^(accepted|posted|rejected)$")]
     pub status: &'static str,
     /// The words on the statement.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -66,7 +66,8 @@ fn bearer(request: &HttpRequest) -> Result<&str, ApiError> {
         ApiError::new(Code::ApiKeyMissing, "Send your key in the header \"Authorization: Bearer <api key>\".")
     };
     let value = request.headers().get(header::AUTHORIZATION).ok_or_else(missing)?;
-    let (scheme, key) = value.to_str().ok().and_then(|text| text.trim().split_once(' ')).ok_or_else(missing)?;
+    let (scheme, key) =
+        value.to_str().ok().and_then(|text| text.trim().split_once(' ')).ok_or_else(missing)?;
     let key = key.trim();
     if scheme.eq_ignore_ascii_case("bearer") && !key.is_empty() { Ok(key) } else { Err(missing()) }
 }

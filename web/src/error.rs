@@ -224,8 +224,14 @@ impl From<OrderNumberFault> for ApiError {
 
 /// An error and what caused it, on one line.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
 }
 
 /// The refusals of an operation as its OpenAPI document lists them: one response for each status,

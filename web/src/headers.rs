@@ -27,7 +27,8 @@ pub const WAIT_S_MAX: u64 = 30;
 pub fn message_id(headers: &HeaderMap) -> Result<MessageId, ApiError> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY);
     let Some(value) = values.next() else {
-        let detail = "Send an id of your own, a UUID, in the header Idempotency-Key; repeat it when you retry.";
+        let detail =
+            "Send an id of your own, a UUID, in the header Idempotency-Key; repeat it when you retry.";
         return Err(ApiError::new(Code::IdempotencyKeyMissing, detail));
     };
     let invalid = |detail: &str| ApiError::new(Code::IdempotencyKeyInvalid, detail);

@@ -165,7 +165,7 @@ mod tests {
             let before = self.operations();
             let grant = self.keyring.look_up(key).await.unwrap();
             assert_eq!(grant.is_some(), known, "{key}");
-            assert_eq!(self.operations() - before, operations, "{key}");
+            assert_eq!(self.operations().saturating_sub(before), operations, "{key}");
         }
     }
 

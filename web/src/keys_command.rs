@@ -75,7 +75,8 @@ pub async fn run(
             }
         }
         KeysCommand::Revoke { id } => {
-            let known = store.api_keys.revoke(&id, world.now()).await.context("the key could not be revoked")?;
+            let known =
+                store.api_keys.revoke(&id, world.now()).await.context("the key could not be revoked")?;
             if !known {
                 bail!("there is no key with the id {id}; `keys list` shows them");
             }

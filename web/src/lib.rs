@@ -17,8 +17,8 @@ pub mod office;
 pub mod error;
 pub mod respond;
 
-pub mod observe;
 pub mod metrics;
+pub mod observe;
 pub mod prices;
 pub mod readiness;
 

@@ -72,8 +72,12 @@ async fn main() -> anyhow::Result<()> {
             keys_command::run(command, &bank.store, &*bank.world, &mut std::io::stdout()).await
         }
         Some(Operation::Recover) => {
-            let recovered = bank.repair.recover(Scope::Unqueued).await.context("the log cannot be recovered")?;
-            println!("looked at {} accepted transactions, enqueued {} again", recovered.looked_at, recovered.enqueued);
+            let recovered =
+                bank.repair.recover(Scope::Unqueued).await.context("the log cannot be recovered")?;
+            println!(
+                "looked at {} accepted transactions, enqueued {} again",
+                recovered.looked_at, recovered.enqueued
+            );
             Ok(())
         }
         Some(Operation::Openapi) => Ok(()),

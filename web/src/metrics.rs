@@ -53,7 +53,11 @@ impl Metrics {
         let submissions = Family::<Outcome, Counter>::default();
         registry.register("http_requests", "Answered requests", requests.clone());
         registry.register("http_request_seconds", "Time until the answer", durations.clone());
-        registry.register("submissions", "Deposits and withdrawals by what became of the request", submissions.clone());
+        registry.register(
+            "submissions",
+            "Deposits and withdrawals by what became of the request",
+            submissions.clone(),
+        );
         registry.register_collector(Box::new(OperationsCollector(operations)));
         Self { registry: Mutex::new(registry), requests, durations, submissions }
     }

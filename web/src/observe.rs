@@ -37,7 +37,9 @@ pub async fn observe<B: MessageBody>(
     request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<B>, Error> {
-    let Some(observer) = request.app_data::<Data<Observer>>().cloned() else { return next.call(request).await };
+    let Some(observer) = request.app_data::<Data<Observer>>().cloned() else {
+        return next.call(request).await;
+    };
     let started = observer.world.uptime();
     let method = known(request.method());
     let response = next.call(request).await?;
@@ -50,19 +52,15 @@ pub async fn observe<B: MessageBody>(
         if let Some(part) = part {
             observer.readiness.lose(*part);
         }
-        tracing::error!(http.method = method, http.route = route, "{method} {route} failed: {}", chain(&**cause));
+        tracing::error!(method, route, "{method} {route} failed: {}", chain(&**cause));
     }
     let partner = response.request().extensions().get::<PartnerId>().map(ToString::to_string);
-    let partner = partner.unwrap_or_default();
+    let (partner, status) = (partner.unwrap_or_default(), status.as_u16());
+    let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     tracing::info!(
         target: "postonce::access",
-        http.method = method,
-        http.route = route,
-        http.status = status.as_u16(),
-        partner,
-        ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-        "{method} {route} answered {status}",
-        status = status.as_u16()
+        method, route, status, ms, partner,
+        "{method} {route} answered {status}"
     );
     Ok(response)
 }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::try_join_all;
+use postonce_shared::bank::Bank;
 use postonce_shared::dead_letter_office::{DeadLetterOffice, Decided, OfficeFault};
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::envelope;
-use postonce_shared::order_numbers::{self, OrderNumberFault, Register};
+use postonce_shared::order_numbers::{OrderNumberFault, OrderNumbers, Register};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::dead_letters::DeadLetter;
 use postonce_shared::ports::fault::StoreFault;
@@ -60,20 +61,22 @@ pub struct Office {
     store: Store,
     world: Arc<dyn World>,
     letters: Arc<DeadLetterOffice>,
+    order_numbers: Arc<OrderNumbers>,
     listeners: Arc<dyn ListenerStatus>,
     queue_count: u16,
 }
 
 impl Office {
-    /// The office of a store with `queue_count` work queues.
-    pub fn new(
-        store: Store,
-        world: Arc<dyn World>,
-        letters: Arc<DeadLetterOffice>,
-        listeners: Arc<dyn ListenerStatus>,
-        queue_count: u16,
-    ) -> Self {
-        Self { store, world, letters, listeners, queue_count }
+    /// The office of a bank.
+    pub fn new(bank: &Bank, listeners: Arc<dyn ListenerStatus>) -> Self {
+        Self {
+            store: bank.store.clone(),
+            world: Arc::clone(&bank.world),
+            letters: Arc::clone(&bank.dead_letter_office),
+            order_numbers: Arc::clone(&bank.order_numbers),
+            listeners,
+            queue_count: bank.queue_count,
+        }
     }
 
     /// The time, for ages.
@@ -86,7 +89,8 @@ impl Office {
     /// # Errors
     /// [`StoreFault`] when they cannot be read; so with all that follow.
     pub async fn queues(&self) -> Result<Vec<QueueReport>, StoreFault> {
-        let mut dead: BTreeMap<QueueName, u64> = self.store.dead_letters.count_open().await?.into_iter().collect();
+        let mut dead: BTreeMap<QueueName, u64> =
+            self.store.dead_letters.count_open().await?.into_iter().collect();
         for queue in envelope::queues(self.queue_count) {
             dead.entry(queue).or_default();
         }
@@ -140,7 +144,7 @@ impl Office {
     /// # Errors
     /// [`OrderNumberFault`] when it cannot be read.
     pub async fn order_numbers(&self) -> Result<Register, OrderNumberFault> {
-        order_numbers::register(&*self.store.sync).await
+        self.order_numbers.register().await
     }
 
     /// What this process asked of the store so far.

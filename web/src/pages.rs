@@ -48,8 +48,9 @@ impl PageQuery {
     /// # Errors
     /// [`ApiError`] of status 400 with every violation.
     pub fn of(request: &HttpRequest) -> Result<Self, ApiError> {
-        let raw = Query::<RawQuery>::from_query(request.query_string())
-            .map_err(|error| ApiError::new(Code::QueryInvalid, format!("The query cannot be read: {error}.")))?;
+        let raw = Query::<RawQuery>::from_query(request.query_string()).map_err(|error| {
+            ApiError::new(Code::QueryInvalid, format!("The query cannot be read: {error}."))
+        })?;
         let RawQuery { limit, cursor, status, resolved } = raw.into_inner();
         let mut violations = Vec::new();
         let mut refuse = |field: &str, message: String| {
@@ -100,7 +101,10 @@ pub fn cursor(listing: &str, position: &str) -> String {
 
 /// A cursor that leads nowhere.
 pub fn not_a_cursor() -> ApiError {
-    ApiError::new(Code::CursorInvalid, "Pass the next_cursor of the page before, unchanged, to the same listing.")
+    ApiError::new(
+        Code::CursorInvalid,
+        "Pass the next_cursor of the page before, unchanged, to the same listing.",
+    )
 }
 
 fn decode(listing: &str, cursor: &str) -> Option<String> {
@@ -144,10 +148,13 @@ mod tests {
     #[test]
     fn a_cursor_belongs_to_its_listing() {
         let cursor = cursor("accounts of A", "17");
-        let position = |listing: &str, cursor: &str| query(&format!("cursor={cursor}")).unwrap().position(listing);
+        let position =
+            |listing: &str, cursor: &str| query(&format!("cursor={cursor}")).unwrap().position(listing);
         assert_eq!(position("accounts of A", &cursor).unwrap().as_deref(), Some("17"));
         assert!(position("accounts of B", &cursor).is_err());
-        assert!(position("accounts of A", &cursor.replacen(|c: char| c.is_ascii_lowercase(), "_", 1)).is_err());
+        assert!(
+            position("accounts of A", &cursor.replacen(|c: char| c.is_ascii_lowercase(), "_", 1)).is_err()
+        );
         for wrong in ["", "17", "%00", &"A".repeat(5000)] {
             assert!(position("accounts of A", wrong).is_err(), "{wrong}");
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use futures::FutureExt as _;
+use futures::future::{Either, select};
 use postonce_shared::bank::Bank;
 use postonce_shared::config::{Config, StorageConfig};
 use postonce_shared::envelope;
@@ -16,11 +17,8 @@ use postonce_worker::worker;
 use tracing::{error, info, warn};
 
 use crate::api_keys::{Established, FirstKey};
-use crate::books::Books;
 use crate::error::chain;
-use crate::keyring::Keyring;
 use crate::metrics::Metrics;
-use crate::office::Office;
 use crate::readiness::{Part, Readiness};
 use crate::server::{App, serve};
 use crate::worker_metrics::{WorkerCollector, WorkerStatus};
@@ -62,37 +60,28 @@ pub async fn run(
         Hosting::WithWorker => work(bank, config, &meter, &draining).boxed(),
         Hosting::WebOnly => draining.started().boxed(),
     };
-    let stopping = async {
-        stop.await;
-        info!("Draining: accepting no more, finishing what is in hand");
+    let serving = async {
+        let (mut server, stop) = (std::pin::pin!(server), std::pin::pin!(stop));
+        let ended = select(stop, server.as_mut()).await;
         readiness.lose(Part::Running);
         starter.start();
-        handle.stop(true).await;
+        match ended {
+            Either::Left(((), _)) => {
+                info!("Draining: accepting no more, finishing what is in hand");
+                futures::join!(server, handle.stop(true)).0
+            }
+            // Without a server there is no service: a supervisor starts another process.
+            Either::Right((served, _)) => served,
+        }
     };
-    let (served, (), ()) = futures::join!(server, work, stopping);
+    let (served, ()) = futures::join!(serving, work);
     served.context("the server failed")
 }
 
 fn app(bank: &Bank, meter: &Arc<Meter>, readiness: &Arc<Readiness>) -> App {
-    let world = || Arc::clone(&bank.world);
     let metrics = Metrics::new(Arc::clone(&bank.store.operations));
     metrics.add(Box::new(WorkerCollector(Arc::clone(meter))));
-    let office = Office::new(
-        bank.store.clone(),
-        world(),
-        Arc::clone(&bank.dead_letter_office),
-        Arc::new(WorkerStatus(Arc::clone(meter))),
-        bank.queue_count,
-    );
-    App {
-        acceptor: Arc::clone(&bank.acceptor),
-        books: Arc::new(Books::new(bank.store.clone(), world(), bank.repair.clone())),
-        office: Arc::new(office),
-        keyring: Arc::new(Keyring::new(Arc::clone(&bank.store.api_keys), world())),
-        readiness: Arc::clone(readiness),
-        metrics: Arc::new(metrics),
-        world: world(),
-    }
+    App::over(bank, Arc::new(WorkerStatus(Arc::clone(meter))), Arc::clone(readiness), metrics)
 }
 
 /// The worker in this process. On the embedded store it first looks for work that has no message,
@@ -101,7 +90,9 @@ async fn work(bank: &Bank, config: &Config, meter: &Arc<Meter>, draining: &Drain
     if matches!(config.storage, StorageConfig::Sqlite { .. }) {
         match bank.repair.recover(Scope::Unqueued).await {
             Ok(Recovered { enqueued: 0, .. }) => {}
-            Ok(Recovered { enqueued, .. }) => warn!("Enqueued {enqueued} accepted transactions that had no message"),
+            Ok(Recovered { enqueued, .. }) => {
+                warn!("Enqueued {enqueued} accepted transactions that had no message")
+            }
             Err(fault) => error!("Could not look for forgotten work: {}", chain(&fault)),
         }
     }

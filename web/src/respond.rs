@@ -30,7 +30,8 @@ pub fn acceptance(acceptance: Acceptance, wait: Option<Wait>) -> Result<HttpResp
         Acceptance::Accepted(transaction) => (transaction, false),
         Acceptance::Replayed(transaction) => (transaction, true),
         Acceptance::KeyReused => {
-            let detail = "This id was used on this account for other content. Use a new id for a new request.";
+            let detail =
+                "This id was used on this account for other content. Use a new id for a new request.";
             return refused(Code::IdempotencyKeyReused, detail.to_owned());
         }
         Acceptance::AccountUnknown => return Err(account_unknown()),
@@ -75,7 +76,10 @@ pub fn opening(opening: Opening) -> Result<HttpResponse, ApiError> {
 
 /// There is no such account.
 pub fn account_unknown() -> ApiError {
-    ApiError::new(Code::AccountUnknown, "Open the account first, with PUT. The id of the request is not used up.")
+    ApiError::new(
+        Code::AccountUnknown,
+        "Open the account first, with PUT. The id of the request is not used up.",
+    )
 }
 
 /// An account.

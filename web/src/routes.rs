@@ -48,6 +48,11 @@ fn table() -> Vec<Row> {
     ]
 }
 
+/// The templates of all paths.
+pub fn paths() -> Vec<&'static str> {
+    table().into_iter().map(|(path, _)| path).collect()
+}
+
 /// Puts the table into an application. What it does not know is answered with a problem as well.
 pub fn configure(config: &mut ServiceConfig) {
     for (path, methods) in table() {

@@ -11,13 +11,14 @@ use actix_web::middleware::from_fn;
 use actix_web::web::Data;
 use actix_web::{Error, HttpServer};
 use postonce_shared::accept::Acceptor;
+use postonce_shared::bank::Bank;
 use postonce_shared::ports::world::World;
 
 use crate::books::Books;
 use crate::keyring::Keyring;
 use crate::metrics::Metrics;
 use crate::observe::{Observer, observe};
-use crate::office::Office;
+use crate::office::{ListenerStatus, Office};
 use crate::readiness::Readiness;
 use crate::routes;
 
@@ -47,6 +48,27 @@ pub struct App {
     pub world: Arc<dyn World>,
 }
 
+impl App {
+    /// The application over a bank, whose worker tells about its `listeners`.
+    pub fn over(
+        bank: &Bank,
+        listeners: Arc<dyn ListenerStatus>,
+        readiness: Arc<Readiness>,
+        metrics: Metrics,
+    ) -> Self {
+        let world = || Arc::clone(&bank.world);
+        Self {
+            acceptor: Arc::clone(&bank.acceptor),
+            books: Arc::new(Books::new(bank.store.clone(), world(), bank.repair.clone())),
+            office: Arc::new(Office::new(bank, listeners)),
+            keyring: Arc::new(Keyring::new(Arc::clone(&bank.store.api_keys), world())),
+            readiness,
+            metrics: Arc::new(metrics),
+            world: world(),
+        }
+    }
+}
+
 /// The application: every route, with what is around it.
 pub fn build(
     app: &App,
@@ -60,8 +82,7 @@ pub fn build(
     > + use<>,
 > {
     let App { acceptor, books, office, keyring, readiness, metrics, world } = app.clone();
-    let observer =
-        Observer { metrics: Arc::clone(&metrics), readiness: Arc::clone(&readiness), world };
+    let observer = Observer { metrics: Arc::clone(&metrics), readiness: Arc::clone(&readiness), world };
     actix_web::App::new()
         .app_data(Data::from(acceptor))
         .app_data(Data::from(books))

@@ -26,7 +26,11 @@ impl Collector for WorkerCollector {
             ("worker_permanent_faults", "Faults that do not pass", &meter.permanent_faults),
             ("worker_dead_letters", "Messages set aside for a person", &meter.dead_letters),
             ("worker_splits", "Envelopes taken apart into single items", &meter.splits),
-            ("worker_leases_lost", "Messages whose lease was lost before they were settled", &meter.leases_lost),
+            (
+                "worker_leases_lost",
+                "Messages whose lease was lost before they were settled",
+                &meter.leases_lost,
+            ),
             ("worker_newer_versions", "Messages that wait for a newer worker", &meter.newer_versions),
         ];
         for (name, help, counter) in counters {

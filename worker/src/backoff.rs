@@ -19,6 +19,11 @@ impl Backoff {
         Self { first, longest, steps: 0 }
     }
 
+    /// A wait that was repeated so often already.
+    pub const fn after(first: Duration, longest: Duration, steps: u32) -> Self {
+        Self { first, longest, steps }
+    }
+
     /// The next wait: half of the step for sure, the other half at random.
     pub fn next(&mut self, world: &dyn World) -> Duration {
         let step = step(self.first, self.longest, self.steps);

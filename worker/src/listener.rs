@@ -96,7 +96,6 @@ impl Listener {
     /// Listens until the drain starts; then finishes what is in hand.
     pub async fn run(self, drain: Drain) {
         let gauge = self.meter.listeners(&self.name);
-        gauge.add_listener();
         let mut idle = Backoff::new(IDLE_DELAY_MIN, self.config.idle_delay_max);
         let mut faults = Backoff::new(FAULT_DELAY_MIN, FAULT_DELAY_MAX);
         while !drain.is_started() {

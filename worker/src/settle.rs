@@ -114,12 +114,9 @@ impl Settlement {
         let Ok(envelope) = &delivery.content else { return };
         let forgiven = envelope.forgiven.saturating_add(u32::from(forgive));
         let rest = Envelope { traceparent: envelope.traceparent.clone(), forgiven, items: rest };
-        let mut backoff = Backoff::new(RETRY_DELAY_MIN, RETRY_DELAY_MAX);
-        let mut delay = Duration::ZERO;
-        for _ in 0..delivery.message.dequeue_count.min(8) {
-            delay = backoff.next(&*self.world);
-        }
-        self.hide(delivery, &rest.encode(), delay).await;
+        let receipts_before = delivery.message.dequeue_count.saturating_sub(1);
+        let mut backoff = Backoff::after(RETRY_DELAY_MIN, RETRY_DELAY_MAX, receipts_before);
+        self.hide(delivery, &rest.encode(), backoff.next(&*self.world)).await;
     }
 
     async fn hide(&self, delivery: &Delivery, body: &[u8], delay: Duration) {

@@ -29,6 +29,7 @@ pub async fn run(bank: &Bank, config: &ListenerConfig, meter: &Arc<Meter>, drain
     info!("Listening to {} queue(s)", queues.len());
     let mut listeners = Vec::with_capacity(queues.len());
     for name in queues {
+        meter.listeners(&name).add_listener();
         let assembly = Assembly {
             bank: bank.clone(),
             name,

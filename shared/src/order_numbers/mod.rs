@@ -181,6 +181,15 @@ impl OrderNumbers {
         Err(OrderNumberFault::Contended)
     }
 
+    /// The register, for people, with what this process has not reported yet. It changes nothing.
+    ///
+    /// # Errors
+    /// [`OrderNumberFault`] when it cannot be read.
+    pub async fn register(&self) -> Result<Register, OrderNumberFault> {
+        let (_, register) = self.read().await?;
+        Ok(register.reported(self.report()))
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -358,17 +367,6 @@ fn next_len(len: u64, lasted: Option<Duration>) -> u64 {
         len
     };
     len.clamp(RANGE_LEN_MIN, RANGE_LEN_MAX)
-}
-
-/// Reads the register, for people. It changes nothing.
-///
-/// # Errors
-/// [`OrderNumberFault`] when it cannot be read.
-pub async fn register(sync: &dyn SyncStore) -> Result<Register, OrderNumberFault> {
-    let stored = sync.get(REGISTER).await.map_err(|fault| OrderNumberFault::Unavailable(Arc::new(fault)))?;
-    stored.map_or(Ok(Register::fresh()), |stored| {
-        Register::decode(&stored.value).map_err(|unsound| OrderNumberFault::Unsound(Arc::new(unsound)))
-    })
 }
 
 #[cfg(test)]

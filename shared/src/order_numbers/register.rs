@@ -229,7 +229,9 @@ impl Register {
         after
     }
 
-    fn reported(&self, report: Report) -> Self {
+    /// The register with what a process tells of itself.
+    #[must_use]
+    pub fn reported(&self, report: Report) -> Self {
         let mut after = self.clone();
         after.issued = after.issued.saturating_add(report.issued);
         after.lost = after.lost.saturating_add(report.lost);

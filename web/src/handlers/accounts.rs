@@ -23,6 +23,7 @@ use crate::{paths, respond};
 #[utoipa::path(
     put,
     path = "/v1/users/{user_id}/accounts/{account_id}",
+    operation_id = "open_account",
     tag = "accounts",
     params(AccountPath),
     request_body(content = OpenAccountRequest, content_type = "application/json"),
@@ -58,6 +59,7 @@ pub async fn open(
 #[utoipa::path(
     patch,
     path = "/v1/users/{user_id}/accounts/{account_id}",
+    operation_id = "change_account",
     tag = "accounts",
     params(AccountPath),
     request_body(content = ChangeAccountRequest, content_type = "application/json"),
@@ -94,6 +96,7 @@ pub async fn change(
 #[utoipa::path(
     get,
     path = "/v1/users/{user_id}/accounts/{account_id}",
+    operation_id = "get_account",
     tag = "accounts",
     params(AccountPath),
     responses((status = 200, description = "The account as it now is.", body = Account), ReadingRefusals),
@@ -115,6 +118,7 @@ pub async fn find(
 #[utoipa::path(
     get,
     path = "/v1/users/{user_id}/accounts",
+    operation_id = "list_accounts",
     tag = "accounts",
     params(UserPath, PageParams),
     responses((status = 200, description = "A page of accounts, by id.", body = AccountPage), ListingRefusals),

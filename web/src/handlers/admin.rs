@@ -16,6 +16,7 @@ use crate::scopes::Admin;
 #[utoipa::path(
     get,
     path = "/v1/admin/queues",
+    operation_id = "list_queues",
     tag = "admin",
     responses((status = 200, description = "The queues, by name.", body = QueueList), Refusals),
     security(("api_key" = ["admin"]))
@@ -29,10 +30,11 @@ pub async fn queues(_caller: Caller<Admin>, office: Data<Office>) -> Result<Http
 
 /// Look at the order numbers
 ///
-/// As far as the processes have reported: each of them reports when it reserves a range.
+/// This process as it now is, others as they last reported: they do when they reserve a range.
 #[utoipa::path(
     get,
     path = "/v1/admin/order-numbers",
+    operation_id = "get_order_numbers",
     tag = "admin",
     responses((status = 200, description = "Where the numbers went.", body = OrderNumbers), Refusals),
     security(("api_key" = ["admin"]))
@@ -47,6 +49,7 @@ pub async fn order_numbers(_caller: Caller<Admin>, office: Data<Office>) -> Resu
 #[utoipa::path(
     get,
     path = "/v1/admin/storage-operations",
+    operation_id = "get_storage_operations",
     tag = "admin",
     responses((status = 200, description = "Counts and prices.", body = StorageOperations), Refusals),
     security(("api_key" = ["admin"]))

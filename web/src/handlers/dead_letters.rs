@@ -21,6 +21,7 @@ use crate::scopes::Admin;
 #[utoipa::path(
     get,
     path = "/v1/admin/dead-letters",
+    operation_id = "list_dead_letters",
     tag = "admin",
     params(PageParams, ResolvedParam),
     responses((status = 200, description = "A page of dead letters, by id.", body = DeadLetterPage), LetterListingRefusals),
@@ -47,6 +48,7 @@ pub async fn list(
 #[utoipa::path(
     get,
     path = "/v1/admin/dead-letters/{id}",
+    operation_id = "get_dead_letter",
     tag = "admin",
     params(DeadLetterPath),
     responses((status = 200, description = "The letter.", body = DeadLetter), DeadLetterRefusals),
@@ -66,6 +68,7 @@ pub async fn find(
 #[utoipa::path(
     post,
     path = "/v1/admin/dead-letters/{id}/replay",
+    operation_id = "replay_dead_letter",
     tag = "admin",
     params(DeadLetterPath),
     responses((status = 200, description = "Sent again; the letter with who did it.", body = DeadLetter), DecisionRefusals),
@@ -86,6 +89,7 @@ pub async fn replay(
 #[utoipa::path(
     delete,
     path = "/v1/admin/dead-letters/{id}",
+    operation_id = "discard_dead_letter",
     tag = "admin",
     params(DeadLetterPath),
     responses((status = 200, description = "Discarded; the letter with who did it.", body = DeadLetter), DecisionRefusals),

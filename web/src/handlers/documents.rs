@@ -17,7 +17,8 @@ static DOCUMENT: LazyLock<String> = LazyLock::new(openapi_json);
 static CONFIG: LazyLock<Arc<Config<'static>>> =
     LazyLock::new(|| Arc::new(Config::from("/openapi.json").validator_url("none")));
 
-const POLICY: &str = "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'";
+const POLICY: &str =
+    "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'";
 
 /// The frame of the page. Its links are absolute, so that `/docs` works without a slash at its end.
 const PAGE: &str = r#"<!DOCTYPE html>

@@ -15,6 +15,7 @@ use crate::scopes::MetricsRead;
 #[utoipa::path(
     get,
     path = "/livez",
+    operation_id = "get_liveness",
     tag = "health",
     responses((status = 200, description = "It runs.", body = Health)),
     security(())
@@ -29,6 +30,7 @@ pub async fn livez() -> HttpResponse {
 #[utoipa::path(
     get,
     path = "/readyz",
+    operation_id = "get_readiness",
     tag = "health",
     responses(
         (status = 200, description = "It can.", body = Health),
@@ -51,6 +53,7 @@ pub async fn readyz(readiness: Data<Readiness>) -> HttpResponse {
 #[utoipa::path(
     get,
     path = "/metrics",
+    operation_id = "get_metrics",
     tag = "health",
     responses(
         (status = 200, description = "The metrics of this process.", body = String, content_type = "text/plain"),
@@ -58,10 +61,7 @@ pub async fn readyz(readiness: Data<Readiness>) -> HttpResponse {
     ),
     security(("api_key" = ["metrics:read"]))
 )]
-pub async fn metrics(
-    _caller: Caller<MetricsRead>,
-    metrics: Data<Metrics>,
-) -> Result<HttpResponse, ApiError> {
+pub async fn metrics(_caller: Caller<MetricsRead>, metrics: Data<Metrics>) -> Result<HttpResponse, ApiError> {
     let text = metrics.text().map_err(ApiError::internal)?;
     Ok(HttpResponse::Ok().content_type(OPENMETRICS).body(text))
 }

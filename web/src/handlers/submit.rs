@@ -23,6 +23,7 @@ use crate::{paths, respond};
 #[utoipa::path(
     post,
     path = "/v1/users/{user_id}/accounts/{account_id}/deposits",
+    operation_id = "submit_deposit",
     tag = "transactions",
     params(AccountPath, SubmissionHeaders),
     request_body(content = TransactionRequest, content_type = "application/json"),
@@ -34,7 +35,7 @@ use crate::{paths, respond};
         (status = 200, description = "It is final.", body = Transaction, headers(
             ("Location" = String, description = "Path of the transaction."),
             ("Idempotent-Replayed" = String, description = "`true` when this request repeats an earlier one."),
-            ("Preference-Applied" = String, description = "`wait=N` when the wait was worth it."),
+            ("Preference-Applied" = String, description = "`wait=N` when the wait was granted."),
         )),
         SubmissionRefusals
     ),
@@ -58,6 +59,7 @@ pub async fn deposit(
 #[utoipa::path(
     post,
     path = "/v1/users/{user_id}/accounts/{account_id}/withdrawals",
+    operation_id = "submit_withdrawal",
     tag = "transactions",
     params(AccountPath, SubmissionHeaders),
     request_body(content = TransactionRequest, content_type = "application/json"),
@@ -69,7 +71,7 @@ pub async fn deposit(
         (status = 200, description = "It is final.", body = Transaction, headers(
             ("Location" = String, description = "Path of the transaction."),
             ("Idempotent-Replayed" = String, description = "`true` when this request repeats an earlier one."),
-            ("Preference-Applied" = String, description = "`wait=N` when the wait was worth it."),
+            ("Preference-Applied" = String, description = "`wait=N` when the wait was granted."),
         )),
         SubmissionRefusals
     ),

@@ -9,7 +9,9 @@ use postonce_shared::domain::transaction::TransactionStatus;
 use crate::auth::Caller;
 use crate::books::Books;
 use crate::error::{ApiError, Code};
-use crate::openapi::{AccountPath, PageParams, StatementRefusals, StatusParam, TransactionPath, TransactionRefusals};
+use crate::openapi::{
+    AccountPath, PageParams, StatementRefusals, StatusParam, TransactionPath, TransactionRefusals,
+};
 use crate::pages::{PageQuery, cursor, not_a_cursor};
 use crate::scopes::TransactionsRead;
 use crate::{paths, respond};
@@ -20,6 +22,7 @@ use crate::{paths, respond};
 #[utoipa::path(
     get,
     path = "/v1/users/{user_id}/accounts/{account_id}/transactions/{message_id}",
+    operation_id = "get_transaction",
     tag = "transactions",
     params(TransactionPath),
     responses((status = 200, description = "The transaction as it now is.", body = Transaction), TransactionRefusals),
@@ -33,7 +36,10 @@ pub async fn find(
     let (account, message) = paths::message(&request)?;
     let key = TransactionKey { account, partner: caller.partner().clone(), message };
     let transaction = books.transaction(&key).await?.ok_or_else(|| {
-        ApiError::new(Code::TransactionUnknown, "No transaction of yours with this id was accepted on this account.")
+        ApiError::new(
+            Code::TransactionUnknown,
+            "No transaction of yours with this id was accepted on this account.",
+        )
     })?;
     Ok(HttpResponse::Ok().json(respond::transaction(transaction)))
 }
@@ -45,6 +51,7 @@ pub async fn find(
 #[utoipa::path(
     get,
     path = "/v1/users/{user_id}/accounts/{account_id}/transactions",
+    operation_id = "get_statement",
     tag = "transactions",
     params(AccountPath, PageParams, StatusParam),
     responses((status = 200, description = "A page of transactions.", body = TransactionPage), StatementRefusals),

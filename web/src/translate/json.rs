@@ -52,7 +52,11 @@ pub fn account_terms(body: &[u8]) -> Result<AccountTerms, ApiError> {
         Some(text) => parse_limit(&mut members, &text, currency),
     };
     let parts = currency.zip(overdraft_limit);
-    members.finish(parts.map(|(currency, overdraft_limit)| AccountTerms { currency, overdraft_limit, holder }))
+    members.finish(parts.map(|(currency, overdraft_limit)| AccountTerms {
+        currency,
+        overdraft_limit,
+        holder,
+    }))
 }
 
 /// The change of an account in a body.

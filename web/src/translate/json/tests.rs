@@ -30,12 +30,14 @@ async fn each_wrong_amount_has_its_own_message() {
     check(r#""12.50""#, "12.50").await;
     check(r#""12""#, "12.00").await;
     check(r#""1e3""#, "must not have an exponent; write all digits, such as 1000").await;
-    check(r#""-5""#, "must not have a sign; the type of the transaction says which way the money moves").await;
+    check(r#""-5""#, "must not have a sign; the type of the transaction says which way the money moves")
+        .await;
     check(r#""00012.50""#, "must not have leading zeros").await;
     check(r#""12.505""#, "has more decimals than EUR has (2)").await;
     check(&format!("\"{}\"", "9".repeat(40)), "must be at most 999999999999999999 minor units").await;
     check("12.50", "must be a string such as \"12.50\"; a JSON number can lose digits").await;
-    check("12.5012345678901234567890", "must be a string such as \"12.50\"; a JSON number can lose digits").await;
+    check("12.5012345678901234567890", "must be a string such as \"12.50\"; a JSON number can lose digits")
+        .await;
     check(r#""１２""#, "must be written with the digits 0 to 9").await;
     check(r#""0""#, "must be greater than zero").await;
     check(r#""""#, "must not be empty; write a decimal number such as 12.50").await;
@@ -61,7 +63,10 @@ async fn all_violations_are_told_at_once() {
         "reference: must have 1 to 140 characters",
     ];
     assert_eq!(refused(r#"{"reference":""}"#).await, expected);
-    assert_eq!(refused(r#"{"amount":"1","currency":"EUR","metadata":[]}"#).await, ["metadata: must be an object"]);
+    assert_eq!(
+        refused(r#"{"amount":"1","currency":"EUR","metadata":[]}"#).await,
+        ["metadata: must be an object"]
+    );
 }
 
 #[test]
@@ -99,8 +104,11 @@ async fn terms_of_accounts_are_strict() {
         "holder.given_name: must have 1 to 140 characters",
     ];
     check(body, &expected).await;
-    check(r#"{"currency":"JPY","overdraft_limit":"0.5"}"#, &["overdraft_limit: has more decimals than JPY has (0)"])
-        .await;
+    check(
+        r#"{"currency":"JPY","overdraft_limit":"0.5"}"#,
+        &["overdraft_limit: has more decimals than JPY has (0)"],
+    )
+    .await;
 }
 
 #[actix_web::test]

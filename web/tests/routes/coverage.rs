@@ -1,0 +1,89 @@
+//! Every operation of the OpenAPI document asks for a key and for its scope, and the document knows
+//! every answer that these tests see.
+
+use std::collections::BTreeSet;
+
+use actix_web::http::Method;
+use actix_web::test::TestRequest;
+use postonce_web::api_keys::NewKey;
+use postonce_web::scopes::Scope;
+use serde_json::Value;
+
+use super::desk::{Desk, with_key};
+
+/// Methods, paths and scopes of the operations that need a key.
+fn operations() -> Vec<(Method, String, String)> {
+    let document: Value = serde_json::from_str(postonce_schemas::OPENAPI_JSON).unwrap();
+    let mut operations = Vec::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+            if let Some(scope) = operation["security"][0]["api_key"][0].as_str() {
+                operations.push((method, path.clone(), scope.to_owned()));
+            } else {
+                assert!(["/livez", "/readyz"].contains(&path.as_str()), "{path} needs no key");
+            }
+        }
+    }
+    operations
+}
+
+#[actix_web::test]
+async fn every_operation_needs_a_key_and_its_scope() {
+    let desk = Desk::new().await;
+    let operations = operations();
+    assert!(operations.len() >= 16, "{operations:?}");
+    for (method, path, scope) in operations {
+        // Not even the ids of the path are looked at before the key.
+        let request = || TestRequest::default().method(method.clone()).uri(&path);
+        let name = format!("{method} {path}");
+        let answer = desk.call(request()).await;
+        assert_eq!(answer.problem(), (401, "api_key_missing"), "{name}");
+        assert!(answer.header("www-authenticate").unwrap().starts_with("Bearer"), "{name}");
+        assert_eq!(
+            desk.call(with_key(request(), &NewKey::random())).await.problem(),
+            (401, "api_key_invalid")
+        );
+        let others: Vec<Scope> = Scope::ALL.iter().copied().filter(|it| it.code() != scope).collect();
+        assert!(others.len() < Scope::ALL.len(), "{name} names an unknown scope {scope}");
+        let key = NewKey::random();
+        desk.admit(&key, "reader", &others).await;
+        assert_eq!(desk.call(with_key(request(), &key)).await.problem(), (403, "scope_missing"), "{name}");
+    }
+}
+
+#[test]
+fn operation_ids_are_unique_and_ours_are_all_documented() {
+    let document: Value = serde_json::from_str(postonce_schemas::OPENAPI_JSON).unwrap();
+    let mut ids = BTreeSet::new();
+    for methods in document["paths"].as_object().unwrap().values() {
+        for operation in methods.as_object().unwrap().values() {
+            assert!(ids.insert(operation["operationId"].as_str().unwrap().to_owned()), "{operation}");
+            assert!(operation["summary"].is_string(), "{operation}");
+        }
+    }
+    for route in postonce_web::routes::paths() {
+        let documented = document["paths"].get(route).is_some();
+        let is_document = route == "/openapi.json" || route.starts_with("/docs");
+        assert!(documented || is_document, "{route} is not in the document");
+    }
+}
+
+#[actix_web::test]
+async fn keys_come_in_one_header_only() {
+    let desk = Desk::new().await;
+    let key = NewKey::random();
+    desk.admit(&key, "reader", &[Scope::AccountsRead]).await;
+    let check = async |value: String, expected: u16| {
+        let request =
+            TestRequest::get().uri(super::desk::USER).insert_header(("authorization", value.clone()));
+        assert_eq!(desk.call(request).await.status, expected, "{value}");
+    };
+    check(format!("Bearer {}", key.expose()), 200).await;
+    check(format!("bearer   {}", key.expose()), 200).await;
+    check(key.expose().to_owned(), 401).await;
+    check(format!("Basic {}", key.expose()), 401).await;
+    check("Bearer ".to_owned(), 401).await;
+    check(format!("Bearer {}x", key.expose()), 401).await;
+    check(format!("Bearer {}", "x".repeat(5000)), 401).await;
+}

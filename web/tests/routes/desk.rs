@@ -1,0 +1,209 @@
+//! A bank with its HTTP application, and one door to call it through.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::dev::Service as _;
+use actix_web::http::header::HeaderMap;
+use actix_web::test::{TestRequest, init_service};
+use postonce_shared::adapters::bell::LocalBell;
+use postonce_shared::adapters::memory::MemoryStore;
+use postonce_shared::adapters::memory::world::TestWorld;
+use postonce_shared::bank::Bank;
+use postonce_shared::dead_letter_office::DeadLetterOffice;
+use postonce_shared::domain::decision::Work;
+use postonce_shared::domain::ids::{AccountKey, PartnerId};
+use postonce_shared::envelope::{Envelope, queues};
+use postonce_shared::ports::Store;
+use postonce_shared::ports::doorbell::Doorbell;
+use postonce_shared::ports::world::World;
+use postonce_shared::post::Poster;
+use postonce_web::api_keys::NewKey;
+use postonce_web::metrics::Metrics;
+use postonce_web::office::NoListeners;
+use postonce_web::readiness::{Part, Readiness};
+use postonce_web::scopes::Scope;
+use postonce_web::server::{App, build};
+use serde_json::Value;
+
+/// Queues of the test bank.
+const QUEUE_COUNT: u16 = 2;
+
+/// The paths of the account that most tests use.
+pub const USER: &str = "/v1/users/0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11/accounts";
+pub const ACCOUNT: &str =
+    "/v1/users/0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11/accounts/77aa0b9e-7c2f-4c35-8f0d-0a4f6f1f2e22";
+
+/// A bank.
+pub struct Desk {
+    pub store: Store,
+    pub world: Arc<TestWorld>,
+    pub app: App,
+    pub letters: Arc<DeadLetterOffice>,
+    poster: Arc<Poster>,
+    /// A key of partner `shop` with every scope.
+    key: NewKey,
+}
+
+/// An answer, read whole.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub text: String,
+    /// Null when the body is not JSON.
+    pub body: Value,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// The status and the code of a problem.
+    pub fn problem(&self) -> (u16, &str) {
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
+        assert_eq!(self.body["status"], self.status, "{self:?}");
+        let code = self.body["code"].as_str().unwrap();
+        assert_eq!(self.body["type"], format!("urn:postonce:problem:{code}"), "{self:?}");
+        assert!(self.body["title"].is_string() && self.body["detail"].is_string(), "{self:?}");
+        (self.status, code)
+    }
+
+    /// The fields of the violations.
+    pub fn fields(&self) -> Vec<&str> {
+        let violations = self.body["violations"].as_array().unwrap();
+        violations.iter().map(|violation| violation["field"].as_str().unwrap()).collect()
+    }
+}
+
+impl Desk {
+    /// An empty bank that is ready.
+    pub async fn new() -> Self {
+        Self::over(|_| {}).await
+    }
+
+    /// A bank with other ports.
+    pub async fn over(exchange: impl FnOnce(&mut Store)) -> Self {
+        let world = Arc::new(TestWorld::new(1));
+        let as_world: Arc<dyn World> = world.clone();
+        let mut store = MemoryStore::new(as_world.clone());
+        exchange(&mut store);
+        let bell: Arc<dyn Doorbell> = Arc::new(LocalBell::new(as_world.clone()));
+        let bank = Bank::new(store.clone(), as_world, bell, QUEUE_COUNT);
+        let readiness = Readiness::starting();
+        [Part::Ledger, Part::Queue, Part::FirstKey].into_iter().for_each(|part| readiness.gain(part));
+        let metrics = Metrics::new(store.operations.clone());
+        let app = App::over(&bank, Arc::new(NoListeners), readiness, metrics);
+        let (letters, poster) = (bank.dead_letter_office, bank.poster);
+        let key = NewKey::random();
+        let desk = Self { store, world, app, letters, poster, key };
+        desk.admit(&desk.key, "shop", Scope::ALL).await;
+        desk
+    }
+
+    /// A bank with one open account in euro.
+    pub async fn with_account() -> Self {
+        let desk = Self::new().await;
+        let answer = desk.put(ACCOUNT, r#"{"currency":"EUR"}"#).await;
+        assert_eq!(answer.status, 201, "{answer:?}");
+        desk
+    }
+
+    /// Stores a key.
+    pub async fn admit(&self, key: &NewKey, partner: &str, scopes: &[Scope]) {
+        let record = key.record(PartnerId::parse(partner).unwrap(), scopes, &*self.world);
+        self.store.api_keys.add(&record).await.unwrap();
+    }
+
+    /// Calls the application as it is given.
+    pub async fn call(&self, request: TestRequest) -> Answer {
+        let service = init_service(build(&self.app)).await;
+        let response = match service.call(request.to_request()).await {
+            Ok(response) => response.into_parts().1.map_into_boxed_body(),
+            Err(error) => error.error_response(),
+        };
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let bytes = actix_web::body::to_bytes(response.into_body()).await.ok().unwrap();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let body = serde_json::from_str(&text).unwrap_or(Value::Null);
+        Answer { status, headers, text, body }
+    }
+
+    /// Calls with the key of the shop.
+    pub async fn call_as_shop(&self, request: TestRequest) -> Answer {
+        self.call(with_key(request, &self.key)).await
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.call_as_shop(TestRequest::get().uri(path)).await
+    }
+
+    pub async fn put(&self, path: &str, body: &str) -> Answer {
+        self.call_as_shop(json(TestRequest::put().uri(path), body)).await
+    }
+
+    pub async fn patch(&self, path: &str, body: &str) -> Answer {
+        self.call_as_shop(json(TestRequest::patch().uri(path), body)).await
+    }
+
+    /// Submits with the id of that number.
+    pub async fn submit(&self, kind: &str, number: u32, body: &str) -> Answer {
+        self.call_as_shop(submission(kind, number, body)).await
+    }
+
+    /// Posts whatever waits, as a worker does.
+    pub async fn post_all(&self) {
+        for queue in queues(QUEUE_COUNT) {
+            for message in self.store.queue.receive(&queue, 32, Duration::from_secs(20)).await.unwrap() {
+                let envelope = Envelope::decode(&message.body).unwrap();
+                let mut by_account: BTreeMap<AccountKey, Vec<Work>> = BTreeMap::new();
+                for work in envelope.items {
+                    by_account.entry(work.key.account).or_default().push(work);
+                }
+                for (account, work) in by_account {
+                    let settled = self.poster.post(account, work).await;
+                    assert!(settled.iter().all(|(_, result)| result.is_ok()), "{settled:?}");
+                }
+                let _held = self.store.queue.delete(&queue, &message.lease).await.unwrap();
+            }
+        }
+    }
+
+    /// Moves the next waiting message to the dead letters; its id.
+    pub async fn bury_one(&self) -> String {
+        for queue in queues(QUEUE_COUNT) {
+            let received = self.store.queue.receive(&queue, 1, Duration::from_secs(20)).await.unwrap();
+            if let Some(message) = received.into_iter().next() {
+                self.letters.set_aside(&queue, &message, "test").await.unwrap();
+                let _held = self.store.queue.delete(&queue, &message.lease).await.unwrap();
+                return message.lease.message_id;
+            }
+        }
+        panic!("no message waits");
+    }
+
+    /// How many requests went to the store so far.
+    pub fn operations(&self) -> u64 {
+        self.store.operations.snapshot().values().sum()
+    }
+}
+
+pub fn with_key(request: TestRequest, key: &NewKey) -> TestRequest {
+    request.insert_header(("authorization", format!("Bearer {}", key.expose())))
+}
+
+pub fn json(request: TestRequest, body: &str) -> TestRequest {
+    request.insert_header(("content-type", "application/json")).set_payload(body.to_owned())
+}
+
+/// A message id that is easy to read in a failure.
+pub fn id(number: u32) -> String {
+    format!("4f9d0c9e-5d3e-4c0e-9a51-{number:012}")
+}
+
+pub fn submission(kind: &str, number: u32, body: &str) -> TestRequest {
+    let request = TestRequest::post().uri(&format!("{ACCOUNT}/{kind}"));
+    json(request, body).insert_header(("idempotency-key", format!("\"{}\"", id(number))))
+}

@@ -1,0 +1,11 @@
+//! The whole HTTP stack in process, over the memory adapter. A [`desk::Desk`] is one bank.
+#![expect(clippy::arithmetic_side_effects, clippy::unwrap_used, reason = "test code")]
+
+mod desk;
+
+mod accounts;
+mod coverage;
+mod operators;
+mod problems;
+mod statements;
+mod submissions;

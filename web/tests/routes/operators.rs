@@ -1,0 +1,144 @@
+//! Health, metrics, documents and the admin's operations.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::test::TestRequest;
+use postonce_shared::envelope::queues;
+use postonce_shared::ports::world::World as _;
+use postonce_web::readiness::Part;
+use serde_json::{Value, json};
+
+use super::desk::{ACCOUNT, Desk, id};
+
+const ONE: &str = r#"{"amount":"1","currency":"EUR"}"#;
+
+#[actix_web::test]
+async fn health_and_metrics_ask_nothing_of_the_store() {
+    let desk = Desk::with_account().await;
+    desk.submit("deposits", 1, ONE).await;
+    let before = desk.operations();
+    assert_eq!(desk.get("/livez").await.body, json!({"status": "ok"}));
+    assert_eq!(desk.get("/readyz").await.body, json!({"status": "ok"}));
+    let metrics = desk.get("/metrics").await.text;
+    assert_eq!(desk.operations(), before);
+    for line in [
+        "postonce_submissions_total{outcome=\"accepted\"} 1",
+        "postonce_http_requests_total{route=\"/v1/users/{user_id}/accounts/{account_id}/deposits\",method=\"POST\",status=\"202\"} 1",
+        "postonce_storage_operations_total{service=\"queue\",operation=\"put\"} 1",
+        "postonce_http_request_seconds_count{route=\"/livez\",method=\"GET\"} 1",
+    ] {
+        assert!(metrics.contains(line), "{line} is missing in\n{metrics}");
+    }
+}
+
+#[actix_web::test]
+async fn readiness_comes_back_by_a_probe() {
+    let desk = Desk::new().await;
+    let readiness = Arc::clone(&desk.app.readiness);
+    let queue = queues(1).remove(0);
+    let watch = Arc::clone(&readiness).watch(desk.store.clone(), queue, desk.world.clone());
+    desk.world.spawn(Box::pin(watch));
+    let before = desk.operations();
+    readiness.lose(Part::Queue);
+    let answer = desk.get("/readyz").await;
+    assert_eq!((answer.status, answer.body), (503, json!({"status": "unavailable", "missing": ["queue"]})));
+    while desk.get("/readyz").await.status != 200 {
+        tokio::task::yield_now().await;
+    }
+    desk.world.advance(Duration::from_secs(3600));
+    tokio::task::yield_now().await;
+    assert_eq!(desk.operations() - before, 1, "one probe, and none while all is well");
+}
+
+#[actix_web::test]
+async fn documents_are_open_and_load_nothing_from_elsewhere() {
+    let desk = Desk::new().await;
+    let get = async |path: &str| desk.call(TestRequest::get().uri(path)).await;
+    let document = get("/openapi.json").await;
+    assert_eq!((document.status, document.text.as_str()), (200, postonce_schemas::OPENAPI_JSON.trim_end()));
+    for path in ["/docs", "/docs/"] {
+        let page = get(path).await;
+        assert_eq!(page.status, 200);
+        assert!(page.header("content-security-policy").unwrap().starts_with("default-src 'self';"));
+        assert!(!page.text.contains("http"), "{}", page.text);
+        for part in page.text.split('"').filter(|part| part.starts_with("/docs/")) {
+            assert_eq!(get(part).await.status, 200, "{part}");
+        }
+    }
+    let settings = get("/docs/swagger-initializer.js").await.text;
+    assert!(settings.contains("/openapi.json") && settings.contains("\"none\""), "{settings}");
+    assert!(!settings.contains("petstore"));
+}
+
+#[actix_web::test]
+async fn queues_show_what_waits() {
+    let desk = Desk::with_account().await;
+    desk.submit("deposits", 1, ONE).await;
+    desk.world.advance(Duration::from_secs(7));
+    let answer = desk.get("/v1/admin/queues").await;
+    let queues = answer.body["queues"].as_array().unwrap();
+    assert_eq!(queues.len(), 2);
+    let busy: Vec<&Value> = queues.iter().filter(|queue| queue["depth"] == 1).collect();
+    let expected = json!({
+        "name": busy[0]["name"], "depth": 1, "oldest_age_s": 7, "dead_letters": 0, "active_listeners": 0,
+        "listeners_max": 0,
+    });
+    assert_eq!(busy, [&expected]);
+}
+
+#[actix_web::test]
+async fn dead_letters_are_replayed_or_discarded_once() {
+    let desk = Desk::with_account().await;
+    desk.submit("deposits", 1, ONE).await;
+    let first = desk.bury_one().await;
+    desk.submit("deposits", 2, ONE).await;
+    let second = desk.bury_one().await;
+    let path = |id: &str| format!("/v1/admin/dead-letters/{id}");
+    let listed = desk.get("/v1/admin/dead-letters?limit=1").await.body;
+    assert_eq!(listed["dead_letters"].as_array().unwrap().len(), 1);
+    let cursor = listed["next_cursor"].as_str().unwrap();
+    let rest = desk.get(&format!("/v1/admin/dead-letters?cursor={cursor}")).await.body;
+    assert_eq!(rest["dead_letters"].as_array().unwrap().len(), 1);
+    let letter = desk.get(&path(&first)).await.body;
+    assert_eq!((&letter["items"], &letter["reason"]), (&json!([id(1)]), &json!("test")));
+    assert_eq!(letter["resolution"], Value::Null);
+
+    let replay = || TestRequest::post().uri(&format!("{}/replay", path(&first)));
+    let replayed = desk.call_as_shop(replay()).await;
+    assert_eq!(replayed.status, 200, "{replayed:?}");
+    assert_eq!(
+        (&replayed.body["resolution"]["kind"], &replayed.body["resolution"]["by"]),
+        (&json!("replayed"), &json!("shop"))
+    );
+    assert_eq!(desk.call_as_shop(replay()).await.problem(), (409, "dead_letter_resolved"));
+    let discard = |id: &str| TestRequest::delete().uri(&path(id));
+    assert_eq!(desk.call_as_shop(discard(&second)).await.body["resolution"]["kind"], "discarded");
+    assert_eq!(desk.call_as_shop(discard("nothing")).await.problem(), (404, "dead_letter_unknown"));
+
+    desk.post_all().await;
+    let status = async |number| desk.get(&format!("{ACCOUNT}/transactions/{}", id(number))).await.body;
+    assert_eq!(status(1).await["status"], "posted");
+    assert_eq!(status(2).await["reason"], "discarded");
+    assert_eq!(desk.get("/v1/admin/dead-letters").await.body["dead_letters"], json!([]));
+    let all = desk.get("/v1/admin/dead-letters?resolved=include").await.body;
+    assert_eq!(all["dead_letters"].as_array().unwrap().len(), 2);
+}
+
+#[actix_web::test]
+async fn order_numbers_and_costs_are_told() {
+    let desk = Desk::with_account().await;
+    desk.submit("deposits", 1, ONE).await;
+    desk.post_all().await;
+    let numbers = desk.get("/v1/admin/order-numbers").await.body;
+    assert!(numbers["reserved"].as_u64().unwrap() > 0 && numbers["issued"] == 1, "{numbers}");
+    assert!(numbers["ranges"][0]["first"].is_string(), "{numbers}");
+    let costs = desk.get("/v1/admin/storage-operations").await.body;
+    let sends: Vec<&Value> =
+        costs["operations"].as_array().unwrap().iter().filter(|it| it["operation"] == "put").collect();
+    assert_eq!(
+        sends,
+        [&json!({"service": "queue", "operation": "put", "count": 1, "price_usd": "0.000000400"})]
+    );
+    assert!(costs["price_usd"].as_str().unwrap().starts_with("0.00000"), "{costs}");
+}

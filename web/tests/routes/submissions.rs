@@ -1,0 +1,160 @@
+//! Deposits and withdrawals: the table of the contract, line by line.
+
+use futures::join;
+use postonce_web::api_keys::NewKey;
+use postonce_web::scopes::Scope;
+use serde_json::json;
+
+use super::desk::{ACCOUNT, Desk, id, json as with_json, submission, with_key};
+
+const TEN: &str = r#"{"amount":"10.00","currency":"EUR","reference":"invoice 7","metadata":{"shop":"12"}}"#;
+
+#[actix_web::test]
+async fn the_first_time_is_accepted_and_named() {
+    let desk = Desk::with_account().await;
+    let answer = desk.submit("deposits", 1, TEN).await;
+    assert_eq!(answer.status, 202, "{answer:?}");
+    let path = format!("{ACCOUNT}/transactions/{}", id(1));
+    assert_eq!(answer.header("location"), Some(path.as_str()));
+    assert_eq!(answer.header("idempotent-replayed"), None);
+    let expected = json!({
+        "message_id": id(1), "user_id": "0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11",
+        "account_id": "77aa0b9e-7c2f-4c35-8f0d-0a4f6f1f2e22", "type": "deposit", "amount": "10.00",
+        "currency": "EUR", "status": "accepted", "reference": "invoice 7", "metadata": {"shop": "12"},
+        "accepted_at": "2026-01-01T00:00:00.000Z",
+    });
+    assert_eq!(answer.body, expected);
+    assert_eq!(desk.get(&path).await.body, expected);
+}
+
+#[actix_web::test]
+async fn the_same_again_is_a_replay_of_what_it_now_is() {
+    let desk = Desk::with_account().await;
+    desk.submit("deposits", 1, TEN).await;
+    let spaced = r#"{ "metadata": {"shop":"12"}, "currency":"EUR", "amount":"10", "reference":"invoice 7" }"#;
+    let accepted = desk.submit("deposits", 1, spaced).await;
+    assert_eq!((accepted.status, accepted.header("idempotent-replayed")), (202, Some("true")));
+    desk.post_all().await;
+    let posted = desk.submit("deposits", 1, TEN).await;
+    assert_eq!((posted.status, posted.header("idempotent-replayed")), (200, Some("true")));
+    assert_eq!(posted.body["status"], "posted");
+    assert_eq!(posted.body["balance_after"], "10.00");
+    assert_eq!(posted.body["sequence"], 1);
+    assert!(posted.body["order_number"].is_string() && posted.body["posted_at"].is_string());
+    assert_eq!(desk.get(ACCOUNT).await.body["balance"], "10.00");
+}
+
+#[actix_web::test]
+async fn the_same_id_with_other_content_is_refused_for_ever() {
+    let desk = Desk::with_account().await;
+    desk.submit("withdrawals", 1, TEN).await;
+    let check = async |kind: &str, body: &str| {
+        let answer = desk.submit(kind, 1, body).await;
+        assert_eq!(answer.problem(), (422, "idempotency_key_reused"), "{kind} {body}");
+    };
+    for _ in 0..2 {
+        check("deposits", TEN).await;
+        check("withdrawals", &TEN.replace("10.00", "10.01")).await;
+        check("withdrawals", &TEN.replace("invoice 7", "invoice 8")).await;
+        check("withdrawals", &TEN.replace("12", "13")).await;
+        check("withdrawals", &TEN.replacen('{', r#"{"purpose":null,"#, 1)).await;
+        // The second round meets it rejected.
+        desk.post_all().await;
+    }
+    let rejected = desk.submit("withdrawals", 1, TEN).await;
+    assert_eq!(rejected.status, 200);
+    assert_eq!(rejected.body["status"], "rejected");
+    assert_eq!(rejected.body["reason"], "insufficient_funds");
+    assert!(rejected.body["rejected_at"].is_string());
+}
+
+#[actix_web::test]
+async fn whoever_waits_gets_the_final_transaction() {
+    let desk = Desk::with_account().await;
+    let request = || submission("deposits", 1, TEN).insert_header(("prefer", "respond-async, wait=40"));
+    let worker = async {
+        while desk.store.operations.snapshot().keys().all(|operation| operation.name != "put") {
+            tokio::task::yield_now().await;
+        }
+        desk.post_all().await;
+    };
+    let (answer, ()) = join!(desk.call_as_shop(request()), worker);
+    assert_eq!((answer.status, answer.header("preference-applied")), (200, Some("wait=30")), "{answer:?}");
+    assert_eq!(answer.body["status"], "posted");
+    let again = desk.call_as_shop(request()).await;
+    assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
+}
+
+#[actix_web::test]
+async fn checks_go_in_the_order_of_the_contract() {
+    let desk = Desk::new().await;
+    let reader = NewKey::random();
+    desk.admit(&reader, "shop", &[Scope::AccountsRead]).await;
+    let path = format!("{ACCOUNT}/deposits");
+    let bad_path = path.replace("0b1c6f0a", "nobody");
+    let bad_body = r#"{"amount":"-1","currency":"EUR"}"#;
+    let request = |path: &str| actix_web::test::TestRequest::post().uri(path);
+    let check = async |request: actix_web::test::TestRequest, expected: (u16, &str)| {
+        assert_eq!(desk.call(request).await.problem(), expected);
+    };
+    let wrong = |request| with_key(request, &NewKey::random());
+    check(request(&bad_path), (401, "api_key_missing")).await;
+    check(wrong(request(&bad_path)), (401, "api_key_invalid")).await;
+    check(with_key(request(&bad_path), &reader), (403, "scope_missing")).await;
+    let check = async |request: actix_web::test::TestRequest, expected: (u16, &str)| {
+        assert_eq!(desk.call_as_shop(request).await.problem(), expected);
+    };
+    check(request(&bad_path), (400, "path_invalid")).await;
+    check(request(&path).set_payload("x".repeat(70_000)), (415, "media_type_unsupported")).await;
+    check(with_json(request(&path), &"x".repeat(70_000)), (413, "body_too_large")).await;
+    check(with_json(request(&path), "{"), (400, "body_invalid")).await;
+    check(with_json(request(&path), bad_body), (422, "validation_failed")).await;
+    check(with_json(request(&path), TEN), (400, "idempotency_key_missing")).await;
+    let with_id = |id: &'static str| with_json(request(&path), TEN).insert_header(("idempotency-key", id));
+    check(with_id("17"), (400, "idempotency_key_invalid")).await;
+    check(submission("deposits", 1, TEN), (404, "account_unknown")).await;
+    desk.put(ACCOUNT, r#"{"currency":"USD"}"#).await;
+    check(submission("deposits", 1, TEN), (422, "currency_mismatch")).await;
+    // None of these used up the id.
+    assert_eq!(desk.submit("deposits", 1, &TEN.replace("EUR", "USD")).await.status, 202);
+}
+
+#[actix_web::test]
+async fn media_types_and_sizes_have_limits() {
+    let desk = Desk::with_account().await;
+    let check = async |content_type: &str, encoding: Option<&str>, status: u16| {
+        let mut request =
+            submission("deposits", 1, TEN).insert_header(("content-type", content_type.to_owned()));
+        if let Some(encoding) = encoding {
+            request = request.insert_header(("content-encoding", encoding.to_owned()));
+        }
+        assert_eq!(desk.call_as_shop(request).await.status, status, "{content_type} {encoding:?}");
+    };
+    check("application/json; charset=utf-8", None, 202).await;
+    check("Application/JSON", Some("identity"), 202).await;
+    check("application/json", Some("gzip"), 415).await;
+    check("application/xml", None, 415).await;
+    check("text/json", None, 415).await;
+    check("", None, 415).await;
+    let padded = |bytes: usize| format!("{TEN}{}", " ".repeat(bytes - TEN.len()));
+    assert_eq!(desk.submit("deposits", 1, &padded(64 * 1024)).await.status, 202);
+    assert_eq!(desk.submit("deposits", 1, &padded(64 * 1024 + 1)).await.problem(), (413, "body_too_large"));
+}
+
+#[actix_web::test]
+async fn partners_have_message_ids_of_their_own() {
+    let desk = Desk::with_account().await;
+    let other = NewKey::random();
+    desk.admit(&other, "other", Scope::ALL).await;
+    desk.submit("deposits", 1, TEN).await;
+    let path = format!("{ACCOUNT}/transactions/{}", id(1));
+    let read = || with_key(actix_web::test::TestRequest::get().uri(&path), &other);
+    assert_eq!(desk.call(read()).await.problem(), (404, "transaction_unknown"));
+    let five = TEN.replace("10.00", "5.00");
+    let answer = desk.call(with_key(submission("deposits", 1, &five), &other)).await;
+    assert_eq!((answer.status, answer.header("idempotent-replayed")), (202, None));
+    desk.post_all().await;
+    assert_eq!(desk.call(read()).await.body["amount"], "5.00");
+    assert_eq!(desk.get(&path).await.body["amount"], "10.00");
+    assert_eq!(desk.get(ACCOUNT).await.body["balance"], "15.00");
+}
