@@ -5,6 +5,7 @@
 
 mod accept;
 mod dead_letters;
+mod guards;
 mod post;
 mod recover;
 mod stage;
