@@ -19,6 +19,7 @@ use futures::FutureExt as _;
 use futures::future::{Either, select};
 use lru::LruCache;
 
+use crate::account_cache::AccountCache;
 use crate::completions::{Completions, Waiter};
 use crate::domain::decision::Work;
 use crate::domain::ids::{AccountKey, TransactionKey};
@@ -92,6 +93,7 @@ pub struct Acceptor {
     ledger: Arc<dyn Ledger>,
     world: Arc<dyn World>,
     completions: Arc<Completions>,
+    cache: Arc<AccountCache>,
     queue_count: u16,
     known: Mutex<LruCache<AccountKey, Currency>>,
     inserts: GroupCommit<AccountKey, NewTransaction, Shared<AcceptOutcome>>,
@@ -113,6 +115,7 @@ impl Acceptor {
         world: Arc<dyn World>,
         doorbell: Arc<dyn Doorbell>,
         completions: Arc<Completions>,
+        cache: Arc<AccountCache>,
         queue_count: u16,
     ) -> Self {
         let confirmed = Arc::new(ConfirmedSends::new());
@@ -121,6 +124,7 @@ impl Acceptor {
         Self {
             ledger: Arc::clone(&store.ledger),
             completions,
+            cache,
             queue_count,
             known: Mutex::new(LruCache::new(KNOWN_ACCOUNTS_MAX)),
             inserts: GroupCommit::new(Arc::clone(&world), ACCEPT_GROUP_MAX, insert),
@@ -177,11 +181,12 @@ impl Acceptor {
         }
         let read =
             self.ledger.account(account).await.map_err(|fault| AcceptFault::Account(Arc::new(fault)))?;
-        let currency = read.map(|versioned| versioned.value.currency);
-        if let Some(currency) = currency {
-            self.remember(account, currency);
-        }
-        Ok(currency)
+        let Some(read) = read else { return Ok(None) };
+        let currency = read.value.currency;
+        self.remember(account, currency);
+        // A worker of the same process need not read it again.
+        self.cache.put(read);
+        Ok(Some(currency))
     }
 
     async fn store_and_enqueue(

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::accept::Acceptor;
+use crate::account_cache::AccountCache;
 use crate::completions::Completions;
 use crate::dead_letter_office::DeadLetterOffice;
 use crate::order_numbers::OrderNumbers;
@@ -39,15 +40,17 @@ impl Bank {
     /// Puts the bank together. Nothing is read or written yet.
     pub fn new(store: Store, world: Arc<dyn World>, doorbell: Arc<dyn Doorbell>, queue_count: u16) -> Self {
         let completions = Arc::new(Completions::default());
+        let cache = Arc::new(AccountCache::default());
         let order_numbers = OrderNumbers::new(Arc::clone(&store.sync), Arc::clone(&world));
         let poster = Arc::new(Poster::new(
             Arc::clone(&store.ledger),
             Arc::clone(&order_numbers),
             Arc::clone(&world),
             Arc::clone(&completions),
+            Arc::clone(&cache),
         ));
         let (bell, time) = (|| Arc::clone(&doorbell), || Arc::clone(&world));
-        let acceptor = Arc::new(Acceptor::new(&store, time(), bell(), completions, queue_count));
+        let acceptor = Arc::new(Acceptor::new(&store, time(), bell(), completions, cache, queue_count));
         let office = DeadLetterOffice::new(&store, Arc::clone(&poster), bell(), time(), queue_count);
         let repair = Repair::new(&store, time(), bell(), queue_count);
         let dead_letter_office = Arc::new(office);

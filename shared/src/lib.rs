@@ -5,6 +5,7 @@ pub mod domain;
 pub mod ports;
 
 pub mod accept;
+pub mod account_cache;
 pub mod completions;
 pub mod dead_letter_office;
 pub mod enquire;

@@ -9,15 +9,14 @@
 //! is committed under the account's guard like anything else, so that an old balance never refuses
 //! what the account can pay.
 
-use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::try_join_all;
-use lru::LruCache;
 
+use crate::account_cache::AccountCache;
 use crate::completions::Completions;
-use crate::domain::account::{Account, Versioned};
+use crate::domain::account::{Account, Revision, Versioned};
 use crate::domain::decision::{AccountCommit, Means, Undecidable, Work, decide, discard};
 use crate::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use crate::domain::journal::PAGE_ENTRIES_MAX;
@@ -26,8 +25,6 @@ use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Committed, Ledger};
 use crate::ports::world::{World, WorldExt as _};
 
-/// Accounts whose row is remembered.
-const CACHED_ACCOUNTS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
 /// How often a commit is decided anew before the work goes back to the queue.
 const ATTEMPTS_MAX: u32 = 10;
 /// Longest wait before the second attempt; it doubles with each further one.
@@ -82,24 +79,25 @@ enum Purpose {
     Discard,
 }
 
-/// Posts work. One per process: it owns the cache of account rows.
+/// Posts work. One per process.
 pub struct Poster {
     ledger: Arc<dyn Ledger>,
     numbers: Arc<OrderNumbers>,
     world: Arc<dyn World>,
     completions: Arc<Completions>,
-    cache: Mutex<LruCache<AccountKey, Versioned<Account>>>,
+    cache: Arc<AccountCache>,
 }
 
 impl Poster {
-    /// A poster with an empty cache.
+    /// A poster over a ledger.
     pub fn new(
         ledger: Arc<dyn Ledger>,
         numbers: Arc<OrderNumbers>,
         world: Arc<dyn World>,
         completions: Arc<Completions>,
+        cache: Arc<AccountCache>,
     ) -> Self {
-        Self { ledger, numbers, world, completions, cache: Mutex::new(LruCache::new(CACHED_ACCOUNTS_MAX)) }
+        Self { ledger, numbers, world, completions, cache }
     }
 
     /// Makes work of one account final; one answer for each piece. Each key may stand once.
@@ -163,7 +161,7 @@ impl Poster {
             Ok(committed) => committed,
             Err(fault) => {
                 // It may have happened: nothing that is remembered about the account is sure now.
-                self.forget(account);
+                self.cache.forget(account);
                 return Err(PostFault::Ledger(Arc::new(fault)));
             }
         };
@@ -176,7 +174,7 @@ impl Poster {
                 Ok(true)
             }
             Committed::Stale | Committed::AlreadyFinal(_) => {
-                self.forget(account);
+                self.cache.forget(account);
                 Ok(false)
             }
         }
@@ -207,13 +205,12 @@ impl Poster {
     }
 
     async fn load(&self, account: AccountKey) -> Result<Versioned<Account>, PostFault> {
-        let cached = self.cache.lock().unwrap_or_else(PoisonError::into_inner).get(&account).cloned();
-        if let Some(cached) = cached {
+        if let Some(cached) = self.cache.get(account) {
             return Ok(cached);
         }
         let read = self.ledger.account(account).await.map_err(|fault| PostFault::Ledger(Arc::new(fault)))?;
         let read = read.ok_or(PostFault::AccountUnknown)?;
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner).put(account, read.clone());
+        self.cache.put(read.clone());
         Ok(read)
     }
 
@@ -224,7 +221,7 @@ impl Poster {
         account: AccountKey,
         work: &[Work],
     ) -> Result<(Vec<Settled>, Vec<Work>), PostFault> {
-        self.forget(account);
+        self.cache.forget(account);
         let mut settled = Vec::new();
         let mut open = Vec::with_capacity(work.len());
         for some in work.chunks(READS_AT_ONCE) {
@@ -249,18 +246,11 @@ impl Poster {
         Ok((settled, open))
     }
 
-    fn remember(&self, commit: &AccountCommit, revision: Option<crate::domain::account::Revision>) {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+    fn remember(&self, commit: &AccountCommit, revision: Option<Revision>) {
         match revision {
-            Some(revision) => {
-                drop(cache.put(commit.account(), Versioned { value: commit.after.clone(), revision }))
-            }
-            None => drop(cache.pop(&commit.account())),
+            Some(revision) => self.cache.put(Versioned { value: commit.after.clone(), revision }),
+            None => self.cache.forget(commit.account()),
         }
-    }
-
-    fn forget(&self, account: AccountKey) {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner).pop(&account);
     }
 }
 

@@ -174,6 +174,8 @@ async fn queues_do_not_mix(one: &Line, other: &Line) {
         assert!(line.receive(RECEIVE_MAX, LONG).await.is_empty(), "and nothing else");
         line.depth(1).await;
         for stranger in lines.iter().filter(|stranger| stranger.name != line.name) {
+            let answer = stranger.extend(&message.lease, b"{}", Duration::ZERO).await;
+            assert_eq!(answer, Held::Lost, "a lease is prolonged on its own queue only");
             let answer = stranger.delete(&message.lease).await;
             assert_eq!(answer, Held::Lost, "a lease holds on its own queue only");
         }

@@ -8,6 +8,7 @@ use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, 
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, Currency};
 use postonce_shared::domain::time::Timestamp;
+use postonce_shared::order_numbers::OrderNumberFault;
 
 const MAX: u32 = 5;
 
@@ -67,6 +68,11 @@ fn what_becomes_of_a_message() {
     check(&[Ok(()), outage(), Ok(())], 99, "retry 2 forgiven");
     check(&[unknown(), outage()], 99, "retry 1,2 forgiven");
     check(&[Err(PostFault::Contended)], 99, "retry 1 forgiven");
+    check(&[Err(PostFault::OrderNumbers(OrderNumberFault::Contended))], 99, "retry 1 forgiven");
+    // A damaged row does not mend itself.
+    let damage = StoreFault::Corrupt { doing: "reading", source: "a flaw".into() };
+    let told = "dead 1: the ledger could not be used: stored data cannot be understood while reading: a flaw";
+    check(&[Err(PostFault::Ledger(Arc::new(damage)))], 5, told);
     // What cannot pass is counted, then stands alone, then is set aside.
     check(&[unknown()], 4, "retry 1 counted");
     check(&[unknown()], 5, "dead 1: the account does not exist");

@@ -1,0 +1,252 @@
+//! What the mutants of a review got away with: one test for each.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postonce_shared::accept::Acceptance;
+use postonce_shared::adapters::memory::MemoryStore;
+use postonce_shared::adapters::memory::world::TestWorld;
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::dead_letter_office::Decided;
+use postonce_shared::domain::account::{Account, Revision, Versioned};
+use postonce_shared::domain::decision::AccountCommit;
+use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
+use postonce_shared::domain::transaction::Outcome;
+use postonce_shared::order_numbers::{FIRST_COUNTER, OrderNumbers, register};
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::ledger::{
+    AcceptOutcome, Committed, Ledger, Marks, NewTransaction, StoredTransaction,
+};
+use postonce_shared::ports::sync_store::{Swapped, SyncStore};
+use postonce_shared::recover::Scope;
+
+use crate::stage::{Countdown, Stage, TroubledLedger, account, deposit, key, queue, submit, withdrawal};
+
+#[tokio::test]
+async fn a_batch_that_is_final_in_part_posts_the_rest() {
+    let stage = Stage::new().await;
+    let (web, one, two) = (stage.process(), stage.process(), stage.process());
+    for message in 1..=3 {
+        let _ = submit(&web, message, deposit("1.00")).await.unwrap();
+    }
+    let work = stage.receive().await;
+    assert!(one.poster.post(account(), vec![work[1].clone()]).await[0].1.is_ok());
+    let settled = two.poster.post(account(), work).await;
+    assert!(settled.len() == 3 && settled.iter().all(|(_, result)| result.is_ok()));
+    for message in 1..=3 {
+        assert!(matches!(stage.outcome(message).await, Some(Outcome::Posted { .. })), "{message}");
+    }
+    assert_eq!(stage.account().await.balance.to_string(), "3.00");
+}
+
+#[tokio::test]
+async fn work_whose_row_was_marked_since_it_was_sent_is_posted() {
+    let stage = Stage::new().await;
+    let bank = stage.process();
+    let _ = submit(&bank, 1, deposit("1.00")).await.unwrap();
+    let work = stage.receive().await;
+    let marks = Marks { repairs: 1, ..Marks::default() };
+    let ledger = stage.store.ports().ledger;
+    assert!(ledger.mark(&key(1), &work[0].revision, marks).await.unwrap().is_some());
+    assert!(bank.poster.post(account(), work).await[0].1.is_ok());
+    assert!(matches!(stage.outcome(1).await, Some(Outcome::Posted { .. })));
+}
+
+#[tokio::test]
+async fn a_rejection_uses_up_no_order_number() {
+    let stage = Stage::new().await;
+    let bank = stage.process();
+    let _ = submit(&bank, 1, withdrawal("1.00")).await.unwrap();
+    let _ = bank.poster.post(account(), stage.receive().await).await;
+    let _ = submit(&bank, 2, deposit("1.00")).await.unwrap();
+    let _ = bank.poster.post(account(), stage.receive().await).await;
+    let Some(Outcome::Posted { order_number, .. }) = stage.outcome(2).await else { panic!() };
+    assert_eq!(order_number.counter(), FIRST_COUNTER);
+}
+
+#[tokio::test]
+async fn a_warm_account_is_posted_to_without_a_read() {
+    let stage = Stage::new().await;
+    let (web, worker) = (stage.process(), stage.process());
+    let reads = || {
+        let counts = worker.store.operations.snapshot().into_iter();
+        counts.filter(|(operation, _)| operation.name == "get").map(|(_, count)| count).sum::<u64>()
+    };
+    let mut before = 0;
+    for message in 1..=2 {
+        before = reads();
+        let _ = submit(&web, message, deposit("1.00")).await.unwrap();
+        let settled = worker.poster.post(account(), stage.receive().await).await;
+        assert!(settled[0].1.is_ok());
+    }
+    assert_eq!(reads(), before);
+}
+
+#[tokio::test]
+async fn whoever_listens_is_woken_by_accepted_work() {
+    let stage = Stage::in_world(Arc::new(TestWorld::new(1))).await;
+    let bank = stage.process();
+    let _ = submit(&bank, 1, deposit("1.00")).await.unwrap();
+    // Time stands still in this world: only a ring can end the wait.
+    let name = queue();
+    let listening = bank.doorbell.listen(&name, Duration::from_secs(60));
+    assert!(tokio::time::timeout(Duration::from_secs(20), listening).await.is_ok());
+}
+
+/// A ledger that never answers who asks for a transaction.
+pub struct SilentLedger(pub Arc<dyn Ledger>);
+
+#[async_trait]
+impl Ledger for SilentLedger {
+    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
+        self.0.accept(group).await
+    }
+
+    async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
+        self.0.commit(commit).await
+    }
+
+    async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault> {
+        self.0.account(key).await
+    }
+
+    async fn transaction(&self, _: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
+        std::future::pending().await
+    }
+
+    async fn mark(
+        &self,
+        key: &TransactionKey,
+        at: &Revision,
+        marks: Marks,
+    ) -> Result<Option<Revision>, StoreFault> {
+        self.0.mark(key, at, marks).await
+    }
+
+    async fn probe(&self) -> Result<(), StoreFault> {
+        self.0.probe().await
+    }
+}
+
+#[tokio::test]
+async fn who_waits_is_told_by_the_worker_of_the_same_process_without_a_read() {
+    // Time stands still, so that the log is never looked at.
+    let stage = Stage::in_world(Arc::new(TestWorld::new(1))).await;
+    let bank = stage.process_over(|store| store.ledger = Arc::new(SilentLedger(Arc::clone(&store.ledger))));
+    let asked = bank.acceptor.submit(key(1), deposit("1.00"), None, Some(Duration::from_secs(60)));
+    let posted = async {
+        loop {
+            let work = stage.receive().await;
+            if !work.is_empty() {
+                break bank.poster.post(account(), work).await;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let both = async { futures::join!(asked, posted) };
+    let (answer, _) = tokio::time::timeout(Duration::from_secs(20), both).await.unwrap();
+    let Ok(Acceptance::Accepted(transaction)) = answer else { panic!("{answer:?}") };
+    assert!(matches!(transaction.outcome, Some(Outcome::Posted { .. })));
+}
+
+#[tokio::test]
+async fn a_number_of_a_stale_commit_is_burnt() {
+    let stage = Stage::new().await;
+    let (web, old, other) = (stage.process(), stage.process(), stage.process());
+    for (message, worker) in [(1, &old), (2, &other), (3, &old)] {
+        let _ = submit(&web, message, deposit("1.00")).await.unwrap();
+        assert!(worker.poster.post(account(), stage.receive().await).await[0].1.is_ok());
+    }
+    let Some(Outcome::Posted { order_number, .. }) = stage.outcome(3).await else { panic!() };
+    assert_eq!(order_number.counter(), FIRST_COUNTER + 2, "the one before was in a write");
+}
+
+#[tokio::test]
+async fn a_discard_that_failed_leaves_the_letter_open() {
+    let stage = Stage::new().await;
+    let _ = submit(&stage.process(), 7, deposit("1.00")).await.unwrap();
+    let bank = stage.process_over(|store| {
+        let mut ledger = TroubledLedger::over(&store.ledger);
+        ledger.commits_lost = Countdown::of(1);
+        store.ledger = Arc::new(ledger);
+    });
+    let message = bank.store.queue.receive(&queue(), 1, Duration::from_secs(60)).await.unwrap().remove(0);
+    bank.dead_letter_office.set_aside(&queue(), &message, "it could not be posted").await.unwrap();
+    let id = &message.lease.message_id;
+    assert!(bank.dead_letter_office.discard(id, "operator").await.is_err());
+    assert_eq!(bank.store.dead_letters.find(id).await.unwrap().unwrap().resolution, None);
+    assert_eq!(bank.dead_letter_office.discard(id, "operator").await.unwrap(), Decided::Done);
+    assert!(matches!(stage.outcome(7).await, Some(Outcome::Rejected { .. })));
+}
+
+#[tokio::test]
+async fn recovery_looks_at_every_page_of_the_log() {
+    let stage = Stage::new().await;
+    let bank = stage.process();
+    for message in 0..501 {
+        let _ = submit(&bank, message, deposit("1.00")).await.unwrap();
+    }
+    assert_eq!(bank.repair.recover(Scope::Old).await.unwrap().looked_at, 501);
+}
+
+#[tokio::test]
+async fn numbers_given_back_before_the_end_are_booked_as_lost() {
+    let store = MemoryStore::new(Arc::new(SystemWorld::new())).sync;
+    let numbers = OrderNumbers::new(Arc::clone(&store), Arc::new(SystemWorld::new()));
+    let taken = numbers.take(5).await.unwrap();
+    numbers.give_back(taken[3..].to_vec());
+    numbers.close().await.unwrap();
+    let books = register(&*store).await.unwrap();
+    assert_eq!((books.reserved, books.issued, books.lost, books.returned), (100, 3, 2, 95));
+}
+
+/// A store of values that loses an answer when it is told to, after somebody else wrote.
+struct LossySync {
+    inner: Arc<dyn SyncStore>,
+    armed: AtomicBool,
+    meanwhile: Mutex<Vec<OrderNumber>>,
+}
+
+#[async_trait]
+impl SyncStore for LossySync {
+    async fn get(&self, name: &str) -> Result<Option<Versioned<String>>, StoreFault> {
+        self.inner.get(name).await
+    }
+
+    async fn swap(&self, name: &str, at: Option<&Revision>, value: &str) -> Result<Swapped, StoreFault> {
+        let swapped = self.inner.swap(name, at, value).await?;
+        if !self.armed.swap(false, Ordering::SeqCst) {
+            return Ok(swapped);
+        }
+        let other = OrderNumbers::new(Arc::clone(&self.inner), Arc::new(SystemWorld::new()));
+        *self.meanwhile.lock().unwrap() = other.take(300).await.unwrap();
+        Err(StoreFault::Unavailable { doing: "writing a value", source: "timeout".into() })
+    }
+}
+
+#[tokio::test]
+async fn a_close_whose_answer_was_lost_gives_nothing_back_twice() {
+    let world = || Arc::new(SystemWorld::new());
+    let inner = MemoryStore::new(world()).sync;
+    let sync = Arc::new(LossySync {
+        inner: Arc::clone(&inner),
+        armed: AtomicBool::new(false),
+        meanwhile: Mutex::default(),
+    });
+    let numbers = OrderNumbers::new(sync.clone(), world());
+    let _ = numbers.take(150).await.unwrap();
+    while register(&*inner).await.unwrap().reserved < 450 {
+        tokio::task::yield_now().await;
+    }
+    tokio::task::yield_now().await;
+    // The second range of 300 goes back, another process reserves the very same 300 …
+    sync.armed.store(true, Ordering::SeqCst);
+    assert!(numbers.close().await.is_err());
+    let meanwhile = sync.meanwhile.lock().unwrap().clone();
+    assert_eq!(meanwhile.first().map(|number| number.counter()), Some(FIRST_COUNTER + 150));
+    // … and a third one must get none of them.
+    let third = OrderNumbers::new(inner, world()).take(1).await.unwrap();
+    assert!(!meanwhile.contains(&third[0]), "{} was issued twice", third[0]);
+}

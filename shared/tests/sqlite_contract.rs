@@ -1,0 +1,76 @@
+//! The embedded store keeps the contract of every port.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use postonce_shared::adapters::open::enqueue;
+use postonce_shared::adapters::sqlite::SqliteStore;
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::conformance;
+use postonce_shared::ports::Store;
+use tempfile::TempDir;
+
+/// A file that is removed with its test. The cases of one test share it.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a temporary folder can be made"))
+    }
+
+    fn open(&self) -> Store {
+        open(&self.0.path().join("postonce.db"))
+    }
+}
+
+fn open(path: &Path) -> Store {
+    SqliteStore::open(path, enqueue(1), Arc::new(SystemWorld::new())).expect("the file can be opened")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ledger() {
+    let folder = Folder::new();
+    conformance::ledger_contract(async || folder.open()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn accounts() {
+    let folder = Folder::new();
+    conformance::accounts_contract(async || folder.open()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn log() {
+    let folder = Folder::new();
+    conformance::log_contract(async || folder.open()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queue() {
+    let folder = Folder::new();
+    conformance::queue_contract(async || folder.open()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sync_store() {
+    let folder = Folder::new();
+    conformance::sync_store_contract(async || folder.open()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_letters() {
+    let folder = Folder::new();
+    conformance::dead_letters_contract(async || folder.open()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn payload_store() {
+    let folder = Folder::new();
+    conformance::payload_store_contract(async || folder.open()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn api_keys() {
+    let folder = Folder::new();
+    conformance::api_keys_contract(async || folder.open()).await;
+}
