@@ -40,7 +40,7 @@ pub fn program() -> PathBuf {
         fs::write(&stamp, &wanted).expect("the installation can be marked as complete");
     }
     demand("node");
-    modules.join("azurite/dist/src/azurite.js")
+    directory.join("start.js")
 }
 
 fn demand(program: &str) {

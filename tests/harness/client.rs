@@ -172,6 +172,17 @@ impl Client {
         self.send(self.request(Method::GET, path)).await
     }
 
+    /// `GET`, again and again while the storage is away; anything else than 200 fails.
+    async fn read(&self, request: reqwest::RequestBuilder) -> Answer {
+        wait::until("the storage answers", wait::PATIENCE, async || {
+            let request = request.try_clone().expect("a request without a body can be repeated");
+            let answer = self.send(request).await;
+            if answer.status == 503 { Err(format!("{answer:?}")) } else { Ok(answer) }
+        })
+        .await
+        .expect(200)
+    }
+
     /// Any other method, with a body.
     pub async fn call(&self, method: Method, path: &str, body: &Value) -> Answer {
         self.send(self.request(method, path).json(body)).await
@@ -190,7 +201,7 @@ impl Client {
 
     /// The account as it is.
     pub async fn account(&self, account: AccountKey) -> Answer {
-        self.get(&path_of(account)).await.expect(200)
+        self.read(self.request(Method::GET, &path_of(account))).await
     }
 
     /// The balance as it is.
@@ -251,7 +262,7 @@ impl Client {
             query.extend(status.map(|status| ("status", status.to_owned())));
             query.extend(cursor.take().map(|cursor| ("cursor", cursor)));
             let request = self.request(Method::GET, &format!("{}/transactions", path_of(account)));
-            let page = self.send(request.query(&query)).await.expect(200);
+            let page = self.read(request.query(&query)).await;
             let items = page.body.pointer("/transactions").and_then(Value::as_array);
             found.extend(items.unwrap_or_else(|| panic!("no transactions in {page:?}")).iter().cloned());
             match page.body.pointer("/next_cursor") {
@@ -278,14 +289,14 @@ impl Client {
 
     /// The dead letters that nobody decided about.
     pub async fn dead_letters(&self) -> Vec<Value> {
-        let answer = self.get("/v1/admin/dead-letters").await.expect(200);
+        let answer = self.read(self.request(Method::GET, "/v1/admin/dead-letters")).await;
         let letters = answer.body.pointer("/dead_letters").and_then(Value::as_array);
         letters.unwrap_or_else(|| panic!("no dead_letters in {answer:?}")).clone()
     }
 
     /// Sum of a count over all queues, such as `depth`.
     pub async fn over_queues(&self, count: &str) -> u64 {
-        let answer = self.get("/v1/admin/queues").await.expect(200);
+        let answer = self.read(self.request(Method::GET, "/v1/admin/queues")).await;
         let queues = answer.body.pointer("/queues").and_then(Value::as_array);
         let queues = queues.unwrap_or_else(|| panic!("no queues in {answer:?}"));
         queues.iter().filter_map(|queue| queue.get(count).and_then(Value::as_u64)).sum()
