@@ -52,6 +52,9 @@ pub enum PostFault {
     /// The log does not know the transaction: it was never accepted.
     #[error("the transaction was never accepted")]
     NeverAccepted,
+    /// A bug of ours: posting ended in a panic. Nothing is known about the work.
+    #[error("posting fell over a bug; the log of the worker has more")]
+    Bug,
     /// A bug of ours: no commit can be made of the work.
     #[error("the work cannot be decided")]
     Undecidable(#[source] Arc<Undecidable>),
@@ -65,7 +68,7 @@ impl PostFault {
             Self::Ledger(fault) => matches!(**fault, StoreFault::Unavailable { .. }),
             // A damaged register stops all posting until a person mends it; no work is at fault.
             Self::OrderNumbers(_) | Self::Contended => true,
-            Self::AccountUnknown | Self::NeverAccepted | Self::Undecidable(_) => false,
+            Self::AccountUnknown | Self::NeverAccepted | Self::Bug | Self::Undecidable(_) => false,
         }
     }
 }
