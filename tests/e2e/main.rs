@@ -1,1 +1,42 @@
-//! .
+//! End-to-end tests: the real binaries, on SQLite and on Azurite, over HTTP on loopback.
+//!
+//! Each module tells one story. Where a story holds on both stores it is told on both
+//! ([`on_both_stands`]). The invariants are those of the bank's README; the auditor of the harness
+//! checks them wherever there was much traffic.
+
+/// Runs each story once on SQLite and once on Azurite.
+macro_rules! on_both_stands {
+    ($($story:ident),* $(,)?) => {
+        mod on_sqlite {
+            $(#[tokio::test]
+            async fn $story() {
+                super::$story(postonce_tests::scenario::Stand::Sqlite).await;
+            })*
+        }
+
+        mod on_azurite {
+            $(#[tokio::test]
+            async fn $story() {
+                super::$story(postonce_tests::scenario::Stand::Azurite).await;
+            })*
+        }
+    };
+}
+
+mod amounts;
+mod cached_rows;
+mod conformance;
+mod crashes;
+mod dead_letters;
+mod deposits;
+mod drains;
+mod forgiven_receipts;
+mod harness;
+mod keys;
+mod large_requests;
+mod outages;
+mod recovery;
+mod repeated_work;
+mod same_id;
+mod tidy;
+mod traffic;

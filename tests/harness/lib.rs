@@ -1,1 +1,34 @@
-//! .
+//! What the end-to-end tests stand on: Azurite, the real binaries as processes, a client of the
+//! HTTP API, proxies that take a service away, workers that die at a named point, and an auditor
+//! that keeps books of its own.
+//!
+//! Everything listens on loopback only. Nothing that is started here outlives the test process,
+//! however that ends ([`reaper`]). Every wait is for a condition, with a deadline ([`wait`]). The
+//! harness is test code: where it cannot go on it panics, with what it was about to do, and the
+//! logs of the processes are printed with the failure.
+
+pub mod wait;
+
+pub mod reaper;
+
+pub mod process;
+
+pub mod workspace;
+
+pub mod binaries;
+
+pub mod azurite_install;
+
+pub mod azurite;
+
+pub mod proxy;
+
+pub mod service;
+
+pub mod client;
+
+pub mod faults;
+
+pub mod scenario;
+
+pub mod auditor;

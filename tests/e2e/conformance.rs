@@ -1,0 +1,39 @@
+//! The Azure adapter keeps the contract of every port, against Azurite. The other two adapters are
+//! held to the same contract by tests of their own crate, which need no server.
+
+use std::sync::Arc;
+
+use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::conformance;
+use postonce_shared::ports::Store;
+use postonce_tests::azurite::Azurite;
+
+/// Each contract on a store of its own: they share Azurite, and nothing in it.
+macro_rules! contracts {
+    ($($port:ident: $contract:ident),* $(,)?) => {$(
+        #[tokio::test(flavor = "multi_thread")]
+        async fn $port() {
+            let prefix = concat!("c", stringify!($port)).replace('_', "");
+            conformance::$contract(async || store(&prefix).await).await;
+        }
+    )*};
+}
+
+contracts! {
+    ledger: ledger_contract,
+    accounts: accounts_contract,
+    log: log_contract,
+    queue: queue_contract,
+    sync_store: sync_store_contract,
+    dead_letters: dead_letters_contract,
+    payload_store: payload_store_contract,
+    api_keys: api_keys_contract,
+}
+
+async fn store(prefix: &str) -> Store {
+    let connection = Azurite::shared().ports().connection_string();
+    let connection = AzureConnection::parse(&connection).expect("Azurite's connection string is sound");
+    let config = AzureConfig { connection, prefix: prefix.to_owned() };
+    azure::open(&config, Arc::new(SystemWorld::new())).await.expect("opening asks nobody")
+}

@@ -1,0 +1,87 @@
+//! SIGTERM: take no more, finish what is in hand, exit 0, lose nothing.
+
+use std::cell::{Cell, RefCell};
+
+use futures::future::{join, join_all};
+use postonce_tests::auditor::Auditor;
+use postonce_tests::client::Wish;
+use postonce_tests::scenario::{Plan, Stand, fresh_account, fresh_id};
+use postonce_tests::wait;
+
+/// Requests under way around the drain.
+const REQUESTS: usize = 300;
+
+on_both_stands![
+    idle_processes_drain_at_once,
+    a_worker_that_drains_loses_nothing,
+    a_web_that_drains_keeps_what_it_promised,
+];
+
+async fn idle_processes_drain_at_once(stand: Stand) {
+    let mut bank = Plan::on(stand).processes(1, 1).start().await;
+    bank.client(0).until_ready().await;
+    for service in bank.workers.iter_mut().chain(&mut bank.webs) {
+        service.drain().await;
+    }
+}
+
+async fn a_worker_that_drains_loses_nothing(stand: Stand) {
+    let mut bank = Plan::on(stand).processes(1, 1).receipts(2, 5).start().await;
+    let client = bank.client(0);
+    let auditor = RefCell::new(Auditor::default());
+    let account = fresh_account();
+    client.open(account).await;
+    auditor.borrow_mut().account(account, "0.00");
+    let submitting = join_all((0..REQUESTS).map(|_| async {
+        let (id, wish) = (fresh_id(), Wish::deposit("1.00"));
+        auditor.borrow_mut().sent(account, id, &wish);
+        let answer = client.submit(account, id, &wish).await.expect(202);
+        auditor.borrow_mut().heard(account, id, &answer);
+    }));
+    let draining = async {
+        wait::until("the worker is busy", wait::PATIENCE, async || {
+            if client.account(account).await.number_at("/version") > 1 { Ok(()) } else { Err(String::new()) }
+        })
+        .await;
+        bank.workers.first_mut().expect("there is a worker process").drain().await;
+    };
+    join(submitting, draining).await;
+    bank.start_worker();
+    client.until_drained(wait::PATIENCE).await;
+    assert_eq!(client.balance(account).await, format!("{REQUESTS}.00"));
+    auditor.into_inner().audit(&client, &bank.store().await).await;
+}
+
+async fn a_web_that_drains_keeps_what_it_promised(stand: Stand) {
+    let mut bank = Plan::on(stand).processes(1, 1).start().await;
+    let client = bank.client(0);
+    let auditor = RefCell::new(Auditor::default());
+    let account = fresh_account();
+    client.open(account).await;
+    auditor.borrow_mut().account(account, "0.00");
+    let answered = Cell::new(0_usize);
+    let submitting = join_all((0..REQUESTS).map(|_| async {
+        let (id, wish) = (fresh_id(), Wish::deposit("1.00"));
+        auditor.borrow_mut().sent(account, id, &wish);
+        // A connection that comes too late is refused; nobody was promised anything then.
+        if let Ok(answer) = client.try_send(client.submission(account, id, &wish)).await {
+            assert!([202, 503].contains(&answer.status), "{answer:?}");
+            auditor.borrow_mut().heard(account, id, &answer);
+            answered.set(answered.get().saturating_add(usize::from(answer.status == 202)));
+        }
+    }));
+    let draining = async {
+        wait::until("some are answered", wait::PATIENCE, async || match answered.get() {
+            0 => Err("none".to_owned()),
+            _ => Ok(()),
+        })
+        .await;
+        bank.webs.remove(0).drain().await;
+    };
+    join(submitting, draining).await;
+    assert!(answered.get() > 0, "some were answered before the drain");
+    bank.start_web();
+    let client = bank.client(0);
+    client.until_drained(wait::PATIENCE).await;
+    auditor.into_inner().audit(&client, &bank.store().await).await;
+}

@@ -1,0 +1,100 @@
+//! Receipts that were nobody's failure never make a dead letter, however many there are, even where
+//! they cannot be written down as forgiven. The worker of production over the memory store, with
+//! ports that fail while they are told to.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use futures::future::join;
+use postonce_shared::adapters::bell::LocalBell;
+use postonce_shared::adapters::memory::MemoryStore;
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::bank::Bank;
+use postonce_shared::domain::account::Account;
+use postonce_shared::domain::ids::{PartnerId, TransactionKey};
+use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
+use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
+use postonce_shared::domain::transaction::TransactionStatus;
+use postonce_shared::ports::world::World;
+use postonce_tests::faults::{Weather, unreliable};
+use postonce_tests::scenario::{fresh_account, fresh_id};
+use postonce_tests::wait;
+use postonce_worker::drain::drain;
+use postonce_worker::listener::ListenerConfig;
+use postonce_worker::meter::Meter;
+use postonce_worker::worker;
+
+/// Receipts after which a message would be set aside.
+const DEQUEUE_COUNT_MAX: u32 = 2;
+/// Receipts that meet the outage.
+const RECEIPTS_IN_VAIN: u32 = 5;
+
+#[tokio::test]
+async fn commits_that_fail_count_no_receipts() {
+    outage(Weather { commits_away: AtomicBool::new(true), ..Weather::default() }).await;
+}
+
+#[tokio::test]
+async fn commits_that_fail_while_nothing_can_be_forgiven_count_no_receipts() {
+    // Messages still come, but nothing can be written on them.
+    let (commits_away, leases_away) = (AtomicBool::new(true), AtomicBool::new(true));
+    outage(Weather { commits_away, leases_away, received: AtomicU32::new(0) }).await;
+}
+
+async fn outage(weather: Weather) {
+    let weather = Arc::new(weather);
+    let world: Arc<dyn World> = Arc::new(SystemWorld::new());
+    let reliable = MemoryStore::new(Arc::clone(&world));
+    let store = unreliable(reliable.clone(), Arc::clone(&weather));
+    let doorbell = Arc::new(LocalBell::new(Arc::clone(&world)));
+    let accepting = Bank::new(reliable, Arc::clone(&world), doorbell.clone(), 1);
+    let posting = Bank::new(store, Arc::clone(&world), doorbell, 1);
+    let keys = [accept(&accepting, &*world).await, accept(&accepting, &*world).await];
+
+    let config = ListenerConfig {
+        visibility_timeout: Duration::from_millis(300),
+        dequeue_count_max: DEQUEUE_COUNT_MAX,
+        idle_delay_max: Duration::from_millis(50),
+    };
+    let (starter, drain) = drain();
+    let meter = Arc::new(Meter::default());
+    let observing = async {
+        wait::until("the outage lasts", wait::PATIENCE, async || {
+            let received = weather.received.load(Ordering::Relaxed);
+            if received >= RECEIPTS_IN_VAIN { Ok(()) } else { Err(format!("{received} receipts")) }
+        })
+        .await;
+        weather.commits_away.store(false, Ordering::Relaxed);
+        weather.leases_away.store(false, Ordering::Relaxed);
+        wait::until("everything is posted", wait::PATIENCE, async || {
+            let letters = accepting.store.dead_letters.list(true, None, 10).await.expect("memory answers");
+            assert!(letters.items.is_empty(), "an outage made dead letters: {:?}", letters.items);
+            for key in &keys {
+                let stored = accepting.store.ledger.transaction(key).await.expect("memory answers");
+                let status = stored.expect("it was accepted").transaction.status();
+                if status != TransactionStatus::Posted {
+                    return Err(format!("{key} is {status:?}"));
+                }
+            }
+            Ok(())
+        })
+        .await;
+        starter.start();
+    };
+    join(worker::run(&posting, &config, &meter, &drain), observing).await;
+}
+
+/// Accepts a deposit on an account of its own, in a message of its own.
+async fn accept(bank: &Bank, world: &dyn World) -> TransactionKey {
+    let euro = Currency::parse("EUR").expect("the euro is a currency");
+    let account = fresh_account();
+    let opened = Account::open(account, euro, OverdraftLimit::none(euro), None, world.now());
+    drop(bank.store.accounts.open(&opened).await.expect("memory answers"));
+    let amount = Amount::parse("1.00", euro).expect("1.00 is an amount");
+    let instruction = Instruction { kind: TransactionKind::Deposit, amount, details: Details::default() };
+    let partner = PartnerId::parse("shop").expect("a partner's name");
+    let key = TransactionKey { account, partner, message: fresh_id() };
+    drop(bank.acceptor.submit(key.clone(), instruction, None, None).await.expect("memory answers"));
+    key
+}

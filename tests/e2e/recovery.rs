@@ -1,0 +1,68 @@
+//! Work that the log knows and the queue lost: found again, and posted once.
+
+use std::time::Duration;
+
+use postonce_shared::envelope;
+use postonce_shared::ports::queue::RECEIVE_MAX;
+use postonce_tests::client::Wish;
+use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
+use postonce_tests::wait;
+
+on_both_stands![an_operator_recovers_work_whose_messages_were_lost];
+
+async fn an_operator_recovers_work_whose_messages_were_lost(stand: Stand) {
+    let mut bank = Plan::on(stand).processes(1, 0).start().await;
+    let client = bank.client(0);
+    let account = fresh_account();
+    client.open(account).await;
+    for _ in 0..5 {
+        drop(client.submit(account, fresh_id(), &Wish::deposit("1.00")).await.expect(202));
+    }
+    lose_messages(&bank).await;
+    bank.start_worker();
+    let printed = bank.operate(&["recover"]);
+    assert!(printed.contains("enqueued 5"), "{printed}");
+    client.until_drained(wait::PATIENCE).await;
+    assert_eq!(client.balance(account).await, "5.00");
+    assert_eq!(client.listing(account, None, 100).await.len(), 5);
+    // A second time there is nothing to recover.
+    drop(bank.operate(&["recover"]));
+    client.until_drained(wait::PATIENCE).await;
+    assert_eq!(client.balance(account).await, "5.00");
+}
+
+#[tokio::test]
+async fn a_process_on_sqlite_recovers_lost_work_when_it_starts() {
+    let mut bank = Plan::on(Stand::Sqlite).processes(1, 0).start().await;
+    let account = fresh_account();
+    let ids = [fresh_id(), fresh_id(), fresh_id()];
+    bank.client(0).open(account).await;
+    for id in ids {
+        drop(bank.client(0).submit(account, id, &Wish::deposit("1.00")).await.expect(202));
+    }
+    lose_messages(&bank).await;
+    bank.webs.remove(0).kill();
+    bank.host_worker();
+    bank.start_web();
+    let client = bank.client(0);
+    client.until_ready().await;
+    for id in ids {
+        assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
+    }
+    assert_eq!(client.balance(account).await, "3.00");
+}
+
+/// Takes all messages off the queues, as a queue that was lost and made anew.
+async fn lose_messages(bank: &Scenario) {
+    let store = bank.store().await;
+    let mut lost: usize = 0;
+    for queue in envelope::queues(bank.queue_count()) {
+        let visibility = Duration::from_secs(60);
+        let messages = store.queue.receive(&queue, RECEIVE_MAX, visibility).await.expect("a queue answers");
+        for message in messages {
+            drop(store.queue.delete(&queue, &message.lease).await.expect("a queue answers"));
+            lost = lost.saturating_add(1);
+        }
+    }
+    assert!(lost > 0, "there were messages to lose");
+}

@@ -1,0 +1,170 @@
+//! The same work more than once on its way to the worker, and work that was stored but not sent.
+
+use std::time::Duration;
+
+use postonce_shared::domain::decision::Work;
+use postonce_shared::domain::ids::{AccountKey, MessageId, Nonce, PartnerId, TransactionKey};
+use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
+use postonce_shared::domain::money::{Amount, Currency};
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::envelope::{self, Envelope};
+use postonce_shared::ports::Store;
+use postonce_shared::ports::ledger::{AcceptOutcome, NewTransaction};
+use postonce_tests::client::{Client, Wish};
+use postonce_tests::proxy::Mode;
+use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
+use postonce_tests::wait;
+
+/// Queues that share the work in these tests.
+const QUEUE_COUNT: u16 = 2;
+
+on_both_stands![
+    work_twice_in_one_envelope_posts_once,
+    work_in_two_envelopes_of_one_receive_posts_once,
+    work_that_comes_again_after_it_was_posted_posts_once,
+    work_on_the_wrong_queue_posts_once,
+];
+
+async fn work_twice_in_one_envelope_posts_once(stand: Stand) {
+    let (bank, client, works) = waiting_work(stand).await;
+    let doubled: Vec<Work> = works.iter().chain(&works).cloned().collect();
+    send(&bank, &works, doubled).await;
+    posts_once(bank, client, &works).await;
+}
+
+async fn work_in_two_envelopes_of_one_receive_posts_once(stand: Stand) {
+    let (bank, client, works) = waiting_work(stand).await;
+    // With the message of the acceptance, each stands three times on its queue.
+    send(&bank, &works, works.clone()).await;
+    send(&bank, &works, works.clone()).await;
+    posts_once(bank, client, &works).await;
+}
+
+async fn work_that_comes_again_after_it_was_posted_posts_once(stand: Stand) {
+    let (mut bank, client, works) = waiting_work(stand).await;
+    bank.start_worker();
+    client.until_drained(wait::PATIENCE).await;
+    send(&bank, &works, works.clone()).await;
+    client.until_drained(wait::PATIENCE).await;
+    // A worker that has never seen the account, and one whose cache is warm.
+    bank.start_worker();
+    send(&bank, &works, works.iter().chain(&works).cloned().collect()).await;
+    posts_once(bank, client, &works).await;
+}
+
+async fn work_on_the_wrong_queue_posts_once(stand: Stand) {
+    let (bank, client, works) = waiting_work(stand).await;
+    let store = bank.store().await;
+    let body = Envelope::of(works.clone(), None).encode();
+    for queue in envelope::queues(QUEUE_COUNT) {
+        store.queue.send(&queue, &body, Duration::ZERO).await.expect("a queue takes an envelope");
+    }
+    posts_once(bank, client, &works).await;
+}
+
+/// A web died between the insert and the send; its client comes back to another web.
+#[tokio::test]
+async fn a_replay_of_work_that_was_never_sent_sends_it_and_posts_once() {
+    let bank = Plan::on(Stand::Azurite).processes(1, 1).start().await;
+    let client = bank.client(0);
+    let (account, id) = (fresh_account(), fresh_id());
+    client.open(account).await;
+    insert_only(&bank.store().await, account, id).await;
+    let accepted = client.transaction(account, id).await.expect(200);
+    assert_eq!(accepted.transaction_status(), "accepted");
+    let replayed = client.submit(account, id, &Wish::deposit("7.00")).await.expect(202);
+    assert_eq!(replayed.header("idempotent-replayed"), "true");
+    assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
+    assert_eq!(client.balance(account).await, "7.00");
+    client.until_drained(wait::PATIENCE).await;
+}
+
+#[tokio::test]
+async fn nothing_is_promised_without_a_confirmed_send() {
+    let bank = Plan::on(Stand::Azurite).processes(2, 1).behind_proxies().start().await;
+    let (one, other) = (bank.client(0), bank.client(1));
+    let (account, inserted, fresh) = (fresh_account(), fresh_id(), fresh_id());
+    one.open(account).await;
+    insert_only(&bank.store().await, account, inserted).await;
+
+    bank.proxies().queues.switch(Mode::Refuse);
+    let wish = Wish::deposit("7.00");
+    for client in [&one, &other, &one] {
+        for id in [inserted, fresh] {
+            let answer = client.submit(account, id, &wish).await.expect(503);
+            assert_eq!(answer.code(), "storage_unavailable");
+            assert!(!answer.header("retry-after").is_empty(), "{answer:?}");
+        }
+    }
+    // The log knows both: they were stored, but nobody promised anything.
+    assert_eq!(one.transaction(account, fresh).await.expect(200).transaction_status(), "accepted");
+    // Other content is refused although nothing was promised: the id stands for what was stored.
+    let other_content = one.submit(account, fresh, &Wish::deposit("7.01")).await.expect(422);
+    assert_eq!(other_content.code(), "idempotency_key_reused");
+
+    bank.proxies().queues.switch(Mode::Forward);
+    for id in [inserted, fresh] {
+        let answer = other.submit_and_wait(account, id, &wish).await;
+        assert!([200, 202].contains(&answer.status), "{answer:?}");
+        assert_eq!(one.until_final(account, id).await.transaction_status(), "posted");
+    }
+    assert_eq!(one.balance(account).await, "14.00");
+    one.until_drained(wait::PATIENCE).await;
+}
+
+/// Three accepted deposits of one account, while no worker runs.
+async fn waiting_work(stand: Stand) -> (Scenario, Client, Vec<Work>) {
+    let plan = Plan::on(stand).processes(1, 0).with("POSTONCE_QUEUE_COUNT", &QUEUE_COUNT.to_string());
+    let bank = plan.receipts(2, 3).start().await;
+    let client = bank.client(0);
+    let account = fresh_account();
+    client.open(account).await;
+    let store = bank.store().await;
+    let mut works = Vec::new();
+    for _ in 0..3 {
+        let id = fresh_id();
+        drop(client.submit(account, id, &Wish::deposit("7.00")).await.expect(202));
+        let stored = store.ledger.transaction(&key(account, id)).await.expect("the log can be read");
+        works.push(stored.expect("it was accepted").work().expect("no worker runs"));
+    }
+    (bank, client, works)
+}
+
+async fn send(bank: &Scenario, works: &[Work], items: Vec<Work>) {
+    let account = works.first().expect("there is work").key.account;
+    let queue = envelope::queue_of(account, QUEUE_COUNT);
+    let body = Envelope::of(items, None).encode();
+    bank.store().await.queue.send(&queue, &body, Duration::ZERO).await.expect("a queue takes an envelope");
+}
+
+async fn posts_once(mut bank: Scenario, client: Client, works: &[Work]) {
+    if bank.workers.is_empty() {
+        bank.start_worker();
+    }
+    client.until_drained(wait::PATIENCE).await;
+    let account = works.first().expect("there is work").key.account;
+    assert_eq!(client.balance(account).await, "21.00");
+    assert_eq!(client.listing(account, None, 100).await.len(), 3);
+    assert_eq!(client.listing(account, Some("accepted"), 100).await.len(), 0);
+    assert_eq!(client.dead_letters().await, Vec::<serde_json::Value>::new());
+}
+
+/// Stores the row of a deposit of 7.00 as a web does that dies right afterwards.
+async fn insert_only(store: &Store, account: AccountKey, id: MessageId) {
+    let euro = Currency::parse("EUR").expect("the euro is a currency");
+    let amount = Amount::parse("7.00", euro).expect("7.00 is an amount");
+    let details = Details::default();
+    let new = NewTransaction {
+        key: key(account, id),
+        instruction: Instruction { kind: TransactionKind::Deposit, amount, details },
+        accepted_at: Timestamp::from_unix_ms(1_795_248_000_000),
+        nonce: Nonce::from_uuid(fresh_id().as_uuid()),
+    };
+    let outcomes = store.ledger.accept(&[new]).await.expect("the log can be written");
+    assert!(matches!(outcomes.as_slice(), [AcceptOutcome::Inserted { enqueued: false, .. }]), "{outcomes:?}");
+}
+
+fn key(account: AccountKey, message: MessageId) -> TransactionKey {
+    let partner = PartnerId::parse("bootstrap").expect("the partner of the first key");
+    TransactionKey { account, partner, message }
+}

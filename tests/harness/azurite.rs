@@ -1,0 +1,126 @@
+//! Azurite, which stands in for Azure Storage: one per test process, shared by its tests (each has
+//! its own prefix of names), or a private one that a test stops and starts again.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+
+use crate::process::{Launch, Process};
+use crate::{azurite_install, wait};
+
+/// The account that Azurite always has, and its published key. Not a secret.
+const ACCOUNT: &str = "devstoreaccount1";
+const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+/// The ports of the three services, on loopback.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ports {
+    /// Large bodies.
+    pub blob: u16,
+    /// Messages.
+    pub queue: u16,
+    /// Rows.
+    pub table: u16,
+}
+
+impl Ports {
+    /// Lets the system choose.
+    const FREE: Self = Self { blob: 0, queue: 0, table: 0 };
+
+    /// The connection string for services at these ports.
+    pub fn connection_string(self) -> String {
+        let Self { blob, queue, table } = self;
+        let endpoint =
+            |service: &str, port: u16| format!("{service}Endpoint=http://127.0.0.1:{port}/{ACCOUNT};");
+        format!(
+            "DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};{}{}{}",
+            endpoint("Blob", blob),
+            endpoint("Queue", queue),
+            endpoint("Table", table)
+        )
+    }
+}
+
+/// Where Azurite keeps what it is given.
+#[derive(Debug)]
+enum Keeping {
+    /// Nowhere: gone when it stops.
+    Memory,
+    /// In a directory, until this is dropped.
+    Directory(TempDir),
+}
+
+/// A running Azurite, or one that was stopped and can be started again on the same ports.
+#[derive(Debug)]
+pub struct Azurite {
+    ports: Ports,
+    program: PathBuf,
+    keeping: Keeping,
+    process: Option<Process>,
+}
+
+impl Azurite {
+    /// The one that the tests of this process share.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Azurite> = OnceLock::new();
+        SHARED.get_or_init(|| Self::start(Keeping::Memory))
+    }
+
+    /// A private one that keeps its data across [`Self::stop`] and [`Self::resume`].
+    pub fn private() -> Self {
+        Self::start(Keeping::Directory(TempDir::with_prefix("postonce-azurite-").expect("a directory")))
+    }
+
+    fn start(keeping: Keeping) -> Self {
+        let mut azurite =
+            Self { ports: Ports::FREE, program: azurite_install::program(), keeping, process: None };
+        azurite.resume();
+        azurite
+    }
+
+    /// Its ports.
+    pub const fn ports(&self) -> Ports {
+        self.ports
+    }
+
+    /// Stops it with SIGTERM; it saves what it holds first.
+    pub fn stop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.terminate(wait::PATIENCE);
+        }
+    }
+
+    /// Starts it again, on the ports that it had.
+    pub fn resume(&mut self) {
+        let Ports { blob, queue, table } = self.ports;
+        let directory = match &self.keeping {
+            Keeping::Memory => std::env::temp_dir(),
+            Keeping::Directory(directory) => directory.path().to_owned(),
+        };
+        let mut launch = Launch::of("azurite", "node", &directory)
+            .arguments([&self.program])
+            .arguments(["--silent", "--disableTelemetry", "--skipApiVersionCheck"])
+            .arguments(["--blobPort".to_owned(), blob.to_string()])
+            .arguments(["--queuePort".to_owned(), queue.to_string()])
+            .arguments(["--tablePort".to_owned(), table.to_string()]);
+        launch = match &self.keeping {
+            Keeping::Memory => launch.arguments(["--inMemoryPersistence"]),
+            Keeping::Directory(directory) => launch.arguments([Path::new("--location"), directory.path()]),
+        };
+        let mut process = Process::start(&launch);
+        let mut port = |service: &str| {
+            let start = format!("Azurite {service} service is successfully listening at http://127.0.0.1:");
+            process
+                .wait_for_line(&start, wait::PATIENCE, |line| line.strip_prefix(&start)?.trim().parse().ok())
+        };
+        self.ports = Ports { blob: port("Blob"), queue: port("Queue"), table: port("Table") };
+        self.process = Some(process);
+    }
+}
+
+impl Drop for Azurite {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -1,0 +1,39 @@
+//! The worker of production over ports that die at a named point: `postonce-dying-worker <point>`.
+//! It takes the same settings as the real one.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::{Arg, Command};
+use postonce_shared::adapters::bell::LocalBell;
+use postonce_shared::adapters::open;
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::bank::Bank;
+use postonce_shared::config::{Config, add_settings};
+use postonce_shared::ports::world::World;
+use postonce_shared::telemetry::{self, LogTo};
+use postonce_tests::faults::{Point, deadly};
+use postonce_worker::drain::drain;
+use postonce_worker::listener::ListenerConfig;
+use postonce_worker::meter::Meter;
+use postonce_worker::worker;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let point =
+        Arg::new("point").required(true).help("Where to die: after-receive, before-commit, after-commit");
+    let matches = add_settings(Command::new("postonce-dying-worker").arg(point)).get_matches();
+    let code: &String = matches.get_one("point").context("the point is required")?;
+    let point = Point::from_code(code).with_context(|| format!("{code:?} is no point to die at"))?;
+    let config = Config::read(&matches)?;
+    telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
+
+    let world: Arc<dyn World> = Arc::new(SystemWorld::new());
+    let store = open::open(&config, Arc::clone(&world)).await.context("the store cannot be opened")?;
+    let doorbell = Arc::new(LocalBell::new(Arc::clone(&world)));
+    let bank = Bank::new(deadly(store, point), world, doorbell, config.queue_count);
+    // Nobody asks it to stop: it listens until it dies.
+    let (_starter, drain) = drain();
+    worker::run(&bank, &ListenerConfig::from(&config), &Arc::new(Meter::default()), &drain).await;
+    Ok(())
+}

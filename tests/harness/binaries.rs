@@ -1,0 +1,72 @@
+//! The binaries under test, built by the test process itself: a test of another package is not told
+//! where they are, and must never run what an earlier build left behind.
+//!
+//! Built with the profile and into the directory of the tests, for the whole workspace at once, so
+//! that features unify as in `cargo test --workspace` and no dependency is built twice.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::process::{Launch, Process};
+use crate::workspace;
+
+/// Longest build: from scratch, on a slow machine.
+const BUILD_TIME_MAX: Duration = Duration::from_secs(1500);
+
+/// A binary of the workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Binary {
+    /// The HTTP process.
+    Web,
+    /// The worker process.
+    Worker,
+    /// The worker over ports that die at a named point; of the tests themselves.
+    DyingWorker,
+}
+
+impl Binary {
+    /// The name of the program.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Web => "postonce-web",
+            Self::Worker => "postonce-worker",
+            Self::DyingWorker => "postonce-dying-worker",
+        }
+    }
+
+    /// Where it is. Builds all of them first, once per test process.
+    pub fn path(self) -> &'static Path {
+        static BUILT: OnceLock<BTreeMap<String, PathBuf>> = OnceLock::new();
+        let built = BUILT.get_or_init(build);
+        built.get(self.name()).unwrap_or_else(|| panic!("the workspace has no binary {}", self.name()))
+    }
+}
+
+fn build() -> BTreeMap<String, PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut launch = Launch::of("cargo build", cargo, workspace::root())
+        .arguments(["build", "--workspace", "--bins", "--message-format=json-render-diagnostics"])
+        .arguments(["--profile", &workspace::profile()])
+        .arguments([std::ffi::OsStr::new("--target-dir"), workspace::target_directory().as_os_str()]);
+    // What Cargo told this test about its own package is not about the packages to be built.
+    launch.hidden_prefixes =
+        vec!["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
+    let mut process = Process::start(&launch);
+    let status = process.wait(BUILD_TIME_MAX);
+    process.wait_for_output();
+    let lines = process.log().lines();
+    assert!(status.success(), "the binaries cannot be built:\n{}", lines.join("\n"));
+    lines.iter().filter_map(|line| executable(line)).collect()
+}
+
+/// The binary that a line of Cargo's JSON output tells about.
+fn executable(line: &str) -> Option<(String, PathBuf)> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    let path = message.get("executable")?.as_str()?;
+    let name = message.get("target")?.get("name")?.as_str()?;
+    Some((name.to_owned(), PathBuf::from(path)))
+}

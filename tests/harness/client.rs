@@ -1,0 +1,312 @@
+//! A client of the HTTP API, as a partner would write one: connections are kept, and every request
+//! can be repeated with the same id.
+
+use std::fmt;
+use std::time::Duration;
+
+use postonce_shared::domain::ids::{AccountKey, MessageId};
+use postonce_shared::domain::instruction::TransactionKind;
+use reqwest::header::{HeaderMap, HeaderValue};
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::wait;
+
+/// Longest time that one request may take.
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// What a partner asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wish {
+    /// Which way the money moves.
+    pub kind: TransactionKind,
+    /// The body of the request.
+    pub body: Value,
+}
+
+impl Wish {
+    /// A deposit in euro.
+    pub fn deposit(amount: &str) -> Self {
+        Self::of(TransactionKind::Deposit, amount)
+    }
+
+    /// A withdrawal in euro.
+    pub fn withdrawal(amount: &str) -> Self {
+        Self::of(TransactionKind::Withdrawal, amount)
+    }
+
+    fn of(kind: TransactionKind, amount: &str) -> Self {
+        Self { kind, body: json!({"amount": amount, "currency": "EUR"}) }
+    }
+
+    /// With another member, or another value of one.
+    #[must_use]
+    pub fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
+        let members = self.body.as_object_mut().expect("a wish is an object");
+        drop(members.insert(member.to_owned(), value.into()));
+        self
+    }
+}
+
+/// What came back.
+#[derive(Clone)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body, as it is.
+    pub text: String,
+    /// The body, where it is JSON.
+    pub body: Value,
+}
+
+impl Answer {
+    /// The answer, which must have that HTTP status.
+    ///
+    /// # Panics
+    /// When it has another one.
+    #[must_use]
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Self {
+        assert!(self.status == status, "expected {status}, got {self:?}");
+        self
+    }
+
+    /// A text within the body, by its JSON pointer; empty where there is none.
+    pub fn text_at(&self, pointer: &str) -> &str {
+        self.body.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// A number within the body, by its JSON pointer.
+    #[track_caller]
+    pub fn number_at(&self, pointer: &str) -> u64 {
+        let found = self.body.pointer(pointer).and_then(Value::as_u64);
+        found.unwrap_or_else(|| panic!("no number at {pointer} in {self:?}"))
+    }
+
+    /// The status of the transaction in the body.
+    pub fn transaction_status(&self) -> &str {
+        self.text_at("/status")
+    }
+
+    /// The code of a problem.
+    pub fn code(&self) -> &str {
+        self.text_at("/code")
+    }
+
+    /// A header, empty where there is none.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    /// Whether the transaction in the body is final.
+    pub fn is_final(&self) -> bool {
+        ["posted", "rejected"].contains(&self.transaction_status())
+    }
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { status, headers, text, body: _ } = self;
+        write!(f, "{status} {headers:?} {text}")
+    }
+}
+
+/// A client of one web process, with one API key.
+#[derive(Debug, Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    address: String,
+    key: String,
+}
+
+impl Client {
+    /// A client of the process at that address.
+    pub fn new(address: &str, key: &str) -> Self {
+        let http = reqwest::Client::builder()
+            .timeout(REQUEST_TIME_MAX)
+            .tcp_nodelay(true)
+            .no_proxy()
+            .build()
+            .expect("a client without special wishes");
+        Self { http, address: address.to_owned(), key: key.to_owned() }
+    }
+
+    /// A client with connections of its own.
+    #[must_use]
+    pub fn on_own_connections(&self) -> Self {
+        Self::new(&self.address, &self.key)
+    }
+
+    /// The same with another key.
+    #[must_use]
+    pub fn with_key(&self, key: &str) -> Self {
+        Self { key: key.to_owned(), ..self.clone() }
+    }
+
+    /// A request with the key in it; the caller adds what it wants.
+    pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.http.request(method, format!("{}{path}", self.address)).bearer_auth(&self.key)
+    }
+
+    /// Sends a request.
+    ///
+    /// # Errors
+    /// When there is no whole answer: the process is away, or was killed.
+    pub async fn try_send(&self, request: reqwest::RequestBuilder) -> Result<Answer, reqwest::Error> {
+        let response = request.send().await?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let text = response.text().await?;
+        let body = serde_json::from_str(&text).unwrap_or(Value::Null);
+        Ok(Answer { status: status.as_u16(), headers, text, body })
+    }
+
+    /// Sends a request to a process that must be there.
+    pub async fn send(&self, request: reqwest::RequestBuilder) -> Answer {
+        self.try_send(request).await.unwrap_or_else(|error| panic!("no answer: {error:?}"))
+    }
+
+    /// `GET`.
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(self.request(Method::GET, path)).await
+    }
+
+    /// Any other method, with a body.
+    pub async fn call(&self, method: Method, path: &str, body: &Value) -> Answer {
+        self.send(self.request(method, path).json(body)).await
+    }
+
+    /// Opens an account in euro without overdraft.
+    pub async fn open(&self, account: AccountKey) {
+        self.open_with(account, "EUR", "0.00").await;
+    }
+
+    /// Opens an account.
+    pub async fn open_with(&self, account: AccountKey, currency: &str, overdraft_limit: &str) {
+        let terms = json!({"currency": currency, "overdraft_limit": overdraft_limit});
+        drop(self.call(Method::PUT, &path_of(account), &terms).await.expect(201));
+    }
+
+    /// The account as it is.
+    pub async fn account(&self, account: AccountKey) -> Answer {
+        self.get(&path_of(account)).await.expect(200)
+    }
+
+    /// The balance as it is.
+    pub async fn balance(&self, account: AccountKey) -> String {
+        self.account(account).await.text_at("/balance").to_owned()
+    }
+
+    /// The request that submits a wish.
+    pub fn submission(&self, account: AccountKey, id: MessageId, wish: &Wish) -> reqwest::RequestBuilder {
+        let path = format!("{}/{}s", path_of(account), wish.kind.code());
+        self.request(Method::POST, &path).header("Idempotency-Key", quoted(id)).json(&wish.body)
+    }
+
+    /// Submits a wish.
+    pub async fn submit(&self, account: AccountKey, id: MessageId, wish: &Wish) -> Answer {
+        self.send(self.submission(account, id, wish)).await
+    }
+
+    /// Submits a wish and waits up to 30 s for what becomes of it.
+    pub async fn submit_and_wait(&self, account: AccountKey, id: MessageId, wish: &Wish) -> Answer {
+        self.send(self.submission(account, id, wish).header("Prefer", "wait=30")).await
+    }
+
+    /// Submits a wish and waits until it is posted.
+    pub async fn post(&self, account: AccountKey, id: MessageId, wish: &Wish) -> Answer {
+        let answer = self.submit_and_wait(account, id, wish).await;
+        let answer = if answer.status == 202 { self.until_final(account, id).await } else { answer };
+        assert!(answer.transaction_status() == "posted", "expected it posted, got {answer:?}");
+        answer
+    }
+
+    /// The transaction as it is.
+    pub async fn transaction(&self, account: AccountKey, id: MessageId) -> Answer {
+        self.get(&format!("{}/transactions/{id}", path_of(account))).await
+    }
+
+    /// The transaction once it is final.
+    pub async fn until_final(&self, account: AccountKey, id: MessageId) -> Answer {
+        self.until_final_within(account, id, wait::PATIENCE).await
+    }
+
+    /// As [`Self::until_final`], with another deadline.
+    pub async fn until_final_within(&self, account: AccountKey, id: MessageId, within: Duration) -> Answer {
+        let what = format!("transaction {id} becomes final");
+        wait::until(&what, within, async || {
+            let answer = self.transaction(account, id).await;
+            if answer.is_final() { Ok(answer) } else { Err(format!("{answer:?}")) }
+        })
+        .await
+    }
+
+    /// The whole statement, or the whole listing of a status, page by page.
+    pub async fn listing(&self, account: AccountKey, status: Option<&str>, limit: u32) -> Vec<Value> {
+        let mut found = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let mut query = vec![("limit", limit.to_string())];
+            query.extend(status.map(|status| ("status", status.to_owned())));
+            query.extend(cursor.take().map(|cursor| ("cursor", cursor)));
+            let request = self.request(Method::GET, &format!("{}/transactions", path_of(account)));
+            let page = self.send(request.query(&query)).await.expect(200);
+            let items = page.body.pointer("/transactions").and_then(Value::as_array);
+            found.extend(items.unwrap_or_else(|| panic!("no transactions in {page:?}")).iter().cloned());
+            match page.body.pointer("/next_cursor") {
+                Some(Value::String(next)) => cursor = Some(next.clone()),
+                Some(Value::Null) => return found,
+                _ => panic!("no next_cursor in {page:?}"),
+            }
+        }
+    }
+
+    /// Whether the process says that it is ready; with what it says.
+    pub async fn ready(&self) -> Answer {
+        self.get("/readyz").await
+    }
+
+    /// Waits until the process says that it is ready.
+    pub async fn until_ready(&self) {
+        wait::until("ready", wait::PATIENCE, async || {
+            let answer = self.ready().await;
+            if answer.status == StatusCode::OK { Ok(()) } else { Err(format!("{answer:?}")) }
+        })
+        .await;
+    }
+
+    /// The dead letters that nobody decided about.
+    pub async fn dead_letters(&self) -> Vec<Value> {
+        let answer = self.get("/v1/admin/dead-letters").await.expect(200);
+        let letters = answer.body.pointer("/dead_letters").and_then(Value::as_array);
+        letters.unwrap_or_else(|| panic!("no dead_letters in {answer:?}")).clone()
+    }
+
+    /// Sum of a count over all queues, such as `depth`.
+    pub async fn over_queues(&self, count: &str) -> u64 {
+        let answer = self.get("/v1/admin/queues").await.expect(200);
+        let queues = answer.body.pointer("/queues").and_then(Value::as_array);
+        let queues = queues.unwrap_or_else(|| panic!("no queues in {answer:?}"));
+        queues.iter().filter_map(|queue| queue.get(count).and_then(Value::as_u64)).sum()
+    }
+
+    /// Waits until no message is left on any queue.
+    pub async fn until_drained(&self, within: Duration) {
+        wait::until("all queues are empty", within, async || match self.over_queues("depth").await {
+            0 => Ok(()),
+            depth => Err(format!("{depth} messages")),
+        })
+        .await;
+    }
+}
+
+/// The path of an account.
+pub fn path_of(account: AccountKey) -> String {
+    format!("/v1/users/{}/accounts/{}", account.user, account.account)
+}
+
+/// An id as the header has it.
+fn quoted(id: MessageId) -> HeaderValue {
+    HeaderValue::try_from(format!("\"{id}\"")).expect("a UUID can stand in a header")
+}

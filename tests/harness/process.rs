@@ -1,0 +1,245 @@
+//! One process that a test started: its log, its end.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{BufRead as _, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::{reaper, wait};
+
+/// Lines of the log that are printed with a failure.
+const LINES_PRINTED_MAX: usize = 150;
+
+/// What to start.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// Names the process in failures.
+    pub name: String,
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Variables that it gets besides those of the test process.
+    pub environment: BTreeMap<String, String>,
+    /// Variables of the test process that start with one of these it does not get.
+    pub hidden_prefixes: Vec<&'static str>,
+    /// Where it runs.
+    pub directory: PathBuf,
+}
+
+impl Launch {
+    /// A program without arguments.
+    pub fn of(name: impl Into<String>, program: impl Into<PathBuf>, directory: &Path) -> Self {
+        Self {
+            name: name.into(),
+            program: program.into(),
+            arguments: Vec::new(),
+            environment: BTreeMap::new(),
+            hidden_prefixes: Vec::new(),
+            directory: directory.to_owned(),
+        }
+    }
+
+    /// With arguments.
+    #[must_use]
+    pub fn arguments(mut self, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    fn prepare(&self, command: &mut Command) {
+        for (name, _) in std::env::vars_os() {
+            let hidden = name
+                .to_str()
+                .is_some_and(|name| self.hidden_prefixes.iter().any(|prefix| name.starts_with(prefix)));
+            if hidden {
+                command.env_remove(name);
+            }
+        }
+        command.envs(&self.environment).current_dir(&self.directory);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    }
+}
+
+/// What a process wrote, both streams, line by line as they came.
+#[derive(Debug, Default)]
+pub struct Log(Mutex<Vec<String>>);
+
+impl Log {
+    fn push(&self, line: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+
+    /// The lines so far.
+    pub fn lines(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The first thing that `pick` finds in a line.
+    pub fn find<T>(&self, pick: impl Fn(&str) -> Option<T>) -> Option<T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().find_map(|line| pick(line))
+    }
+}
+
+/// A running process. Dropping it kills it.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    log: Arc<Log>,
+    readers: Vec<JoinHandle<()>>,
+    ended: Option<ExitStatus>,
+}
+
+/// A signal that tests send.
+#[derive(Debug, Clone, Copy)]
+pub enum Signal {
+    /// Ends at once, without a last word.
+    Kill,
+    /// Asks to end.
+    Terminate,
+    /// Stands still, like a machine that is suspended.
+    Stop,
+    /// Goes on.
+    Continue,
+}
+
+impl Process {
+    /// Starts a program; its output is collected.
+    pub fn start(launch: &Launch) -> Self {
+        let mut child = reaper::spawn(&launch.program, &launch.arguments, |command| launch.prepare(command))
+            .unwrap_or_else(|error| panic!("{} cannot be started: {error}", launch.name));
+        let log = Arc::new(Log::default());
+        let stdout = child.stdout.take().expect("its output is a pipe");
+        let stderr = child.stderr.take().expect("its errors are a pipe");
+        let readers = vec![collect(stdout, &log), collect(stderr, &log)];
+        Self { name: launch.name.clone(), child, log, readers, ended: None }
+    }
+
+    /// What it wrote.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Its id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended, if it did.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_none()
+            && let Some(status) = self.child.try_wait().expect("a child can be asked")
+        {
+            reaper::forget(self.child.id());
+            self.ended = Some(status);
+        }
+        self.ended
+    }
+
+    /// Sends a signal, if it still runs.
+    pub fn signal(&mut self, signal: Signal) {
+        if self.ended().is_some() {
+            return;
+        }
+        let word = match signal {
+            Signal::Kill => "KILL",
+            Signal::Terminate => "TERM",
+            Signal::Stop => "STOP",
+            Signal::Continue => "CONT",
+        };
+        // The shell's own `kill`: there is one on every machine.
+        let sent = Command::new("sh")
+            .args(["-c", r#"kill -"$1" "$2""#, "kill", word, &self.child.id().to_string()])
+            .status();
+        assert!(sent.is_ok_and(|status| status.success()), "{word} could not be sent to {}", self.name);
+    }
+
+    /// SIGKILL; returns when it is gone.
+    pub fn kill(&mut self) {
+        self.signal(Signal::Kill);
+        self.wait(wait::PATIENCE);
+    }
+
+    /// SIGTERM; returns how it ended.
+    pub fn terminate(&mut self, within: Duration) -> ExitStatus {
+        self.signal(Signal::Terminate);
+        self.wait(within)
+    }
+
+    /// Returns when it has ended.
+    ///
+    /// # Panics
+    /// When it has not within that time.
+    pub fn wait(&mut self, within: Duration) -> ExitStatus {
+        let name = self.name.clone();
+        wait::block_until(within, || self.ended().ok_or_else(|| "it runs".to_owned()))
+            .unwrap_or_else(|seen| panic!("{name} did not end within {within:?}: {seen}"))
+    }
+
+    /// Returns when it has closed its output, so that the log is complete. Nobody who inherited the
+    /// output may still be running.
+    pub fn wait_for_output(&mut self) {
+        for reader in self.readers.drain(..) {
+            reader.join().expect("a log can be read to its end");
+        }
+    }
+
+    /// Waits for a line of the log in which `pick` finds something.
+    ///
+    /// # Panics
+    /// When the process ends first, or the deadline passes.
+    pub fn wait_for_line<T>(&mut self, what: &str, within: Duration, pick: impl Fn(&str) -> Option<T>) -> T {
+        let found = wait::block_until(within, || {
+            // Asked before the log is read: what a process said before it ended counts.
+            let ended = self.ended();
+            match (self.log.find(&pick), ended) {
+                (Some(found), _) => Ok(Ok(found)),
+                (None, Some(status)) => Ok(Err(status)),
+                (None, None) => Err("nothing".to_owned()),
+            }
+        });
+        match found {
+            Ok(Ok(found)) => found,
+            Ok(Err(status)) => {
+                panic!("{} ended ({status}) before {what}\n{}", self.name, self.log.lines().join("\n"))
+            }
+            Err(_) => {
+                panic!("{}: no {what} within {within:?}\n{}", self.name, self.log.lines().join("\n"))
+            }
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.ended().is_none() {
+            drop(self.child.kill());
+            drop(self.child.wait());
+            reaper::forget(self.child.id());
+        }
+        if std::thread::panicking() {
+            // Answers to polls would hide the rest.
+            let mut lines = self.log.lines();
+            lines.retain(|line| !line.contains(" answered 200 "));
+            let skipped = lines.len().saturating_sub(LINES_PRINTED_MAX);
+            eprintln!("---- log of {} (pid {}, {skipped} lines before these)", self.name, self.child.id());
+            lines.iter().skip(skipped).for_each(|line| eprintln!("{line}"));
+        }
+    }
+}
+
+fn collect(stream: impl Read + Send + 'static, log: &Arc<Log>) -> JoinHandle<()> {
+    let log = Arc::clone(log);
+    let read = move || {
+        let mut lines = BufReader::new(stream).split(b'\n');
+        while let Some(Ok(line)) = lines.next() {
+            log.push(String::from_utf8_lossy(&line).into_owned());
+        }
+    };
+    std::thread::Builder::new().name("log".to_owned()).spawn(read).expect("a thread for a log")
+}

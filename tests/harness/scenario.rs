@@ -1,0 +1,316 @@
+//! A bank for one test: which store, which processes, which settings; all in one constructor.
+#![expect(clippy::disallowed_methods, reason = "tests need ids that no other test has")]
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
+use postonce_shared::adapters::open;
+use postonce_shared::adapters::sqlite::SqliteStore;
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, UserId};
+use postonce_shared::ports::Store;
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use crate::azurite::{Azurite, Ports};
+use crate::binaries::Binary;
+use crate::client::Client;
+use crate::faults::Point;
+use crate::process::Process;
+use crate::proxy::{Mode, Proxy};
+use crate::service::{self, Service, Settings};
+use crate::wait;
+
+/// Which store the bank stands on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stand {
+    /// The embedded store, a file.
+    Sqlite,
+    /// Azure Storage, for which Azurite stands in.
+    Azurite,
+}
+
+/// What a scenario is made of.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    stand: Stand,
+    webs: usize,
+    workers: usize,
+    /// Another Azurite than the shared one.
+    private: Option<Ports>,
+    proxies: bool,
+    /// Web processes host a worker.
+    hosts_worker: bool,
+    settings: Settings,
+}
+
+impl Plan {
+    /// The smallest bank on a store: one process on SQLite, a web and a worker process on Azurite.
+    pub fn on(stand: Stand) -> Self {
+        let workers = match stand {
+            Stand::Sqlite => 0,
+            Stand::Azurite => 1,
+        };
+        // Nothing rings across processes; without this, each hop may take a second.
+        let settings = Settings::default().with("POSTONCE_IDLE_POLL_MAX_MS", "150");
+        let hosts_worker = stand == Stand::Sqlite;
+        Self { stand, webs: 1, workers, private: None, proxies: false, hosts_worker, settings }
+    }
+
+    /// As [`Self::on`], on an Azurite that the test stops and starts.
+    pub fn on_private(azurite: &Azurite) -> Self {
+        Self { private: Some(azurite.ports()), ..Self::on(Stand::Azurite) }
+    }
+
+    /// That many processes of each kind; no web process hosts a worker. With no worker process, work
+    /// stays on the queue until a test starts one.
+    #[must_use]
+    pub const fn processes(mut self, webs: usize, workers: usize) -> Self {
+        self.webs = webs;
+        self.workers = workers;
+        self.hosts_worker = false;
+        self
+    }
+
+    /// One web process with a worker inside, on any store.
+    #[must_use]
+    pub const fn in_one_process(self) -> Self {
+        let mut plan = self.processes(1, 0);
+        plan.hosts_worker = true;
+        plan
+    }
+
+    /// Puts proxies before the services of Azurite, which the test can switch.
+    #[must_use]
+    pub const fn behind_proxies(mut self) -> Self {
+        self.proxies = true;
+        self
+    }
+
+    /// How long a received message stays hidden, and after how many receipts it is set aside.
+    #[must_use]
+    pub fn receipts(self, visibility_timeout_s: u32, dequeue_count_max: u32) -> Self {
+        self.with("POSTONCE_VISIBILITY_TIMEOUT_S", &visibility_timeout_s.to_string())
+            .with("POSTONCE_DEQUEUE_COUNT_MAX", &dequeue_count_max.to_string())
+    }
+
+    /// Another setting, for all processes.
+    #[must_use]
+    pub fn with(mut self, variable: &str, value: &str) -> Self {
+        self.settings = self.settings.with(variable, value);
+        self
+    }
+
+    /// Prepares the store, starts the processes, and waits until the web processes are ready.
+    pub async fn start(self) -> Scenario {
+        let Self { stand, webs, workers, private, proxies, hosts_worker, settings } = self;
+        let directory = TempDir::with_prefix("postonce-test-").expect("a directory for a test");
+        let (direct, through, proxies) = match stand {
+            Stand::Sqlite => {
+                let storage = format!("sqlite:{}", directory.path().join("postonce.db").display());
+                (storage.clone(), storage, None)
+            }
+            Stand::Azurite => endpoints(private.unwrap_or_else(|| Azurite::shared().ports()), proxies),
+        };
+        // Names of tables have to start with a letter, and must not be long.
+        let prefix = format!("t{}", short(Uuid::new_v4()));
+        let key = format!("test-key-{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
+        let settings = settings
+            .with("POSTONCE_STORAGE", through)
+            .with("POSTONCE_BIND", "127.0.0.1:0")
+            .with("POSTONCE_WORKER_BIND", "127.0.0.1:0")
+            .with("POSTONCE_NAME_PREFIX", prefix.clone())
+            .with("POSTONCE_BOOTSTRAP_KEY", key.clone());
+        let mut scenario = Scenario {
+            stand,
+            direct,
+            prefix,
+            key,
+            settings,
+            hosts_worker,
+            proxies,
+            webs: Vec::new(),
+            workers: Vec::new(),
+            directory,
+        };
+        (0..webs).for_each(|_| scenario.start_web());
+        (0..workers).for_each(|_| scenario.start_worker());
+        for web in 0..webs {
+            scenario.client(web).until_ready().await;
+        }
+        scenario
+    }
+}
+
+/// Proxies before the services of Azurite.
+#[derive(Debug)]
+pub struct Proxies {
+    /// Large bodies.
+    pub blobs: Proxy,
+    /// Messages.
+    pub queues: Proxy,
+    /// Rows.
+    pub tables: Proxy,
+}
+
+impl Proxies {
+    /// Puts proxies before the services at those ports.
+    pub fn before(ports: Ports) -> Self {
+        let Ports { blob, queue, table } = ports;
+        Self { blobs: Proxy::before(blob), queues: Proxy::before(queue), tables: Proxy::before(table) }
+    }
+
+    /// Their ports.
+    pub const fn ports(&self) -> Ports {
+        Ports { blob: self.blobs.port(), queue: self.queues.port(), table: self.tables.port() }
+    }
+
+    /// Switches all three.
+    pub fn switch_all(&self, mode: Mode) {
+        self.blobs.switch(mode);
+        self.queues.switch(mode);
+        self.tables.switch(mode);
+    }
+}
+
+fn endpoints(ports: Ports, with_proxies: bool) -> (String, String, Option<Proxies>) {
+    let storage = |ports: Ports| format!("azure:{}", ports.connection_string());
+    let proxies = with_proxies.then(|| Proxies::before(ports));
+    let through = proxies.as_ref().map_or(ports, Proxies::ports);
+    (storage(ports), storage(through), proxies)
+}
+
+/// A bank for one test. Its processes end with it.
+#[derive(Debug)]
+pub struct Scenario {
+    /// Which store it stands on.
+    pub stand: Stand,
+    /// The web processes, in the order in which they were started.
+    pub webs: Vec<Service>,
+    /// The worker processes, in the order in which they were started.
+    pub workers: Vec<Service>,
+    /// The proxies, where the plan has them.
+    pub proxies: Option<Proxies>,
+    /// What every process is started with.
+    pub settings: Settings,
+    direct: String,
+    prefix: String,
+    key: String,
+    hosts_worker: bool,
+    /// Last: removed when the processes are gone.
+    directory: TempDir,
+}
+
+impl Scenario {
+    /// Web processes that are started from now on host a worker.
+    pub const fn host_worker(&mut self) {
+        self.hosts_worker = true;
+    }
+
+    /// Starts another web process. It listens when this returns; it may not be ready.
+    pub fn start_web(&mut self) {
+        let arguments: &[&str] = if self.hosts_worker { &["--with-worker"] } else { &["--no-worker"] };
+        let web = Service::start(Binary::Web, &self.settings, arguments, self.directory.path());
+        self.webs.push(web);
+    }
+
+    /// Starts another worker process.
+    pub fn start_worker(&mut self) {
+        let worker = Service::start(Binary::Worker, &self.settings, &[], self.directory.path());
+        self.workers.push(worker);
+    }
+
+    /// The proxies of a plan that has them.
+    pub fn proxies(&self) -> &Proxies {
+        self.proxies.as_ref().expect("the plan has proxies")
+    }
+
+    /// A client of a web process, with the first key.
+    pub fn client(&self, web: usize) -> Client {
+        let web = self.webs.get(web).unwrap_or_else(|| panic!("there is no web process {web}"));
+        Client::new(web.address(), &self.key)
+    }
+
+    /// The first key, which allows everything.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The directory of the test.
+    pub fn directory(&self) -> PathBuf {
+        self.directory.path().to_owned()
+    }
+
+    /// Queues that share the work.
+    pub fn queue_count(&self) -> u16 {
+        let set = self.settings.get("POSTONCE_QUEUE_COUNT").and_then(|count| count.parse().ok());
+        set.unwrap_or(match self.stand {
+            Stand::Sqlite => 1,
+            Stand::Azurite => 4,
+        })
+    }
+
+    /// The store itself, past the proxies and the processes.
+    pub async fn store(&self) -> Store {
+        let world = Arc::new(SystemWorld::new());
+        if let Some(path) = self.direct.strip_prefix("sqlite:") {
+            let enqueue = open::enqueue(self.queue_count());
+            return SqliteStore::open(Path::new(path), enqueue, world).expect("the file can be opened");
+        }
+        let connection = self.direct.strip_prefix("azure:").expect("there are two kinds of stores");
+        let connection = AzureConnection::parse(connection).expect("the harness knows connection strings");
+        let config = AzureConfig { connection, prefix: self.prefix.clone() };
+        azure::open(&config, world).await.expect("opening asks nobody")
+    }
+
+    /// Runs `postonce-web` with a subcommand for operators; returns what it printed.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn operate(&self, arguments: &[&str]) -> String {
+        let launch = service::launch(Binary::Web, &self.settings, arguments, self.directory.path());
+        let mut process = Process::start(&launch);
+        let status = process.wait(wait::PATIENCE);
+        process.wait_for_output();
+        let printed = process.log().lines().join("\n");
+        assert!(status.success(), "{arguments:?} failed:\n{printed}");
+        printed
+    }
+
+    /// Makes an API key with the command for operators.
+    pub fn add_key(&self, partner: &str, scopes: &[&str]) -> String {
+        let mut arguments = vec!["keys", "add", "--partner", partner];
+        arguments.extend(scopes.iter().flat_map(|scope| ["--scope", scope]));
+        let printed = self.operate(&arguments);
+        let is_key = |word: &&str| word.starts_with("po_");
+        let key = printed.split_whitespace().find(is_key);
+        key.unwrap_or_else(|| panic!("no key in {printed}")).to_owned()
+    }
+
+    /// Runs a worker that dies at that point, until it is dead; returns the signal that ended it.
+    pub fn run_dying_worker(&self, point: Point) -> Option<i32> {
+        let arguments = [point.code()];
+        let launch = service::launch(Binary::DyingWorker, &self.settings, &arguments, self.directory.path());
+        let mut process = Process::start(&launch);
+        process.wait(wait::PATIENCE).signal()
+    }
+}
+
+/// An account that nobody else uses.
+pub fn fresh_account() -> AccountKey {
+    let (user, account) = (UserId::from_uuid(Uuid::new_v4()), AccountId::from_uuid(Uuid::new_v4()));
+    AccountKey { user, account }
+}
+
+/// An id that nobody else uses.
+pub fn fresh_id() -> MessageId {
+    MessageId::from_uuid(Uuid::new_v4())
+}
+
+fn short(uuid: Uuid) -> String {
+    let mut text = uuid.simple().to_string();
+    text.truncate(12);
+    text
+}

@@ -1,0 +1,129 @@
+//! The processes under test: `postonce-web` and `postonce-worker`, as they are shipped.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use crate::binaries::Binary;
+use crate::process::{Launch, Log, Process, Signal};
+use crate::wait;
+
+/// Longest drain that the contract allows, and some time around it.
+pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// What a process is started with.
+#[derive(Debug, Clone, Default)]
+pub struct Settings(BTreeMap<String, String>);
+
+impl Settings {
+    /// Sets a variable, such as `POSTONCE_STORAGE`.
+    #[must_use]
+    pub fn with(mut self, variable: &str, value: impl Into<String>) -> Self {
+        self.0.insert(variable.to_owned(), value.into());
+        self
+    }
+
+    /// The value of a variable.
+    pub fn get(&self, variable: &str) -> Option<&str> {
+        self.0.get(variable).map(String::as_str)
+    }
+}
+
+/// What a binary is started with: settings, arguments, and where.
+pub fn launch(binary: Binary, settings: &Settings, arguments: &[&str], directory: &Path) -> Launch {
+    let mut launch = Launch::of(binary.name(), binary.path(), directory).arguments(arguments);
+    launch.environment = settings.0.clone();
+    // The settings of whoever runs the tests are not the settings of the tests.
+    launch.hidden_prefixes = vec!["POSTONCE_", "RUST_LOG"];
+    launch
+}
+
+/// A process that serves. Dropping it kills it.
+#[derive(Debug)]
+pub struct Service {
+    process: Process,
+    address: Option<String>,
+}
+
+impl Service {
+    /// Starts a process and waits until it says that it listens.
+    pub fn start(binary: Binary, settings: &Settings, arguments: &[&str], directory: &Path) -> Self {
+        let mut process = Process::start(&launch(binary, settings, arguments, directory));
+        let address = match binary {
+            Binary::Web => Some(process.wait_for_line("listening on http://…", wait::PATIENCE, address_in)),
+            Binary::Worker | Binary::DyingWorker => {
+                let says_so = |line: &str| line.to_lowercase().contains("listening").then_some(());
+                process.wait_for_line("listening", wait::PATIENCE, says_so);
+                None
+            }
+        };
+        Self { process, address }
+    }
+
+    /// Where a web process listens, such as `http://127.0.0.1:40123`.
+    pub fn address(&self) -> &str {
+        self.address.as_deref().expect("a web process has an address")
+    }
+
+    /// What it wrote.
+    pub fn log(&self) -> &Log {
+        self.process.log()
+    }
+
+    /// The process.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// SIGKILL; returns when it is gone.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// SIGTERM; returns when it has drained. Other work of the test goes on meanwhile.
+    ///
+    /// # Panics
+    /// When it ends otherwise than with exit code 0, or too late.
+    pub async fn drain(&mut self) {
+        self.process.signal(Signal::Terminate);
+        let status: ExitStatus = wait::until("it drains", DRAIN_TIME_MAX, async || {
+            self.process.ended().ok_or_else(|| self.process.log().lines().join("\n"))
+        })
+        .await;
+        let lines = self.process.log().lines().join("\n");
+        assert!(status.success(), "a drained process exits with 0, not {status}\n{lines}");
+    }
+
+    /// Suspends it: it stands still, and holds what it holds.
+    pub fn suspend(&mut self) {
+        self.process.signal(Signal::Stop);
+    }
+
+    /// Lets a suspended process go on.
+    pub fn resume(&mut self) {
+        self.process.signal(Signal::Continue);
+    }
+}
+
+/// The address in a line such as `… listening on http://127.0.0.1:40123`, also in color or JSON.
+fn address_in(line: &str) -> Option<String> {
+    let (_, rest) = line.split_once("listening on ")?;
+    let end = rest.find(|c: char| c.is_whitespace() || c.is_control() || c == '"' || c == ',');
+    let address = end.map_or(rest, |end| rest.split_at(end).0);
+    address.starts_with("http://").then(|| address.trim_end_matches('/').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::address_in;
+
+    #[test]
+    fn the_address_is_found_in_a_readable_line_and_in_json() {
+        let found = Some("http://127.0.0.1:40123".to_owned());
+        assert_eq!(address_in("INFO web: listening on http://127.0.0.1:40123"), found);
+        assert_eq!(address_in("\u{1b}[2mlistening on http://127.0.0.1:40123\u{1b}[0m"), found);
+        assert_eq!(address_in(r#"{"message":"listening on http://127.0.0.1:40123","a":1}"#), found);
+        assert_eq!(address_in("not listening on anything"), None);
+    }
+}

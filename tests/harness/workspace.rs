@@ -1,0 +1,35 @@
+//! Where things are: the workspace, and the directory that Cargo builds into.
+
+use std::path::{Path, PathBuf};
+
+/// The root of the workspace.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests are a member of the workspace")
+}
+
+/// The directory of the running test binary's profile, such as `target/debug`.
+fn profile_directory() -> PathBuf {
+    let binary = std::env::current_exe().expect("a process knows its program");
+    let directory = binary.parent().expect("a program is in a directory");
+    // Test binaries are in `deps`, others one level up.
+    if directory.ends_with("deps") {
+        directory.parent().expect("`deps` is in the directory of the profile").to_owned()
+    } else {
+        directory.to_owned()
+    }
+}
+
+/// The directory that Cargo builds into.
+pub fn target_directory() -> PathBuf {
+    profile_directory().parent().expect("a profile is in the target directory").to_owned()
+}
+
+/// The profile of the running test binary, as Cargo's `--profile` calls it.
+pub fn profile() -> String {
+    let directory = profile_directory();
+    match directory.file_name().and_then(|name| name.to_str()) {
+        // For historical reasons the directory of `dev` has another name.
+        Some("debug") | None => "dev".to_owned(),
+        Some(name) => name.to_owned(),
+    }
+}
