@@ -387,6 +387,27 @@ async fn a_message_is_deleted_even_when_the_answer_is_lost() {
     assert_eq!(bench.fake.seen(), ["update"]);
 }
 
+/// A direct producer may write 64 KiB of text. Whoever received it must be able to prolong its lease,
+/// to send it again, and to hear of it when that is not possible.
+#[tokio::test]
+async fn a_large_message_of_a_direct_producer_is_no_bug_of_ours() {
+    let bench = Bench::new().await;
+    let queue = QueueName::of_partition("work", 0);
+    let lease = Lease { message_id: "m".to_owned(), pop_receipt: "r".to_owned() };
+    let text = format!("<x>{}</x>", "y".repeat(60_000));
+    bench.fake.fail("update", &[Refuse(404)]);
+    let extended = bench.store.queue.extend(&queue, &lease, text.as_bytes(), Duration::from_secs(20)).await;
+    assert_eq!(extended.unwrap(), Held::Lost);
+    bench.store.queue.send(&queue, text.as_bytes(), Duration::ZERO).await.unwrap();
+    assert_eq!(bench.fake.seen(), ["update", "send"]);
+    let bytes = vec![0xff; 60_000];
+    let extended = bench.store.queue.extend(&queue, &lease, &bytes, Duration::from_secs(20)).await;
+    assert!(matches!(extended, Err(StoreFault::Refused { .. })), "{extended:?}");
+    let sent = bench.store.queue.send(&queue, &bytes, Duration::ZERO).await;
+    assert!(matches!(sent, Err(StoreFault::Refused { .. })), "{sent:?}");
+    assert_eq!(bench.fake.seen(), [""; 0]);
+}
+
 #[tokio::test]
 async fn a_wrong_revision_is_a_conflict() {
     let bench = Bench::new().await;
