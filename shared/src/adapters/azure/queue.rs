@@ -81,9 +81,10 @@ impl AzureQueue {
 #[async_trait]
 impl WorkQueue for AzureQueue {
     async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
-        let (text, delay) = (encode(body), whole_seconds(delay));
+        let doing = "sending a message";
+        let (text, delay) = (text_of(body, doing)?, whole_seconds(delay));
         let sent = Patience::new(&self.world).repeat(|| self.put(queue, &text, delay)).await;
-        sent.map_err(|failure| failure.into_fault("sending a message"))
+        sent.map_err(|failure| failure.into_fault(doing))
     }
 
     async fn receive(
@@ -122,7 +123,8 @@ impl WorkQueue for AzureQueue {
         body: &[u8],
         visibility: Duration,
     ) -> Result<Held<Lease>, StoreFault> {
-        let (text, visibility) = (encode(body), whole_seconds(visibility));
+        let doing = "extending a message";
+        let (text, visibility) = (text_of(body, doing)?, whole_seconds(visibility));
         let message = self.message(queue, lease);
         let mut patience = Patience::new(&self.world);
         loop {
@@ -137,7 +139,7 @@ impl WorkQueue for AzureQueue {
             // Not repeated once it may have arrived: the old receipt would be worthless then, and
             // the repetition would call lost what is ours.
             if !matches!(failure, Failure::Unsent(_)) || !patience.again().await {
-                return Err(failure.into_fault("extending a message"));
+                return Err(failure.into_fault(doing));
             }
         }
     }
@@ -175,6 +177,10 @@ impl WorkQueue for AzureQueue {
         let head_inserted_at = head.map_err(|failure| failure.into_fault(doing))?;
         Ok(Backlog { depth, head_inserted_at })
     }
+}
+
+fn text_of(body: &[u8], doing: &'static str) -> Result<String, StoreFault> {
+    encode(body).map_err(|source| StoreFault::Refused { doing, source: Box::new(source) })
 }
 
 /// Whether the message is gone, or was received by somebody else.
