@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use postonce_shared::domain::decision::Work;
 use postonce_shared::envelope::{Envelope, Unreadable};
-use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::queue::{Held, Lease, Message, QueueName, WorkQueue};
 use postonce_shared::post::PostFault;
 
@@ -182,7 +182,7 @@ pub fn choose(results: Results<'_>, receipts: u32, alone: bool, dequeue_count_ma
         if fault.is_transient() {
             transient = true;
         } else if reason.is_empty() {
-            reason = sentence(fault);
+            reason = chain(fault);
         }
     }
     match rest.as_slice() {
@@ -192,18 +192,6 @@ pub fn choose(results: Results<'_>, receipts: u32, alone: bool, dequeue_count_ma
         [_, _, ..] if receipts >= dequeue_count_max => Disposition::Split { rest },
         _ => Disposition::RetryLater { rest, forgive: false },
     }
-}
-
-/// A fault and its causes, as one sentence.
-pub fn sentence(fault: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = fault.to_string();
-    let mut cause = fault.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, TransactionKey};
 use postonce_shared::envelope::Unreadable;
 use postonce_shared::ports::doorbell::Doorbell;
+use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::ledger::Ledger;
 use postonce_shared::ports::queue::{Held, QueueName, RECEIVE_MAX, WorkQueue};
 use postonce_shared::ports::world::World;
@@ -28,7 +29,7 @@ use tokio::sync::Notify;
 use tracing::{debug, error, info, warn};
 
 use crate::backoff::Backoff;
-use crate::delivery::{Delivery, Disposition, Treatment, choose, sentence, treat};
+use crate::delivery::{Delivery, Disposition, Treatment, choose, treat};
 use crate::drain::Drain;
 use crate::meter::{ListenerGauge, Meter};
 use crate::settle::Settlement;
@@ -123,7 +124,7 @@ impl Listener {
                     }
                 }
                 Err(fault) => {
-                    let why = sentence(&fault);
+                    let why = chain(&fault);
                     warn!(queue = %self.name, "Could not receive from {}: {why}", self.name);
                     self.pause(faults.next(&*self.world), &drain).await;
                 }
@@ -171,7 +172,7 @@ impl Listener {
                     Ok(Held::Ours(())) => {}
                     Ok(Held::Lost) => return true,
                     Err(fault) => {
-                        warn!(queue = %self.name, "Could not begin an attempt: {}", sentence(&fault));
+                        warn!(queue = %self.name, "Could not begin an attempt: {}", chain(&fault));
                         return false;
                     }
                 }
@@ -260,7 +261,7 @@ impl Listener {
         match delivery.renew(&*self.queue, &self.name, self.config.visibility_timeout).await {
             Ok(Held::Ours(())) => {}
             Ok(Held::Lost) => self.meter.leases_lost.add(1),
-            Err(fault) => warn!(queue = %self.name, "Could not renew a lease: {}", sentence(&fault)),
+            Err(fault) => warn!(queue = %self.name, "Could not renew a lease: {}", chain(&fault)),
         }
     }
 
@@ -271,10 +272,10 @@ impl Listener {
                 self.settlement.leave_to_newer(delivery, unreadable).await
             }
             Err(unreadable @ (Unreadable::Malformed(_) | Unreadable::Empty)) => {
-                self.settlement.set_aside(delivery, &sentence(unreadable)).await
+                self.settlement.set_aside(delivery, &chain(unreadable)).await
             }
             Err(unreadable @ Unreadable::Items { readable, bad, .. }) => {
-                self.settlement.set_items_aside(delivery, readable, bad, &sentence(unreadable)).await
+                self.settlement.set_items_aside(delivery, readable, bad, &chain(unreadable)).await
             }
             Ok(_) => {
                 let outcome = |work| results.get(work).cloned().expect("each item was posted");
@@ -293,7 +294,7 @@ impl Listener {
                 self.meter.settled.add(1);
                 continue;
             };
-            let why = sentence(fault);
+            let why = chain(fault);
             if matches!(fault, PostFault::Ledger(_)) {
                 // Asked before the next receive: perhaps it is away, perhaps it is only this work.
                 self.ledger_watch.away.store(true, Ordering::Relaxed);

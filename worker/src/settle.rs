@@ -7,14 +7,14 @@ use std::time::Duration;
 use postonce_shared::dead_letter_office::DeadLetterOffice;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::envelope::{Envelope, Unreadable};
-use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::ledger::Ledger;
 use postonce_shared::ports::queue::{Held, Message, QueueName, WorkQueue};
 use postonce_shared::ports::world::World;
 use tracing::{error, warn};
 
 use crate::backoff::Backoff;
-use crate::delivery::{Delivery, Disposition, sentence};
+use crate::delivery::{Delivery, Disposition};
 use crate::meter::Meter;
 
 /// First wait before a message is tried again.
@@ -138,7 +138,7 @@ impl Settlement {
                 self.away("reading a transaction", &fault)
             }
             // A row that nobody can read is for a person, too.
-            Err(fault) => self.set_aside(delivery, &format!("{reason}; {}", sentence(&fault))).await,
+            Err(fault) => self.set_aside(delivery, &format!("{reason}; {}", chain(&fault))).await,
         }
     }
 
@@ -172,7 +172,7 @@ impl Settlement {
             Ok(Held::Ours(_)) => {}
             Ok(Held::Lost) => self.meter.leases_lost.add(1),
             // It comes back when its lease ends.
-            Err(fault) => warn!(queue = %self.name, "Could not give a message back: {}", sentence(&fault)),
+            Err(fault) => warn!(queue = %self.name, "Could not give a message back: {}", chain(&fault)),
         }
     }
 
@@ -190,7 +190,7 @@ impl Settlement {
     }
 
     fn away(&self, doing: &'static str, fault: &StoreFault) -> bool {
-        warn!(queue = %self.name, "Failed {doing}: {}", sentence(fault));
+        warn!(queue = %self.name, "Failed {doing}: {}", chain(fault));
         false
     }
 }

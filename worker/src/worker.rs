@@ -8,10 +8,10 @@ use futures::FutureExt as _;
 use futures::future::{Either, join_all, select};
 use postonce_shared::bank::Bank;
 use postonce_shared::envelope;
+use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::queue::QueueName;
 use tracing::{error, info, warn};
 
-use crate::delivery::sentence;
 use crate::drain::Drain;
 use crate::listener::{LedgerWatch, Listener, ListenerConfig};
 use crate::meter::Meter;
@@ -55,7 +55,7 @@ pub async fn run(bank: &Bank, config: &ListenerConfig, meter: &Arc<Meter>, drain
     }
     match select(bank.order_numbers.close().boxed(), bank.world.sleep(CLOSING_TIME_MAX)).await {
         Either::Left((Ok(()), _)) => {}
-        Either::Left((Err(fault), _)) => warn!("Unused order numbers are lost: {}", sentence(&fault)),
+        Either::Left((Err(fault), _)) => warn!("Unused order numbers are lost: {}", chain(&fault)),
         Either::Right(_) => warn!("Unused order numbers are lost: the store did not answer in time"),
     }
 }
