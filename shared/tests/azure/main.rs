@@ -5,6 +5,8 @@
 
 mod fake;
 mod means;
+mod replays;
+mod unclear;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -34,7 +34,7 @@ struct NameRow {}
 impl AzureAccounts {
     async fn write_name(&self, key: AccountKey, patience: &mut Patience) -> Result<(), Failure> {
         let name = Key::new(key.user.simple(), key.account.simple());
-        match patience.repeat(|| self.names.insert(&name, &NameRow {})).await {
+        match patience.repeat_write(|| self.names.insert(&name, &NameRow {})).await {
             Ok(_) => Ok(()),
             Err(failure) if failure.has_status(409) => Ok(()),
             Err(failure) => Err(failure),
@@ -98,7 +98,7 @@ impl Accounts for AzureAccounts {
         let doing = "opening an account";
         let mut patience = Patience::new(&self.ledger.world);
         let named = self.write_name(account.key, &mut patience).await;
-        named.map_err(|failure| failure.into_fault(doing))?;
+        named.map_err(|failure| patience.fault(failure, doing))?;
         let nonce = self.ledger.world.nonce();
         let (key, row) = (Key::account(account.key), account_row::opening(account, nonce));
         loop {
@@ -106,16 +106,17 @@ impl Accounts for AzureAccounts {
                 Ok(revision) => return Ok(Opened::Created(Versioned { value: account.clone(), revision })),
                 Err(failure) => failure,
             };
+            patience.note(&failure);
             // A taken key may be taken by this very insert, if an earlier answer was lost.
             if failure.is_unclear() || failure.has_status(409) {
                 if let Some(opened) = self.read_back(account.key, nonce, &mut patience, doing).await? {
                     return Ok(opened);
                 }
             } else if matches!(failure, Failure::Answered(_)) {
-                return Err(failure.into_fault(doing));
+                return Err(patience.fault(failure, doing));
             }
             if !patience.again().await {
-                return Err(failure.into_fault(doing));
+                return Err(patience.fault(failure, doing));
             }
         }
     }
@@ -124,14 +125,13 @@ impl Accounts for AzureAccounts {
         let doing = "changing an account";
         let mut patience = Patience::new(&self.ledger.world);
         let (key, row) = (Key::account(after.key), account_row::terms(after));
-        let mut unclear = false;
         loop {
             let failure = match self.ledger.table.merge(&key, &row, guard).await {
                 Ok(revision) => return Ok(Some(revision)),
                 Err(failure) => failure,
             };
             if failure.has_status(412) || failure.has_status(404) {
-                if !unclear {
+                if !patience.is_unclear() {
                     return Ok(None);
                 }
                 // This version with these terms is what was asked for, whoever wrote it.
@@ -143,9 +143,9 @@ impl Accounts for AzureAccounts {
                 });
                 return Ok(done.map(|done| done.revision));
             }
-            unclear |= failure.is_unclear();
+            patience.note(&failure);
             if matches!(failure, Failure::Answered(_)) || !patience.again().await {
-                return Err(failure.after(unclear).into_fault(doing));
+                return Err(patience.fault(failure, doing));
             }
         }
     }

@@ -33,7 +33,8 @@ impl AzureLedger {
         patience: &mut Patience,
         doing: &'static str,
     ) -> Result<Option<Found>, StoreFault> {
-        patience.repeat(|| self.table.get(key)).await.map_err(|failure| failure.into_fault(doing))
+        let found = patience.repeat(|| self.table.get(key)).await;
+        found.map_err(|failure| patience.fault(failure, doing))
     }
 
     /// Reads an account, for as long as there is patience.
@@ -78,7 +79,6 @@ impl Ledger for AzureLedger {
         let mut patience = Patience::new(&self.world);
         let row_key = Key::transaction(key);
         let row = MarksRow::of(marks);
-        let mut unclear = false;
         loop {
             // The revision of a final row must not pass: the merge alone would not see the status.
             let Some(found) = self.read(&row_key, &mut patience, doing).await? else { return Ok(None) };
@@ -88,19 +88,19 @@ impl Ledger for AzureLedger {
             }
             if stored.revision != *revision {
                 // After a lost answer these marks are ours, or somebody's who wanted the same.
-                let done = unclear && stored.marks == marks;
+                let done = patience.is_unclear() && stored.marks == marks;
                 return Ok(done.then_some(stored.revision));
             }
             match self.table.merge(&row_key, &row, revision).await {
                 Ok(revision) => return Ok(Some(revision)),
                 // Changed since it was read: the next round says by whom.
                 Err(failure @ Failure::Answered(_)) if !failure.has_status(412) => {
-                    return Err(failure.into_fault(doing));
+                    return Err(patience.fault(failure, doing));
                 }
                 Err(failure) => {
-                    unclear |= failure.is_unclear();
+                    patience.note(&failure);
                     if !patience.again().await {
-                        return Err(failure.into_fault(doing));
+                        return Err(patience.fault(failure, doing));
                     }
                 }
             }
