@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "test code")]
 #![expect(clippy::disallowed_methods, reason = "the fake service runs beside the test")]
 
+mod changes;
 mod fake;
 mod means;
 mod replays;

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 
-use super::account_row;
-use super::attempt::{Failure, Patience};
+use super::account_row::{self, TermsChange};
+use super::attempt::{Failure, Nonsense, Patience};
 use super::keys::Key;
 use super::ledger::AzureLedger;
 use super::rows::corrupt;
@@ -55,6 +55,33 @@ impl AzureAccounts {
         let account = account_row::read(&found, doing)?;
         let ours = account_row::was_opened_by(&found, nonce, doing)?;
         Ok(Some(if ours { Opened::Created(account) } else { Opened::Existing(account) }))
+    }
+
+    /// Whether a change without an answer was written, now that its guard does not hold any more.
+    async fn read_change_back(
+        &self,
+        guard: &Revision,
+        after: &Account,
+        nonce: Nonce,
+        patience: &mut Patience,
+    ) -> Result<Option<Revision>, StoreFault> {
+        let doing = "changing an account";
+        let Some(found) = self.ledger.read(&Key::account(after.key), patience, doing).await? else {
+            return Ok(None);
+        };
+        match account_row::what_became_of(&found, after.version, nonce, doing)? {
+            TermsChange::NotDone => Ok(None),
+            TermsChange::Done if account_row::read(&found, doing)?.value.version == after.version => {
+                Ok(Some(found.revision))
+            }
+            // Commits went on from it. Their revision is not the one of `after`, whose own is over
+            // and unknown: the guard's is over as well.
+            TermsChange::Done => Ok(Some(guard.clone())),
+            TermsChange::Overwritten => {
+                let source = Box::new(Nonsense("a newer change over one without an answer".to_owned()));
+                Err(StoreFault::Unavailable { doing, source })
+            }
+        }
     }
 
     /// The ids of the user's accounts after the given one, one scan's worth, and whether there are
@@ -124,7 +151,8 @@ impl Accounts for AzureAccounts {
     async fn change(&self, guard: &Revision, after: &Account) -> Result<Option<Revision>, StoreFault> {
         let doing = "changing an account";
         let mut patience = Patience::new(&self.ledger.world);
-        let (key, row) = (Key::account(after.key), account_row::terms(after));
+        let nonce = self.ledger.world.nonce();
+        let (key, row) = (Key::account(after.key), account_row::change(after, nonce));
         loop {
             let failure = match self.ledger.table.merge(&key, &row, guard).await {
                 Ok(revision) => return Ok(Some(revision)),
@@ -134,14 +162,7 @@ impl Accounts for AzureAccounts {
                 if !patience.is_unclear() {
                     return Ok(None);
                 }
-                // This version with these terms is what was asked for, whoever wrote it.
-                let now = self.ledger.read_account(after.key, &mut patience, doing).await?;
-                let done = now.filter(|now| {
-                    let (now, then) = (&now.value, after);
-                    (now.version, now.status, now.overdraft_limit)
-                        == (then.version, then.status, then.overdraft_limit)
-                });
-                return Ok(done.map(|done| done.revision));
+                return self.read_change_back(guard, after, nonce, &mut patience).await;
             }
             patience.note(&failure);
             if matches!(failure, Failure::Answered(_)) || !patience.again().await {
