@@ -3,8 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "test code")]
 #![expect(clippy::disallowed_methods, reason = "the fake service runs beside the test")]
 
+mod changes;
 mod fake;
 mod means;
+mod replays;
+mod unclear;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

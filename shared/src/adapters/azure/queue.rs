@@ -83,8 +83,9 @@ impl WorkQueue for AzureQueue {
     async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
         let doing = "sending a message";
         let (text, delay) = (text_of(body, doing)?, whole_seconds(delay));
-        let sent = Patience::new(&self.world).repeat(|| self.put(queue, &text, delay)).await;
-        sent.map_err(|failure| failure.into_fault(doing))
+        let mut patience = Patience::new(&self.world);
+        let sent = patience.repeat_write(|| self.put(queue, &text, delay)).await;
+        sent.map_err(|failure| patience.fault(failure, doing))
     }
 
     async fn receive(
@@ -147,20 +148,19 @@ impl WorkQueue for AzureQueue {
     async fn delete(&self, queue: &QueueName, lease: &Lease) -> Result<Held<()>, StoreFault> {
         let message = self.message(queue, lease);
         let mut patience = Patience::new(&self.world);
-        let mut unclear = false;
         loop {
             let failure = match message.delete().await.map_err(Failure::from) {
                 Ok(_) => return Ok(Held::Ours(())),
                 // It is gone, as an attempt whose answer was lost has asked.
-                Err(failure) if unclear && failure.has_code("MessageNotFound") => {
+                Err(failure) if patience.is_unclear() && failure.has_code("MessageNotFound") => {
                     return Ok(Held::Ours(()));
                 }
                 Err(failure) if is_lost(&failure) => return Ok(Held::Lost),
                 Err(failure) => failure,
             };
-            unclear |= failure.is_unclear();
+            patience.note(&failure);
             if matches!(failure, Failure::Answered(_)) || !patience.again().await {
-                return Err(failure.after(unclear).into_fault("deleting a message"));
+                return Err(patience.fault(failure, "deleting a message"));
             }
         }
     }

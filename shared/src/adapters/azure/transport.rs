@@ -2,8 +2,9 @@
 //! goes through [`CountingTransport`], so none can be forgotten, retries included.
 //!
 //! It also makes failures tellable. A request that never left this machine is marked [`Unsent`]; the
-//! answer is read to its end here, so that a broken one is a failure of the transport; and the error
-//! code that the table service writes only into the body is put where the crates look for it.
+//! answer is read to its end here, so that a broken one is a failure of the transport; and what the
+//! table service writes only into the body is put where the crates look: the code of an error, and
+//! which operation of a batch failed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -82,7 +83,9 @@ impl HttpClient for CountingTransport {
         {
             headers.insert(ERROR_CODE, code);
         }
-        Ok(Response::new(status, headers, Box::pin(BytesStream::new(body))))
+        let hinted = if operation.name == BATCH { with_failed_row(&body) } else { None };
+        let body = hinted.map_or_else(|| BytesStream::new(body), BytesStream::new);
+        Ok(Response::new(status, headers, Box::pin(body)))
     }
 }
 
@@ -139,6 +142,24 @@ fn table_error_code(body: &[u8]) -> Option<String> {
 }
 
 const QUERY: &str = "query";
+const BATCH: &str = "batch";
+
+/// The answer to a batch that failed, with the number of the operation that did as the one header of
+/// its response that the crate reads and nobody needs. `None` where no number is told. The service
+/// writes it before the words of the error: `"value":"7:The specified entity already exists.…"`.
+fn with_failed_row(body: &[u8]) -> Option<String> {
+    const HEADER: &str = "DataServiceId:";
+    let text = std::str::from_utf8(body).ok()?;
+    let (head, error) = text.split_once(r#""odata.error""#)?;
+    let (_, words) = error.split_once(r#""value":""#)?;
+    let (row, _) = words.split_once(':')?;
+    let row: usize = row.parse().ok()?;
+    // The status stands on the first line of the response.
+    let (before, status) = head.rsplit_once("HTTP/1.1 ")?;
+    let (status, headers) = status.split_once('\n')?;
+    let rest = text.get(head.len()..)?;
+    Some(format!("{before}HTTP/1.1 {status}\n{HEADER} {row}\r\n{headers}{rest}"))
+}
 
 /// What a request asks for, in the service's own word, and its price.
 fn operation(service: Service, request: &Request) -> Operation {
@@ -173,7 +194,7 @@ fn operation(service: Service, request: &Request) -> Operation {
 
 fn table_operation(method: &str, path: &str) -> (&'static str, PriceKind) {
     match method {
-        "POST" if path.ends_with("/$batch") => ("batch", PriceKind::TableBatch),
+        "POST" if path.ends_with("/$batch") => (BATCH, PriceKind::TableBatch),
         "POST" if path.ends_with("/Tables") => ("create", PriceKind::Table),
         "POST" => ("insert", PriceKind::Table),
         "GET" if path.ends_with("()") => (QUERY, PriceKind::TableBatch),
