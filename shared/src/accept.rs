@@ -47,6 +47,8 @@ const CONFIRMED_SENDS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not
 const LOOK_DELAY_MIN: Duration = Duration::from_millis(25);
 /// Longest such wait.
 const LOOK_DELAY_MAX: Duration = Duration::from_millis(1000);
+/// How long the last look may take, when the patience has ended.
+const LAST_LOOK_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// What became of a request.
 #[must_use]
@@ -119,7 +121,7 @@ impl Acceptor {
         queue_count: u16,
     ) -> Self {
         let confirmed = Arc::new(ConfirmedSends::new());
-        let insert = insert_groups(Arc::clone(&store.ledger));
+        let insert = insert_groups(Arc::clone(&store.ledger), Arc::clone(&confirmed));
         let send = send_groups(Arc::clone(&store.queue), Arc::clone(&doorbell), Arc::clone(&confirmed));
         Self {
             ledger: Arc::clone(&store.ledger),
@@ -206,7 +208,6 @@ impl Acceptor {
             AcceptOutcome::Inserted { revision, enqueued } => {
                 let stored = as_stored(new, revision);
                 if enqueued {
-                    self.confirmed.insert(&key);
                     self.doorbell.ring(&envelope::queue_of(key.account, self.queue_count));
                 } else {
                     self.enqueue(&stored, traceparent).await?;
@@ -254,16 +255,26 @@ impl Acceptor {
                 Either::Left((outcome, _)) => return Transaction { outcome: Some(outcome), ..transaction },
                 Either::Right(((), _)) => {}
             }
-            // The promise was made: a log that cannot be read now is no reason to break it.
-            if let Ok(Some(stored)) = self.ledger.transaction(&transaction.key).await
-                && stored.transaction.outcome.is_some()
-            {
-                return stored.transaction;
+            let grace = left.saturating_sub(delay).max(LAST_LOOK_TIME_MAX);
+            if let Some(found) = self.look(&transaction.key, grace).await {
+                return found;
             }
             if delay >= left {
                 return transaction;
             }
             delay = delay.saturating_mul(2).min(LOOK_DELAY_MAX);
+        }
+    }
+
+    /// The transaction if the log shows that it is final. The promise was made: a log that does not
+    /// answer now is no reason to break it, or to keep the client waiting.
+    async fn look(&self, key: &TransactionKey, longest: Duration) -> Option<Transaction> {
+        let read = self.ledger.transaction(key);
+        match select(read, self.world.sleep(longest)).await {
+            Either::Left((Ok(Some(stored)), _)) if stored.transaction.outcome.is_some() => {
+                Some(stored.transaction)
+            }
+            Either::Left(_) | Either::Right(_) => None,
         }
     }
 }
@@ -277,9 +288,12 @@ fn as_stored(new: NewTransaction, revision: crate::domain::account::Revision) ->
 
 /// Inserts a group. Within it each key stands once: whoever brought a key second joins the first,
 /// and finds what the first one stored.
-fn insert_groups(ledger: Arc<dyn Ledger>) -> Flush<AccountKey, NewTransaction, Shared<AcceptOutcome>> {
+fn insert_groups(
+    ledger: Arc<dyn Ledger>,
+    confirmed: Arc<ConfirmedSends>,
+) -> Flush<AccountKey, NewTransaction, Shared<AcceptOutcome>> {
     Arc::new(move |_, group| {
-        let ledger = Arc::clone(&ledger);
+        let (ledger, confirmed) = (Arc::clone(&ledger), Arc::clone(&confirmed));
         async move {
             let mut places: BTreeMap<&TransactionKey, usize> = BTreeMap::new();
             let mut firsts: Vec<NewTransaction> = Vec::new();
@@ -300,6 +314,12 @@ fn insert_groups(ledger: Arc<dyn Ledger>) -> Flush<AccountKey, NewTransaction, S
                 }
             };
             assert!(outcomes.len() == firsts.len(), "each transaction of a group has one outcome");
+            for (first, outcome) in firsts.iter().zip(&outcomes) {
+                // Stored and enqueued in one step: whoever joined may be promised it as well.
+                if matches!(outcome, AcceptOutcome::Inserted { enqueued: true, .. }) {
+                    confirmed.insert(&first.key);
+                }
+            }
             let outcome = |(place, first): (usize, bool)| match (&outcomes[place], first) {
                 (AcceptOutcome::Inserted { revision, enqueued: _ }, false) => {
                     let stored = as_stored(firsts[place].clone(), revision.clone());

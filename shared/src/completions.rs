@@ -20,7 +20,8 @@ pub struct Completions(Arc<Waiters>);
 #[derive(Debug)]
 pub struct Waiter {
     key: TransactionKey,
-    outcome: watch::Receiver<Option<Outcome>>,
+    /// `None` only while it is dropped.
+    outcome: Option<watch::Receiver<Option<Outcome>>>,
     waiters: Arc<Waiters>,
 }
 
@@ -29,7 +30,7 @@ impl Completions {
     pub fn register(&self, key: &TransactionKey) -> Waiter {
         let mut waiters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let sender = waiters.entry(key.clone()).or_insert_with(|| watch::Sender::new(None));
-        Waiter { key: key.clone(), outcome: sender.subscribe(), waiters: Arc::clone(&self.0) }
+        Waiter { key: key.clone(), outcome: Some(sender.subscribe()), waiters: Arc::clone(&self.0) }
     }
 
     /// Tells that a transaction became final.
@@ -44,22 +45,23 @@ impl Completions {
 impl Waiter {
     /// Returns when the outcome was announced in this process; maybe never.
     pub async fn outcome(&mut self) -> Outcome {
-        loop {
-            if let Some(outcome) = self.outcome.borrow_and_update().clone() {
-                return outcome;
-            }
-            if self.outcome.changed().await.is_err() {
-                // The sender lives as long as a waiter does; without it nothing will ever come.
-                futures::future::pending::<()>().await;
-            }
+        if let Some(receiver) = &mut self.outcome
+            && let Ok(outcome) = receiver.wait_for(Option::is_some).await
+            && let Some(outcome) = outcome.clone()
+        {
+            return outcome;
         }
+        // The sender lives as long as a waiter does; without it nothing will ever come.
+        futures::future::pending().await
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
         let mut waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiters.get(&self.key).is_some_and(|sender| sender.receiver_count() <= 1) {
+        // Inside the lock: of two waiters that go at once, the second one has to see that it is last.
+        drop(self.outcome.take());
+        if waiters.get(&self.key).is_some_and(|sender| sender.receiver_count() == 0) {
             waiters.remove(&self.key);
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::domain::decision::Work;
-use crate::domain::ids::AccountKey;
+use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::envelope::{self, Envelope, Unreadable};
 use crate::ports::Store;
 use crate::ports::dead_letters::{DeadLetter, DeadLetters, Resolution, ResolutionKind};
@@ -102,9 +102,14 @@ impl DeadLetterOffice {
             resolution: None,
         };
         self.letters.add(&letter).await?;
-        if let Ok(envelope) = Envelope::decode(&message.body) {
-            for work in &envelope.items {
-                self.mark(work, true).await?;
+        for work in envelope::readable_items(&message.body) {
+            match self.mark(&work, true).await {
+                Ok(_) => {}
+                Err(fault) if fault.is_transient() => return Err(fault),
+                // Nobody can mark such a row, and the letter is written: it is for a person now.
+                Err(fault) => {
+                    tracing::warn!(transaction = %work.key, "Could not mark a transaction: {fault}")
+                }
             }
         }
         Ok(())
@@ -120,14 +125,14 @@ impl DeadLetterOffice {
             Err(decided) => return Ok(decided),
         };
         match Envelope::decode(&letter.body) {
-            Ok(envelope) => {
-                let work = self.open_work(&envelope.items).await?;
-                self.send(&work, envelope.traceparent.as_deref()).await?;
+            Ok(envelope) => self.send_again(&envelope.items, envelope.traceparent.as_deref()).await?,
+            Err(Unreadable::Items { readable, bad, .. }) => {
+                self.send_again(&readable, None).await?;
+                self.send(&letter.queue, &bad).await?;
             }
             // Perhaps a newer worker can read it; if none can, it comes back as another letter.
-            Err(Unreadable::Newer(_) | Unreadable::Malformed(_) | Unreadable::Field(_)) => {
-                self.queue.send(&letter.queue, &letter.body, Duration::ZERO).await?;
-                self.doorbell.ring(&letter.queue);
+            Err(Unreadable::Newer(_) | Unreadable::Malformed(_) | Unreadable::Empty) => {
+                self.send(&letter.queue, &letter.body).await?;
             }
         }
         self.resolve(id, ResolutionKind::Replayed, by).await
@@ -142,16 +147,18 @@ impl DeadLetterOffice {
             Ok(letter) => letter,
             Err(decided) => return Ok(decided),
         };
-        if let Ok(envelope) = Envelope::decode(&letter.body) {
-            let mut by_account: BTreeMap<AccountKey, Vec<Work>> = BTreeMap::new();
-            for work in self.open_work(&envelope.items).await? {
-                by_account.entry(work.key.account).or_default().push(work);
+        // The marks stay: until the work is final, they keep repair away from what was given up.
+        let mut by_account: BTreeMap<AccountKey, BTreeMap<TransactionKey, Work>> = BTreeMap::new();
+        for item in envelope::readable_items(&letter.body) {
+            let stored = self.ledger.transaction(&item.key).await?;
+            if let Some(work) = stored.and_then(|stored| stored.work()) {
+                by_account.entry(work.key.account).or_default().insert(work.key.clone(), work);
             }
-            for (account, work) in by_account {
-                let settled = self.poster.discard(account, work).await;
-                if let Some(fault) = settled.into_iter().find_map(|(_, result)| result.err()) {
-                    return Err(OfficeFault::Post(fault));
-                }
+        }
+        for (account, work) in by_account {
+            let settled = self.poster.discard(account, work.into_values().collect()).await;
+            if let Some(fault) = settled.into_iter().find_map(|(_, result)| result.err()) {
+                return Err(OfficeFault::Post(fault));
             }
         }
         self.resolve(id, ResolutionKind::Discarded, by).await
@@ -172,45 +179,58 @@ impl DeadLetterOffice {
         Ok(if resolved { Decided::Done } else { Decided::AlreadyResolved })
     }
 
-    /// The work that is not final, each key once, unmarked and as its rows now are.
-    async fn open_work(&self, items: &[Work]) -> Result<Vec<Work>, StoreFault> {
-        let mut open: BTreeMap<_, Work> = BTreeMap::new();
+    /// Sends work that is not final, each key once and as its row now is. Work that the log does not
+    /// know goes as it came: perhaps the log will know it again.
+    async fn send_again(&self, items: &[Work], traceparent: Option<&str>) -> Result<(), StoreFault> {
+        let mut open: BTreeMap<&TransactionKey, Work> = BTreeMap::new();
         for item in items {
-            if let Some(work) = self.mark(item, false).await? {
-                open.insert(work.key.clone(), work);
+            match self.mark(item, false).await? {
+                Marked::Open(work) => drop(open.insert(&item.key, *work)),
+                Marked::Unknown => drop(open.insert(&item.key, item.clone())),
+                Marked::Final => {}
             }
         }
-        Ok(open.into_values().collect())
-    }
-
-    async fn send(&self, work: &[Work], traceparent: Option<&str>) -> Result<(), StoreFault> {
-        for item in work {
-            // One message each, as they came: a bad one must not drag others along.
-            let queue = envelope::queue_of(item.key.account, self.queue_count);
-            for envelope in envelope::pack(std::slice::from_ref(item), traceparent) {
-                self.queue.send(&queue, &envelope.encode(), Duration::ZERO).await?;
+        for work in open.into_values() {
+            // One message each: a bad one must not drag others along.
+            let queue = envelope::queue_of(work.key.account, self.queue_count);
+            for envelope in envelope::pack(std::slice::from_ref(&work), traceparent) {
+                self.send(&queue, &envelope.encode()).await?;
             }
-            self.doorbell.ring(&queue);
         }
         Ok(())
     }
 
-    /// Sets or clears the mark on a transaction. Its work as it now is; `None` when it is final or
-    /// was never accepted.
-    async fn mark(&self, work: &Work, dead_letter: bool) -> Result<Option<Work>, StoreFault> {
+    async fn send(&self, queue: &QueueName, body: &[u8]) -> Result<(), StoreFault> {
+        self.queue.send(queue, body, Duration::ZERO).await?;
+        self.doorbell.ring(queue);
+        Ok(())
+    }
+
+    /// Sets or clears the mark on a transaction that is not final.
+    async fn mark(&self, work: &Work, dead_letter: bool) -> Result<Marked, StoreFault> {
         for _ in 0..MARK_ATTEMPTS_MAX {
-            let Some(stored) = self.ledger.transaction(&work.key).await? else { return Ok(None) };
-            let Some(found) = stored.work() else { return Ok(None) };
+            let Some(stored) = self.ledger.transaction(&work.key).await? else { return Ok(Marked::Unknown) };
+            let Some(found) = stored.work() else { return Ok(Marked::Final) };
             let StoredTransaction { marks, revision, .. } = stored;
             if marks.dead_letter == dead_letter {
-                return Ok(Some(found));
+                return Ok(Marked::Open(Box::new(found)));
             }
             let marked = self.ledger.mark(&work.key, &revision, Marks { dead_letter, ..marks }).await?;
             if let Some(revision) = marked {
-                return Ok(Some(Work { revision, ..found }));
+                return Ok(Marked::Open(Box::new(Work { revision, ..found })));
             }
         }
         let source = format!("transaction {} changed {MARK_ATTEMPTS_MAX} times", work.key).into();
         Err(StoreFault::Unavailable { doing: "marking a transaction", source })
     }
+}
+
+/// A transaction whose mark was to be changed.
+enum Marked {
+    /// It is not final; its work as its row now is.
+    Open(Box<Work>),
+    /// It is final: marks have no meaning any more.
+    Final,
+    /// The log does not know it.
+    Unknown,
 }

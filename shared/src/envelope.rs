@@ -1,8 +1,9 @@
 //! The queue message: many pieces of work in one envelope, versioned, at most 48 KiB.
 //!
 //! An item carries everything that posting needs, so that the worker reads nothing on the happy
-//! path. The envelope also remembers receipts that were nobody's failure (`forgiven`): an outage or
-//! a lost race uses up receipts of the queue, and must never push healthy work to the dead letters.
+//! path. The envelope also remembers what the queue cannot know of its receipts: those that were
+//! nobody's failure (`forgiven`: an outage or a lost race must never push healthy work to the dead
+//! letters), and attempts that were begun and never ended (`suspect`: the work may end its workers).
 //!
 //! Version rules: a reader ignores members that it does not know, so additions need no new version.
 //! A change that an older worker would get wrong takes a new number, and an older worker leaves
@@ -11,6 +12,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::domain::account::Revision;
 use crate::domain::decision::Work;
@@ -22,6 +24,9 @@ use crate::ports::queue::{BODY_BYTES_MAX, QueueName};
 
 /// The version that this program writes and the newest that it reads.
 pub const VERSION: u32 = 1;
+
+/// Longest trace that travels along; a longer one is dropped. Version 00 has 55 characters.
+pub const TRACEPARENT_BYTES_MAX: usize = 128;
 
 /// The type of work that names its queues: `work-0`, `work-1`, …
 pub const WORK: &str = "work";
@@ -51,6 +56,8 @@ pub struct Envelope {
     pub traceparent: Option<String>,
     /// Receipts that do not count: outages and lost races.
     pub forgiven: u32,
+    /// Attempts on this item alone that were begun and not known to have ended.
+    pub suspect: u32,
     /// The work. At least one item; a key may stand twice.
     pub items: Vec<Work>,
 }
@@ -64,8 +71,29 @@ pub enum Unreadable {
     /// Nobody can read it.
     #[error("the body is not an envelope")]
     Malformed(#[source] serde_json::Error),
-    /// It reads as an envelope, but a value in it is impossible.
-    #[error("the field {0} of an item cannot be read")]
+    /// It reads as an envelope, but not every item in it does.
+    #[error("{} of {} items cannot be read: {why}", bad_count, readable.len().saturating_add(*bad_count))]
+    Items {
+        /// What is wrong with the first one.
+        why: String,
+        /// The items that can be read.
+        readable: Vec<Work>,
+        /// An envelope of the others, as they came.
+        bad: Vec<u8>,
+        /// How many those are.
+        bad_count: usize,
+    },
+    /// An envelope without work: nobody sends one.
+    #[error("the envelope has no items")]
+    Empty,
+}
+
+/// Why an item is none.
+#[derive(Debug, thiserror::Error)]
+enum UnreadableItem {
+    #[error("it is not the JSON of an item")]
+    Json(#[from] serde_json::Error),
+    #[error("its field {0} is impossible")]
     Field(&'static str),
 }
 
@@ -81,7 +109,10 @@ struct Row {
     traceparent: Option<String>,
     #[serde(default, skip_serializing_if = "is_zero")]
     forgiven: u32,
-    items: Vec<ItemRow>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    suspect: u32,
+    /// Raw, so that an item that cannot be read neither hides its neighbors nor changes.
+    items: Vec<Box<RawValue>>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
@@ -124,19 +155,20 @@ struct ItemRow {
 impl Envelope {
     /// An envelope around work.
     pub const fn of(items: Vec<Work>, traceparent: Option<String>) -> Self {
-        Self { traceparent, forgiven: 0, items }
+        Self { traceparent, forgiven: 0, suspect: 0, items }
     }
 
     /// The body of the queue message.
     pub fn encode(&self) -> Vec<u8> {
-        let Self { traceparent, forgiven, items } = self;
-        let row = Row {
+        let Self { traceparent, forgiven, suspect, items } = self;
+        let items = items.iter().map(|work| raw(&to_row(work))).collect();
+        write(&Row {
             v: VERSION,
             traceparent: traceparent.clone(),
             forgiven: *forgiven,
-            items: items.iter().map(to_row).collect(),
-        };
-        serde_json::to_vec(&row).expect("texts and numbers can always be written as JSON")
+            suspect: *suspect,
+            items,
+        })
     }
 
     /// Reads the body of a queue message.
@@ -148,24 +180,63 @@ impl Envelope {
         if v > VERSION {
             return Err(Unreadable::Newer(v));
         }
-        let Row { v: _, traceparent, forgiven, items } =
-            serde_json::from_slice(body).map_err(Unreadable::Malformed)?;
-        if items.is_empty() {
-            return Err(Unreadable::Field("items"));
+        let row: Row = serde_json::from_slice(body).map_err(Unreadable::Malformed)?;
+        let (mut readable, mut bad, mut why) =
+            (Vec::with_capacity(row.items.len()), Vec::new(), String::new());
+        for item in row.items {
+            match read(&item) {
+                Ok(work) => readable.push(work),
+                Err(unreadable) => {
+                    bad.push(item);
+                    why = unreadable.to_string();
+                }
+            }
         }
-        let items = items.into_iter().map(from_row).collect::<Result<_, _>>()?;
-        Ok(Self { traceparent, forgiven, items })
+        if !bad.is_empty() {
+            let bad_count = bad.len();
+            let bad =
+                write(&Row { v: VERSION, traceparent: row.traceparent, forgiven: 0, suspect: 0, items: bad });
+            return Err(Unreadable::Items { why, readable, bad, bad_count });
+        }
+        if readable.is_empty() {
+            return Err(Unreadable::Empty);
+        }
+        let Row { v: _, traceparent, forgiven, suspect, items: _ } = row;
+        Ok(Self { traceparent, forgiven, suspect, items: readable })
     }
+}
+
+/// The items of a body that can be read, whatever else is in it.
+pub fn readable_items(body: &[u8]) -> Vec<Work> {
+    match Envelope::decode(body) {
+        Ok(envelope) => envelope.items,
+        Err(Unreadable::Items { readable, .. }) => readable,
+        Err(Unreadable::Newer(_) | Unreadable::Malformed(_) | Unreadable::Empty) => Vec::new(),
+    }
+}
+
+fn write(row: &Row) -> Vec<u8> {
+    serde_json::to_vec(row).expect("texts and numbers can always be written as JSON")
+}
+
+fn raw(row: &ItemRow) -> Box<RawValue> {
+    serde_json::value::to_raw_value(row).expect("texts can always be written as JSON")
+}
+
+fn read(item: &RawValue) -> Result<Work, UnreadableItem> {
+    from_row(serde_json::from_str(item.get())?)
 }
 
 /// Splits work into as few envelopes as the size of a queue message allows, in order.
 pub fn pack(items: &[Work], traceparent: Option<&str>) -> Vec<Envelope> {
-    /// What the envelope itself takes: braces, version, trace and counter.
-    const FRAME_BYTES: usize = 256;
+    /// What the envelope itself takes: braces, version, counters, and a trace of the longest length
+    /// with every character escaped.
+    const FRAME_BYTES: usize = 1024;
+    let traceparent = traceparent.filter(|trace| trace.len() <= TRACEPARENT_BYTES_MAX);
     let mut envelopes: Vec<Envelope> = Vec::new();
     let mut bytes = usize::MAX;
     for item in items {
-        let size = serde_json::to_vec(&to_row(item)).expect("as above").len().saturating_add(1);
+        let size = raw(&to_row(item)).get().len().saturating_add(1);
         let grown = bytes.saturating_add(size);
         match envelopes.last_mut() {
             Some(envelope) if grown <= BODY_BYTES_MAX => {
@@ -201,9 +272,9 @@ fn to_row(work: &Work) -> ItemRow {
     }
 }
 
-fn from_row(row: ItemRow) -> Result<Work, Unreadable> {
+fn from_row(row: ItemRow) -> Result<Work, UnreadableItem> {
     let ItemRow { u, c, p, m, k, a, cur, t, e, r, d, x } = row;
-    let field = Unreadable::Field;
+    let field = UnreadableItem::Field;
     let currency = Currency::parse(&cur).map_err(|_| field("cur"))?;
     let minor_units = a.parse().map_err(|_| field("a"))?;
     let account =
@@ -255,7 +326,7 @@ mod tests {
     #[test]
     fn an_envelope_is_read_back_as_it_was_written() {
         let mut envelope = Envelope::of(vec![work(1, "a"), work(2, "b")], Some("00-ab-cd-01".to_owned()));
-        envelope.forgiven = 3;
+        (envelope.forgiven, envelope.suspect) = (3, 1);
         assert_eq!(Envelope::decode(&envelope.encode()).unwrap(), envelope);
     }
 
@@ -277,6 +348,20 @@ mod tests {
         check(&sound.replace("1250", "-1250"), false);
         check(&sound.replace("EUR", "EUX"), false);
         assert!(Envelope::decode(sound.replace(r#""v":1"#, r#""v":1,"new":true"#).as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn an_unreadable_item_hides_none_of_its_neighbors() {
+        let items = vec![work(1, "a"), work(2, "b"), work(3, "c")];
+        let body = String::from_utf8(Envelope::of(items.clone(), None).encode()).unwrap();
+        let damaged = body.replacen("withdrawal", "withdrawn", 2).replacen("withdrawn", "withdrawal", 1);
+        let Err(Unreadable::Items { readable, bad, bad_count, why }) = Envelope::decode(damaged.as_bytes())
+        else {
+            panic!("one item is damaged");
+        };
+        assert_eq!((readable, bad_count), (vec![items[0].clone(), items[2].clone()], 1));
+        assert!(why.contains("field k"), "{why}");
+        assert!(String::from_utf8(bad).unwrap().contains("withdrawn"));
     }
 
     #[test]

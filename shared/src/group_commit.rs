@@ -71,6 +71,7 @@ where
         };
         if idle {
             let writer = LaneWriter {
+                owns_lane: true,
                 lane,
                 flush: Arc::clone(&self.flush),
                 group_max: self.group_max,
@@ -83,6 +84,8 @@ where
 }
 
 struct LaneWriter<L: Ord, T, A> {
+    /// Whether the lane is in the map because of this writer.
+    owns_lane: bool,
     lane: L,
     flush: Flush<L, T, A>,
     group_max: usize,
@@ -90,7 +93,7 @@ struct LaneWriter<L: Ord, T, A> {
 }
 
 impl<L: Clone + Ord, T, A> LaneWriter<L, T, A> {
-    async fn run(self) {
+    async fn run(mut self) {
         while let Some(group) = self.next_group() {
             let (items, answers): (Vec<T>, Vec<oneshot::Sender<A>>) =
                 group.into_iter().map(|waiting| (waiting.item, waiting.answer)).unzip();
@@ -104,11 +107,13 @@ impl<L: Clone + Ord, T, A> LaneWriter<L, T, A> {
     }
 
     /// The next group; `None` when nothing waits, and then the lane is idle again.
-    fn next_group(&self) -> Option<Vec<Waiting<T, A>>> {
+    fn next_group(&mut self) -> Option<Vec<Waiting<T, A>>> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = lanes.get_mut(&self.lane)?;
         if waiting.is_empty() {
             lanes.remove(&self.lane);
+            // From here on the lane is whoever's comes next.
+            self.owns_lane = false;
             return None;
         }
         Some(waiting.drain(..waiting.len().min(self.group_max)).collect())
@@ -118,7 +123,9 @@ impl<L: Clone + Ord, T, A> LaneWriter<L, T, A> {
 impl<L: Ord, T, A> Drop for LaneWriter<L, T, A> {
     /// After a panic the lane must not look busy for ever; whoever waits in it learns at once.
     fn drop(&mut self) {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.lane);
+        if self.owns_lane {
+            self.lanes.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.lane);
+        }
     }
 }
 

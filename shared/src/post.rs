@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::try_join_all;
+use futures::future::join_all;
 
 use crate::account_cache::AccountCache;
 use crate::completions::Completions;
@@ -52,6 +52,9 @@ pub enum PostFault {
     /// The log does not know the transaction: it was never accepted.
     #[error("the transaction was never accepted")]
     NeverAccepted,
+    /// A bug of ours: posting ended in a panic. Nothing is known about the work.
+    #[error("posting fell over a bug; the log of the worker has more")]
+    Bug,
     /// A bug of ours: no commit can be made of the work.
     #[error("the work cannot be decided")]
     Undecidable(#[source] Arc<Undecidable>),
@@ -61,10 +64,11 @@ impl PostFault {
     /// Whether trying again later can help. What it cannot help ends in the dead letters.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Ledger(fault) => fault.is_transient(),
+            // A refusal while the ledger answers otherwise is of this work: somebody has to look.
+            Self::Ledger(fault) => matches!(**fault, StoreFault::Unavailable { .. }),
             // A damaged register stops all posting until a person mends it; no work is at fault.
             Self::OrderNumbers(_) | Self::Contended => true,
-            Self::AccountUnknown | Self::NeverAccepted | Self::Undecidable(_) => false,
+            Self::AccountUnknown | Self::NeverAccepted | Self::Bug | Self::Undecidable(_) => false,
         }
     }
 }
@@ -112,8 +116,16 @@ impl Poster {
 
     async fn settle_all(&self, account: AccountKey, work: Vec<Work>, purpose: Purpose) -> Vec<Settled> {
         let mut settled = Vec::with_capacity(work.len());
-        for batch in work.chunks(PAGE_ENTRIES_MAX) {
-            settled.extend(self.settle_batch(account, batch.to_vec(), purpose).await);
+        let mut batches = work.chunks(PAGE_ENTRIES_MAX);
+        while let Some(batch) = batches.next() {
+            let of_batch = self.settle_batch(account, batch.to_vec(), purpose).await;
+            let fault = of_batch.iter().find_map(|(_, result)| result.as_ref().err().cloned());
+            settled.extend(of_batch);
+            // What comes later may live on what failed to be posted before it: a withdrawal must not
+            // be refused because the deposit in front of it met an outage.
+            if let Some(fault) = fault.filter(PostFault::is_transient) {
+                return fail(settled, batches.flatten().cloned().collect(), &fault);
+            }
         }
         settled
     }
@@ -225,12 +237,20 @@ impl Poster {
         let mut settled = Vec::new();
         let mut open = Vec::with_capacity(work.len());
         for some in work.chunks(READS_AT_ONCE) {
-            let reads = some.iter().map(|work| self.ledger.transaction(&work.key));
-            let rows = try_join_all(reads).await.map_err(|fault| PostFault::Ledger(Arc::new(fault)))?;
-            for (work, row) in some.iter().zip(rows) {
-                let Some(row) = row else {
-                    settled.push((work.key.clone(), Err(PostFault::NeverAccepted)));
-                    continue;
+            let reads: Vec<_> = some.iter().map(|work| self.ledger.transaction(&work.key)).collect();
+            for (work, row) in some.iter().zip(join_all(reads).await) {
+                let row = match row {
+                    Ok(Some(row)) => row,
+                    Ok(None) => {
+                        settled.push((work.key.clone(), Err(PostFault::NeverAccepted)));
+                        continue;
+                    }
+                    Err(fault) if fault.is_transient() => return Err(PostFault::Ledger(Arc::new(fault))),
+                    // A damaged row is its own misfortune, and not its neighbors'.
+                    Err(fault) => {
+                        settled.push((work.key.clone(), Err(PostFault::Ledger(Arc::new(fault)))));
+                        continue;
+                    }
                 };
                 match (row.work(), &row.transaction.outcome) {
                     (Some(work), _) => open.push(work),

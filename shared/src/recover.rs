@@ -6,6 +6,7 @@
 //! backlog does not grow by its own repair: at most once in ten minutes for a transaction, doubling,
 //! never while older work waits in front of it, and never for what lies in the dead letters.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,11 +16,16 @@ use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Ledger, Marks, StoredTransaction, TransactionLog};
-use crate::ports::queue::WorkQueue;
+use crate::ports::queue::{QueueName, WorkQueue};
 use crate::ports::world::World;
 
 /// How long accepted work is left alone at first; doubles with each repair.
 pub const REPAIR_DELAY: Duration = Duration::from_secs(600);
+/// Longest time that it is left alone between two repairs.
+const REPAIR_DELAY_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Longest time from accepting to sending in a healthy process: a message that was sent within it
+/// may be the transaction's own.
+const SEND_TIME_MAX: Duration = Duration::from_secs(60);
 /// Transactions that are read at once from the log.
 const LISTING_LEN: usize = 500;
 
@@ -74,16 +80,19 @@ impl Repair {
     /// # Errors
     /// [`StoreFault`] as above; what was enqueued until then stays so.
     pub async fn recover(&self, scope: Scope) -> Result<Recovered, StoreFault> {
+        let empty = match scope {
+            Scope::Unqueued => self.empty_queues().await?,
+            Scope::Old => BTreeSet::new(),
+        };
         let mut recovered = Recovered::default();
         let mut cursor: Option<String> = None;
         loop {
             let listing = self.log.accepted(cursor.as_deref(), LISTING_LEN).await?;
             for stored in &listing.items {
                 recovered.looked_at = recovered.looked_at.saturating_add(1);
-                let enqueued = match scope {
-                    Scope::Unqueued if self.is_unqueued(stored).await? => self.enqueue(stored).await?,
-                    Scope::Old | Scope::Unqueued => self.consider(stored).await?,
-                };
+                let unqueued = empty.contains(&self.queue_of(stored)) && !stored.marks.dead_letter;
+                let enqueued =
+                    if unqueued { self.enqueue(stored).await? } else { self.consider(stored).await? };
                 recovered.enqueued = recovered.enqueued.saturating_add(u64::from(enqueued));
             }
             match listing.next {
@@ -95,17 +104,24 @@ impl Repair {
 
     /// Whether the queue shows work that is older: then this one's turn may simply not have come.
     async fn is_behind(&self, stored: &StoredTransaction) -> Result<bool, StoreFault> {
-        let queue = envelope::queue_of(stored.transaction.key.account, self.queue_count);
-        let head = self.queue.backlog(&queue).await?.head_inserted_at;
-        Ok(head.is_some_and(|head| head <= stored.transaction.accepted_at))
+        let head = self.queue.backlog(&self.queue_of(stored)).await?.head_inserted_at;
+        let sent_before = enqueued_at(stored).after(SEND_TIME_MAX);
+        Ok(head.is_some_and(|head| head <= sent_before))
     }
 
-    async fn is_unqueued(&self, stored: &StoredTransaction) -> Result<bool, StoreFault> {
-        if stored.marks.dead_letter {
-            return Ok(false);
+    /// The queues in which nothing waits. Asked once, before the first work is sent again.
+    async fn empty_queues(&self) -> Result<BTreeSet<QueueName>, StoreFault> {
+        let mut empty = BTreeSet::new();
+        for queue in envelope::queues(self.queue_count) {
+            if self.queue.backlog(&queue).await?.depth == 0 {
+                empty.insert(queue);
+            }
         }
-        let queue = envelope::queue_of(stored.transaction.key.account, self.queue_count);
-        Ok(self.queue.backlog(&queue).await?.depth == 0)
+        Ok(empty)
+    }
+
+    fn queue_of(&self, stored: &StoredTransaction) -> QueueName {
+        envelope::queue_of(stored.transaction.key.account, self.queue_count)
     }
 
     /// Marks first, so that of many who look at once only one sends.
@@ -116,10 +132,16 @@ impl Repair {
         let Some(revision) = self.ledger.mark(&work.key, &work.revision, marks).await? else {
             return Ok(false);
         };
-        work.revision = revision;
-        let queue = envelope::queue_of(work.key.account, self.queue_count);
-        tracing::warn!(transaction = %work.key, "Enqueued forgotten work again: {}", work.key);
-        self.queue.send(&queue, &Envelope::of(vec![work], None).encode(), Duration::ZERO).await?;
+        let key = work.key.clone();
+        work.revision = revision.clone();
+        let queue = self.queue_of(stored);
+        let body = Envelope::of(vec![work], None).encode();
+        if let Err(fault) = self.queue.send(&queue, &body, Duration::ZERO).await {
+            // It was not sent, so it must not wait for its next turn. If this fails too, it waits.
+            let _unmarked = self.ledger.mark(&key, &revision, stored.marks).await;
+            return Err(fault);
+        }
+        tracing::warn!(transaction = %key, "Enqueued forgotten work again: {key}");
         self.doorbell.ring(&queue);
         Ok(true)
     }
@@ -127,8 +149,12 @@ impl Repair {
 
 /// Whether enough time has passed since the transaction was accepted or last repaired.
 fn is_due(stored: &StoredTransaction, now: Timestamp) -> bool {
-    let Marks { dead_letter, repairs, repaired_at } = stored.marks;
-    let since = repaired_at.unwrap_or(stored.transaction.accepted_at);
-    let delay = REPAIR_DELAY.saturating_mul(2_u32.saturating_pow(repairs.min(16)));
-    !dead_letter && stored.transaction.outcome.is_none() && now.since(since) >= delay
+    let Marks { dead_letter, repairs, repaired_at: _ } = stored.marks;
+    let delay = REPAIR_DELAY.saturating_mul(2_u32.saturating_pow(repairs.min(16))).min(REPAIR_DELAY_MAX);
+    !dead_letter && stored.transaction.outcome.is_none() && now.since(enqueued_at(stored)) >= delay
+}
+
+/// When its work was enqueued last, as far as its row tells.
+fn enqueued_at(stored: &StoredTransaction) -> Timestamp {
+    stored.marks.repaired_at.unwrap_or(stored.transaction.accepted_at)
 }

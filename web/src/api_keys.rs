@@ -18,9 +18,9 @@ use rand::Rng as _;
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
-use crate::error::chain;
 use crate::readiness::{Part, Readiness};
 use crate::scopes::Scope;
+use postonce_shared::ports::fault::chain;
 
 /// Fewest characters of a key that somebody configured.
 pub const CONFIGURED_KEY_CHARS_MIN: usize = 16;

@@ -16,8 +16,8 @@ use postonce_shared::ports::ledger::{Listing, Opened, StoredTransaction};
 use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::recover::Repair;
 
-use crate::error::chain;
 use crate::translate::{AccountChange, AccountTerms};
+use postonce_shared::ports::fault::chain;
 
 /// How often a change is tried anew when postings change the account at the same time.
 const CHANGE_ATTEMPTS_MAX: u32 = 8;

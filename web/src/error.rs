@@ -4,7 +4,6 @@
 //! never reaches a response; the middleware in [`crate::observe`] writes it down, once.
 
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::fmt;
 
 use actix_web::http::{StatusCode, header};
@@ -215,23 +214,11 @@ impl From<OrderNumberFault> for ApiError {
     fn from(fault: OrderNumberFault) -> Self {
         let is_transient = match &fault {
             OrderNumberFault::Unavailable(store) => store.is_transient(),
-            OrderNumberFault::Contended | OrderNumberFault::Closed => true,
+            OrderNumberFault::Contended | OrderNumberFault::Abandoned | OrderNumberFault::Closed => true,
             OrderNumberFault::Unsound(_) => false,
         };
         Self::store(fault, is_transient, Part::Ledger)
     }
-}
-
-/// An error and what caused it, on one line.
-pub fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 /// The refusals of an operation as its OpenAPI document lists them: one response for each status,

@@ -15,9 +15,10 @@ use futures::FutureExt as _;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::ports::world::World;
 
-use crate::error::{ApiError, Fault, chain};
+use crate::error::{ApiError, Fault};
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
+use postonce_shared::ports::fault::chain;
 
 /// Who watches.
 pub struct Observer {

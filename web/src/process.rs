@@ -17,11 +17,11 @@ use postonce_worker::worker;
 use tracing::{error, info, warn};
 
 use crate::api_keys::{Established, FirstKey};
-use crate::error::chain;
 use crate::metrics::Metrics;
 use crate::readiness::{Part, Readiness};
 use crate::server::{App, serve};
 use crate::worker_metrics::{WorkerCollector, WorkerStatus};
+use postonce_shared::ports::fault::chain;
 
 /// Where the worker runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

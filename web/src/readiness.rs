@@ -15,7 +15,7 @@ use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::{World, WorldExt as _};
 use tokio::sync::Notify;
 
-use crate::error::chain;
+use postonce_shared::ports::fault::chain;
 
 /// First pause after a probe that failed; it doubles with each further one.
 const PROBE_DELAY_MIN: Duration = Duration::from_millis(500);

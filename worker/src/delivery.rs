@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use postonce_shared::domain::decision::Work;
 use postonce_shared::envelope::{Envelope, Unreadable};
-use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::queue::{Held, Lease, Message, QueueName, WorkQueue};
 use postonce_shared::post::PostFault;
 
@@ -17,16 +17,24 @@ pub struct Delivery {
     pub message: Message,
     /// What is in it.
     pub content: Result<Envelope, Unreadable>,
+    hold: Mutex<Hold>,
+}
+
+/// What a renewal needs, and changes.
+#[derive(Debug, Clone)]
+struct Hold {
     /// The newest lease; `None` when it was lost.
-    lease: Mutex<Option<Lease>>,
+    lease: Option<Lease>,
+    /// The body as it now stands on the queue.
+    body: Vec<u8>,
 }
 
 impl Delivery {
     /// Decodes a message.
     pub fn new(message: Message) -> Self {
         let content = Envelope::decode(&message.body);
-        let lease = Mutex::new(Some(message.lease.clone()));
-        Self { message, content, lease }
+        let hold = Hold { lease: Some(message.lease.clone()), body: message.body.clone() };
+        Self { message, content, hold: Mutex::new(hold) }
     }
 
     /// The work in it.
@@ -42,10 +50,10 @@ impl Delivery {
 
     /// The newest lease; `None` when it was lost.
     pub fn lease(&self) -> Option<Lease> {
-        self.lease.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.hold.lock().unwrap_or_else(PoisonError::into_inner).lease.clone()
     }
 
-    /// Prolongs the lease. The body is sent along exactly as it came: a queue replaces it. A fault
+    /// Prolongs the lease. The body is sent along exactly as it stands: a queue replaces it. A fault
     /// changes nothing; the lease may still be ours.
     ///
     /// # Errors
@@ -56,15 +64,77 @@ impl Delivery {
         name: &QueueName,
         visibility: Duration,
     ) -> Result<Held<()>, StoreFault> {
+        let body = self.hold.lock().unwrap_or_else(PoisonError::into_inner).body.clone();
+        self.rewrite(queue, name, body, visibility).await
+    }
+
+    /// Writes on the message that an attempt on its item alone begins. Should the worker die over
+    /// it, the next one knows.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when the queue could not be reached; the attempt must not begin then.
+    pub async fn begin_alone(
+        &self,
+        queue: &dyn WorkQueue,
+        name: &QueueName,
+        visibility: Duration,
+    ) -> Result<Held<()>, StoreFault> {
+        let Ok(envelope) = &self.content else { return Ok(Held::Lost) };
+        let begun = Envelope { suspect: envelope.suspect.saturating_add(1), ..envelope.clone() };
+        self.rewrite(queue, name, begun.encode(), visibility).await
+    }
+
+    async fn rewrite(
+        &self,
+        queue: &dyn WorkQueue,
+        name: &QueueName,
+        body: Vec<u8>,
+        visibility: Duration,
+    ) -> Result<Held<()>, StoreFault> {
         let Some(lease) = self.lease() else { return Ok(Held::Lost) };
-        let renewed = queue.extend(name, &lease, &self.message.body, visibility).await?;
-        let newest = match renewed {
-            Held::Ours(lease) => Some(lease),
-            Held::Lost => None,
-        };
-        let held = if newest.is_some() { Held::Ours(()) } else { Held::Lost };
-        *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = newest;
-        Ok(held)
+        let rewritten = queue.extend(name, &lease, &body, visibility).await?;
+        let mut hold = self.hold.lock().unwrap_or_else(PoisonError::into_inner);
+        match rewritten {
+            Held::Ours(newest) => {
+                *hold = Hold { lease: Some(newest), body };
+                Ok(Held::Ours(()))
+            }
+            Held::Lost => {
+                hold.lease = None;
+                Ok(Held::Lost)
+            }
+        }
+    }
+}
+
+/// How a message is to be worked off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Treatment {
+    /// Together with all others.
+    Together,
+    /// It was received too often and never settled. Perhaps nobody ever tried; perhaps it ended its
+    /// workers. Its single item is tried alone, and that is written on the message first.
+    Alone,
+    /// As above, but it has many items: they are taken apart, and each starts afresh.
+    Apart,
+    /// Its single item was tried alone too often, and no attempt ever ended.
+    GiveUp,
+}
+
+/// How to work off a message: by its items, the receipts that count (this one included), and the
+/// attempts on it alone that never ended.
+///
+/// A receipt is no attempt: answers get lost, and a worker that dies takes along what it holds
+/// beside the one message that killed it. So receipts alone never make a dead letter.
+pub const fn treat(items: usize, receipts: u32, suspect: u32, dequeue_count_max: u32) -> Treatment {
+    if receipts <= dequeue_count_max || items == 0 {
+        Treatment::Together
+    } else if items > 1 {
+        Treatment::Apart
+    } else if suspect < dequeue_count_max {
+        Treatment::Alone
+    } else {
+        Treatment::GiveUp
     }
 }
 
@@ -100,8 +170,9 @@ pub type Results<'a> = &'a [(&'a Work, Result<(), PostFault>)];
 /// Chooses from what became of the items. `receipts` are those that count, this one included.
 ///
 /// An outage never turns healthy work into dead letters, however long it lasts: a receipt that met
-/// a transient fault does not count.
-pub fn choose(results: Results<'_>, receipts: u32, dequeue_count_max: u32) -> Disposition {
+/// a transient fault does not count. And only an item that was tried alone is set aside, since work
+/// of the same account that is tried together can fail together.
+pub fn choose(results: Results<'_>, receipts: u32, alone: bool, dequeue_count_max: u32) -> Disposition {
     let mut rest: Vec<Work> = Vec::new();
     let mut transient = false;
     let mut reason = String::new();
@@ -111,49 +182,16 @@ pub fn choose(results: Results<'_>, receipts: u32, dequeue_count_max: u32) -> Di
         if fault.is_transient() {
             transient = true;
         } else if reason.is_empty() {
-            reason = sentence(fault);
+            reason = chain(fault);
         }
     }
-    if rest.is_empty() {
-        return Disposition::Delete;
+    match rest.as_slice() {
+        [] => Disposition::Delete,
+        _ if transient => Disposition::RetryLater { rest, forgive: true },
+        [item] if alone => Disposition::DeadLetter { item: Box::new(item.clone()), reason },
+        [_, _, ..] if receipts >= dequeue_count_max => Disposition::Split { rest },
+        _ => Disposition::RetryLater { rest, forgive: false },
     }
-    if transient || receipts < dequeue_count_max {
-        return Disposition::RetryLater { rest, forgive: transient };
-    }
-    alone_or_split(rest, reason)
-}
-
-/// Chooses before any work is done: a message that was received too often, and never settled, may
-/// be what ends its workers. `None`: go on.
-pub fn choose_before(items: &[Work], receipts: u32, dequeue_count_max: u32) -> Option<Disposition> {
-    if receipts <= dequeue_count_max || items.is_empty() {
-        return None;
-    }
-    let reason = format!(
-        "it was received {receipts} times (at most {dequeue_count_max} are allowed) and never settled; \
-         the worker may have died over it each time"
-    );
-    Some(alone_or_split(items.to_vec(), reason))
-}
-
-fn alone_or_split(mut rest: Vec<Work>, reason: String) -> Disposition {
-    if rest.len() > 1 {
-        return Disposition::Split { rest };
-    }
-    let item = rest.pop().expect("there is something left");
-    Disposition::DeadLetter { item: Box::new(item), reason }
-}
-
-/// A fault and its causes, as one sentence.
-pub fn sentence(fault: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = fault.to_string();
-    let mut cause = fault.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -8,26 +8,28 @@
 //!    before means redelivery, and the guards of the commit make redelivery a no-op.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use futures::future::{Either, join, join_all, select};
+use futures::{FutureExt as _, StreamExt as _};
 use postonce_shared::config::Config;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, TransactionKey};
 use postonce_shared::envelope::Unreadable;
 use postonce_shared::ports::doorbell::Doorbell;
+use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::ledger::Ledger;
 use postonce_shared::ports::queue::{Held, QueueName, RECEIVE_MAX, WorkQueue};
 use postonce_shared::ports::world::World;
-use postonce_shared::post::{PostFault, Poster};
+use postonce_shared::post::{PostFault, Poster, Settled};
 use tokio::sync::Notify;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::backoff::Backoff;
-use crate::delivery::{Delivery, choose, choose_before, sentence};
+use crate::delivery::{Delivery, Disposition, Treatment, choose, treat};
 use crate::drain::Drain;
 use crate::meter::{ListenerGauge, Meter};
 use crate::settle::Settlement;
@@ -40,6 +42,9 @@ const IDLE_DELAY_MIN: Duration = Duration::from_millis(100);
 const FAULT_DELAY_MIN: Duration = Duration::from_millis(100);
 /// Longest wait after a fault.
 const FAULT_DELAY_MAX: Duration = Duration::from_secs(5);
+
+/// What became of each piece of work.
+type PostResults = BTreeMap<TransactionKey, Result<(), PostFault>>;
 
 /// What a listener goes by.
 #[derive(Debug, Clone)]
@@ -119,7 +124,7 @@ impl Listener {
                     }
                 }
                 Err(fault) => {
-                    let why = sentence(&fault);
+                    let why = chain(&fault);
                     warn!(queue = %self.name, "Could not receive from {}: {why}", self.name);
                     self.pause(faults.next(&*self.world), &drain).await;
                 }
@@ -143,24 +148,75 @@ impl Listener {
     /// Works off what was received. False when something was away, so that it is better to wait.
     async fn deliver(&self, deliveries: Vec<Delivery>, gauge: &Arc<ListenerGauge>) -> bool {
         let _busy = gauge.busy();
+        let (together, special): (Vec<_>, Vec<_>) =
+            deliveries.iter().partition(|delivery| self.treatment(delivery) == Treatment::Together);
+        let everything: Vec<&Delivery> = deliveries.iter().collect();
+        let results = self.post_leased(&together, &everything).await;
+        let settlements: Vec<_> =
+            together.iter().map(|delivery| self.settle(delivery, &results, false)).collect();
+        let mut healthy = join_all(settlements).await.into_iter().all(|healthy| healthy);
+        // One after the other: the one that ends its worker must not take another one's turn along.
+        for (place, delivery) in special.iter().enumerate() {
+            let still_held = special.get(place..).unwrap_or_default();
+            healthy &= self.deliver_special(delivery, still_held).await;
+        }
+        healthy
+    }
+
+    /// Works off a message that was received too often.
+    async fn deliver_special(&self, delivery: &Delivery, still_held: &[&Delivery]) -> bool {
+        match self.treatment(delivery) {
+            Treatment::Together | Treatment::Alone => {
+                let visibility = self.config.visibility_timeout;
+                match delivery.begin_alone(&*self.queue, &self.name, visibility).await {
+                    Ok(Held::Ours(())) => {}
+                    Ok(Held::Lost) => return true,
+                    Err(fault) => {
+                        warn!(queue = %self.name, "Could not begin an attempt: {}", chain(&fault));
+                        return false;
+                    }
+                }
+                let results = self.post_leased(&[delivery], still_held).await;
+                self.settle(delivery, &results, true).await
+            }
+            Treatment::Apart => {
+                self.settlement.apply(delivery, Disposition::Split { rest: delivery.items().to_vec() }).await
+            }
+            Treatment::GiveUp => {
+                let Some(item) = delivery.items().first() else { return true };
+                let max = self.config.dequeue_count_max;
+                let reason = format!(
+                    "{max} attempts on it alone were begun and none ended: the worker may die over it"
+                );
+                let item = Box::new(item.clone());
+                self.settlement.apply(delivery, Disposition::DeadLetter { item, reason }).await
+            }
+        }
+    }
+
+    fn treatment(&self, delivery: &Delivery) -> Treatment {
+        let suspect = delivery.content.as_ref().map_or(0, |envelope| envelope.suspect);
+        treat(delivery.items().len(), delivery.receipts(), suspect, self.config.dequeue_count_max)
+    }
+
+    /// Posts the work of some messages, while the leases on them and on others are renewed.
+    async fn post_leased(&self, deliveries: &[&Delivery], held: &[&Delivery]) -> PostResults {
         let (done, posted) = (Notify::new(), AtomicBool::new(false));
         let work = async {
-            let results = self.post(&deliveries).await;
+            let results = self.post(deliveries).await;
             posted.store(true, Ordering::Relaxed);
             done.notify_one();
             results
         };
         // Joined, not cancelled: a renewal under way ends first, so that its new receipt is known.
-        let (results, ()) = join(work, self.keep_leases(&deliveries, &done, &posted)).await;
-        let settlements: Vec<_> = deliveries.iter().map(|delivery| self.settle(delivery, &results)).collect();
-        join_all(settlements).await.into_iter().all(|healthy| healthy)
+        join(work, self.keep_leases(held, &done, &posted)).await.0
     }
 
-    /// Posts the work of all messages, each key once, the accounts side by side.
-    async fn post(&self, deliveries: &[Delivery]) -> BTreeMap<TransactionKey, Result<(), PostFault>> {
+    /// Posts the work of messages, each key once, the accounts side by side.
+    async fn post(&self, deliveries: &[&Delivery]) -> PostResults {
         let mut by_account: BTreeMap<AccountKey, BTreeMap<&TransactionKey, (usize, &Work)>> = BTreeMap::new();
-        let items = deliveries.iter().filter(|delivery| self.choose_before(delivery).is_none());
-        for (place, work) in items.flat_map(Delivery::items).enumerate() {
+        let items = deliveries.iter().flat_map(|delivery| delivery.items());
+        for (place, work) in items.enumerate() {
             by_account.entry(work.key.account).or_default().entry(&work.key).or_insert((place, work));
         }
         let mut posts = Vec::with_capacity(by_account.len());
@@ -168,19 +224,26 @@ impl Listener {
             // In the order in which they came.
             let mut work: Vec<(usize, &Work)> = work.into_values().collect();
             work.sort_by_key(|(place, _)| *place);
-            let work = work.into_iter().map(|(_, work)| work.clone()).collect();
-            posts.push(self.poster.post(account, work));
+            posts.push(self.post_account(account, work.into_iter().map(|(_, work)| work.clone()).collect()));
         }
         let settled: Vec<_> = futures::stream::iter(posts).buffer_unordered(ACCOUNTS_AT_ONCE).collect().await;
         settled.into_iter().flatten().collect()
     }
 
-    fn choose_before(&self, delivery: &Delivery) -> Option<crate::delivery::Disposition> {
-        choose_before(delivery.items(), delivery.receipts(), self.config.dequeue_count_max)
+    /// Posts the work of one account. Should that fall over a bug, the other accounts go on.
+    async fn post_account(&self, account: AccountKey, work: Vec<Work>) -> Vec<Settled> {
+        let keys: Vec<TransactionKey> = work.iter().map(|work| work.key.clone()).collect();
+        match AssertUnwindSafe(self.poster.post(account, work)).catch_unwind().await {
+            Ok(settled) => settled,
+            Err(_) => {
+                error!(account = %account, "Posting on account {account} fell over a bug");
+                keys.into_iter().map(|key| (key, Err(PostFault::Bug))).collect()
+            }
+        }
     }
 
     /// Renews the leases at half of their time, until the work is done.
-    async fn keep_leases(&self, deliveries: &[Delivery], done: &Notify, posted: &AtomicBool) {
+    async fn keep_leases(&self, held: &[&Delivery], done: &Notify, posted: &AtomicBool) {
         let half = self.config.visibility_timeout.checked_div(2).unwrap_or_default();
         loop {
             let wait = self.world.sleep(half);
@@ -189,7 +252,7 @@ impl Listener {
                 Either::Right(_) if posted.load(Ordering::Relaxed) => return,
                 Either::Right(_) => {}
             }
-            let renewals: Vec<_> = deliveries.iter().map(|delivery| self.renew(delivery)).collect();
+            let renewals: Vec<_> = held.iter().map(|delivery| self.renew(delivery)).collect();
             join_all(renewals).await;
         }
     }
@@ -198,31 +261,28 @@ impl Listener {
         match delivery.renew(&*self.queue, &self.name, self.config.visibility_timeout).await {
             Ok(Held::Ours(())) => {}
             Ok(Held::Lost) => self.meter.leases_lost.add(1),
-            Err(fault) => warn!(queue = %self.name, "Could not renew a lease: {}", sentence(&fault)),
+            Err(fault) => warn!(queue = %self.name, "Could not renew a lease: {}", chain(&fault)),
         }
     }
 
     /// Settles one message. False when something was away.
-    async fn settle(
-        &self,
-        delivery: &Delivery,
-        results: &BTreeMap<TransactionKey, Result<(), PostFault>>,
-    ) -> bool {
+    async fn settle(&self, delivery: &Delivery, results: &PostResults, alone: bool) -> bool {
         match &delivery.content {
             Err(unreadable @ Unreadable::Newer(_)) => {
                 self.settlement.leave_to_newer(delivery, unreadable).await
             }
-            Err(unreadable @ (Unreadable::Malformed(_) | Unreadable::Field(_))) => {
-                self.settlement.set_aside(delivery, &sentence(unreadable)).await
+            Err(unreadable @ (Unreadable::Malformed(_) | Unreadable::Empty)) => {
+                self.settlement.set_aside(delivery, &chain(unreadable)).await
+            }
+            Err(unreadable @ Unreadable::Items { readable, bad, .. }) => {
+                self.settlement.set_items_aside(delivery, readable, bad, &chain(unreadable)).await
             }
             Ok(_) => {
-                let disposition = self.choose_before(delivery).unwrap_or_else(|| {
-                    let outcome = |work| results.get(work).cloned().expect("each item was posted");
-                    let results: Vec<_> =
-                        delivery.items().iter().map(|work| (work, outcome(&work.key))).collect();
-                    self.count(&results);
-                    choose(&results, delivery.receipts(), self.config.dequeue_count_max)
-                });
+                let outcome = |work| results.get(work).cloned().expect("each item was posted");
+                let results: Vec<_> =
+                    delivery.items().iter().map(|work| (work, outcome(&work.key))).collect();
+                self.count(&results);
+                let disposition = choose(&results, delivery.receipts(), alone, self.config.dequeue_count_max);
                 self.settlement.apply(delivery, disposition).await
             }
         }
@@ -234,12 +294,13 @@ impl Listener {
                 self.meter.settled.add(1);
                 continue;
             };
-            let why = sentence(fault);
+            let why = chain(fault);
+            if matches!(fault, PostFault::Ledger(_)) {
+                // Asked before the next receive: perhaps it is away, perhaps it is only this work.
+                self.ledger_watch.away.store(true, Ordering::Relaxed);
+            }
             if fault.is_transient() {
                 self.meter.transient_faults.add(1);
-                if matches!(fault, PostFault::Ledger(_)) {
-                    self.ledger_watch.away.store(true, Ordering::Relaxed);
-                }
                 warn!(transaction = %work.key, "Will try transaction {} again: {why}", work.key);
             } else {
                 self.meter.permanent_faults.add(1);

@@ -7,20 +7,22 @@ use std::time::Duration;
 use postonce_shared::dead_letter_office::DeadLetterOffice;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::envelope::{Envelope, Unreadable};
-use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::ledger::Ledger;
-use postonce_shared::ports::queue::{Held, QueueName, WorkQueue};
+use postonce_shared::ports::queue::{Held, Message, QueueName, WorkQueue};
 use postonce_shared::ports::world::World;
 use tracing::{error, warn};
 
 use crate::backoff::Backoff;
-use crate::delivery::{Delivery, Disposition, sentence};
+use crate::delivery::{Delivery, Disposition};
 use crate::meter::Meter;
 
 /// First wait before a message is tried again.
 const RETRY_DELAY_MIN: Duration = Duration::from_secs(1);
 /// Longest wait before a message is tried again.
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(10);
+/// How long it may take to set a message aside, or to take it apart.
+const SETTLING_TIME_MAX: Duration = Duration::from_secs(20);
 /// How long a message waits for a newer worker before it is looked at again.
 const NEWER_VERSION_DELAY: Duration = Duration::from_secs(60);
 
@@ -50,6 +52,11 @@ impl Settlement {
                 self.retry_later(delivery, rest, forgive).await;
                 !forgive
             }
+            Disposition::Split { .. } | Disposition::DeadLetter { .. }
+                if !self.still_holds(delivery).await =>
+            {
+                true
+            }
             Disposition::Split { rest } => match self.split(delivery, &rest).await {
                 Ok(()) => self.delete(delivery).await,
                 Err(fault) => self.away("taking an envelope apart", &fault),
@@ -69,8 +76,48 @@ impl Settlement {
 
     /// Sets a message aside and then deletes it. False when something was away.
     pub async fn set_aside(&self, delivery: &Delivery, reason: &str) -> bool {
-        let id = &delivery.message.lease.message_id;
-        match self.office.set_aside(&self.name, &delivery.message, reason).await {
+        if !self.still_holds(delivery).await {
+            return true;
+        }
+        self.set_body_aside(delivery, delivery.message.clone(), reason).await
+    }
+
+    /// Sends on what can be read of an envelope, and sets the rest of it aside.
+    pub async fn set_items_aside(
+        &self,
+        delivery: &Delivery,
+        readable: &[Work],
+        bad: &[u8],
+        reason: &str,
+    ) -> bool {
+        if !self.still_holds(delivery).await {
+            return true;
+        }
+        if !readable.is_empty()
+            && let Err(fault) = self.send(&Envelope::of(readable.to_vec(), None)).await
+        {
+            return self.away("sending on what can be read", &fault);
+        }
+        let rest = Message { body: bad.to_vec(), ..delivery.message.clone() };
+        self.set_body_aside(delivery, rest, reason).await
+    }
+
+    /// Whether the message is still ours, asked of the queue: who lost the lease must neither take a
+    /// message apart nor set it aside, since somebody else may just be posting it.
+    async fn still_holds(&self, delivery: &Delivery) -> bool {
+        match delivery.renew(&*self.queue, &self.name, SETTLING_TIME_MAX).await {
+            Ok(Held::Ours(())) => true,
+            Ok(Held::Lost) => {
+                self.meter.leases_lost.add(1);
+                false
+            }
+            Err(fault) => self.away("renewing a lease", &fault),
+        }
+    }
+
+    async fn set_body_aside(&self, delivery: &Delivery, message: Message, reason: &str) -> bool {
+        let id = &message.lease.message_id;
+        match self.office.set_aside(&self.name, &message, reason).await {
             Ok(()) => {
                 self.meter.dead_letters.add(1);
                 error!(queue = %self.name, message = id, "Set message {id} aside as a dead letter: {reason}");
@@ -91,7 +138,7 @@ impl Settlement {
                 self.away("reading a transaction", &fault)
             }
             // A row that nobody can read is for a person, too.
-            Err(fault) => self.set_aside(delivery, &format!("{reason}; {}", sentence(&fault))).await,
+            Err(fault) => self.set_aside(delivery, &format!("{reason}; {}", chain(&fault))).await,
         }
     }
 
@@ -113,7 +160,7 @@ impl Settlement {
     async fn retry_later(&self, delivery: &Delivery, rest: Vec<Work>, forgive: bool) {
         let Ok(envelope) = &delivery.content else { return };
         let forgiven = envelope.forgiven.saturating_add(u32::from(forgive));
-        let rest = Envelope { traceparent: envelope.traceparent.clone(), forgiven, items: rest };
+        let rest = Envelope { forgiven, items: rest, ..envelope.clone() };
         let receipts_before = delivery.message.dequeue_count.saturating_sub(1);
         let mut backoff = Backoff::after(RETRY_DELAY_MIN, RETRY_DELAY_MAX, receipts_before);
         self.hide(delivery, &rest.encode(), backoff.next(&*self.world)).await;
@@ -125,22 +172,25 @@ impl Settlement {
             Ok(Held::Ours(_)) => {}
             Ok(Held::Lost) => self.meter.leases_lost.add(1),
             // It comes back when its lease ends.
-            Err(fault) => warn!(queue = %self.name, "Could not give a message back: {}", sentence(&fault)),
+            Err(fault) => warn!(queue = %self.name, "Could not give a message back: {}", chain(&fault)),
         }
     }
 
     async fn split(&self, delivery: &Delivery, rest: &[Work]) -> Result<(), StoreFault> {
         let traceparent = delivery.content.as_ref().ok().and_then(|envelope| envelope.traceparent.clone());
         for item in rest {
-            let envelope = Envelope::of(vec![item.clone()], traceparent.clone());
-            self.queue.send(&self.name, &envelope.encode(), Duration::ZERO).await?;
+            self.send(&Envelope::of(vec![item.clone()], traceparent.clone())).await?;
         }
         self.meter.splits.add(1);
         Ok(())
     }
 
+    async fn send(&self, envelope: &Envelope) -> Result<(), StoreFault> {
+        self.queue.send(&self.name, &envelope.encode(), Duration::ZERO).await
+    }
+
     fn away(&self, doing: &'static str, fault: &StoreFault) -> bool {
-        warn!(queue = %self.name, "Failed {doing}: {}", sentence(fault));
+        warn!(queue = %self.name, "Failed {doing}: {}", chain(fault));
         false
     }
 }

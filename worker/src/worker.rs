@@ -8,8 +8,9 @@ use futures::FutureExt as _;
 use futures::future::{Either, join_all, select};
 use postonce_shared::bank::Bank;
 use postonce_shared::envelope;
+use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::queue::QueueName;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::drain::Drain;
 use crate::listener::{LedgerWatch, Listener, ListenerConfig};
@@ -18,6 +19,8 @@ use crate::settle::Settlement;
 
 /// How long a drain may take: what is in hand then comes back when its leases end.
 pub const DRAIN_MAX: Duration = Duration::from_secs(10);
+/// How long giving back unused order numbers may take: losing some of them does no harm.
+const CLOSING_TIME_MAX: Duration = Duration::from_secs(2);
 /// Wait before a listener that fell over is started again.
 const RESTART_DELAY: Duration = Duration::from_secs(1);
 
@@ -50,8 +53,10 @@ pub async fn run(bank: &Bank, config: &ListenerConfig, meter: &Arc<Meter>, drain
             error!("Gave up draining after {DRAIN_MAX:?}; what is in hand will be redelivered")
         }
     }
-    if let Err(fault) = bank.order_numbers.close().await {
-        error!("Unused order numbers are lost: {}", crate::delivery::sentence(&fault));
+    match select(bank.order_numbers.close().boxed(), bank.world.sleep(CLOSING_TIME_MAX)).await {
+        Either::Left((Ok(()), _)) => {}
+        Either::Left((Err(fault), _)) => warn!("Unused order numbers are lost: {}", chain(&fault)),
+        Either::Right(_) => warn!("Unused order numbers are lost: the store did not answer in time"),
     }
 }
 

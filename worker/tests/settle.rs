@@ -306,6 +306,10 @@ async fn work_is_posted_in_the_order_in_which_it_came() {
     tokio::time::timeout(VISIBILITY, both).await.unwrap();
     let account = stage.store.ledger.account(account()).await.unwrap().unwrap().value;
     assert_eq!((account.balance.is_zero(), account.sequence), (true, 2), "both are posted");
-    let register = postonce_shared::order_numbers::register(&*stage.store.sync).await.unwrap();
+    let register =
+        postonce_shared::order_numbers::OrderNumbers::new(stage.store.sync.clone(), stage.world.clone())
+            .register()
+            .await
+            .unwrap();
     assert!(register.returned > 0, "unused numbers went back at the end of the drain");
 }

@@ -13,20 +13,22 @@
 //! A second range is fetched before the first one runs out, all waiters share one fetch, and no
 //! lock is held over the network. Ranges grow and shrink so that a refill is due about every 10 s.
 
+mod books;
 mod range;
 mod register;
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use tokio::sync::watch;
 
+use crate::domain::account::Revision;
 use crate::domain::ids::OrderNumber;
 use crate::ports::fault::StoreFault;
 use crate::ports::sync_store::{Swapped, SyncStore};
 use crate::ports::world::{World, WorldExt as _};
+use books::Books;
 use range::Range;
 pub use register::{FIRST_COUNTER, Holding, Register, Report, Span, UnsoundRegister};
 
@@ -60,6 +62,9 @@ pub enum OrderNumberFault {
     /// The register must not be used. A person has to look.
     #[error("the register of order numbers must not be used")]
     Unsound(#[source] Arc<UnsoundRegister>),
+    /// The task that fetched a range fell over a bug; the next request starts another one.
+    #[error("the fetch of a range of order numbers was given up")]
+    Abandoned,
     /// The process is shutting down.
     #[error("order numbers are closed: the process is ending")]
     Closed,
@@ -91,8 +96,7 @@ pub struct OrderNumbers {
     world: Arc<dyn World>,
     holder: String,
     state: Mutex<State>,
-    issued: AtomicU64,
-    lost: AtomicU64,
+    books: Books,
 }
 
 impl OrderNumbers {
@@ -100,7 +104,7 @@ impl OrderNumbers {
     pub fn new(sync: Arc<dyn SyncStore>, world: Arc<dyn World>) -> Arc<Self> {
         let holder = world.uuid().simple().to_string();
         let state = Mutex::new(State { len: RANGE_LEN_MIN, ..State::default() });
-        Arc::new(Self { sync, world, holder, state, issued: AtomicU64::new(0), lost: AtomicU64::new(0) })
+        Arc::new(Self { sync, world, holder, state, books: Books::default() })
     }
 
     /// One number.
@@ -128,7 +132,7 @@ impl OrderNumbers {
                 span
             });
             if !span.is_empty() {
-                self.issued.fetch_add(span.len(), Ordering::Relaxed);
+                self.books.hand_out(span.len());
                 numbers.extend((span.from..span.until).map(OrderNumber::from_counter));
             } else if let Err(fault) = self.advance(missing).await {
                 self.give_back(numbers);
@@ -140,10 +144,10 @@ impl OrderNumbers {
 
     /// Takes back numbers that **no write attempt ever held**; they are handed out again.
     pub fn give_back(&self, numbers: Vec<OrderNumber>) {
-        self.issued.fetch_sub(u64::try_from(numbers.len()).unwrap_or(0), Ordering::Relaxed);
+        self.books.take_back(count_of(&numbers));
         let mut state = self.lock();
         if state.closed {
-            self.lost.fetch_add(u64::try_from(numbers.len()).unwrap_or(0), Ordering::Relaxed);
+            self.books.give_up(count_of(&numbers));
         } else {
             // The lowest is taken first again.
             state.returned.extend(numbers.into_iter().rev());
@@ -158,13 +162,16 @@ impl OrderNumbers {
     pub async fn close(&self) -> Result<(), OrderNumberFault> {
         let tails: Vec<Span> = {
             let mut state = self.lock();
+            if state.closed {
+                return Ok(());
+            }
             state.closed = true;
-            self.lost.fetch_add(u64::try_from(state.returned.len()).unwrap_or(0), Ordering::Relaxed);
+            self.books.give_up(count_of(&state.returned));
             state.returned.clear();
             let ranges = [state.current.take(), state.following.take()];
             ranges.into_iter().flatten().map(|range| range.close()).collect()
         };
-        let report = self.report();
+        let report = self.books.report();
         if tails.iter().all(|tail| tail.is_empty()) && report == Report::default() {
             return Ok(());
         }
@@ -172,7 +179,10 @@ impl OrderNumbers {
             let (revision, register) = self.read().await?;
             let after = register.release(&self.holder, &tails, report);
             match self.sync.swap(REGISTER, revision.as_ref(), &after.encode()).await {
-                Ok(Swapped::Done(_)) => return Ok(()),
+                Ok(Swapped::Done(_)) => {
+                    self.books.settle(report);
+                    return Ok(());
+                }
                 Ok(Swapped::Conflict) => self.pause(attempt).await,
                 // It may be written or not: writing it again could give back a range twice.
                 Err(fault) => return Err(OrderNumberFault::Unavailable(Arc::new(fault))),
@@ -187,7 +197,7 @@ impl OrderNumbers {
     /// [`OrderNumberFault`] when it cannot be read.
     pub async fn register(&self) -> Result<Register, OrderNumberFault> {
         let (_, register) = self.read().await?;
-        Ok(register.reported(self.report()))
+        Ok(register.reported(self.books.report()))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -203,7 +213,7 @@ impl OrderNumbers {
         let kept = state.returned.len().saturating_sub(count);
         let mut numbers = state.returned.split_off(kept);
         numbers.reverse();
-        self.issued.fetch_add(u64::try_from(numbers.len()).unwrap_or(0), Ordering::Relaxed);
+        self.books.hand_out(count_of(&numbers));
         numbers
     }
 
@@ -221,6 +231,10 @@ impl OrderNumbers {
             if state.closed {
                 return Err(OrderNumberFault::Closed);
             }
+            // Somebody else may have gone on meanwhile.
+            if state.current.as_ref().is_some_and(|range| range.has_more()) {
+                return Ok(());
+            }
             if let Some(following) = state.following.take() {
                 state.current = Some(following);
                 return Ok(());
@@ -228,13 +242,14 @@ impl OrderNumbers {
             self.fetch_once(&mut state, missing)
         };
         let result = fetched.wait_for(Option::is_some).await.map(|result| result.clone());
-        result.ok().flatten().unwrap_or(Err(OrderNumberFault::Closed))
+        result.ok().flatten().unwrap_or(Err(OrderNumberFault::Abandoned))
     }
 
     /// Starts a fetch unless one is under way. It runs in a task of its own, so that it outlives the
     /// caller who happened to need it first.
     fn fetch_once(self: &Arc<Self>, state: &mut State, missing: u64) -> watch::Receiver<Fetched> {
-        if let Some(fetching) = &state.fetching {
+        // Whose sender is gone fell over a bug before it could answer.
+        if let Some(fetching) = state.fetching.as_ref().filter(|fetching| fetching.has_changed().is_ok()) {
             return fetching.clone();
         }
         let now = self.world.uptime();
@@ -262,7 +277,7 @@ impl OrderNumbers {
         let span = reserved?;
         state.confirmed = state.confirmed.max(span.until);
         if state.closed {
-            self.lost.fetch_add(span.len(), Ordering::Relaxed);
+            self.books.give_up(span.len());
             return Err(OrderNumberFault::Closed);
         }
         state.following = Some(Arc::new(Range::new(span)));
@@ -288,7 +303,7 @@ impl OrderNumbers {
     async fn try_reserve(&self, len: u64) -> Result<Option<Span>, OrderNumberFault> {
         let (revision, register) = self.read().await?;
         self.settle_unclear(&register);
-        let report = self.report();
+        let report = self.books.report();
         let live: Vec<Span> = {
             let state = self.lock();
             [&state.current, &state.following].into_iter().flatten().map(|range| range.span()).collect()
@@ -300,15 +315,18 @@ impl OrderNumbers {
             Ok(Swapped::Done(_)) => {
                 // The revision that they were guarded by is gone: they can never take place now.
                 self.lock().unclear.clear();
-                self.issued.fetch_sub(report.issued, Ordering::Relaxed);
-                self.lost.fetch_sub(report.lost, Ordering::Relaxed);
+                self.books.settle(report);
                 Ok(Some(span))
             }
             Ok(Swapped::Conflict) => Ok(None),
             // Unclear: if the write took place, its numbers belong to nobody. The next attempt reads
             // again and reserves behind them, so they are lost and never issued.
             Err(fault) => {
-                self.lock().unclear.push((span, report));
+                let unclear = &mut self.lock().unclear;
+                // A retry that read the same state again would have reserved the same numbers.
+                if unclear.iter().all(|(known, _)| *known != span) {
+                    unclear.push((span, report));
+                }
                 Err(OrderNumberFault::Unavailable(Arc::new(fault)))
             }
         }
@@ -322,15 +340,14 @@ impl OrderNumbers {
             let landed =
                 register.holdings.iter().any(|held| held.holder == self.holder && held.span == *span);
             if landed {
-                self.issued.fetch_sub(report.issued, Ordering::Relaxed);
-                self.lost.fetch_add(span.len(), Ordering::Relaxed);
-                self.lost.fetch_sub(report.lost, Ordering::Relaxed);
+                self.books.settle(*report);
+                self.books.give_up(span.len());
             }
             !landed
         });
     }
 
-    async fn read(&self) -> Result<(Option<crate::domain::account::Revision>, Register), OrderNumberFault> {
+    async fn read(&self) -> Result<(Option<Revision>, Register), OrderNumberFault> {
         let stored =
             self.sync.get(REGISTER).await.map_err(|fault| OrderNumberFault::Unavailable(Arc::new(fault)))?;
         let unsound = |unsound| OrderNumberFault::Unsound(Arc::new(unsound));
@@ -345,14 +362,14 @@ impl OrderNumbers {
         Ok((revision, register))
     }
 
-    fn report(&self) -> Report {
-        Report { issued: self.issued.load(Ordering::Relaxed), lost: self.lost.load(Ordering::Relaxed) }
-    }
-
     async fn pause(&self, attempt: u32) {
         let longest = RETRY_DELAY.saturating_mul(2_u32.saturating_pow(attempt)).min(RETRY_DELAY_MAX);
         self.world.sleep(self.world.jitter(longest)).await;
     }
+}
+
+fn count_of(numbers: &[OrderNumber]) -> u64 {
+    u64::try_from(numbers.len()).unwrap_or(u64::MAX)
 }
 
 /// The length of the next range, when the latest one was asked for that long ago: so that a refill

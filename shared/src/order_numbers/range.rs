@@ -31,6 +31,11 @@ impl Range {
         Span { from, until: from.saturating_add(count).min(self.span.until) }
     }
 
+    /// Whether something is left.
+    pub fn has_more(&self) -> bool {
+        self.next.load(Ordering::Relaxed) < self.span.until
+    }
+
     /// Ends the range: nothing can be taken any more. What was left.
     pub fn close(&self) -> Span {
         let from = self.next.swap(self.span.until, Ordering::Relaxed).min(self.span.until);

@@ -66,10 +66,10 @@ pub struct Register {
 /// What a process tells the register along with its next write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Report {
-    /// Counters handed out since its last report.
-    pub issued: u64,
-    /// Counters that it gave up since its last report.
-    pub lost: u64,
+    /// Counters handed out since its last report; below zero when more were given back than taken.
+    pub issued: i64,
+    /// Counters that it gave up since its last report; below zero as above.
+    pub lost: i64,
 }
 
 /// Why the stored value must not be used. Issuing from it could repeat a number.
@@ -233,8 +233,8 @@ impl Register {
     #[must_use]
     pub fn reported(&self, report: Report) -> Self {
         let mut after = self.clone();
-        after.issued = after.issued.saturating_add(report.issued);
-        after.lost = after.lost.saturating_add(report.lost);
+        after.issued = after.issued.saturating_add_signed(report.issued);
+        after.lost = after.lost.saturating_add_signed(report.lost);
         after
     }
 }

@@ -1,6 +1,7 @@
 #![expect(clippy::arithmetic_side_effects, clippy::disallowed_methods, reason = "test code")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use futures::future::join_all;

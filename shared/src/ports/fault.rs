@@ -1,5 +1,7 @@
 //! The infrastructure failed. Business answers are never faults.
 
+use std::error::Error;
+
 /// The cause of a fault, for the log.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
@@ -46,4 +48,16 @@ impl StoreFault {
             Self::Corrupt { .. } => false,
         }
     }
+}
+
+/// A fault and its causes as one line: for the log, and for a person at three in the morning.
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
 }

@@ -92,7 +92,9 @@ pub trait WorkQueue: Send + Sync {
     /// Puts a message on the queue; it never expires. Confirmed means that it is stored. After a
     /// fault it may be there or may still come: sending twice is always safe.
     ///
-    /// Invisible for `delay` first. At most [`BODY_BYTES_MAX`] bytes.
+    /// Invisible for `delay` first. A body of more than [`BODY_BYTES_MAX`] bytes is refused, unless
+    /// the store can have given it: foreign producers may write more, and what was received can be
+    /// sent again.
     async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault>;
 
     /// Takes up to `max` (at most [`RECEIVE_MAX`]) visible messages and hides them for
@@ -105,7 +107,7 @@ pub trait WorkQueue: Send + Sync {
     ) -> Result<Vec<Message>, StoreFault>;
 
     /// Hides a received message for `visibility` from now (zero: gives it back at once) and replaces
-    /// its body. Whoever only wants more time passes the body that was received.
+    /// its body. Whoever only wants more time passes the body that was received, however large.
     async fn extend(
         &self,
         queue: &QueueName,

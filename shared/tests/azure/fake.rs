@@ -28,8 +28,21 @@ pub enum Fault {
     DoAndEmpty,
 }
 
+/// How a failed batch tells which of its rows failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Hints {
+    /// As Azure does.
+    #[default]
+    True,
+    /// Always the second one.
+    Wrong,
+    /// Not at all.
+    None,
+}
+
 #[derive(Default)]
 struct State {
+    hints: Hints,
     rows: BTreeMap<String, (u32, Map<String, Value>)>,
     etags: u32,
     has_message: bool,
@@ -106,6 +119,19 @@ impl FakeStorage {
     pub fn seen(&self) -> Vec<&'static str> {
         assert!(self.state().faults.is_empty(), "faults that did not happen");
         std::mem::take(&mut self.state().seen)
+    }
+
+    /// How failed batches are answered from now on.
+    pub fn hint(&self, hints: Hints) {
+        self.state().hints = hints;
+    }
+
+    /// Somebody removes a row by hand; gives how many there were with that end of their names.
+    pub fn remove(&self, end: &str) -> usize {
+        let mut state = self.state();
+        let before = state.rows.len();
+        state.rows.retain(|name, _| !name.ends_with(end));
+        before.saturating_sub(state.rows.len())
     }
 
     pub fn put_message(&self) {
@@ -215,9 +241,14 @@ impl State {
 
     /// All operations or none; a failed one is the only response, as Azure does it.
     fn execute_batch(&mut self, body: &str) -> Answer {
+        // As Azurite, which takes them for ends of lines.
+        if body.contains(['\u{2028}', '\u{2029}']) {
+            return Answer::new(500);
+        }
         let before = self.rows.clone();
         let mut responses = String::new();
-        for part in body.split("--changeset_").filter(|part| part.contains(" HTTP/1.1\n")) {
+        let parts = body.split("--changeset_").filter(|part| part.contains(" HTTP/1.1\n"));
+        for (row, part) in parts.enumerate() {
             let request = parse_part(part);
             let answer = self.execute_on_row(&request);
             let etag = answer.etag.map(|etag| format!("ETag: {etag}\r\n")).unwrap_or_default();
@@ -225,7 +256,16 @@ impl State {
                 format!("\n--changesetresponse_1\r\n\r\nHTTP/1.1 {} X\r\n{etag}\r\n", answer.status);
             if answer.status >= 400 {
                 self.rows = before;
-                return Answer { body: response, ..Answer::new(202) };
+                let hint = match self.hints {
+                    Hints::True => row.to_string(),
+                    Hints::Wrong => "1".to_owned(),
+                    Hints::None => return Answer { body: response, ..Answer::new(202) },
+                };
+                let words = format!(r#"{hint}:The specified entity already exists.\nRequestId:0\nTime:1"#);
+                let error = format!(
+                    r#"{{"odata.error":{{"code":"X","message":{{"lang":"en-US","value":"{words}"}}}}}}"#
+                );
+                return Answer { body: format!("{response}{error}\r\n"), ..Answer::new(202) };
             }
             responses.push_str(&response);
         }
@@ -278,9 +318,11 @@ async fn read(stream: &mut TcpStream) -> Option<Request> {
                 found.eq_ignore_ascii_case(name).then(|| value.to_owned())
             })
         };
-        if body.len() < header("content-length").map_or(0, |length| length.parse().unwrap()) {
+        let length = header("content-length").map_or(0, |length| length.parse().unwrap());
+        if body.len() < length {
             continue;
         }
+        assert_eq!(body.len(), length, "a body is as long as its head says");
         let mut words = head.split(' ');
         return Some(Request {
             method: words.next()?.to_owned(),

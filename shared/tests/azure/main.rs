@@ -3,18 +3,23 @@
 #![expect(clippy::unwrap_used, reason = "test code")]
 #![expect(clippy::disallowed_methods, reason = "the fake service runs beside the test")]
 
+mod changes;
 mod fake;
 mod means;
+mod replays;
+mod unclear;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fake::Fault::{self, Cut, CutAndLandLate, DoAndAnswer, DoAndCut, DoAndEmpty, Empty, Refuse};
 use means::{Bench, commit_of, deposit, inserted, revision_of, with_other_nonce};
 use postonce_shared::adapters::azure::{AzureConnection, InvalidConnection};
 use postonce_shared::domain::account::Revision;
+use postonce_shared::domain::instruction::Details;
 use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{AcceptOutcome, Committed, Marks, Opened};
+use postonce_shared::ports::ledger::{AcceptOutcome, Committed, Marks, NewTransaction, Opened};
 use postonce_shared::ports::queue::{Held, Lease, QueueName};
 
 #[test]
@@ -148,6 +153,35 @@ async fn a_group_is_one_batch() {
     assert_eq!(bench.fake.seen(), ["batch"]);
     let read = bench.store.ledger.transaction(&group[7].key).await.unwrap().unwrap();
     assert_eq!(read.revision, revision_of(&outcomes[7]));
+}
+
+#[tokio::test]
+async fn line_separators_within_texts_are_stored() {
+    let bench = Bench::new().await;
+    let text = "one\u{2028}two\u{2029}three \\u2028 \u{200b}";
+    let group: Vec<_> = (1..=2)
+        .map(|message| {
+            let mut new = deposit(message);
+            let metadata = [("\u{2029}".to_owned(), text.to_owned())].into();
+            let details = Details::try_new(Some(text.to_owned()), metadata, &BTreeMap::new());
+            new.instruction.details = details.unwrap();
+            new
+        })
+        .collect();
+    inserted(&bench.store.ledger.accept(&group).await.unwrap());
+    inserted(
+        &bench
+            .store
+            .ledger
+            .accept(&[NewTransaction { key: deposit(3).key, ..group[0].clone() }])
+            .await
+            .unwrap(),
+    );
+    assert_eq!(bench.fake.seen(), ["batch", "insert"]);
+    for message in 1..=3 {
+        let stored = bench.store.ledger.transaction(&deposit(message).key).await.unwrap().unwrap();
+        assert_eq!(stored.transaction.instruction.details, group[0].instruction.details);
+    }
 }
 
 #[tokio::test]
@@ -354,6 +388,27 @@ async fn a_message_is_deleted_even_when_the_answer_is_lost() {
     let extended = bench.store.queue.extend(&queue, &lease, b"{}", Duration::from_secs(20)).await;
     assert!(matches!(extended, Err(StoreFault::Unavailable { .. })));
     assert_eq!(bench.fake.seen(), ["update"]);
+}
+
+/// A direct producer may write 64 KiB of text. Whoever received it must be able to prolong its lease,
+/// to send it again, and to hear of it when that is not possible.
+#[tokio::test]
+async fn a_large_message_of_a_direct_producer_is_no_bug_of_ours() {
+    let bench = Bench::new().await;
+    let queue = QueueName::of_partition("work", 0);
+    let lease = Lease { message_id: "m".to_owned(), pop_receipt: "r".to_owned() };
+    let text = format!("<x>{}</x>", "y".repeat(60_000));
+    bench.fake.fail("update", &[Refuse(404)]);
+    let extended = bench.store.queue.extend(&queue, &lease, text.as_bytes(), Duration::from_secs(20)).await;
+    assert_eq!(extended.unwrap(), Held::Lost);
+    bench.store.queue.send(&queue, text.as_bytes(), Duration::ZERO).await.unwrap();
+    assert_eq!(bench.fake.seen(), ["update", "send"]);
+    let bytes = vec![0xff; 60_000];
+    let extended = bench.store.queue.extend(&queue, &lease, &bytes, Duration::from_secs(20)).await;
+    assert!(matches!(extended, Err(StoreFault::Refused { .. })), "{extended:?}");
+    let sent = bench.store.queue.send(&queue, &bytes, Duration::ZERO).await;
+    assert!(matches!(sent, Err(StoreFault::Refused { .. })), "{sent:?}");
+    assert_eq!(bench.fake.seen(), [""; 0]);
 }
 
 #[tokio::test]

@@ -27,11 +27,18 @@ use crate::fake::FakeStorage;
 pub struct QuickWorld {
     real: SystemWorld,
     pauses: Mutex<Vec<Duration>>,
+    /// What passes whenever somebody looks at the clock.
+    pace: Mutex<Duration>,
+    looks: Mutex<Duration>,
 }
 
 impl QuickWorld {
     pub fn pauses(&self) -> Vec<Duration> {
         self.pauses.lock().unwrap().clone()
+    }
+
+    pub fn pass_at_each_look(&self, pace: Duration) {
+        *self.pace.lock().unwrap() = pace;
     }
 
     pub fn uptime_so_far(&self) -> Duration {
@@ -46,7 +53,10 @@ impl World for QuickWorld {
     }
 
     fn uptime(&self) -> Duration {
-        self.uptime_so_far()
+        let pace = *self.pace.lock().unwrap();
+        let mut looks = self.looks.lock().unwrap();
+        *looks = looks.saturating_add(pace);
+        self.uptime_so_far().saturating_add(*looks)
     }
 
     async fn sleep(&self, duration: Duration) {
@@ -91,7 +101,12 @@ impl Bench {
     async fn over(fake: FakeStorage, connection_string: &str) -> Self {
         let connection = AzureConnection::parse(connection_string).unwrap();
         let config = AzureConfig { connection, prefix: "test".to_owned() };
-        let world = Arc::new(QuickWorld { real: SystemWorld::new(), pauses: Mutex::default() });
+        let world = Arc::new(QuickWorld {
+            real: SystemWorld::new(),
+            pauses: Mutex::default(),
+            pace: Mutex::default(),
+            looks: Mutex::default(),
+        });
         let store = azure::open(&config, Arc::<QuickWorld>::clone(&world)).await.unwrap();
         Self { fake, world, store }
     }

@@ -4,9 +4,9 @@
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "test code")]
 
 mod accept;
-mod attack;
 mod dead_letters;
 mod guards;
 mod post;
 mod recover;
+mod regressions;
 mod stage;

@@ -17,12 +17,14 @@ use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::envelope::{self, Envelope};
+use postonce_shared::order_numbers::{OrderNumbers, Register};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{
     AcceptOutcome, Committed, Ledger, Marks, NewTransaction, StoredTransaction,
 };
 use postonce_shared::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
+use postonce_shared::ports::sync_store::SyncStore;
 use postonce_shared::ports::world::World;
 use uuid::Uuid;
 
@@ -98,6 +100,16 @@ impl Stage {
 
     pub async fn queued(&self) -> u64 {
         self.store.ports().queue.backlog(&queue()).await.unwrap().depth
+    }
+
+    /// Removes everything that waits in the queue: as when a queue is lost.
+    pub async fn lose_messages(&self) -> usize {
+        let ports = self.store.ports();
+        let messages = ports.queue.receive(&queue(), 32, Duration::from_secs(60)).await.unwrap();
+        for message in &messages {
+            assert_eq!(ports.queue.delete(&queue(), &message.lease).await.unwrap(), Held::Ours(()));
+        }
+        messages.len()
     }
 
     /// Takes everything that waits in the queue.
@@ -229,4 +241,10 @@ impl WorkQueue for TroubledQueue {
     async fn backlog(&self, queue: &QueueName) -> Result<Backlog, StoreFault> {
         self.inner.backlog(queue).await
     }
+}
+
+/// The register of order numbers, as a process that issued none sees it.
+pub async fn register(sync: &Arc<dyn SyncStore>) -> Register {
+    let world: Arc<dyn World> = Arc::new(SystemWorld::new());
+    OrderNumbers::new(Arc::clone(sync), world).register().await.unwrap()
 }

@@ -86,3 +86,19 @@ fn only_the_newest_receipt_counts() {
         assert!(refused(&store.queue.send(&queue, &large, Duration::ZERO).await));
     });
 }
+
+#[test]
+fn a_large_message_of_somebody_else_can_be_prolonged() {
+    within_deadline(async {
+        let bank = Bank::new();
+        let store = bank.open();
+        let (queue, visibility) = (work_queue(), Duration::from_secs(20));
+        store.queue.send(&queue, b"body", Duration::ZERO).await.unwrap();
+        bank.sql().execute_batch("UPDATE queue_bodies SET body = zeroblob(65536)").unwrap();
+        let message = store.queue.receive(&queue, 1, visibility).await.unwrap().remove(0);
+        assert_eq!(message.body.len(), 65_536);
+        let extended = store.queue.extend(&queue, &message.lease, &message.body, visibility).await;
+        let Held::Ours(lease) = extended.unwrap() else { panic!("lost") };
+        assert_eq!(store.queue.delete(&queue, &lease).await.unwrap(), Held::Ours(()));
+    });
+}

@@ -41,13 +41,22 @@ fn unknown() -> Result<(), PostFault> {
 
 /// The choice for the items `1`, `2`, … with these results, and which of them it leaves over.
 fn check(results: &[Result<(), PostFault>], receipts: u32, expected: &str) {
+    check_as(false, results, receipts, expected);
+}
+
+/// The same for an item that was tried alone.
+fn check_alone(results: &[Result<(), PostFault>], receipts: u32, expected: &str) {
+    check_as(true, results, receipts, expected);
+}
+
+fn check_as(alone: bool, results: &[Result<(), PostFault>], receipts: u32, expected: &str) {
     let items: Vec<Work> = (1..=results.len()).map(|id| work(&id.to_string())).collect();
     let results: Vec<_> = items.iter().zip(results.iter().cloned()).collect();
     let rest = |rest: &[Work]| {
         let place = |work: &Work| items.iter().position(|item| item == work).unwrap() + 1;
         rest.iter().map(|work| place(work).to_string()).collect::<Vec<_>>().join(",")
     };
-    let chosen = match choose(&results, receipts, MAX) {
+    let chosen = match choose(&results, receipts, alone, MAX) {
         Disposition::Delete => "delete".to_owned(),
         Disposition::RetryLater { rest: left, forgive } => {
             format!("retry {} {}", rest(&left), if forgive { "forgiven" } else { "counted" })
@@ -69,27 +78,36 @@ fn what_becomes_of_a_message() {
     check(&[unknown(), outage()], 99, "retry 1,2 forgiven");
     check(&[Err(PostFault::Contended)], 99, "retry 1 forgiven");
     check(&[Err(PostFault::OrderNumbers(OrderNumberFault::Contended))], 99, "retry 1 forgiven");
-    // A damaged row does not mend itself.
-    let damage = StoreFault::Corrupt { doing: "reading", source: "a flaw".into() };
-    let told = "dead 1: the ledger could not be used: stored data cannot be understood while reading: a flaw";
-    check(&[Err(PostFault::Ledger(Arc::new(damage)))], 5, told);
+    check_alone(&[outage()], 99, "retry 1 forgiven");
     // What cannot pass is counted, then stands alone, then is set aside.
     check(&[unknown()], 4, "retry 1 counted");
-    check(&[unknown()], 5, "dead 1: the account does not exist");
+    check(&[unknown()], 99, "retry 1 counted");
+    check_alone(&[unknown()], 6, "dead 1: the account does not exist");
+    check_alone(&[Ok(())], 6, "delete");
     check(&[Ok(()), unknown(), Ok(())], 4, "retry 2 counted");
-    check(&[Ok(()), unknown(), Ok(())], 5, "dead 2: the account does not exist");
+    check(&[Ok(()), unknown(), Ok(())], 5, "retry 2 counted");
+    check(&[unknown(), Ok(()), unknown()], 4, "retry 1,3 counted");
     check(&[unknown(), Ok(()), unknown()], 5, "split 1,3");
+    // A damaged row does not mend itself; nor does what the ledger refuses while it is there.
+    let damage = StoreFault::Corrupt { doing: "reading", source: "a flaw".into() };
+    let told = "dead 1: the ledger could not be used: stored data cannot be understood while reading: a flaw";
+    check_alone(&[Err(PostFault::Ledger(Arc::new(damage)))], 6, told);
+    let refusal = StoreFault::Refused { doing: "committing", source: "too large".into() };
+    let told = "dead 1: the ledger could not be used: the store refused while committing: too large";
+    check_alone(&[Err(PostFault::Ledger(Arc::new(refusal)))], 6, told);
 }
 
 #[test]
-fn a_message_that_is_never_settled_stands_alone_and_is_then_set_aside() {
-    let (one, two) = ([work("1")], [work("1"), work("2")]);
-    assert_eq!(choose_before(&one, MAX, MAX), None);
-    assert_eq!(choose_before(&[], 99, MAX), None);
-    assert_eq!(choose_before(&two, 6, MAX), Some(Disposition::Split { rest: two.to_vec() }));
-    let Some(Disposition::DeadLetter { item, reason }) = choose_before(&one, 6, MAX) else { panic!() };
-    assert_eq!(*item, one[0]);
-    assert!(reason.contains("6 times") && reason.contains("at most 5"), "{reason}");
+fn a_message_that_was_received_too_often_is_tried_alone_before_it_is_given_up() {
+    let check =
+        |items, receipts, suspect, expected| assert_eq!(treat(items, receipts, suspect, MAX), expected);
+    check(1, MAX, 0, Treatment::Together);
+    check(2, MAX, 0, Treatment::Together);
+    check(0, 99, 0, Treatment::Together);
+    check(2, MAX + 1, 0, Treatment::Apart);
+    check(1, MAX + 1, 0, Treatment::Alone);
+    check(1, 99, MAX - 1, Treatment::Alone);
+    check(1, 99, MAX, Treatment::GiveUp);
 }
 
 #[test]

@@ -34,6 +34,29 @@ struct TermsRow {
     version: String,
 }
 
+/// What a change of terms writes besides, and nothing else does: by whom the terms were changed last,
+/// and to which version of the account.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct TermsMarkRow {
+    #[serde(default)]
+    terms_nonce: String,
+    /// Empty when they were never changed.
+    #[serde(default)]
+    terms_version: String,
+}
+
+/// What became of a change of terms whose answer was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TermsChange {
+    /// It was written.
+    Done,
+    /// It was not.
+    NotDone,
+    /// The terms were changed again since, and with them the mark of this change, if it was there.
+    Overwritten,
+}
+
 /// What a commit writes besides. No nonce: the next commit would overwrite it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -57,8 +80,36 @@ pub(super) fn opening(account: &Account, nonce: Nonce) -> Properties {
     row
 }
 
-/// The properties that change when the terms do.
-pub(super) fn terms(account: &Account) -> Properties {
+/// The properties that a change of terms writes.
+pub(super) fn change(account: &Account, nonce: Nonce) -> Properties {
+    let (terms_nonce, terms_version) = (nonce.simple(), account.version.to_string());
+    let mut row = properties(&TermsMarkRow { terms_nonce, terms_version });
+    row.extend(terms(account));
+    row
+}
+
+/// What the row tells about the change of terms to `version` with that nonce, whose guard does not hold
+/// any more.
+pub(super) fn what_became_of(
+    found: &Found,
+    version: u64,
+    nonce: Nonce,
+    doing: &'static str,
+) -> Result<TermsChange, StoreFault> {
+    let row: TermsMarkRow = parse(found, doing)?;
+    if row.terms_nonce == nonce.simple() {
+        return Ok(TermsChange::Done);
+    }
+    let changed_to: u64 = match row.terms_version.as_str() {
+        "" => 0,
+        text => number(text, "TermsVersion").map_err(|flaw| corrupt(found, doing, flaw))?,
+    };
+    // Versions only grow, so a change to an earlier version was there before.
+    Ok(if changed_to <= version { TermsChange::NotDone } else { TermsChange::Overwritten })
+}
+
+/// The terms themselves.
+fn terms(account: &Account) -> Properties {
     properties(&TermsRow {
         status: account.status.code().to_owned(),
         overdraft_limit: account.overdraft_limit.minor_units().to_string(),

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 
-use super::account_row;
-use super::attempt::{Failure, Patience};
+use super::account_row::{self, TermsChange};
+use super::attempt::{Failure, Nonsense, Patience};
 use super::keys::Key;
 use super::ledger::AzureLedger;
 use super::rows::corrupt;
@@ -34,7 +34,7 @@ struct NameRow {}
 impl AzureAccounts {
     async fn write_name(&self, key: AccountKey, patience: &mut Patience) -> Result<(), Failure> {
         let name = Key::new(key.user.simple(), key.account.simple());
-        match patience.repeat(|| self.names.insert(&name, &NameRow {})).await {
+        match patience.repeat_write(|| self.names.insert(&name, &NameRow {})).await {
             Ok(_) => Ok(()),
             Err(failure) if failure.has_status(409) => Ok(()),
             Err(failure) => Err(failure),
@@ -55,6 +55,33 @@ impl AzureAccounts {
         let account = account_row::read(&found, doing)?;
         let ours = account_row::was_opened_by(&found, nonce, doing)?;
         Ok(Some(if ours { Opened::Created(account) } else { Opened::Existing(account) }))
+    }
+
+    /// Whether a change without an answer was written, now that its guard does not hold any more.
+    async fn read_change_back(
+        &self,
+        guard: &Revision,
+        after: &Account,
+        nonce: Nonce,
+        patience: &mut Patience,
+    ) -> Result<Option<Revision>, StoreFault> {
+        let doing = "changing an account";
+        let Some(found) = self.ledger.read(&Key::account(after.key), patience, doing).await? else {
+            return Ok(None);
+        };
+        match account_row::what_became_of(&found, after.version, nonce, doing)? {
+            TermsChange::NotDone => Ok(None),
+            TermsChange::Done if account_row::read(&found, doing)?.value.version == after.version => {
+                Ok(Some(found.revision))
+            }
+            // Commits went on from it. Their revision is not the one of `after`, whose own is over
+            // and unknown: the guard's is over as well.
+            TermsChange::Done => Ok(Some(guard.clone())),
+            TermsChange::Overwritten => {
+                let source = Box::new(Nonsense("a newer change over one without an answer".to_owned()));
+                Err(StoreFault::Unavailable { doing, source })
+            }
+        }
     }
 
     /// The ids of the user's accounts after the given one, one scan's worth, and whether there are
@@ -98,7 +125,7 @@ impl Accounts for AzureAccounts {
         let doing = "opening an account";
         let mut patience = Patience::new(&self.ledger.world);
         let named = self.write_name(account.key, &mut patience).await;
-        named.map_err(|failure| failure.into_fault(doing))?;
+        named.map_err(|failure| patience.fault(failure, doing))?;
         let nonce = self.ledger.world.nonce();
         let (key, row) = (Key::account(account.key), account_row::opening(account, nonce));
         loop {
@@ -106,16 +133,17 @@ impl Accounts for AzureAccounts {
                 Ok(revision) => return Ok(Opened::Created(Versioned { value: account.clone(), revision })),
                 Err(failure) => failure,
             };
+            patience.note(&failure);
             // A taken key may be taken by this very insert, if an earlier answer was lost.
             if failure.is_unclear() || failure.has_status(409) {
                 if let Some(opened) = self.read_back(account.key, nonce, &mut patience, doing).await? {
                     return Ok(opened);
                 }
             } else if matches!(failure, Failure::Answered(_)) {
-                return Err(failure.into_fault(doing));
+                return Err(patience.fault(failure, doing));
             }
             if !patience.again().await {
-                return Err(failure.into_fault(doing));
+                return Err(patience.fault(failure, doing));
             }
         }
     }
@@ -123,29 +151,22 @@ impl Accounts for AzureAccounts {
     async fn change(&self, guard: &Revision, after: &Account) -> Result<Option<Revision>, StoreFault> {
         let doing = "changing an account";
         let mut patience = Patience::new(&self.ledger.world);
-        let (key, row) = (Key::account(after.key), account_row::terms(after));
-        let mut unclear = false;
+        let nonce = self.ledger.world.nonce();
+        let (key, row) = (Key::account(after.key), account_row::change(after, nonce));
         loop {
             let failure = match self.ledger.table.merge(&key, &row, guard).await {
                 Ok(revision) => return Ok(Some(revision)),
                 Err(failure) => failure,
             };
             if failure.has_status(412) || failure.has_status(404) {
-                if !unclear {
+                if !patience.is_unclear() {
                     return Ok(None);
                 }
-                // This version with these terms is what was asked for, whoever wrote it.
-                let now = self.ledger.read_account(after.key, &mut patience, doing).await?;
-                let done = now.filter(|now| {
-                    let (now, then) = (&now.value, after);
-                    (now.version, now.status, now.overdraft_limit)
-                        == (then.version, then.status, then.overdraft_limit)
-                });
-                return Ok(done.map(|done| done.revision));
+                return self.read_change_back(guard, after, nonce, &mut patience).await;
             }
-            unclear |= failure.is_unclear();
+            patience.note(&failure);
             if matches!(failure, Failure::Answered(_)) || !patience.again().await {
-                return Err(failure.after(unclear).into_fault(doing));
+                return Err(patience.fault(failure, doing));
             }
         }
     }

@@ -76,10 +76,11 @@ fn read(found: &Found, doing: &'static str) -> Result<ApiKeyRecord, StoreFault> 
 impl ApiKeys for AzureApiKeys {
     async fn add(&self, record: &ApiKeyRecord) -> Result<(), StoreFault> {
         let (key, row) = (Key::new(PARTITION, &record.id), KeyRow::of(record));
-        match Patience::new(&self.world).repeat(|| self.table.insert(&key, &row)).await {
+        let mut patience = Patience::new(&self.world);
+        match patience.repeat_write(|| self.table.insert(&key, &row)).await {
             Ok(_) => Ok(()),
             Err(failure) if failure.has_status(409) => Ok(()),
-            Err(failure) => Err(failure.into_fault("storing an API key")),
+            Err(failure) => Err(patience.fault(failure, "storing an API key")),
         }
     }
 
@@ -116,15 +117,17 @@ impl ApiKeys for AzureApiKeys {
         let mut patience = Patience::new(&self.world);
         loop {
             let found = patience.repeat(|| self.table.get(&key)).await;
-            let Some(found) = found.map_err(|failure| failure.into_fault(doing))? else { return Ok(false) };
+            let found = found.map_err(|failure| patience.fault(failure, doing))?;
+            let Some(found) = found else { return Ok(false) };
             // The first time stands, whoever wrote it.
             if read(&found, doing)?.revoked_at.is_some() {
                 return Ok(true);
             }
             let Err(failure) = self.table.merge(&key, &row, &found.revision).await else { return Ok(true) };
+            patience.note(&failure);
             let changed = failure.has_status(412);
             if (matches!(failure, Failure::Answered(_)) && !changed) || !patience.again().await {
-                return Err(failure.into_fault(doing));
+                return Err(patience.fault(failure, doing));
             }
         }
     }

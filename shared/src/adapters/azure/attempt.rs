@@ -43,6 +43,8 @@ pub(super) struct Answer {
     pub(super) status: u16,
     /// The service's own code, such as `EntityAlreadyExists`. Answers within a batch have none.
     pub(super) code: Option<String>,
+    /// Which row of a batch it stumbled over, from 0, by the service's own account. A hint, no proof.
+    pub(super) row: Option<usize>,
 }
 
 impl Answer {
@@ -59,7 +61,12 @@ pub(super) struct Nonsense(pub(super) String);
 impl Failure {
     /// The failure that a status stands for.
     pub(super) fn of_status(status: u16, code: Option<String>) -> Self {
-        let answer = Answer { status, code };
+        Self::of_answer(Answer { status, code, row: None })
+    }
+
+    /// The failure that an answer stands for.
+    pub(super) fn of_answer(answer: Answer) -> Self {
+        let status = answer.status;
         match status {
             // A timeout or an overload inside the service says nothing about the write.
             408 | 429 | 500..=599 => Self::Unclear(Box::new(answer)),
@@ -83,6 +90,14 @@ impl Failure {
         }
     }
 
+    /// Which row of a batch the service names as the one that it refused.
+    pub(super) const fn failed_row(&self) -> Option<usize> {
+        match self {
+            Self::Answered(answer) => answer.row,
+            Self::Unsent(_) | Self::Unclear(_) => None,
+        }
+    }
+
     /// Whether the service refused with that status.
     pub(super) fn has_status(&self, status: u16) -> bool {
         match self {
@@ -91,16 +106,7 @@ impl Failure {
         }
     }
 
-    /// The same failure when an attempt before it was unclear: a refusal of the later one says nothing
-    /// about the earlier one.
-    pub(super) fn after(self, unclear: bool) -> Self {
-        match self {
-            Self::Answered(answer) if unclear => Self::Unclear(Box::new(answer)),
-            same @ (Self::Unsent(_) | Self::Unclear(_) | Self::Answered(_)) => same,
-        }
-    }
-
-    /// The fault that a caller of the port sees.
+    /// The fault that a caller of the port sees when nothing was written before.
     pub(super) fn into_fault(self, doing: &'static str) -> StoreFault {
         match self {
             Self::Unsent(source) | Self::Unclear(source) => StoreFault::Unavailable { doing, source },
@@ -132,13 +138,48 @@ pub(super) struct Patience {
     started: Duration,
     attempts: u32,
     pause_max: Duration,
+    /// Whether a write of the operation may have happened without an answer that says so.
+    unclear: bool,
 }
 
 impl Patience {
     /// For an operation that begins now.
     pub(super) fn new(world: &Arc<dyn World>) -> Self {
         let started = world.uptime();
-        Self { world: Arc::clone(world), started, attempts: 1, pause_max: PAUSE_FIRST }
+        Self { world: Arc::clone(world), started, attempts: 1, pause_max: PAUSE_FIRST, unclear: false }
+    }
+
+    /// Remembers what a write that failed leaves open.
+    pub(super) const fn note(&mut self, failure: &Failure) {
+        self.unclear |= failure.is_unclear();
+    }
+
+    /// Remembers that a write has happened, so that nothing after it is told as a refusal.
+    pub(super) const fn note_written(&mut self) {
+        self.unclear = true;
+    }
+
+    /// Whether a write may have happened, as far as its answers tell.
+    pub(super) const fn is_unclear(&self) -> bool {
+        self.unclear
+    }
+
+    /// The fault that a caller of the port sees. A refusal says nothing about a write before it, be it
+    /// the refusal of its repetition or of reading it back: only what surely did not happen is refused.
+    pub(super) fn fault(&self, failure: Failure, doing: &'static str) -> StoreFault {
+        match failure {
+            Failure::Answered(answer) if self.unclear => {
+                StoreFault::Unavailable { doing, source: Box::new(answer) }
+            }
+            failure @ (Failure::Unsent(_) | Failure::Unclear(_) | Failure::Answered(_)) => {
+                failure.into_fault(doing)
+            }
+        }
+    }
+
+    /// Whether one more step may start without a wait.
+    pub(super) fn has_time(&self) -> bool {
+        self.world.uptime().saturating_sub(self.started) <= LATEST_START
     }
 
     /// Waits before the next attempt, with full jitter. False, at once, when it is time to give up.
@@ -154,7 +195,7 @@ impl Patience {
         true
     }
 
-    /// Repeats what is safe to repeat until there is an answer, good or bad.
+    /// Repeats a read until there is an answer, good or bad.
     pub(super) async fn repeat<T, A>(&mut self, attempt: impl Fn() -> A + Send) -> Result<T, Failure>
     where
         A: Future<Output = Result<T, Failure>> + Send,
@@ -162,6 +203,24 @@ impl Patience {
         loop {
             match attempt().await {
                 Err(failure @ (Failure::Unsent(_) | Failure::Unclear(_))) => {
+                    if !self.again().await {
+                        return Err(failure);
+                    }
+                }
+                answer @ (Ok(_) | Err(Failure::Answered(_))) => return answer,
+            }
+        }
+    }
+
+    /// Repeats a write that is the same done once or twice, and remembers what it leaves open.
+    pub(super) async fn repeat_write<T, A>(&mut self, attempt: impl Fn() -> A + Send) -> Result<T, Failure>
+    where
+        A: Future<Output = Result<T, Failure>> + Send,
+    {
+        loop {
+            match attempt().await {
+                Err(failure @ (Failure::Unsent(_) | Failure::Unclear(_))) => {
+                    self.note(&failure);
                     if !self.again().await {
                         return Err(failure);
                     }

@@ -2,13 +2,13 @@
 //!
 //! The crate gives `Ok` for one that failed, and for an answer without any content. So each
 //! response is checked here, and that there are as many as there are operations. Which operation
-//! failed is not told.
+//! failed is told by a hint, see [`super::transport`].
 
 use azure_data_tables::clients::PartitionKeyClient;
 use azure_data_tables::operations::TransactionBuilder;
 use serde::Serialize;
 
-use super::attempt::{Failure, Nonsense};
+use super::attempt::{Answer, Failure, Nonsense};
 use super::keys::Key;
 use super::table::{Entity, condition};
 use crate::domain::account::Revision;
@@ -74,7 +74,9 @@ impl Batch {
         }
         let responses = transaction.await?.operation_responses;
         if let Some(refused) = responses.iter().find(|response| !response.status_code.is_success()) {
-            return Err(Failure::of_status(u16::from(refused.status_code), None));
+            let row = refused.data_service_id.as_deref().and_then(|row| row.parse().ok());
+            let status = u16::from(refused.status_code);
+            return Err(Failure::of_answer(Answer { status, code: None, row }));
         }
         let (expected, received) = (self.operations.len(), responses.len());
         if expected != received {

@@ -28,7 +28,6 @@ impl AzureLedger {
         check(commit);
         let batch = to_batch(commit);
         let mut patience = Patience::new(&self.world);
-        let mut unclear = false;
         loop {
             let failure = match self.table.send(&batch).await {
                 // The account stands first.
@@ -37,9 +36,9 @@ impl AzureLedger {
                 }
                 Err(failure) => failure,
             };
-            unclear |= failure.is_unclear();
+            patience.note(&failure);
             let guarded = [404, 409, 412].into_iter().any(|status| failure.has_status(status));
-            if unclear
+            if patience.is_unclear()
                 && (guarded || failure.is_unclear())
                 && self.has_happened(commit, &mut patience).await?
             {
@@ -49,7 +48,7 @@ impl AzureLedger {
                 return Ok(Committed::Stale);
             }
             if matches!(failure, Failure::Answered(_)) || !patience.again().await {
-                return Err(failure.after(unclear).into_fault(DOING));
+                return Err(patience.fault(failure, DOING));
             }
         }
     }

@@ -45,7 +45,8 @@ impl AzureDeadLetters {
         patience: &mut Patience,
         doing: &'static str,
     ) -> Result<Option<Found>, StoreFault> {
-        patience.repeat(|| self.table.get(key)).await.map_err(|failure| failure.into_fault(doing))
+        let found = patience.repeat(|| self.table.get(key)).await;
+        found.map_err(|failure| patience.fault(failure, doing))
     }
 }
 
@@ -63,11 +64,12 @@ impl DeadLetters for AzureDeadLetters {
         if letter.resolution.is_none() {
             batch.insert(&Key::new(PARTITION, format!("{}{}", OPEN.0, letter.id)), &row);
         }
-        match Patience::new(&self.world).repeat(|| self.table.send_inserts(&batch)).await {
+        let mut patience = Patience::new(&self.world);
+        match patience.repeat_write(|| self.table.send_inserts(&batch)).await {
             Ok(_) => Ok(()),
             // The letter is there: by this call, if an answer was lost, or by an earlier one.
             Err(failure) if failure.has_status(409) => Ok(()),
-            Err(failure) => Err(failure.into_fault("keeping a dead letter")),
+            Err(failure) => Err(patience.fault(failure, "keeping a dead letter")),
         }
     }
 
@@ -112,30 +114,27 @@ impl DeadLetters for AzureDeadLetters {
         let (Some(letter), Some(open)) = (letter, open) else { return Ok(false) };
         let row = ResolutionRow::of(resolution);
         let mut patience = Patience::new(&self.world);
-        let mut unclear = false;
         loop {
             let Some(found) = self.read(&letter, &mut patience, doing).await? else { return Ok(false) };
             let decided = letter_row::read(&found, id, doing)?.resolution;
             if decided.is_some() {
                 // After a lost answer this decision is ours, or somebody's who wrote the very same.
-                return Ok(unclear && decided.as_ref() == Some(resolution));
+                return Ok(patience.is_unclear() && decided.as_ref() == Some(resolution));
             }
-            let Some(copy) = self.read(&open, &mut patience, doing).await? else {
-                // Resolved between the two reads: the next round says by whom.
-                if patience.again().await {
-                    continue;
-                }
-                return Ok(false);
-            };
+            let copy = self.read(&open, &mut patience, doing).await?;
             let mut batch = Batch::new(PARTITION);
             batch.merge(&letter, &row, &found.revision);
-            batch.delete(&open, &copy.revision);
+            // Without the copy somebody resolved it between the two reads, which the guard of the
+            // letter tells; or the copy was lost, and then the letter alone is what is open.
+            if let Some(copy) = copy {
+                batch.delete(&open, &copy.revision);
+            }
             let Err(failure) = self.table.send(&batch).await else { return Ok(true) };
-            unclear |= failure.is_unclear();
+            patience.note(&failure);
             // Somebody was first: the next round says what was decided.
             let changed = failure.has_status(412) || failure.has_status(404);
             if (matches!(failure, Failure::Answered(_)) && !changed) || !patience.again().await {
-                return Err(failure.after(unclear).into_fault(doing));
+                return Err(patience.fault(failure, doing));
             }
         }
     }

@@ -7,16 +7,16 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::account_row;
-use super::attempt::{Failure, Patience};
+use super::attempt::{Failure, Nonsense, Patience};
 use super::keys::Key;
 use super::table::{Found, Table};
-use super::transaction_row::{self, MarksRow};
+use super::transaction_row::{self, MarksRow, TransactionRow};
 use crate::domain::account::{Account, Revision, Versioned};
 use crate::domain::decision::AccountCommit;
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{AcceptOutcome, Committed, Ledger, Marks, NewTransaction, StoredTransaction};
-use crate::ports::world::World;
+use crate::ports::world::{World, WorldExt as _};
 
 /// The ledger of one store.
 #[derive(Clone)]
@@ -33,7 +33,8 @@ impl AzureLedger {
         patience: &mut Patience,
         doing: &'static str,
     ) -> Result<Option<Found>, StoreFault> {
-        patience.repeat(|| self.table.get(key)).await.map_err(|failure| failure.into_fault(doing))
+        let found = patience.repeat(|| self.table.get(key)).await;
+        found.map_err(|failure| patience.fault(failure, doing))
     }
 
     /// Reads an account, for as long as there is patience.
@@ -46,6 +47,11 @@ impl AzureLedger {
         let found = self.read(&Key::account(key), patience, doing).await?;
         found.map(|found| account_row::read(&found, doing)).transpose()
     }
+}
+
+fn unclear_mark(doing: &'static str) -> StoreFault {
+    let source = Box::new(Nonsense("newer marks over some without an answer".to_owned()));
+    StoreFault::Unavailable { doing, source }
 }
 
 #[async_trait]
@@ -77,30 +83,34 @@ impl Ledger for AzureLedger {
         let doing = "marking a transaction";
         let mut patience = Patience::new(&self.world);
         let row_key = Key::transaction(key);
-        let row = MarksRow::of(marks);
-        let mut unclear = false;
+        let nonce = self.world.nonce();
+        let row = MarksRow::of(marks, nonce);
         loop {
             // The revision of a final row must not pass: the merge alone would not see the status.
             let Some(found) = self.read(&row_key, &mut patience, doing).await? else { return Ok(None) };
-            let stored = transaction_row::read(&found, doing)?;
+            let read = TransactionRow::parse(&found, doing)?;
+            let stored = read.to_stored(&found, doing)?;
             if stored.transaction.status().is_final() {
                 return Ok(None);
             }
             if stored.revision != *revision {
-                // After a lost answer these marks are ours, or somebody's who wanted the same.
-                let done = unclear && stored.marks == marks;
-                return Ok(done.then_some(stored.revision));
+                return match (patience.is_unclear(), read.was_marked_by(nonce)) {
+                    (true, true) => Ok(Some(stored.revision)),
+                    (false, _) => Ok(None),
+                    // Marked by somebody else, instead of us or after us: nobody can tell.
+                    (true, false) => Err(unclear_mark(doing)),
+                };
             }
             match self.table.merge(&row_key, &row, revision).await {
                 Ok(revision) => return Ok(Some(revision)),
                 // Changed since it was read: the next round says by whom.
                 Err(failure @ Failure::Answered(_)) if !failure.has_status(412) => {
-                    return Err(failure.into_fault(doing));
+                    return Err(patience.fault(failure, doing));
                 }
                 Err(failure) => {
-                    unclear |= failure.is_unclear();
+                    patience.note(&failure);
                     if !patience.again().await {
-                        return Err(failure.into_fault(doing));
+                        return Err(patience.fault(failure, doing));
                     }
                 }
             }

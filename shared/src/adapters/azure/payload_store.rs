@@ -61,8 +61,9 @@ impl AzurePayloadStore {
 impl PayloadStore for AzurePayloadStore {
     async fn put(&self, name: &str, body: &[u8]) -> Result<(), StoreFault> {
         // A name has one content for ever, so that writing it twice is writing it once.
-        let put = Patience::new(&self.world).repeat(|| self.put_or_create(name, body)).await;
-        put.map_err(|failure| failure.into_fault("storing a payload"))
+        let mut patience = Patience::new(&self.world);
+        let put = patience.repeat_write(|| self.put_or_create(name, body)).await;
+        put.map_err(|failure| patience.fault(failure, "storing a payload"))
     }
 
     async fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreFault> {
@@ -71,8 +72,9 @@ impl PayloadStore for AzurePayloadStore {
     }
 
     async fn delete(&self, name: &str) -> Result<(), StoreFault> {
-        let deleted = Patience::new(&self.world).repeat(|| self.delete_if_there(name)).await;
-        deleted.map_err(|failure| failure.into_fault("deleting a payload"))
+        let mut patience = Patience::new(&self.world);
+        let deleted = patience.repeat_write(|| self.delete_if_there(name)).await;
+        deleted.map_err(|failure| patience.fault(failure, "deleting a payload"))
     }
 }
 

@@ -81,9 +81,11 @@ impl AzureQueue {
 #[async_trait]
 impl WorkQueue for AzureQueue {
     async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
-        let (text, delay) = (encode(body), whole_seconds(delay));
-        let sent = Patience::new(&self.world).repeat(|| self.put(queue, &text, delay)).await;
-        sent.map_err(|failure| failure.into_fault("sending a message"))
+        let doing = "sending a message";
+        let (text, delay) = (text_of(body, doing)?, whole_seconds(delay));
+        let mut patience = Patience::new(&self.world);
+        let sent = patience.repeat_write(|| self.put(queue, &text, delay)).await;
+        sent.map_err(|failure| patience.fault(failure, doing))
     }
 
     async fn receive(
@@ -122,7 +124,8 @@ impl WorkQueue for AzureQueue {
         body: &[u8],
         visibility: Duration,
     ) -> Result<Held<Lease>, StoreFault> {
-        let (text, visibility) = (encode(body), whole_seconds(visibility));
+        let doing = "extending a message";
+        let (text, visibility) = (text_of(body, doing)?, whole_seconds(visibility));
         let message = self.message(queue, lease);
         let mut patience = Patience::new(&self.world);
         loop {
@@ -137,7 +140,7 @@ impl WorkQueue for AzureQueue {
             // Not repeated once it may have arrived: the old receipt would be worthless then, and
             // the repetition would call lost what is ours.
             if !matches!(failure, Failure::Unsent(_)) || !patience.again().await {
-                return Err(failure.into_fault("extending a message"));
+                return Err(failure.into_fault(doing));
             }
         }
     }
@@ -145,20 +148,19 @@ impl WorkQueue for AzureQueue {
     async fn delete(&self, queue: &QueueName, lease: &Lease) -> Result<Held<()>, StoreFault> {
         let message = self.message(queue, lease);
         let mut patience = Patience::new(&self.world);
-        let mut unclear = false;
         loop {
             let failure = match message.delete().await.map_err(Failure::from) {
                 Ok(_) => return Ok(Held::Ours(())),
                 // It is gone, as an attempt whose answer was lost has asked.
-                Err(failure) if unclear && failure.has_code("MessageNotFound") => {
+                Err(failure) if patience.is_unclear() && failure.has_code("MessageNotFound") => {
                     return Ok(Held::Ours(()));
                 }
                 Err(failure) if is_lost(&failure) => return Ok(Held::Lost),
                 Err(failure) => failure,
             };
-            unclear |= failure.is_unclear();
+            patience.note(&failure);
             if matches!(failure, Failure::Answered(_)) || !patience.again().await {
-                return Err(failure.after(unclear).into_fault("deleting a message"));
+                return Err(patience.fault(failure, "deleting a message"));
             }
         }
     }
@@ -175,6 +177,10 @@ impl WorkQueue for AzureQueue {
         let head_inserted_at = head.map_err(|failure| failure.into_fault(doing))?;
         Ok(Backlog { depth, head_inserted_at })
     }
+}
+
+fn text_of(body: &[u8], doing: &'static str) -> Result<String, StoreFault> {
+    encode(body).map_err(|source| StoreFault::Refused { doing, source: Box::new(source) })
 }
 
 /// Whether the message is gone, or was received by somebody else.

@@ -124,13 +124,15 @@ pub(super) struct MarksRow {
     repairs: String,
     /// Empty when it was never repaired.
     repaired_at: String,
+    /// Marks the marking.
+    marks_nonce: String,
 }
 
 impl MarksRow {
-    pub(super) fn of(marks: Marks) -> Self {
+    pub(super) fn of(marks: Marks, nonce: Nonce) -> Self {
         let Marks { dead_letter, repairs, repaired_at } = marks;
         let repaired_at = repaired_at.map(|at| at.unix_ms().to_string()).unwrap_or_default();
-        Self { dead_letter, repairs: repairs.to_string(), repaired_at }
+        Self { dead_letter, repairs: repairs.to_string(), repaired_at, marks_nonce: nonce.simple() }
     }
 }
 
@@ -156,6 +158,8 @@ struct LaterRow {
     repairs: Option<String>,
     #[serde(default)]
     repaired_at: Option<String>,
+    #[serde(default)]
+    marks_nonce: Option<String>,
 }
 
 /// The whole row of a transaction.
@@ -178,6 +182,11 @@ impl TransactionRow {
     /// Whether the commit with that nonce decided it.
     pub(super) fn was_decided_by(&self, nonce: Nonce) -> bool {
         self.later.commit_nonce.as_deref() == Some(nonce.simple().as_str())
+    }
+
+    /// Whether the marks with that nonce are the last that were written.
+    pub(super) fn was_marked_by(&self, nonce: Nonce) -> bool {
+        self.later.marks_nonce.as_deref() == Some(nonce.simple().as_str())
     }
 
     /// The transaction of the row that was found.

@@ -35,7 +35,7 @@ impl MemoryStore {
 #[async_trait]
 impl WorkQueue for MemoryStore {
     async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
-        assert!(body.len() <= BODY_BYTES_MAX, "a body of {} bytes does not fit a queue", body.len());
+        check_size(body, "sending a message")?;
         self.count_queue("put");
         let message = Waiting {
             body: body.to_vec(),
@@ -88,6 +88,7 @@ impl WorkQueue for MemoryStore {
         body: &[u8],
         visibility: Duration,
     ) -> Result<Held<Lease>, StoreFault> {
+        check_size(body, "extending a message")?;
         self.count_queue("update");
         let now = self.world.uptime();
         Ok(self.step(|Tables { queues, marks: numbers, .. }| {
@@ -123,6 +124,14 @@ impl WorkQueue for MemoryStore {
             }
         }))
     }
+}
+
+fn check_size(body: &[u8], doing: &'static str) -> Result<(), StoreFault> {
+    if body.len() <= BODY_BYTES_MAX {
+        return Ok(());
+    }
+    let source = format!("a body of {} bytes does not fit a queue", body.len()).into();
+    Err(StoreFault::Refused { doing, source })
 }
 
 /// The ids of the visible messages: the one that has been visible for the longest time first, and

@@ -68,7 +68,6 @@ impl WorkQueue for SqliteQueue {
         visibility: Duration,
     ) -> Result<Held<Lease>, StoreFault> {
         let doing = "extending the lease on a queue message";
-        check_size(body).map_err(|fault| fault.doing(doing))?;
         let Some((id, receipt)) = numbers(lease) else { return Ok(Held::Lost) };
         let (queue, body, world) = (queue.clone(), body.to_vec(), self.database.world());
         let job = move |connection: &Connection| {
@@ -81,7 +80,10 @@ impl WorkQueue for SqliteQueue {
             }
             // Whoever only wants more time passes the same body: then the large row stays as it is.
             let sql = "UPDATE queue_bodies SET body = ?1 WHERE id = ?2 AND body <> ?1";
-            connection.prepare_cached(sql)?.execute((&body, id))?;
+            // Somebody else's message may be larger than ours: it may stay, but none may become so.
+            if connection.prepare_cached(sql)?.execute((&body, id))? > 0 {
+                check_size(&body)?;
+            }
             Ok(Verdict::Keep(Held::Ours(lease_of(id, renewed))))
         };
         self.database.write(meter::QUEUE_UPDATE, doing, job).await

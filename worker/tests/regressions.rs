@@ -1,4 +1,4 @@
-//! What a hostile review found: each test states what the design promises and the worker does not do.
+//! Promises that were once broken: each test here failed before the code kept its sentence.
 
 #![expect(
     clippy::unwrap_used,

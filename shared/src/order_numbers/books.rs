@@ -1,0 +1,45 @@
+//! What this process did with its numbers since it last told the register.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use super::register::Report;
+
+/// Counts that are reported with the next write. They may fall below zero: numbers that were
+/// reported as handed out can still be given back.
+#[derive(Debug, Default)]
+pub struct Books {
+    issued: AtomicI64,
+    lost: AtomicI64,
+}
+
+impl Books {
+    /// Notes numbers that were handed out.
+    pub fn hand_out(&self, count: u64) {
+        self.issued.fetch_add(signed(count), Ordering::Relaxed);
+    }
+
+    /// Notes handed out numbers that came back unused.
+    pub fn take_back(&self, count: u64) {
+        self.issued.fetch_sub(signed(count), Ordering::Relaxed);
+    }
+
+    /// Notes numbers that nobody will get.
+    pub fn give_up(&self, count: u64) {
+        self.lost.fetch_add(signed(count), Ordering::Relaxed);
+    }
+
+    /// What is to be reported.
+    pub fn report(&self) -> Report {
+        Report { issued: self.issued.load(Ordering::Relaxed), lost: self.lost.load(Ordering::Relaxed) }
+    }
+
+    /// Notes that a report has arrived.
+    pub fn settle(&self, report: Report) {
+        self.issued.fetch_sub(report.issued, Ordering::Relaxed);
+        self.lost.fetch_sub(report.lost, Ordering::Relaxed);
+    }
+}
+
+fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
