@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_tests::workspace;
 
 /// Longest source file.
@@ -201,4 +202,16 @@ fn an_exception_from_a_lint_is_expected_with_a_reason() {
 fn no_source_names_a_place_on_somebodys_machine() {
     let places = ["/home/", "/root/", "/work/", "/tmp/wt", "/Users/", "C:\\"];
     refuse("sources run on every machine", &places, is_elsewhere);
+}
+
+#[test]
+fn the_readme_draws_the_life_of_a_transaction_as_the_code_has_it() {
+    let header = TransactionStatus::ALL.map(TransactionStatus::code).join(" | ");
+    let mut table = format!("| from \\ to | {header} |\n| --- | --- | --- | --- |\n");
+    for from in TransactionStatus::ALL {
+        let may = TransactionStatus::ALL.map(|to| if from.may_become(to) { "yes" } else { "no" });
+        table.push_str(&format!("| {} | {} |\n", from.code(), may.join(" | ")));
+    }
+    let readme = fs::read_to_string(workspace::root().join("README.md")).unwrap();
+    assert!(readme.contains(&table), "README.md has another table than\n{table}");
 }

@@ -1,6 +1,6 @@
 //! What a posting costs: storage operations on Azurite, and transactions per second on both stores.
 //!
-//! `cargo run --release -p postonce-tests --bin postonce-bench [-- azurite|sqlite]`
+//! `cargo run --release -p postonce-tests --bin bench [-- azurite|sqlite [<queue count>]]`
 //!
 //! One process with its worker inside, so that its counters see both halves; single deposits from
 //! 256 connections. The store, the bank and the clients share one machine, so the rates say how
@@ -33,20 +33,25 @@ type Counts = BTreeMap<String, u64>;
 
 #[tokio::main]
 async fn main() {
-    let only = std::env::args().nth(1);
+    let (only, queue_count) = (std::env::args().nth(1), std::env::args().nth(2));
+    let queue_count = queue_count.as_deref();
     let wanted = |name: &str| only.as_deref().is_none_or(|only| only == name);
     println!("| store | phase | deposits | operations per posting | goal | deposits/s | by kind |");
     println!("|---|---|---|---|---|---|---|");
     if wanted("azurite") {
-        measure(Stand::Azurite).await;
+        measure(Stand::Azurite, queue_count).await;
     }
     if wanted("sqlite") {
-        measure(Stand::Sqlite).await;
+        measure(Stand::Sqlite, queue_count).await;
     }
 }
 
-async fn measure(stand: Stand) {
-    let mut bank = Plan::on(stand).in_one_process().with("POSTONCE_IDLE_POLL_MAX_MS", "1000").start().await;
+async fn measure(stand: Stand, queue_count: Option<&str>) {
+    let mut plan = Plan::on(stand).in_one_process().with("POSTONCE_IDLE_POLL_MAX_MS", "1000");
+    if let Some(queue_count) = queue_count {
+        plan = plan.with("POSTONCE_QUEUE_COUNT", queue_count);
+    }
+    let mut bank = plan.start().await;
     let accounts: Vec<AccountKey> = (0..ACCOUNTS_MANY).map(|_| fresh_account()).collect();
     let client = bank.client(0);
     futures::stream::iter(&accounts)
