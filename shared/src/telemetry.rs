@@ -7,10 +7,6 @@ use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
 use crate::config::LogFormat;
 
-/// Libraries that write whole requests at level debug, with names and references of customers in
-/// them: never, whatever is asked for.
-const QUIET: [&str; 3] = ["azure_core=info", "azure_storage=info", "azure_data_tables=info"];
-
 /// Where log lines go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogTo {
@@ -38,7 +34,7 @@ pub struct InvalidDirectives {
 pub fn start(format: LogFormat, directives: &str, to: LogTo) -> Result<(), InvalidDirectives> {
     let filter = EnvFilter::try_new(directives)
         .map_err(|source| InvalidDirectives { directives: directives.to_owned(), source })?;
-    let filter = QUIET
+    let filter = crate::adapters::QUIET
         .iter()
         .fold(filter, |filter, quiet| filter.add_directive(quiet.parse().expect("it is a directive")));
     let (writer, colors) = match to {
