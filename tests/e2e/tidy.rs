@@ -123,7 +123,13 @@ fn only_adapters_name_a_store() {
     });
     refuse_in_production(
         "Azure stays in its adapter",
-        &["azure_core", "azure_data_", "azure_storage"],
+        &[
+            "azure_core::",
+            "azure_data_tables::",
+            "azure_storage::",
+            "azure_storage_queues::",
+            "azure_storage_blobs::",
+        ],
         |source| !source.is_in(&["shared/src/adapters/azure/"]),
     );
 }
