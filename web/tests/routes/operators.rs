@@ -135,10 +135,10 @@ async fn order_numbers_and_costs_are_told() {
     assert!(numbers["ranges"][0]["first"].is_string(), "{numbers}");
     let costs = desk.get("/v1/admin/storage-operations").await.body;
     let sends: Vec<&Value> =
-        costs["operations"].as_array().unwrap().iter().filter(|it| it["operation"] == "put").collect();
+        costs["operations"].as_array().unwrap().iter().filter(|it| it["operation"] == "send").collect();
     assert_eq!(
         sends,
-        [&json!({"service": "queue", "operation": "put", "count": 1, "price_usd": "0.000000400"})]
+        [&json!({"service": "queue", "operation": "send", "count": 1, "price_usd": "0.000000400"})]
     );
     assert!(costs["price_usd"].as_str().unwrap().starts_with("0.00000"), "{costs}");
 }

@@ -39,7 +39,7 @@ impl WorkQueue for SqliteQueue {
             insert(connection, &queue, &body, now, now.after(delay))?;
             Ok(Verdict::Keep(()))
         };
-        self.database.write(meter::QUEUE_PUT, doing, job).await
+        self.database.write(meter::QUEUE_SEND, doing, job).await
     }
 
     async fn receive(
@@ -52,7 +52,7 @@ impl WorkQueue for SqliteQueue {
         // Asked by a reader first: an idle listener must not take the lock that others write under.
         let (name, world) = (queue.clone(), self.database.world());
         let look = move |connection: &_| any_visible(connection, &name, world.now());
-        if !self.database.read(meter::QUEUE_GET, doing, look).await? {
+        if !self.database.read(meter::QUEUE_RECEIVE, doing, look).await? {
             return Ok(Vec::new());
         }
         let (queue, world) = (queue.clone(), self.database.world());
