@@ -9,7 +9,3 @@ pub mod open;
 pub mod page_body;
 pub mod sqlite;
 pub mod system;
-
-/// Log directives that hold whatever is asked for: these libraries write whole requests at level
-/// debug, with names and references of customers in them.
-pub const QUIET: [&str; 3] = ["azure_core=info", "azure_storage=info", "azure_data_tables=info"];
