@@ -25,7 +25,7 @@ async fn health_and_metrics_ask_nothing_of_the_store() {
     for line in [
         "postonce_submissions_total{outcome=\"accepted\"} 1",
         "postonce_http_requests_total{route=\"/v1/users/{user_id}/accounts/{account_id}/deposits\",method=\"POST\",status=\"202\"} 1",
-        "postonce_storage_operations_total{service=\"queue\",operation=\"put\"} 1",
+        "postonce_storage_operations_total{service=\"queue\",operation=\"send\"} 1",
         "postonce_http_request_seconds_count{route=\"/livez\",method=\"GET\"} 1",
     ] {
         assert!(metrics.contains(line), "{line} is missing in\n{metrics}");
