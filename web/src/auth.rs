@@ -49,7 +49,12 @@ async fn authenticate<P: Permission>(request: &HttpRequest) -> Result<PartnerId,
     let keyring = request
         .app_data::<web::Data<Keyring>>()
         .ok_or_else(|| ApiError::internal("the server was built without a keyring"))?;
+    let too_early = keyring.awaits_first_key();
     let Some(grant) = keyring.look_up(key).await? else {
+        if too_early {
+            let detail = "The service has just started and does not know all keys yet. Try again.";
+            return Err(ApiError::new(Code::StorageUnavailable, detail));
+        }
         let detail = "Check the key in the Authorization header, or ask for a new one.";
         return Err(ApiError::new(Code::ApiKeyInvalid, detail));
     };

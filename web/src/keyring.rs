@@ -5,6 +5,7 @@
 //! request asks the store; those that come meanwhile go on with what is remembered.
 
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -41,6 +42,7 @@ pub struct Keyring {
     store: Arc<dyn ApiKeys>,
     world: Arc<dyn World>,
     memory: Mutex<Memory>,
+    awaits_first_key: AtomicBool,
 }
 
 struct Memory {
@@ -58,7 +60,23 @@ impl Keyring {
     /// A keyring that remembers nothing yet.
     pub fn new(store: Arc<dyn ApiKeys>, world: Arc<dyn World>) -> Self {
         let memory = Memory { found: LruCache::new(REMEMBERED_MAX), absent: LruCache::new(REMEMBERED_MAX) };
-        Self { store, world, memory: Mutex::new(memory) }
+        Self { store, world, memory: Mutex::new(memory), awaits_first_key: AtomicBool::new(false) }
+    }
+
+    /// From now on an unknown key may be the store's first one, which is on its way: it must not be
+    /// called wrong.
+    pub fn await_first_key(&self) {
+        self.awaits_first_key.store(true, Ordering::Release);
+    }
+
+    /// The store knows its first key: what is unknown from now on is wrong.
+    pub fn first_key_is_known(&self) {
+        self.awaits_first_key.store(false, Ordering::Release);
+    }
+
+    /// Whether an unknown key may be right.
+    pub fn awaits_first_key(&self) -> bool {
+        self.awaits_first_key.load(Ordering::Acquire)
     }
 
     /// What a key grants; `None` when it is not known or was revoked.
@@ -75,9 +93,12 @@ impl Keyring {
             Remembered::Absent => return Ok(None),
             Remembered::Nothing => {}
         }
+        let too_early = self.awaits_first_key();
         let record = self.store.find(&id_of(&hash)).await?;
         let grant = record.filter(|record| opens(record, &hash)).map(|record| Arc::new(granted(record)));
-        self.remember(hash, grant.clone());
+        if grant.is_some() || !too_early {
+            self.remember(hash, grant.clone());
+        }
         Ok(grant)
     }
 

@@ -17,6 +17,7 @@ use postonce_worker::worker;
 use tracing::{error, info, warn};
 
 use crate::api_keys::{Established, FirstKey};
+use crate::keyring::Keyring;
 use crate::metrics::Metrics;
 use crate::readiness::{Part, Readiness};
 use crate::server::{App, serve};
@@ -47,14 +48,17 @@ pub async fn run(
     let address = listener.local_addr().context("the listening address cannot be read")?;
     let first_key = FirstKey::try_new(config.bootstrap_key.as_ref()).context("bootstrap-key")?;
     let (meter, readiness) = (Arc::new(Meter::default()), Readiness::starting());
-    let server = serve(app(bank, &meter, &readiness), listener).context("the server cannot be started")?;
+    let app = app(bank, &meter, &readiness);
+    let keyring = Arc::clone(&app.keyring);
+    keyring.await_first_key();
+    let server = serve(app, listener).context("the server cannot be started")?;
     let handle = server.handle();
     info!("listening on http://{address}");
 
     let queue = envelope::queues(bank.queue_count).swap_remove(0);
     let watch = Arc::clone(&readiness).watch(bank.store.clone(), queue, Arc::clone(&bank.world));
     bank.world.spawn(watch.boxed());
-    bank.world.spawn(establish(first_key, bank.clone(), Arc::clone(&readiness)).boxed());
+    bank.world.spawn(establish(first_key, bank.clone(), keyring, Arc::clone(&readiness)).boxed());
     let (starter, draining) = drain();
     let work = match hosting {
         Hosting::WithWorker => work(bank, config, &meter, &draining).boxed(),
@@ -100,8 +104,10 @@ async fn work(bank: &Bank, config: &Config, meter: &Arc<Meter>, draining: &Drain
 }
 
 /// Gives an empty store its first key, and shows it.
-async fn establish(first_key: FirstKey, bank: Bank, readiness: Arc<Readiness>) {
-    match first_key.establish_at_last(&bank.store, &*bank.world, &readiness).await {
+async fn establish(first_key: FirstKey, bank: Bank, keyring: Arc<Keyring>, readiness: Arc<Readiness>) {
+    let established = first_key.establish_at_last(&bank.store, &*bank.world, &readiness).await;
+    keyring.first_key_is_known();
+    match established {
         // On standard output and not in the log: logs are kept and shipped.
         Established::Made(key) => println!(
             "The first API key, for partner bootstrap with every scope, shown only this once:\n\n    {}\n",

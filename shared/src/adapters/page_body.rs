@@ -1,5 +1,5 @@
 //! How the entries of a journal page are written into one text: the same in every store, and
-//! read back for as long as the bank exists.
+//! read back for as long as the bank exists. And what every store checks between two pages.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::ids::{MessageId, OrderNumber, PartnerId};
 use crate::domain::instruction::{Details, TransactionKind};
-use crate::domain::journal::Entry;
+use crate::domain::journal::{Entry, JournalPage};
 use crate::domain::money::{Amount, Balance, Currency};
 use crate::domain::time::Timestamp;
 
@@ -55,6 +55,24 @@ pub enum UnreadablePage {
     /// A field that does not parse.
     #[error("the field {0} of an entry cannot be read")]
     Field(&'static str),
+}
+
+/// Two pages that were read one after the other do not belong together.
+#[derive(Debug, thiserror::Error)]
+#[error("the page from {0} does not follow the page from {1}")]
+pub struct Unlinked(u64, u64);
+
+/// Checks that one page follows the other: a page that was removed or swapped shows between its
+/// neighbors only.
+///
+/// # Errors
+/// [`Unlinked`] when it does not.
+pub fn check_link(previous: &JournalPage, page: &JournalPage) -> Result<(), Unlinked> {
+    let follows = previous.last_sequence().checked_add(1) == Some(page.first_sequence);
+    if follows && page.previous_hash == previous.hash {
+        return Ok(());
+    }
+    Err(Unlinked(page.first_sequence, previous.first_sequence))
 }
 
 /// Writes entries.

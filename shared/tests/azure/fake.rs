@@ -201,8 +201,21 @@ impl State {
             "delete" => Answer::refusal(404, "MessageNotFound"),
             // Nobody reads this answer: the only test of it loses it.
             "update" => Answer::new(204),
+            "query" => self.all_pages(),
             _ => self.execute_on_row(request),
         }
+    }
+
+    /// Every journal page that there is: no test has two accounts.
+    fn all_pages(&self) -> Answer {
+        let pages = self.rows.iter().filter(|(name, _)| name.contains("/jrnl-"));
+        let pages = pages.map(|(_, (etag, row))| {
+            let mut row = row.clone();
+            row.insert("odata.etag".to_owned(), Value::from(etag_of(*etag)));
+            Value::Object(row)
+        });
+        let body = serde_json::json!({ "odata.metadata": "m", "value": pages.collect::<Vec<_>>() });
+        Answer { body: body.to_string(), ..Answer::new(200) }
     }
 
     fn execute_on_row(&mut self, request: &Request) -> Answer {
@@ -285,6 +298,7 @@ fn kind(request: &Request) -> &'static str {
         "PUT" if of_messages => "update",
         "POST" if request.path.ends_with("$batch") => "batch",
         "POST" => "insert",
+        "GET" if request.path.ends_with("()") => "query",
         "GET" => "get",
         "MERGE" => "merge",
         _ => "delete",

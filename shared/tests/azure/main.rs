@@ -412,6 +412,25 @@ async fn a_large_message_of_a_direct_producer_is_no_bug_of_ours() {
 }
 
 #[tokio::test]
+async fn a_page_that_was_removed_is_noticed() {
+    let bench = Bench::new().await;
+    drop(bench.open_account().await);
+    let mut pages = Vec::new();
+    for message in 1..=3 {
+        let account = bench.store.ledger.account(means::account().key).await.unwrap().unwrap();
+        let new = deposit(message);
+        let revision = revision_of(&bench.store.ledger.accept(std::slice::from_ref(&new)).await.unwrap()[0]);
+        let commit = commit_of(&account, &[(&new, revision)]);
+        assert!(matches!(bench.store.ledger.commit(&commit).await.unwrap(), Committed::Done { .. }));
+        pages.extend(commit.page);
+    }
+    assert_eq!(bench.store.log.pages(means::account().key, 1, 10).await.unwrap(), pages);
+    assert_eq!(bench.fake.remove("/jrnl-00000000000000000002"), 1);
+    let read = bench.store.log.pages(means::account().key, 1, 10).await;
+    assert!(matches!(read, Err(StoreFault::Corrupt { .. })), "{read:?}");
+}
+
+#[tokio::test]
 async fn a_wrong_revision_is_a_conflict() {
     let bench = Bench::new().await;
     let unknown = Revision::new("W/\"datetime'0'\"");

@@ -92,6 +92,10 @@ impl Bank {
         self.world.moved_ms.fetch_add(i64::try_from(by.as_millis()).unwrap(), Ordering::Relaxed);
     }
 
+    pub fn set_clock_back(&self, by: Duration) {
+        self.world.moved_ms.fetch_sub(i64::try_from(by.as_millis()).unwrap(), Ordering::Relaxed);
+    }
+
     /// A connection of somebody else to the same file.
     pub fn sql(&self) -> Connection {
         Connection::open(self.path()).unwrap()

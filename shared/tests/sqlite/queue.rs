@@ -102,3 +102,24 @@ fn a_large_message_of_somebody_else_can_be_prolonged() {
         assert_eq!(store.queue.delete(&queue, &lease).await.unwrap(), Held::Ours(()));
     });
 }
+
+#[test]
+fn a_clock_that_goes_back_hides_nothing_for_long() {
+    within_deadline(async {
+        let bank = Bank::new();
+        let store = bank.open();
+        let (queue, visibility) = (work_queue(), Duration::from_secs(20));
+        store.queue.send(&queue, b"waits", Duration::ZERO).await.unwrap();
+        store.queue.send(&queue, b"leased", Duration::ZERO).await.unwrap();
+        assert_eq!(store.queue.receive(&queue, 1, visibility).await.unwrap().len(), 1);
+        // A small step costs no lease.
+        bank.set_clock_back(Duration::from_secs(5));
+        assert!(store.queue.receive(&queue, 32, visibility).await.unwrap().is_empty());
+        bank.set_clock_back(Duration::from_secs(7200));
+        store.queue.send(&queue, b"new", Duration::ZERO).await.unwrap();
+        let first = store.queue.receive(&queue, 32, visibility).await.unwrap();
+        assert_eq!(first.len(), 1, "what is sent now is visible now");
+        assert_eq!(store.queue.receive(&queue, 32, visibility).await.unwrap().len(), 2);
+        assert!(store.queue.receive(&queue, 32, visibility).await.unwrap().is_empty(), "and leased once");
+    });
+}

@@ -25,7 +25,7 @@ async fn health_and_metrics_ask_nothing_of_the_store() {
     for line in [
         "postonce_submissions_total{outcome=\"accepted\"} 1",
         "postonce_http_requests_total{route=\"/v1/users/{user_id}/accounts/{account_id}/deposits\",method=\"POST\",status=\"202\"} 1",
-        "postonce_storage_operations_total{service=\"queue\",operation=\"put\"} 1",
+        "postonce_storage_operations_total{service=\"queue\",operation=\"send\"} 1",
         "postonce_http_request_seconds_count{route=\"/livez\",method=\"GET\"} 1",
     ] {
         assert!(metrics.contains(line), "{line} is missing in\n{metrics}");
@@ -135,10 +135,10 @@ async fn order_numbers_and_costs_are_told() {
     assert!(numbers["ranges"][0]["first"].is_string(), "{numbers}");
     let costs = desk.get("/v1/admin/storage-operations").await.body;
     let sends: Vec<&Value> =
-        costs["operations"].as_array().unwrap().iter().filter(|it| it["operation"] == "put").collect();
+        costs["operations"].as_array().unwrap().iter().filter(|it| it["operation"] == "send").collect();
     assert_eq!(
         sends,
-        [&json!({"service": "queue", "operation": "put", "count": 1, "price_usd": "0.000000400"})]
+        [&json!({"service": "queue", "operation": "send", "count": 1, "price_usd": "0.000000400"})]
     );
     assert!(costs["price_usd"].as_str().unwrap().starts_with("0.00000"), "{costs}");
 }

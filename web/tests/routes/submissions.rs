@@ -73,7 +73,7 @@ async fn whoever_waits_gets_the_final_transaction() {
     let desk = Desk::with_account().await;
     let request = || submission("deposits", 1, TEN).insert_header(("prefer", "respond-async, wait=40"));
     let worker = async {
-        while desk.store.operations.snapshot().keys().all(|operation| operation.name != "put") {
+        while desk.store.operations.snapshot().keys().all(|operation| operation.name != "send") {
             tokio::task::yield_now().await;
         }
         desk.post_all().await;

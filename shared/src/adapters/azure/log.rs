@@ -7,8 +7,10 @@ use super::cursor;
 use super::keys::{TRANSACTIONS, page_row, partition};
 use super::ledger::AzureLedger;
 use super::page_row;
+use super::rows::corrupt;
 use super::table::{Continuation, ROWS_MAX, Scanned};
 use super::transaction_row;
+use crate::adapters::page_body;
 use crate::domain::ids::AccountKey;
 use crate::domain::journal::{JournalPage, PAGE_ENTRIES_MAX};
 use crate::domain::transaction::TransactionStatus;
@@ -69,13 +71,18 @@ impl TransactionLog for AzureLedger {
         let last = page_row(from.max(1).saturating_add(before_last));
         let partition = partition(account);
         let filter = format!("PartitionKey eq '{partition}' and RowKey ge '{first}' and RowKey le '{last}'");
-        let mut pages = Vec::new();
+        let mut pages: Vec<JournalPage> = Vec::new();
         let mut continuation = None;
         loop {
             let Scanned { rows, next } = self.scan(&filter, ROWS_MAX, continuation.as_ref(), doing).await?;
             for found in rows {
                 if page_row::last_sequence(&found, doing)? >= from {
-                    pages.push(page_row::read(&found, doing)?);
+                    let page = page_row::read(&found, doing)?;
+                    if let Some(previous) = pages.last() {
+                        page_body::check_link(previous, &page)
+                            .map_err(|flaw| corrupt(&found, doing, flaw))?;
+                    }
+                    pages.push(page);
                 }
             }
             match next {

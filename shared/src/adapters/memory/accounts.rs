@@ -46,7 +46,7 @@ impl Accounts for MemoryStore {
         after: Option<AccountId>,
         limit: usize,
     ) -> Result<Vec<Account>, StoreFault> {
-        self.count_scan();
+        self.count_query();
         let start = match after {
             Some(account) => Bound::Excluded(AccountKey { user, account }),
             None => Bound::Included(AccountKey { user, account: AccountId::from_uuid(Uuid::nil()) }),

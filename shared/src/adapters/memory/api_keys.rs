@@ -23,7 +23,7 @@ impl ApiKeys for MemoryStore {
     }
 
     async fn list(&self) -> Result<Vec<ApiKeyRecord>, StoreFault> {
-        self.count_scan();
+        self.count_query();
         Ok(self.step(|tables| tables.api_keys.values().cloned().collect()))
     }
 

@@ -32,7 +32,7 @@ impl DeadLetters for MemoryStore {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<DeadLetter>, StoreFault> {
-        self.count_scan();
+        self.count_query();
         let start = cursor.map_or(Bound::Unbounded, Bound::Excluded);
         Ok(self.step(|tables| {
             let letters = tables.dead_letters.range::<str, _>((start, Bound::Unbounded));
@@ -56,7 +56,7 @@ impl DeadLetters for MemoryStore {
     }
 
     async fn count_open(&self) -> Result<Vec<(QueueName, u64)>, StoreFault> {
-        self.count_scan();
+        self.count_query();
         Ok(self.step(|tables| {
             let mut counts: BTreeMap<QueueName, u64> = BTreeMap::new();
             for letter in tables.dead_letters.values().filter(|letter| letter.resolution.is_none()) {

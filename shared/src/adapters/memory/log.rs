@@ -21,7 +21,7 @@ impl TransactionLog for MemoryStore {
         from: u64,
         entries: usize,
     ) -> Result<Vec<JournalPage>, StoreFault> {
-        self.count_scan();
+        self.count_query();
         let found = self.step(|tables| pages_from(tables, account, from, entries));
         for page in &found {
             page.check().map_err(|flaw| StoreFault::Corrupt {
@@ -39,7 +39,7 @@ impl TransactionLog for MemoryStore {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<StoredTransaction>, StoreFault> {
-        self.count_scan();
+        self.count_query();
         let last = cursor.map(read_cursor).transpose()?;
         if last.as_ref().is_some_and(|key| key.account != account) {
             return Err(foreign_cursor());
@@ -54,7 +54,7 @@ impl TransactionLog for MemoryStore {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<StoredTransaction>, StoreFault> {
-        self.count_scan();
+        self.count_query();
         let start = cursor.map(read_cursor).transpose()?.map_or(Bound::Unbounded, Bound::Excluded);
         Ok(self.step(|tables| list(tables, start, |_| true, TransactionStatus::Accepted, limit)))
     }

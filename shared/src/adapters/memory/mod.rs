@@ -80,8 +80,8 @@ impl MemoryStore {
         self.count(Service::Table, name, PriceKind::Table);
     }
 
-    fn count_scan(&self) {
-        self.count(Service::Table, "scan", PriceKind::TableBatch);
+    fn count_query(&self) {
+        self.count(Service::Table, "query", PriceKind::TableBatch);
     }
 }
 

@@ -36,7 +36,7 @@ impl MemoryStore {
 impl WorkQueue for MemoryStore {
     async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
         check_size(body, "sending a message")?;
-        self.count_queue("put");
+        self.count_queue("send");
         let message = Waiting {
             body: body.to_vec(),
             inserted_at: self.world.now(),
@@ -58,7 +58,7 @@ impl WorkQueue for MemoryStore {
         visibility: Duration,
     ) -> Result<Vec<Message>, StoreFault> {
         assert!((1..=RECEIVE_MAX).contains(&max), "one receive cannot take {max} messages");
-        self.count_queue("get");
+        self.count_queue("receive");
         let now = self.world.uptime();
         Ok(self.step(|Tables { queues, marks: numbers, .. }| {
             let Some(messages) = queues.get_mut(queue) else { return Vec::new() };
@@ -113,7 +113,7 @@ impl WorkQueue for MemoryStore {
     }
 
     async fn backlog(&self, queue: &QueueName) -> Result<Backlog, StoreFault> {
-        self.count_queue("peek");
+        self.count_queue("metadata");
         let now = self.world.uptime();
         Ok(self.step(|Tables { queues, .. }| {
             let Some(messages) = queues.get(queue) else { return Backlog::default() };

@@ -40,7 +40,7 @@ impl Accounts for SqliteAccounts {
         let Some(guard) = columns::version(guard) else { return Ok(None) };
         let after = after.clone();
         let job = move |connection: &_| change(connection, guard, &after);
-        self.database.write(meter::TABLE_UPDATE, "changing an account", job).await
+        self.database.write(meter::TABLE_MERGE, "changing an account", job).await
     }
 
     async fn list(

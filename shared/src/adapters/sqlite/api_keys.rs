@@ -60,7 +60,7 @@ impl ApiKeys for SqliteApiKeys {
             let changed = connection.prepare_cached(sql)?.execute((at.unix_ms(), id))?;
             Ok(Verdict::Keep(changed == 1))
         };
-        self.database.write(meter::TABLE_UPDATE, "revoking an API key", job).await
+        self.database.write(meter::TABLE_MERGE, "revoking an API key", job).await
     }
 }
 

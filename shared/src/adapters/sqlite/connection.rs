@@ -51,3 +51,20 @@ fn wait_for_lock(attempts: i32) -> bool {
     std::thread::sleep(pause);
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was answered survives a loss of power only so, and no test can cut the power.
+    #[test]
+    fn the_writer_syncs_every_commit() {
+        let folder = tempfile::tempdir().unwrap();
+        let connection = connect(&folder.path().join("file.db"), Role::Write).unwrap();
+        let number = |pragma: &str| {
+            connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, i64>(0)).unwrap()
+        };
+        assert_eq!(number("synchronous"), 2, "FULL");
+        assert_eq!(number("foreign_keys"), 1, "a body goes with its message");
+    }
+}

@@ -72,7 +72,7 @@ impl DeadLetters for SqliteDeadLetters {
             let changed = connection.prepare_cached(sql)?.execute((kind.code(), by, at.unix_ms(), id))?;
             Ok(Verdict::Keep(changed == 1))
         };
-        self.database.write(meter::TABLE_UPDATE, "resolving a dead letter", job).await
+        self.database.write(meter::TABLE_MERGE, "resolving a dead letter", job).await
     }
 
     async fn count_open(&self) -> Result<Vec<(QueueName, u64)>, StoreFault> {

@@ -89,7 +89,7 @@ impl Ledger for SqliteLedger {
             ))?;
             Ok(Verdict::Keep((changed == 1).then(|| columns::revision(next))))
         };
-        self.database.write(meter::TABLE_UPDATE, "marking a transaction", job).await
+        self.database.write(meter::TABLE_MERGE, "marking a transaction", job).await
     }
 
     async fn probe(&self) -> Result<(), StoreFault> {

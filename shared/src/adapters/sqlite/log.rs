@@ -50,7 +50,7 @@ impl TransactionLog for SqliteLog {
         limit: usize,
     ) -> Result<Listing<StoredTransaction>, StoreFault> {
         let doing = "listing the transactions of an account";
-        let after = cursor.map(|cursor| StatusCursor::parse(status, cursor)).transpose();
+        let after = cursor.map(|cursor| StatusCursor::parse(account, status, cursor)).transpose();
         let after = after.map_err(|fault| fault.doing(doing))?;
         let job = move |connection: &_| by_status(connection, account, status, after.as_ref(), limit);
         self.database.read(meter::TABLE_QUERY, doing, job).await
@@ -89,7 +89,7 @@ fn pages(
         let Some(row) = rows.next()? else { break };
         let page = page(row, key)?;
         if let Some(previous) = pages.last() {
-            link(previous, &page)?;
+            page_body::check_link(previous, &page).map_err(|flaw| SqlFault::Unsound(flaw.into()))?;
         }
         let wanted = page.entries.iter().filter(|entry| entry.sequence >= from).count();
         // The last page of the journal may end before the sequence that was asked for.
@@ -115,16 +115,6 @@ fn page(row: &Row<'_>, account: AccountKey) -> Result<JournalPage, SqlFault> {
     Ok(page)
 }
 
-/// A page that was removed from the middle shows between its neighbors only.
-fn link(previous: &JournalPage, page: &JournalPage) -> Result<(), SqlFault> {
-    let follows = previous.last_sequence().checked_add(1) == Some(page.first_sequence);
-    if follows && page.previous_hash == previous.hash {
-        return Ok(());
-    }
-    let (at, before) = (page.first_sequence, previous.first_sequence);
-    Err(SqlFault::Unsound(format!("the page from {at} does not follow the page from {before}").into()))
-}
-
 /// Where a listing by status goes on: behind this partner's message.
 struct StatusCursor {
     partner: PartnerId,
@@ -132,18 +122,22 @@ struct StatusCursor {
 }
 
 impl StatusCursor {
-    fn parse(status: TransactionStatus, cursor: &str) -> Result<Self, SqlFault> {
+    /// Names the account as well: who mixes cursors up must hear of it, and not pass over rows.
+    fn parse(account: AccountKey, status: TransactionStatus, cursor: &str) -> Result<Self, SqlFault> {
         let read = || {
-            let (listing, place) = cursor.split_once('.')?;
+            let place = cursor.strip_prefix(&Self::listing(account, status))?;
             let (partner, message) = place.split_once('.')?;
-            let cursor = Self { partner: PartnerId::parse(partner).ok()?, message: message.parse().ok()? };
-            (listing == status.code()).then_some(cursor)
+            Some(Self { partner: PartnerId::parse(partner).ok()?, message: message.parse().ok()? })
         };
         read().ok_or_else(no_cursor)
     }
 
     fn after(status: TransactionStatus, last: &TransactionKey) -> String {
-        format!("{}.{}.{}", status.code(), last.partner, last.message.simple())
+        format!("{}{}.{}", Self::listing(last.account, status), last.partner, last.message.simple())
+    }
+
+    fn listing(account: AccountKey, status: TransactionStatus) -> String {
+        format!("{}.{}.{}.", account.user.simple(), account.account.simple(), status.code())
     }
 }
 

@@ -17,12 +17,12 @@ const fn blob(name: &'static str, price: PriceKind) -> Operation {
 
 pub(super) const TABLE_GET: Operation = table("get", PriceKind::Table);
 pub(super) const TABLE_INSERT: Operation = table("insert", PriceKind::Table);
-pub(super) const TABLE_UPDATE: Operation = table("update", PriceKind::Table);
+pub(super) const TABLE_MERGE: Operation = table("merge", PriceKind::Table);
 pub(super) const TABLE_BATCH: Operation = table("batch", PriceKind::TableBatch);
 pub(super) const TABLE_QUERY: Operation = table("query", PriceKind::TableBatch);
 
-pub(super) const QUEUE_PUT: Operation = queue("put");
-pub(super) const QUEUE_GET: Operation = queue("get");
+pub(super) const QUEUE_SEND: Operation = queue("send");
+pub(super) const QUEUE_RECEIVE: Operation = queue("receive");
 pub(super) const QUEUE_UPDATE: Operation = queue("update");
 pub(super) const QUEUE_DELETE: Operation = queue("delete");
 pub(super) const QUEUE_METADATA: Operation = queue("metadata");

@@ -39,7 +39,7 @@ impl WorkQueue for SqliteQueue {
             insert(connection, &queue, &body, now, now.after(delay))?;
             Ok(Verdict::Keep(()))
         };
-        self.database.write(meter::QUEUE_PUT, doing, job).await
+        self.database.write(meter::QUEUE_SEND, doing, job).await
     }
 
     async fn receive(
@@ -52,7 +52,7 @@ impl WorkQueue for SqliteQueue {
         // Asked by a reader first: an idle listener must not take the lock that others write under.
         let (name, world) = (queue.clone(), self.database.world());
         let look = move |connection: &_| any_visible(connection, &name, world.now());
-        if !self.database.read(meter::QUEUE_GET, doing, look).await? {
+        if !self.database.read(meter::QUEUE_RECEIVE, doing, look).await? {
             return Ok(Vec::new());
         }
         let (queue, world) = (queue.clone(), self.database.world());
@@ -136,12 +136,22 @@ pub(super) fn insert(
     Ok(())
 }
 
+/// What is visible, of the messages `m`.
+const VISIBLE: &str = "m.queue = ?1 AND m.visible_at <= ?2";
+
+/// What was sent in the future: the clock went back, and would hide it for as long as it went. Looked
+/// for only where nothing is visible, and only among what is hidden for longer than a lease usually is.
+const FROM_THE_FUTURE: &str = "m.queue = ?1 AND m.visible_at > ?2 + 60000 AND m.inserted_at > ?2 + 60000";
+
 fn any_visible(connection: &Connection, queue: &QueueName, now: Timestamp) -> Result<bool, SqlFault> {
-    let sql = "SELECT EXISTS (SELECT 1 FROM queue_messages WHERE queue = ?1 AND visible_at <= ?2)";
-    let any = connection
-        .prepare_cached(sql)?
-        .query_row((queue.as_str(), now.unix_ms()), |row| row.get::<_, bool>(0))?;
-    Ok(any)
+    for which in [VISIBLE, FROM_THE_FUTURE] {
+        let sql = format!("SELECT EXISTS (SELECT 1 FROM queue_messages m WHERE {which})");
+        let mut statement = connection.prepare_cached(&sql)?;
+        if statement.query_row((queue.as_str(), now.unix_ms()), |row| row.get(0))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn receive(
@@ -152,12 +162,39 @@ fn receive(
     world: &dyn World,
 ) -> Result<Verdict<Vec<Message>>, SqlFault> {
     let now = world.now();
+    let mut found = find(connection, VISIBLE, queue, now, max, world)?;
+    if found.is_empty() {
+        found = find(connection, FROM_THE_FUTURE, queue, now, max, world)?;
+    }
+    let mut messages = Vec::with_capacity(found.len());
+    for (id, receipt, message) in found {
+        let sql =
+            "UPDATE queue_messages SET visible_at = ?1, dequeue_count = ?2, pop_receipt = ?3 WHERE id = ?4";
+        let hidden_until = now.after(visibility).unix_ms();
+        let changes = (hidden_until, message.dequeue_count, receipt.cast_signed(), id);
+        connection.prepare_cached(sql)?.execute(changes)?;
+        messages.push(message);
+    }
+    Ok(Verdict::Keep(messages))
+}
+
+/// The messages of one kind, each with its number and a new receipt.
+fn find(
+    connection: &Connection,
+    which: &str,
+    queue: &QueueName,
+    now: Timestamp,
+    max: usize,
+    world: &dyn World,
+) -> Result<Vec<(i64, u64, Message)>, SqlFault> {
     // In the order in which they became visible, which an index has: in the order of their ids,
     // each receive would step over all that is in flight or delayed.
-    let sql = "SELECT m.id, m.dequeue_count, m.inserted_at, b.body
-               FROM queue_messages m CROSS JOIN queue_bodies b ON b.id = m.id
-               WHERE m.queue = ?1 AND m.visible_at <= ?2 ORDER BY m.visible_at, m.id LIMIT ?3";
-    let mut statement = connection.prepare_cached(sql)?;
+    let sql = format!(
+        "SELECT m.id, m.dequeue_count, m.inserted_at, b.body
+         FROM queue_messages m CROSS JOIN queue_bodies b ON b.id = m.id
+         WHERE {which} ORDER BY m.visible_at, m.id LIMIT ?3"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
     let limit = columns::limit(max.min(RECEIVE_MAX));
     let rows = statement.query_and_then((queue.as_str(), now.unix_ms(), limit), |row| {
         let (id, receipt): (i64, u64) = (row.get(0)?, world.random());
@@ -171,17 +208,7 @@ fn receive(
         Ok::<_, SqlFault>((id, receipt, message))
     })?;
     // All of them first: an index must not change under the statement that reads it.
-    let found = rows.collect::<Result<Vec<_>, _>>()?;
-    let mut messages = Vec::with_capacity(found.len());
-    for (id, receipt, message) in found {
-        let sql =
-            "UPDATE queue_messages SET visible_at = ?1, dequeue_count = ?2, pop_receipt = ?3 WHERE id = ?4";
-        let hidden_until = now.after(visibility).unix_ms();
-        let changes = (hidden_until, message.dequeue_count, receipt.cast_signed(), id);
-        connection.prepare_cached(sql)?.execute(changes)?;
-        messages.push(message);
-    }
-    Ok(Verdict::Keep(messages))
+    rows.collect()
 }
 
 fn backlog(connection: &Connection, queue: &QueueName, now: Timestamp) -> Result<Backlog, SqlFault> {

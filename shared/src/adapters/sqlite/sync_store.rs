@@ -55,7 +55,7 @@ impl SyncStore for SqliteSyncStore {
         };
         let (name, value) = (name.to_owned(), value.to_owned());
         let job = move |connection: &_| swap(connection, &name, expected, &value);
-        self.database.write(meter::TABLE_UPDATE, doing, job).await
+        self.database.write(meter::TABLE_MERGE, doing, job).await
     }
 }
 

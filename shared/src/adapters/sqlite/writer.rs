@@ -15,8 +15,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
 use super::fault::{OpenFault, SqlFault};
@@ -27,6 +28,10 @@ const GROUP_JOBS_MAX: usize = 128;
 
 /// Most jobs that wait in the channel; who comes then waits in front of it.
 const WAITING_JOBS_MAX: usize = 1024;
+
+/// Longest wait for the answer to a job: several times as long as the thread waits for the lock of
+/// another process. A disk that hangs must not hold every caller for ever.
+const ANSWER_MAX: Duration = Duration::from_secs(15);
 
 /// What a job decided about what it wrote.
 pub(super) enum Verdict<T> {
@@ -42,6 +47,7 @@ pub(super) struct Writer {
     jobs: Option<mpsc::Sender<Box<dyn Job>>>,
     thread: Option<JoinHandle<()>>,
     commits: Arc<AtomicU64>,
+    answer_max: Duration,
 }
 
 impl Writer {
@@ -54,10 +60,10 @@ impl Writer {
             .name("sqlite-writer".to_owned())
             .spawn(move || serve(&connection, waiting, &counter))
             .map_err(OpenFault::Thread)?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread), commits })
+        Ok(Self { jobs: Some(jobs), thread: Some(thread), commits, answer_max: ANSWER_MAX })
     }
 
-    /// Runs a job and waits until it is committed.
+    /// Runs a job and waits until it is committed. Without an answer in time it may still run.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         doing: &'static str,
@@ -67,8 +73,13 @@ impl Writer {
         let (answer, answered) = oneshot::channel();
         let errand = Errand { doing, body: Some(body), outcome: None, answer };
         let jobs = self.jobs.as_ref().ok_or_else(ended)?;
-        jobs.send(Box::new(errand)).await.map_err(|_| ended())?;
-        answered.await.map_err(|_| ended())?
+        let told = async {
+            jobs.send(Box::new(errand)).await.map_err(|_| ended())?;
+            answered.await.map_err(|_| ended())?
+        };
+        let late =
+            |elapsed: tokio::time::error::Elapsed| StoreFault::Unavailable { doing, source: elapsed.into() };
+        tokio::time::timeout(self.answer_max, told).await.map_err(late)?
     }
 
     /// How many database transactions were committed so far.
@@ -94,6 +105,9 @@ impl Drop for Writer {
 trait Job: Send {
     /// Runs it; true when what it wrote is to be kept.
     fn attempt(&mut self, connection: &Connection) -> bool;
+
+    /// Whether it failed because the disk is full.
+    fn met_full_disk(&self) -> bool;
 
     /// Tells the caller, now that it is known whether the transaction was committed.
     fn answer(self: Box<Self>, committed: &Result<(), Arc<rusqlite::Error>>);
@@ -126,6 +140,10 @@ where
         keep
     }
 
+    fn met_full_disk(&self) -> bool {
+        matches!(&self.outcome, Some(Err(SqlFault::Database(error))) if is_full(error))
+    }
+
     fn answer(self: Box<Self>, committed: &Result<(), Arc<rusqlite::Error>>) {
         let Self { doing, body: _, outcome, answer } = *self;
         let told = match (outcome, committed) {
@@ -139,6 +157,10 @@ where
         // Nobody listens when the caller was canceled; what is written stays written.
         drop(answer.send(told));
     }
+}
+
+fn is_full(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DiskFull)
 }
 
 fn words_of(panic: &(dyn Any + Send)) -> &str {
@@ -156,9 +178,26 @@ fn serve(connection: &Connection, mut waiting: mpsc::Receiver<Box<dyn Job>>, com
             }
             Err(error) => tracing::warn!(%error, jobs = group.len(), "A database transaction failed"),
         }
+        let full = committed.as_ref().is_err_and(|error| is_full(error));
+        let full = full || group.iter().any(|job| job.met_full_disk());
         for job in group {
             job.answer(&committed);
         }
+        if full {
+            give_room_back(connection);
+        }
+    }
+}
+
+/// Empties the write-ahead log, which may be what fills the disk: what was committed moves to the
+/// file, and the log has no length any more.
+fn give_room_back(connection: &Connection) {
+    let emptied = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
+    match emptied {
+        Ok(busy) => {
+            tracing::warn!(busy, "The disk is full; the write-ahead log was given back as far as possible")
+        }
+        Err(error) => tracing::warn!(%error, "The disk is full, and the write-ahead log cannot be emptied"),
     }
 }
 

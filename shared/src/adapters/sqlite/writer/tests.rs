@@ -138,3 +138,43 @@ async fn dropping_the_writer_finishes_what_waits() {
         .unwrap();
     assert_eq!(count, 1);
 }
+
+#[tokio::test]
+async fn a_thread_that_hangs_is_not_waited_for() {
+    let mut writer = writer();
+    writer.answer_max = Duration::from_millis(50);
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let hangs = writer.run("hanging", move |_| {
+        // An error means that the test is over.
+        let _over = released.recv();
+        Ok(Verdict::Keep(()))
+    });
+    assert!(matches!(hangs.await, Err(StoreFault::Unavailable { .. })));
+    // Behind it, the next one may still run: also unclear.
+    assert!(matches!(add(&writer, "late", true).await, Err(StoreFault::Unavailable { .. })));
+    drop(release);
+    writer.answer_max = ANSWER_MAX;
+    assert_eq!(names(&writer).await, ["late"]);
+}
+
+#[tokio::test]
+async fn a_full_disk_gets_the_log_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("full.db");
+    let connection = Connection::open(&path).unwrap();
+    let sql = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; CREATE TABLE names (name TEXT PRIMARY KEY);
+               PRAGMA max_page_count = 40;";
+    connection.execute_batch(sql).unwrap();
+    let writer = Writer::start(connection).unwrap();
+    let log = || std::fs::metadata(folder.path().join("full.db-wal")).unwrap().len();
+    add(&writer, "kept", true).await.unwrap();
+    assert!(log() > 0);
+    let too_large: BoxFuture<'_, _> = Box::pin(writer.run("filling", |connection| {
+        connection.execute("INSERT INTO names VALUES (hex(zeroblob(200000)))", [])?;
+        Ok(Verdict::Keep(()))
+    }));
+    let answer: Result<(), StoreFault> = too_large.await;
+    assert!(matches!(answer, Err(StoreFault::Unavailable { .. })), "{answer:?}");
+    assert_eq!(names(&writer).await, ["kept"], "and the next transaction starts afresh");
+    assert_eq!(log(), 0);
+}
