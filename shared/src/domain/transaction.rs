@@ -110,16 +110,6 @@ mod tests {
     use super::TransactionStatus::{self, Accepted, Posted, Rejected};
 
     #[test]
-    fn the_readme_draws_the_same_table() {
-        let readme = include_str!("../../../README.md");
-        for from in TransactionStatus::ALL {
-            let cells = TransactionStatus::ALL.map(|to| if from.may_become(to) { "yes" } else { "no" });
-            let row = format!("| {} | {} |", from.code(), cells.join(" | "));
-            assert!(readme.contains(&row), "README.md lacks the row {row}");
-        }
-    }
-
-    #[test]
     fn a_final_status_never_changes() {
         for from in TransactionStatus::ALL {
             for to in TransactionStatus::ALL {
