@@ -74,3 +74,9 @@ async fn api_keys() {
     let folder = Folder::new();
     conformance::api_keys_contract(async || folder.open()).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn roster() {
+    let folder = Folder::new();
+    conformance::roster_contract(async || folder.open()).await;
+}
