@@ -12,6 +12,7 @@ pub mod enquire;
 pub mod envelope;
 pub mod group_commit;
 pub mod order_numbers;
+pub mod owed_replies;
 pub mod post;
 pub mod recover;
 

@@ -12,6 +12,7 @@ pub mod ledger;
 pub mod operations;
 pub mod payload_store;
 pub mod queue;
+pub mod replies;
 pub mod roster;
 pub mod sync_store;
 pub mod world;
