@@ -72,14 +72,8 @@ impl Bank {
             Arc::clone(&cache),
         ));
         let (bell, time) = (|| Arc::clone(&doorbell), || Arc::clone(&world));
-        let acceptor = Arc::new(Acceptor::new(
-            &store,
-            time(),
-            bell(),
-            Arc::clone(&completions),
-            cache,
-            queue_count,
-        ));
+        let acceptor =
+            Arc::new(Acceptor::new(&store, time(), bell(), Arc::clone(&completions), cache, queue_count));
         let office = DeadLetterOffice::new(&store, Arc::clone(&poster), bell(), time(), queue_count);
         let repair = Repair::new(&store, time(), bell(), queue_count);
         let dead_letter_office = Arc::new(office);

@@ -24,7 +24,8 @@ impl Folder {
 }
 
 fn open(path: &Path) -> Store {
-    SqliteStore::open(path, enqueue(1, Arc::default()), Arc::new(SystemWorld::new())).expect("the file can be opened")
+    SqliteStore::open(path, enqueue(1, Arc::default()), Arc::new(SystemWorld::new()))
+        .expect("the file can be opened")
 }
 
 #[tokio::test(flavor = "multi_thread")]

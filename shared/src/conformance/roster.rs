@@ -101,9 +101,8 @@ async fn who_missed_its_time_is_forgotten(case: &Case) {
     let alive = case.roster_entry();
     let now = case.world.now();
     let late = |by: u64| {
-        let next_by = crate::domain::time::Timestamp::from_unix_ms(
-            now.unix_ms() - i64::try_from(by * 1000).unwrap(),
-        );
+        let next_by =
+            crate::domain::time::Timestamp::from_unix_ms(now.unix_ms() - i64::try_from(by * 1000).unwrap());
         RosterEntry { next_by, ..case.roster_entry() }
     };
     let (stale, forgotten) = (late(100), late(2 * 24 * 3600));

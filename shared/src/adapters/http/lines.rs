@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use crate::ports::world::{World, WorldExt as _};
 
 /// What collects on a line.
-pub(super) trait Load: Default + Clone + Send + 'static {
+pub(super) trait Load: Default + Clone + Send + Sync + 'static {
     /// Adds what came later. May leave out what is too much.
     fn add(&mut self, more: Self);
 
@@ -45,7 +45,7 @@ pub(super) struct Lines<K: Ord, L> {
 
 impl<K, L> Lines<K, L>
 where
-    K: Clone + Ord + Send + 'static,
+    K: Clone + Ord + Send + Sync + 'static,
     L: Load,
 {
     pub(super) fn new(world: Arc<dyn World>, persistence: Persistence, send: Deliver<K, L>) -> Self {

@@ -6,6 +6,7 @@
 //! most one request in flight for each process, while what comes meanwhile collects. The other end of
 //! it, the HTTP server, is not here: it asks `signature` whether to listen.
 
+mod advertised;
 mod bell;
 mod client;
 mod lines;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
+pub use advertised::advertised;
 pub use bell::HttpBell;
 pub use client::CallFault;
 pub use replies::HttpReplies;

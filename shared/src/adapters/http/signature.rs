@@ -95,10 +95,15 @@ mod tests {
 
     #[test]
     fn only_the_request_that_was_signed_is_listened_to() {
-        let (secret, other) = (SecretString::from("0123456789abcdef"), SecretString::from("0123456789abcdeg"));
+        let (secret, other) =
+            (SecretString::from("0123456789abcdef"), SecretString::from("0123456789abcdeg"));
         let (time, signature) = REQUEST.sign(&secret, at(0));
         let check = |request: &Signed<'_>, secret, now, time: &str, signature: &str, expected| {
-            assert_eq!(request.verify(secret, now, time, signature), expected, "{request:?} {time} {signature}");
+            assert_eq!(
+                request.verify(secret, now, time, signature),
+                expected,
+                "{request:?} {time} {signature}"
+            );
         };
         check(&REQUEST, &secret, at(0), &time, &signature, Ok(()));
         for seconds in [-60, 60] {

@@ -48,12 +48,7 @@ impl Switchboard {
         client: &Arc<PeerClient>,
         world: &Arc<dyn World>,
     ) -> Self {
-        Self {
-            own,
-            roster: Arc::clone(roster),
-            client: Arc::clone(client),
-            world: Arc::clone(world),
-        }
+        Self { own, roster: Arc::clone(roster), client: Arc::clone(client), world: Arc::clone(world) }
     }
 
     /// Asks every worker process but this one, all at once, each for at most `timeout`. The answers
