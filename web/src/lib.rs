@@ -20,7 +20,6 @@ pub mod respond;
 pub mod metrics;
 pub mod observe;
 pub mod prices;
-pub mod readiness;
 
 pub mod api_keys;
 pub mod keyring;
@@ -28,6 +27,8 @@ pub mod keys_command;
 pub mod scopes;
 
 pub mod openapi;
+
+pub use postonce_worker::readiness;
 
 pub mod process;
 pub mod worker_metrics;

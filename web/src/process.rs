@@ -11,9 +11,8 @@ use postonce_shared::config::{Config, StorageConfig};
 use postonce_shared::envelope;
 use postonce_shared::recover::{Recovered, Scope};
 use postonce_worker::drain::{Drain, drain};
-use postonce_worker::listener::ListenerConfig;
 use postonce_worker::meter::Meter;
-use postonce_worker::worker;
+use postonce_worker::worker::{Worker, WorkerConfig};
 use tracing::{error, info, warn};
 
 use crate::api_keys::{Established, FirstKey};
@@ -47,7 +46,7 @@ pub async fn run(
         TcpListener::bind(config.bind).with_context(|| format!("cannot listen on {}", config.bind))?;
     let address = listener.local_addr().context("the listening address cannot be read")?;
     let first_key = FirstKey::try_new(config.bootstrap_key.as_ref()).context("bootstrap-key")?;
-    let (meter, readiness) = (Arc::new(Meter::default()), Readiness::starting());
+    let (meter, readiness) = (Arc::new(Meter::default()), Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]));
     let app = app(bank, &meter, &readiness);
     let keyring = Arc::clone(&app.keyring);
     keyring.await_first_key();
@@ -100,7 +99,7 @@ async fn work(bank: &Bank, config: &Config, meter: &Arc<Meter>, draining: &Drain
             Err(fault) => error!("Could not look for forgotten work: {}", chain(&fault)),
         }
     }
-    worker::run(bank, &ListenerConfig::from(config), meter, draining).await;
+    Worker::new(bank, WorkerConfig::from(config), Arc::clone(meter)).run(draining).await;
 }
 
 /// Gives an empty store its first key, and shows it.

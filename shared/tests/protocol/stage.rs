@@ -103,7 +103,7 @@ impl Stage {
     pub fn process_over(&self, trouble: impl FnOnce(&mut Store)) -> Bank {
         let mut store = self.store.ports();
         trouble(&mut store);
-        let bell = Arc::new(LocalBell::new(Arc::clone(&self.world)));
+        let bell = Arc::new(LocalBell::default());
         Bank::new(store, Arc::clone(&self.world), bell, QUEUES)
     }
 
@@ -111,7 +111,7 @@ impl Stage {
     pub fn linked_process(&self, number: u16, trouble: impl FnOnce(&mut Store)) -> Bank {
         let mut store = self.store.ports();
         trouble(&mut store);
-        let doorbell = Arc::new(LocalBell::new(Arc::clone(&self.world)));
+        let doorbell = Arc::new(LocalBell::default());
         let completions: Arc<Completions> = Arc::default();
         completions.take_replies_at(address(number));
         self.mail.0.lock().unwrap().insert(address(number), Arc::clone(&completions));

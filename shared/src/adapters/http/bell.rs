@@ -220,7 +220,7 @@ impl Doorbell for HttpBell {
         self.refresh(ROSTER_AGE_MAX);
     }
 
-    async fn listen(&self, queue: &QueueName, patience: Duration) {
-        self.local.listen(queue, patience).await;
+    async fn rung(&self, kind: &str) -> BTreeSet<QueueName> {
+        self.local.rung(kind).await
     }
 }

@@ -83,7 +83,7 @@ impl Exchange {
         let secret = Arc::new(RingSecret::new(configured));
         let client = Arc::new(PeerClient::new(Arc::clone(&secret), Arc::clone(world))?);
         let id = ProcessId::from_uuid(world.uuid());
-        let local = Arc::new(LocalBell::new(Arc::clone(world)));
+        let local = Arc::new(LocalBell::default());
         let bell = HttpBell::new(&local, id, &store.roster, &client, world);
         let replies = Arc::new(HttpReplies::new(&client, world));
         let switchboard = Arc::new(Switchboard::new(id, &store.roster, &client, world));
