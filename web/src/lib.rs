@@ -12,6 +12,7 @@ pub mod paths;
 pub mod translate;
 
 pub mod books;
+pub mod listeners;
 pub mod office;
 
 pub mod error;
@@ -31,4 +32,3 @@ pub mod openapi;
 pub use postonce_worker::readiness;
 
 pub mod process;
-pub mod worker_metrics;
