@@ -56,7 +56,7 @@ impl Client {
             let of_queue = wishes.iter().filter(move |it| envelope::queue_of(it.0, queue_count) == queue);
             async {
                 for (account, id) in of_queue {
-                    drop(self.submit(*account, *id, &wish).await.expect(202));
+                    drop(self.submit_until_accepted(*account, *id, &wish).await);
                 }
             }
         });
