@@ -51,7 +51,8 @@ pub async fn run(
     // Known only now, where the port was left open; nothing was accepted yet.
     bank.completions.take_replies_at(address.clone());
     let first_key = FirstKey::try_new(config.bootstrap_key.as_ref()).context("bootstrap-key")?;
-    let (meter, readiness) = (Arc::new(Meter::default()), Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]));
+    let (meter, readiness) =
+        (Arc::new(Meter::default()), Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]));
     let app = App::over(bank, exchange, &meter, Arc::clone(&readiness));
     let keyring = Arc::clone(&app.keyring);
     keyring.await_first_key();

@@ -57,8 +57,7 @@ struct Rhythm {
 
 impl Rhythm {
     fn of(idle_delay_max: Duration) -> Self {
-        let interval =
-            idle_delay_max.saturating_mul(POLLS_PER_INTERVAL).clamp(INTERVAL_MIN, INTERVAL_MAX);
+        let interval = idle_delay_max.saturating_mul(POLLS_PER_INTERVAL).clamp(INTERVAL_MIN, INTERVAL_MAX);
         let by_polls = idle_delay_max.saturating_mul(POLLS_STANDING);
         Self {
             // Rather one poll early than one late.
@@ -153,9 +152,7 @@ impl Heartbeat {
 impl Errand for Heartbeat {
     async fn run(&self) {
         let last = self.beats.lock().await.last;
-        let due = last.is_none_or(|last| {
-            self.world.uptime().saturating_sub(last) >= self.rhythm.due_after
-        });
+        let due = last.is_none_or(|last| self.world.uptime().saturating_sub(last) >= self.rhythm.due_after);
         if due && let Err(fault) = self.announce().await {
             warn!("This worker could not announce itself: {}", chain(&fault));
         }

@@ -44,9 +44,10 @@ pub struct OperationCount {
 impl Status {
     /// How this process is. Asks nothing of the store.
     pub fn of(callee: &Callee) -> Self {
-        let listeners = callee.meter.all_listeners().into_iter().map(|(queue, look)| {
-            (queue.to_string(), QueueListeners { active: look.active, max: look.max })
-        });
+        let listeners =
+            callee.meter.all_listeners().into_iter().map(|(queue, look)| {
+                (queue.to_string(), QueueListeners { active: look.active, max: look.max })
+            });
         let counters =
             callee.meter.counters().into_iter().map(|(name, _, counter)| (name.to_owned(), counter.get()));
         let operations = callee.operations.snapshot().into_iter().map(|(operation, count)| OperationCount {
