@@ -18,6 +18,7 @@ use postonce_shared::ports::ledger::Listing;
 use postonce_shared::ports::operations::Operation;
 use postonce_shared::ports::queue::{Backlog, QueueName};
 use postonce_shared::ports::world::World;
+use postonce_shared::queue_count::QueueCount;
 
 /// Listeners of one queue, in all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,6 +57,7 @@ pub struct Office {
     order_numbers: Arc<OrderNumbers>,
     listeners: Arc<dyn ListenerStatus>,
     queue_count: u16,
+    queues_ever: QueueCount,
 }
 
 impl Office {
@@ -68,6 +70,7 @@ impl Office {
             order_numbers: Arc::clone(&bank.order_numbers),
             listeners,
             queue_count: bank.queue_count,
+            queues_ever: QueueCount::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world)),
         }
     }
 
@@ -83,7 +86,9 @@ impl Office {
     pub async fn queues(&self) -> Result<Vec<QueueReport>, StoreFault> {
         let mut dead: BTreeMap<QueueName, u64> =
             self.store.dead_letters.count_open().await?.into_iter().collect();
-        for queue in envelope::queues(self.queue_count) {
+        // Work may still wait in queues that the number of today no longer names.
+        let ever = self.queues_ever.largest().await?;
+        for queue in envelope::queues(self.queue_count.max(ever)) {
             dead.entry(queue).or_default();
         }
         let all_listeners = self.listeners.listeners().await;

@@ -18,6 +18,7 @@ use postonce_worker::worker::{Worker, WorkerConfig};
 use tracing::{error, info, warn};
 
 use crate::api_keys::{Established, FirstKey};
+use crate::gate_desk::{GateDesk, WorkerHere};
 use crate::keyring::Keyring;
 use crate::readiness::{Part, Readiness};
 use crate::server::{App, serve};
@@ -53,7 +54,15 @@ pub async fn run(
     let first_key = FirstKey::try_new(config.bootstrap_key.as_ref()).context("bootstrap-key")?;
     let (meter, readiness) =
         (Arc::new(Meter::default()), Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]));
-    let app = App::over(bank, exchange, &meter, Arc::clone(&readiness));
+    let worker = match hosting {
+        Hosting::WithWorker => Some(Worker::new(bank, WorkerConfig::from(config), Arc::clone(&meter))),
+        Hosting::WebOnly => None,
+    };
+    let mut app = App::over(bank, exchange, &meter, Arc::clone(&readiness));
+    if let Some(worker) = &worker {
+        let here = WorkerHere { gatekeeper: worker.gatekeeper(), address: address.to_string() };
+        app.gate = Arc::new(GateDesk::new(bank, vec![Arc::new(here)]));
+    }
     let keyring = Arc::clone(&app.keyring);
     keyring.await_first_key();
     let server = serve(app, listener).context("the server cannot be started")?;
@@ -66,12 +75,9 @@ pub async fn run(
     bank.world.spawn(establish(first_key, bank.clone(), keyring, Arc::clone(&readiness)).boxed());
     find_secret(bank, exchange);
     let (starter, draining) = drain();
-    let work = match hosting {
-        Hosting::WithWorker => {
-            let worker = Worker::new(bank, WorkerConfig::from(config), Arc::clone(&meter));
-            work(worker, bank, exchange, (config, address), &readiness, &draining).boxed()
-        }
-        Hosting::WebOnly => draining.started().boxed(),
+    let work = match worker {
+        Some(worker) => work(worker, bank, exchange, (config, address), &readiness, &draining).boxed(),
+        None => draining.started().boxed(),
     };
     let serving = async {
         let (mut server, stop) = (std::pin::pin!(server), std::pin::pin!(stop));

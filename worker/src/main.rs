@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use clap::Command;
+use clap::{Arg, ArgAction, Command};
 use postonce_shared::adapters::http::Exchange;
 use postonce_shared::adapters::open;
 use postonce_shared::adapters::system::SystemWorld;
@@ -14,13 +14,16 @@ use postonce_shared::ports::world::World;
 use postonce_shared::telemetry::{self, LogTo};
 use postonce_worker::drain::until_asked_to_stop;
 use postonce_worker::process;
+use postonce_worker::worker::{Worker, WorkerConfig};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let command = add_settings(Command::new("postonce-worker"))
         .version(env!("CARGO_PKG_VERSION"))
-        .about("The worker of Postonce: posts what was accepted, exactly once");
-    let config = Config::read(&command.get_matches())?;
+        .about("The worker of Postonce: posts what was accepted, exactly once")
+        .arg(held_flag());
+    let matches = command.get_matches();
+    let config = Config::read(&matches)?;
     telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
@@ -29,5 +32,14 @@ async fn main() -> anyhow::Result<()> {
     let store = store.await.context("the store cannot be opened")?;
     let exchange = Exchange::new(&store, &world, config.ring_secret.as_ref())?;
     let bank = Bank::linked(store, world, exchange.links(&completions), config.queue_count);
-    process::run(&bank, &exchange, &config, until_asked_to_stop()).await
+    let worker = WorkerConfig { held: matches.get_flag("held"), ..WorkerConfig::from(&config) };
+    let worker = Worker::new(&bank, worker, Arc::default());
+    process::run(worker, &bank, &exchange, &config, until_asked_to_stop()).await
+}
+
+fn held_flag() -> Arg {
+    Arg::new("held")
+        .long("held")
+        .action(ArgAction::SetTrue)
+        .help("Hold the gate first if nobody ever touched it; otherwise obey it as it is")
 }

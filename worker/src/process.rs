@@ -10,21 +10,21 @@ use postonce_shared::adapters::http::{Exchange, advertised};
 use postonce_shared::bank::Bank;
 use postonce_shared::config::Config;
 use postonce_shared::envelope;
+use postonce_shared::ports::roster::Address;
 use tracing::info;
 
 use crate::drain::{Drain, drain};
 use crate::heartbeat::Heartbeat;
 use crate::http::{Callee, WorkerApp, serve};
-use crate::meter::Meter;
 use crate::readiness::{Part, Readiness};
-use crate::worker::{Worker, WorkerConfig};
-use postonce_shared::ports::roster::Address;
+use crate::worker::Worker;
 
-/// Listens and posts until `stop` returns; then drains: what is in hand is finished, for at most 10 s.
+/// Runs a worker until `stop` returns; then drains: what is in hand is finished, for at most 10 s.
 ///
 /// # Errors
 /// When the address is taken, or the server fails.
 pub async fn run(
+    worker: Worker,
     bank: &Bank,
     exchange: &Exchange,
     config: &Config,
@@ -34,9 +34,8 @@ pub async fn run(
         .with_context(|| format!("cannot listen on {}", config.worker_bind))?;
     let bound = listener.local_addr().context("the listening address cannot be read")?;
     let address = advertised(config, bound);
-    let meter: Arc<Meter> = Arc::default();
     let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::Roster]);
-    let callee = Callee::of(bank, exchange, &meter);
+    let callee = Callee::of(bank, exchange, worker.meter());
     let server = serve(WorkerApp { callee, readiness: Arc::clone(&readiness) }, listener)
         .context("the server cannot be started")?;
     let handle = server.handle();
@@ -47,7 +46,6 @@ pub async fn run(
     bank.world.spawn(watch.boxed());
     find_secret(bank, exchange);
     let (starter, draining) = drain();
-    let worker = Worker::new(bank, WorkerConfig::from(config), Arc::clone(&meter));
     let work = async {
         run_in_roster(worker, bank, exchange, (config, address), &readiness, &draining).await;
         // Until then others can see it drain.
