@@ -1,5 +1,7 @@
 use std::io::Write as _;
 
+use clap::Command;
+
 use super::*;
 
 fn read(arguments: &[&str]) -> Result<Config, ConfigError> {
