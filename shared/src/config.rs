@@ -14,7 +14,10 @@ use secrecy::SecretString;
 use self::sources::{find, read_file};
 use self::values::{address, bootstrap_key, log_format, name_prefix, storage};
 use crate::adapters::azure::AzureConnection;
+use crate::prices::Prices;
+use crate::scaling::ScalingPolicy;
 
+mod scaling;
 mod settings;
 mod sources;
 mod values;
@@ -67,6 +70,10 @@ pub struct Config {
     pub idle_poll_max: Duration,
     /// What the names of tables, queues and containers begin with.
     pub name_prefix: String,
+    /// How many workers are wanted.
+    pub scaling: ScalingPolicy,
+    /// What storage operations cost.
+    pub prices: Prices,
     /// How log lines look.
     pub log_format: LogFormat,
     /// Which log lines are written: a level, or directives such as `info,postonce_shared=debug`.
@@ -151,6 +158,8 @@ impl Config {
                 .map(|found| name_prefix(&found))
                 .transpose()?
                 .unwrap_or_default(),
+            scaling: scaling::scaling(&find)?,
+            prices: scaling::prices(&find)?,
             log_format: find("log-format").map_or(Ok(LogFormat::Text), |found| log_format(&found))?,
             log: text("log"),
         })

@@ -15,6 +15,9 @@ pub mod order_numbers;
 pub mod post;
 pub mod recover;
 
+pub mod prices;
+pub mod scaling;
+
 pub mod bank;
 
 pub mod config;

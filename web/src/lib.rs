@@ -19,7 +19,6 @@ pub mod respond;
 
 pub mod metrics;
 pub mod observe;
-pub mod prices;
 pub mod readiness;
 
 pub mod api_keys;
