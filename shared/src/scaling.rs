@@ -10,7 +10,7 @@ mod steady;
 
 use std::time::Duration;
 
-pub use self::demand::{Demand, DemandWatch, READING_AGE_MAX};
+pub use self::demand::{Demand, DemandWatch, READING_AGE_MAX, SharedFault};
 pub use self::schedule::{InvalidSchedule, Schedule, TimeZone};
 pub use self::steady::Steady;
 use crate::domain::time::Timestamp;

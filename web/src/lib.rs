@@ -12,6 +12,7 @@ pub mod paths;
 pub mod translate;
 
 pub mod books;
+pub mod costs;
 pub mod office;
 
 pub mod error;

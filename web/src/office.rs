@@ -14,9 +14,14 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::dead_letters::DeadLetter;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::Listing;
-use postonce_shared::ports::operations::Operation;
 use postonce_shared::ports::queue::{Backlog, QueueName};
 use postonce_shared::ports::world::World;
+use postonce_shared::prices::Prices;
+use postonce_shared::scaling::{
+    Demand, DemandWatch, ScalingPolicy, SharedFault, WorkersWanted, workers_wanted,
+};
+
+use crate::costs::{CostReport, WorkerReports};
 
 /// Listeners of one queue in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,25 +61,51 @@ pub struct QueueReport {
     pub listeners: Listeners,
 }
 
+/// How many workers are wanted, and all that led to it.
+#[derive(Debug, Clone)]
+pub struct ScaleReport {
+    /// What waits.
+    pub demand: Demand,
+    /// What the number goes by.
+    pub policy: ScalingPolicy,
+    /// The number.
+    pub wanted: WorkersWanted,
+}
+
+/// What the office knows from outside the bank.
+pub struct Informants {
+    /// Who listens.
+    pub listeners: Arc<dyn ListenerStatus>,
+    /// What the processes did.
+    pub workers: Arc<dyn WorkerReports>,
+    /// What the number of workers goes by.
+    pub scaling: ScalingPolicy,
+    /// What storage operations cost.
+    pub prices: Prices,
+}
+
 /// The office of the operators.
 pub struct Office {
     store: Store,
     world: Arc<dyn World>,
     letters: Arc<DeadLetterOffice>,
     order_numbers: Arc<OrderNumbers>,
-    listeners: Arc<dyn ListenerStatus>,
+    demand: DemandWatch,
+    informants: Informants,
     queue_count: u16,
 }
 
 impl Office {
     /// The office of a bank.
-    pub fn new(bank: &Bank, listeners: Arc<dyn ListenerStatus>) -> Self {
+    pub fn new(bank: &Bank, informants: Informants) -> Self {
+        let (queue, world) = (Arc::clone(&bank.store.queue), Arc::clone(&bank.world));
         Self {
+            demand: DemandWatch::new(queue, bank.queue_count, world),
             store: bank.store.clone(),
             world: Arc::clone(&bank.world),
             letters: Arc::clone(&bank.dead_letter_office),
             order_numbers: Arc::clone(&bank.order_numbers),
-            listeners,
+            informants,
             queue_count: bank.queue_count,
         }
     }
@@ -96,7 +127,7 @@ impl Office {
         }
         let reports = dead.into_iter().map(async |(name, dead_letters)| {
             let backlog = self.store.queue.backlog(&name).await?;
-            let listeners = self.listeners.listeners(&name);
+            let listeners = self.informants.listeners.listeners(&name);
             Ok(QueueReport { name, backlog, dead_letters, listeners })
         });
         try_join_all(reports).await
@@ -147,8 +178,23 @@ impl Office {
         self.order_numbers.register().await
     }
 
-    /// What this process asked of the store so far.
-    pub fn storage_operations(&self) -> BTreeMap<Operation, u64> {
-        self.store.operations.snapshot()
+    /// How many workers are wanted. However often it is asked, the queues are read at most once in 5 s.
+    ///
+    /// # Errors
+    /// [`SharedFault`] when the queues could not be read.
+    pub async fn scale(&self) -> Result<ScaleReport, SharedFault> {
+        let (demand, policy) = (self.demand.demand().await?, self.informants.scaling.clone());
+        let wanted = workers_wanted(&demand, &policy, self.now());
+        Ok(ScaleReport { demand, policy, wanted })
+    }
+
+    /// What the processes asked of the store since they started, and what came of it.
+    pub async fn costs(&self) -> CostReport {
+        CostReport::of(self.informants.workers.reports().await)
+    }
+
+    /// What storage operations cost.
+    pub const fn prices(&self) -> &Prices {
+        &self.informants.prices
     }
 }

@@ -17,8 +17,10 @@ use postonce_worker::worker;
 use tracing::{error, info, warn};
 
 use crate::api_keys::{Established, FirstKey};
+use crate::costs::{PriceCollector, ThisProcess};
 use crate::keyring::Keyring;
 use crate::metrics::Metrics;
+use crate::office::Informants;
 use crate::readiness::{Part, Readiness};
 use crate::server::{App, serve};
 use crate::worker_metrics::{WorkerCollector, WorkerStatus};
@@ -48,7 +50,12 @@ pub async fn run(
     let address = listener.local_addr().context("the listening address cannot be read")?;
     let first_key = FirstKey::try_new(config.bootstrap_key.as_ref()).context("bootstrap-key")?;
     let (meter, readiness) = (Arc::new(Meter::default()), Readiness::starting());
-    let app = app(bank, &meter, &readiness);
+    let this_process = ThisProcess {
+        address: format!("http://{address}"),
+        meter: Arc::clone(&meter),
+        operations: Arc::clone(&bank.store.operations),
+    };
+    let app = app(bank, config, this_process, &readiness);
     let keyring = Arc::clone(&app.keyring);
     keyring.await_first_key();
     let server = serve(app, listener).context("the server cannot be started")?;
@@ -82,10 +89,18 @@ pub async fn run(
     served.context("the server failed")
 }
 
-fn app(bank: &Bank, meter: &Arc<Meter>, readiness: &Arc<Readiness>) -> App {
-    let metrics = Metrics::new(Arc::clone(&bank.store.operations));
-    metrics.add(Box::new(WorkerCollector(Arc::clone(meter))));
-    App::over(bank, Arc::new(WorkerStatus(Arc::clone(meter))), Arc::clone(readiness), metrics)
+fn app(bank: &Bank, config: &Config, this_process: ThisProcess, readiness: &Arc<Readiness>) -> App {
+    let (meter, operations) = (Arc::clone(&this_process.meter), Arc::clone(&this_process.operations));
+    let metrics = Metrics::new(Arc::clone(&operations));
+    metrics.add(Box::new(WorkerCollector(Arc::clone(&meter))));
+    metrics.add(Box::new(PriceCollector { operations, prices: config.prices.clone() }));
+    let informants = Informants {
+        listeners: Arc::new(WorkerStatus(meter)),
+        workers: Arc::new(this_process),
+        scaling: config.scaling.clone(),
+        prices: config.prices.clone(),
+    };
+    App::over(bank, informants, Arc::clone(readiness), metrics)
 }
 
 /// The worker in this process. On the embedded store it first looks for work that has no message,

@@ -18,7 +18,7 @@ use crate::books::Books;
 use crate::keyring::Keyring;
 use crate::metrics::Metrics;
 use crate::observe::{Observer, observe};
-use crate::office::{ListenerStatus, Office};
+use crate::office::{Informants, Office};
 use crate::readiness::Readiness;
 use crate::routes;
 
@@ -49,18 +49,13 @@ pub struct App {
 }
 
 impl App {
-    /// The application over a bank, whose worker tells about its `listeners`.
-    pub fn over(
-        bank: &Bank,
-        listeners: Arc<dyn ListenerStatus>,
-        readiness: Arc<Readiness>,
-        metrics: Metrics,
-    ) -> Self {
+    /// The application over a bank; its office is told the rest by `informants`.
+    pub fn over(bank: &Bank, informants: Informants, readiness: Arc<Readiness>, metrics: Metrics) -> Self {
         let world = || Arc::clone(&bank.world);
         Self {
             acceptor: Arc::clone(&bank.acceptor),
             books: Arc::new(Books::new(bank.store.clone(), world(), bank.repair.clone())),
-            office: Arc::new(Office::new(bank, listeners)),
+            office: Arc::new(Office::new(bank, informants)),
             keyring: Arc::new(Keyring::new(Arc::clone(&bank.store.api_keys), world())),
             readiness,
             metrics: Arc::new(metrics),

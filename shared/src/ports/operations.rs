@@ -40,6 +40,19 @@ pub enum PriceKind {
     BlobRead,
 }
 
+impl PriceKind {
+    /// The name in metrics and in the API.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Table => "table",
+            Self::TableBatch => "table_batch",
+            Self::Queue => "queue",
+            Self::BlobWrite => "blob_write",
+            Self::BlobRead => "blob_read",
+        }
+    }
+}
+
 /// One kind of operation, such as `table` / `insert`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Operation {

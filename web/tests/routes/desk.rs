@@ -19,12 +19,16 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::doorbell::Doorbell;
 use postonce_shared::ports::world::World;
 use postonce_shared::post::Poster;
+use postonce_shared::prices::Prices;
+use postonce_shared::scaling::{ScalingPolicy, Schedule, TimeZone};
 use postonce_web::api_keys::NewKey;
+use postonce_web::costs::{PriceCollector, ThisProcess};
 use postonce_web::metrics::Metrics;
-use postonce_web::office::NoListeners;
+use postonce_web::office::{Informants, NoListeners};
 use postonce_web::readiness::{Part, Readiness};
 use postonce_web::scopes::Scope;
 use postonce_web::server::{App, build};
+use postonce_worker::meter::Meter;
 use serde_json::Value;
 
 /// Queues of the test bank.
@@ -42,6 +46,7 @@ pub struct Desk {
     pub app: App,
     pub letters: Arc<DeadLetterOffice>,
     poster: Arc<Poster>,
+    meter: Arc<Meter>,
     /// A key of partner `shop` with every scope.
     key: NewKey,
 }
@@ -78,6 +83,19 @@ impl Answer {
     }
 }
 
+/// One worker posts ten messages in a second; three are wanted in the second hour of the day.
+fn policy() -> ScalingPolicy {
+    let utc = TimeZone::named("UTC").unwrap();
+    ScalingPolicy {
+        age_target: Duration::from_secs(2),
+        worker_rate: 10,
+        workers_min: 1,
+        workers_max: 5,
+        floors: Schedule::parse("* 1 * * * = 3", &utc).unwrap(),
+        down_delay: Duration::ZERO,
+    }
+}
+
 impl Desk {
     /// An empty bank that is ready.
     pub async fn new() -> Self {
@@ -95,10 +113,16 @@ impl Desk {
         let readiness = Readiness::starting();
         [Part::Ledger, Part::Queue, Part::FirstKey].into_iter().for_each(|part| readiness.gain(part));
         let metrics = Metrics::new(store.operations.clone());
-        let app = App::over(&bank, Arc::new(NoListeners), readiness, metrics);
+        let (prices, operations) = (Prices::default(), store.operations.clone());
+        metrics.add(Box::new(PriceCollector { operations: operations.clone(), prices: prices.clone() }));
+        let meter = Arc::new(Meter::default());
+        let this = ThisProcess { address: "http://desk".to_owned(), meter: meter.clone(), operations };
+        let (listeners, workers) = (Arc::new(NoListeners), Arc::new(this));
+        let informants = Informants { listeners, workers, scaling: policy(), prices };
+        let app = App::over(&bank, informants, readiness, metrics);
         let (letters, poster) = (bank.dead_letter_office, bank.poster);
         let key = NewKey::random();
-        let desk = Self { store, world, app, letters, poster, key };
+        let desk = Self { store, world, app, letters, poster, meter, key };
         desk.admit(&desk.key, "shop", Scope::ALL).await;
         desk
     }
@@ -165,6 +189,7 @@ impl Desk {
                 for (account, work) in by_account {
                     let settled = self.poster.post(account, work).await;
                     assert!(settled.iter().all(|(_, result)| result.is_ok()), "{settled:?}");
+                    self.meter.settled.add(settled.len());
                 }
                 let _held = self.store.queue.delete(&queue, &message.lease).await.unwrap();
             }
