@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use clap::ArgMatches;
 use secrecy::SecretString;
 
 use self::sources::{find, read_file};
-use self::values::{address, bootstrap_key, log_format, name_prefix, storage};
+use self::values::{address, bootstrap_key, log_format, name_prefix, receivers, storage};
 use crate::adapters::azure::AzureConnection;
 use crate::prices::Prices;
 use crate::scaling::ScalingPolicy;
@@ -66,7 +67,11 @@ pub struct Config {
     pub dequeue_count_max: u32,
     /// Queues that share the work.
     pub queue_count: u16,
-    /// Longest wait between two looks at an empty queue.
+    /// Receivers that a queue with work gets in each process, at least.
+    pub receivers_min: NonZeroUsize,
+    /// The same, at most.
+    pub receivers_max: NonZeroUsize,
+    /// Longest wait between two looks at empty queues.
     pub idle_poll_max: Duration,
     /// What the names of tables, queues and containers begin with.
     pub name_prefix: String,
@@ -139,6 +144,7 @@ impl Config {
             StorageConfig::Azure { .. } => 4,
         };
         let number = |name: &str, least, most| find(name).map(|found| found.number(least, most)).transpose();
+        let receivers = receivers(find("receivers-min").as_ref(), find("receivers-max").as_ref())?;
         let text = |name: &str| find(name).map(|found| found.value).unwrap_or_default();
         Ok(Self {
             storage,
@@ -151,8 +157,10 @@ impl Config {
                 .unwrap_or(u32::MAX),
             queue_count: u16::try_from(number("queue-count", 1, 64)?.unwrap_or(default_queue_count))
                 .unwrap_or(u16::MAX),
+            receivers_min: receivers.0,
+            receivers_max: receivers.1,
             idle_poll_max: Duration::from_millis(
-                number("idle-poll-max-ms", 100, 60_000)?.unwrap_or_default(),
+                number("idle-poll-max-ms", 100, 600_000)?.unwrap_or_default(),
             ),
             name_prefix: find("name-prefix")
                 .map(|found| name_prefix(&found))

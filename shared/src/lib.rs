@@ -10,9 +10,11 @@ pub mod completions;
 pub mod dead_letter_office;
 pub mod enquire;
 pub mod envelope;
+pub mod gate;
 pub mod group_commit;
 pub mod order_numbers;
 pub mod post;
+pub mod queue_count;
 pub mod recover;
 
 pub mod prices;

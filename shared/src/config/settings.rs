@@ -70,10 +70,22 @@ pub(super) const SETTINGS: &[Setting] = &[
         "Queues that share the work by account, 1 to 64 [default: 1 on SQLite, 4 on Azure]",
     ),
     setting(
+        "receivers-min",
+        "POSTONCE_RECEIVERS_MIN",
+        Some("1"),
+        "Receivers that a queue gets in each worker process as soon as it has work, 1 to 64",
+    ),
+    setting(
+        "receivers-max",
+        "POSTONCE_RECEIVERS_MAX",
+        Some("8"),
+        "Receivers that it gets at most, however much waits, 1 to 64 and not below receivers-min",
+    ),
+    setting(
         "idle-poll-max-ms",
         "POSTONCE_IDLE_POLL_MAX_MS",
         Some("1000"),
-        "Longest wait between two looks at an empty queue, in milliseconds, 100 to 60000",
+        "Longest wait between two looks at an empty queue, in milliseconds, 100 to 600000",
     ),
     setting(
         "name-prefix",

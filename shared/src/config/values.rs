@@ -1,6 +1,7 @@
 //! What the values of settings must look like. Each function refuses a value with what is allowed.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use secrecy::SecretString;
@@ -50,5 +51,22 @@ pub(super) fn log_format(found: &Found) -> Result<LogFormat, ConfigError> {
         "text" => Ok(LogFormat::Text),
         "json" => Ok(LogFormat::Json),
         _ => Err(found.refuse("must be text or json")),
+    }
+}
+
+/// Receivers of a queue, at least and at most.
+pub(super) fn receivers(
+    least: Option<&Found>,
+    most: Option<&Found>,
+) -> Result<(NonZeroUsize, NonZeroUsize), ConfigError> {
+    let read = |found: Option<&Found>| {
+        let number = found.map_or(Ok(1), |found| found.number(1, 64))?;
+        Ok(usize::try_from(number).ok().and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN))
+    };
+    match (read(least)?, read(most)?, most) {
+        (least, ceiling, Some(most)) if ceiling < least => {
+            Err(most.refuse(format!("must not be below receivers-min, which is {least}")))
+        }
+        (least, ceiling, _) => Ok((least, ceiling)),
     }
 }
