@@ -98,9 +98,8 @@ pub struct Office {
 impl Office {
     /// The office of a bank.
     pub fn new(bank: &Bank, informants: Informants) -> Self {
-        let (queue, world) = (Arc::clone(&bank.store.queue), Arc::clone(&bank.world));
         Self {
-            demand: DemandWatch::new(queue, bank.queue_count, world),
+            demand: DemandWatch::new(&bank.store, bank.queue_count, Arc::clone(&bank.world)),
             store: bank.store.clone(),
             world: Arc::clone(&bank.world),
             letters: Arc::clone(&bank.dead_letter_office),

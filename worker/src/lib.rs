@@ -15,4 +15,6 @@ pub mod posting;
 pub mod receivers;
 pub mod session;
 pub mod settle;
+pub mod supervised;
+pub mod supervisor;
 pub mod worker;

@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared, try_join_all};
-use tokio::sync::oneshot;
+use tokio::sync::{OnceCell, oneshot};
 
 use crate::domain::time::Timestamp;
 use crate::envelope;
+use crate::ports::Store;
 use crate::ports::fault::StoreFault;
 use crate::ports::queue::{Backlog, QueueName, WorkQueue};
+use crate::ports::sync_store::SyncStore;
 use crate::ports::world::World;
+use crate::queue_count::QueueCount;
 
 /// How old a reading may be when it is given out again.
 pub const READING_AGE_MAX: Duration = Duration::from_secs(5);
@@ -51,8 +54,11 @@ type Answer = Result<Demand, SharedFault>;
 /// Reads what waits. Whoever asks within [`READING_AGE_MAX`] of the start of a reading shares it, also
 /// when it failed: the store is asked once per queue and time, however many ask.
 pub struct DemandWatch {
-    queues: Vec<QueueName>,
+    configured: u16,
+    /// The queues that there are: as many as were ever used, which is read once.
+    queues: Arc<OnceCell<Vec<QueueName>>>,
     queue: Arc<dyn WorkQueue>,
+    sync: Arc<dyn SyncStore>,
     world: Arc<dyn World>,
     latest: Mutex<Option<Reading>>,
 }
@@ -63,9 +69,10 @@ struct Reading {
 }
 
 impl DemandWatch {
-    /// A watch over the work queues of a bank.
-    pub fn new(queue: Arc<dyn WorkQueue>, queue_count: u16, world: Arc<dyn World>) -> Self {
-        Self { queues: envelope::queues(queue_count), queue, world, latest: Mutex::new(None) }
+    /// A watch over the work queues of a store, of which so many are configured.
+    pub fn new(store: &Store, configured: u16, world: Arc<dyn World>) -> Self {
+        let (queue, sync) = (Arc::clone(&store.queue), Arc::clone(&store.sync));
+        Self { configured, queues: Arc::default(), queue, sync, world, latest: Mutex::new(None) }
     }
 
     /// What waits, as it was at most [`READING_AGE_MAX`] ago.
@@ -93,10 +100,18 @@ impl DemandWatch {
     /// Reads in a task of its own: whoever asked first may go away, and others wait for the answer.
     fn begin_reading(&self) -> Shared<BoxFuture<'static, Answer>> {
         let (told, answer) = oneshot::channel();
-        let (queue, queues, world) = (Arc::clone(&self.queue), self.queues.clone(), Arc::clone(&self.world));
+        let (queue, queues, world) =
+            (Arc::clone(&self.queue), Arc::clone(&self.queues), Arc::clone(&self.world));
+        let (count, configured) =
+            (QueueCount::new(Arc::clone(&self.sync), Arc::clone(&self.world)), self.configured);
         let reading = async move {
-            let backlogs = try_join_all(queues.iter().map(|name| queue.backlog(name))).await;
-            let demand = backlogs.map(|backlogs| Demand::of(backlogs, world.now()));
+            let find = async || Ok(envelope::queues(configured.max(count.largest().await?)));
+            let read = async {
+                let queues = queues.get_or_try_init(find).await?;
+                let backlogs = try_join_all(queues.iter().map(|name| queue.backlog(name))).await?;
+                Ok(Demand::of(backlogs, world.now()))
+            };
+            let demand: Result<Demand, StoreFault> = read.await;
             // Perhaps nobody waits any more.
             drop(told.send(demand.map_err(Arc::new)));
         };

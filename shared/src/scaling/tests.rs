@@ -5,6 +5,7 @@ use crate::adapters::memory::MemoryStore;
 use crate::adapters::memory::world::TestWorld;
 use crate::envelope::queues;
 use crate::ports::queue::Backlog;
+use crate::queue_count::QueueCount;
 
 fn policy() -> ScalingPolicy {
     ScalingPolicy {
@@ -85,15 +86,17 @@ async fn the_queues_are_read_once_in_five_seconds_however_often_it_is_asked() {
     let store = MemoryStore::new(world.clone());
     let asked = || store.operations.snapshot().values().sum::<u64>();
     let send = async || {
-        let queue = queues(3).swap_remove(1);
+        let queue = queues(3).swap_remove(2);
         store.queue.send(&queue, b"work", Duration::ZERO).await.unwrap();
     };
-    let watch = DemandWatch::new(store.queue.clone(), 3, world.clone());
+    let watch = DemandWatch::new(&store, 2, world.clone());
+    // More queues were in use than are configured now.
+    QueueCount::new(store.sync.clone(), world.clone()).note(3).await.unwrap();
     send().await;
     world.advance(Duration::from_secs(2));
     let (before, first) = (asked(), watch.demand().await.unwrap());
     assert_eq!(first, Demand { depth: 1, waiting: 1, oldest_age: Duration::from_secs(2) });
-    assert_eq!(asked() - before, 3, "one look at each queue");
+    assert_eq!(asked() - before, 4, "how many queues there are, and one look at each");
     send().await;
     let before = asked();
     world.advance(READING_AGE_MAX - Duration::from_millis(1));
@@ -110,12 +113,12 @@ async fn the_queues_are_read_once_in_five_seconds_however_often_it_is_asked() {
 async fn whoever_goes_away_takes_no_reading_along() {
     let world = Arc::new(TestWorld::new(1));
     let store = MemoryStore::new(world.clone());
-    let watch = DemandWatch::new(store.queue.clone(), 2, world);
+    let watch = DemandWatch::new(&store, 2, world);
     let before = store.operations.snapshot().values().sum::<u64>();
     {
         let asking = std::pin::pin!(watch.demand());
         assert!(futures::poll!(asking).is_pending(), "the reading runs in a task of its own");
     }
     assert_eq!(watch.demand().await.unwrap(), Demand::default());
-    assert_eq!(store.operations.snapshot().values().sum::<u64>() - before, 2);
+    assert_eq!(store.operations.snapshot().values().sum::<u64>() - before, 3);
 }
