@@ -17,6 +17,7 @@ use postonce_shared::ports::ledger::Listing;
 use postonce_shared::ports::queue::{Backlog, QueueName};
 use postonce_shared::ports::world::World;
 use postonce_shared::prices::Prices;
+use postonce_shared::queue_count::QueueCount;
 use postonce_shared::scaling::{
     Demand, DemandWatch, ScalingPolicy, SharedFault, WorkersWanted, workers_wanted,
 };
@@ -93,6 +94,7 @@ pub struct Office {
     demand: DemandWatch,
     informants: Informants,
     queue_count: u16,
+    queues_ever: QueueCount,
 }
 
 impl Office {
@@ -106,6 +108,7 @@ impl Office {
             order_numbers: Arc::clone(&bank.order_numbers),
             informants,
             queue_count: bank.queue_count,
+            queues_ever: QueueCount::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world)),
         }
     }
 
@@ -121,7 +124,9 @@ impl Office {
     pub async fn queues(&self) -> Result<Vec<QueueReport>, StoreFault> {
         let mut dead: BTreeMap<QueueName, u64> =
             self.store.dead_letters.count_open().await?.into_iter().collect();
-        for queue in envelope::queues(self.queue_count) {
+        // Work may still wait in queues that the number of today no longer names.
+        let ever = self.queues_ever.largest().await?;
+        for queue in envelope::queues(self.queue_count.max(ever)) {
             dead.entry(queue).or_default();
         }
         let reports = dead.into_iter().map(async |(name, dead_letters)| {

@@ -28,6 +28,9 @@ struct Cli {
     /// such as 1..8, which then stands in for workers-min and workers-max
     #[arg(long, value_name = "RANGE")]
     scale: Option<ScaleRange>,
+    /// Hold the gate first if nobody ever touched it; otherwise obey it as it is
+    #[arg(long)]
+    held: bool,
     /// Started by a supervisor, which is at the other end of standard input
     #[arg(long = SUPERVISED, hide = true)]
     supervised: bool,
@@ -39,16 +42,16 @@ async fn main() -> anyhow::Result<()> {
         .version(env!("CARGO_PKG_VERSION"))
         .about("The worker of Postonce: posts what was accepted, exactly once");
     let matches = Cli::augment_args(command).get_matches();
-    let Cli { scale, supervised } = Cli::from_arg_matches(&matches)?;
+    let cli = Cli::from_arg_matches(&matches)?;
     let config = Config::read(&matches)?;
     telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     let store = open::open(&config, Arc::clone(&world)).await.context("the store cannot be opened")?;
     // A supervised worker has the arguments of its supervisor, the range among them.
-    match scale.filter(|_| !supervised) {
+    match cli.scale.filter(|_| !cli.supervised) {
         Some(range) => supervise(range, &config, &store, world).await,
-        None => work(supervised, &config, store, world).await,
+        None => work(&cli, &config, store, world).await,
     }
 }
 
@@ -68,7 +71,8 @@ async fn supervise(
     Ok(())
 }
 
-async fn work(supervised: bool, config: &Config, store: Store, world: Arc<dyn World>) -> anyhow::Result<()> {
+async fn work(cli: &Cli, config: &Config, store: Store, world: Arc<dyn World>) -> anyhow::Result<()> {
+    let Cli { scale: _, held, supervised } = *cli;
     let line = supervised.then(Line::on_standard_input).transpose();
     let line = line.context("--supervised is for workers that postonce-worker --scale starts")?;
     let doorbell = Arc::new(LocalBell::default());
@@ -76,7 +80,8 @@ async fn work(supervised: bool, config: &Config, store: Store, world: Arc<dyn Wo
 
     let (starter, drain) = drain();
     let meter = Arc::new(Meter::default());
-    let worker = Worker::new(&bank, WorkerConfig::from(config), Arc::clone(&meter));
+    let config = WorkerConfig { held, ..WorkerConfig::from(config) };
+    let worker = Worker::new(&bank, config, Arc::clone(&meter));
     let stop = async {
         let asked = std::pin::pin!(until_asked_to_stop());
         match line {

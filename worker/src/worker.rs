@@ -40,6 +40,8 @@ pub struct WorkerConfig {
     pub idle_delay_max: Duration,
     /// How many receivers a queue may have.
     pub receivers: Bounds,
+    /// Whether to hold the gate first, if nobody ever touched it.
+    pub held: bool,
 }
 
 impl From<&Config> for WorkerConfig {
@@ -49,6 +51,7 @@ impl From<&Config> for WorkerConfig {
             dequeue_count_max: config.dequeue_count_max,
             idle_delay_max: config.idle_poll_max,
             receivers: Bounds { floor: config.receivers_min, ceiling: config.receivers_max },
+            held: false,
         }
     }
 }
@@ -66,7 +69,7 @@ impl Worker {
     /// A worker of the bank. Nothing is read yet.
     pub fn new(bank: &Bank, config: WorkerConfig, meter: Arc<Meter>) -> Self {
         let gate = Gate::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
-        let gatekeeper = Arc::new(Gatekeeper::new(gate, Arc::clone(&bank.world)));
+        let gatekeeper = Arc::new(Gatekeeper::new(gate, Arc::clone(&bank.world), config.held));
         let errands: Vec<Arc<dyn Errand>> = vec![gatekeeper.clone()];
         Self { bank: bank.clone(), config, meter, gatekeeper, errands }
     }
@@ -120,7 +123,7 @@ impl Worker {
 
     fn listener(&self, queue_count: u16, drain: &Drain) -> Listener<Posting> {
         let Self { bank, config, meter, gatekeeper, errands } = self;
-        let WorkerConfig { visibility_timeout, dequeue_count_max, idle_delay_max, receivers } =
+        let WorkerConfig { visibility_timeout, dequeue_count_max, idle_delay_max, receivers, held: _ } =
             config.clone();
         let world = || Arc::clone(&bank.world);
         let leases = QueueLeases::new(

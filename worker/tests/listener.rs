@@ -165,6 +165,7 @@ impl Stage {
             dequeue_count_max: DEQUEUE_COUNT_MAX,
             idle_delay_max: Duration::from_millis(100),
             receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
+            held: false,
         };
         let counted = Arc::clone(&meter);
         let task = tokio::spawn(async move { Worker::new(&bank, config, counted).run(&drain).await });
