@@ -12,9 +12,9 @@ use postonce_tests::service::{self, Service};
 use postonce_tests::wait;
 
 /// Messages of a flood: more than one worker gets through in the second after which it tells of them.
-const FLOOD: usize = 3000;
+const FLOOD: usize = 1500;
 /// Sends side by side.
-const SENDS_AT_ONCE: usize = 64;
+const SENDS_AT_ONCE: usize = 32;
 
 /// What the supervisor said about its workers.
 #[derive(Debug)]
@@ -97,6 +97,9 @@ async fn workers_follow_the_backlog_up_and_down() {
         .with("POSTONCE_WORKER_RATE", "10")
         .with("POSTONCE_POSTING_AGE_TARGET_S", "2")
         .with("POSTONCE_SCALE_DOWN_DELAY_S", "2")
+        // Each worker takes 32 messages at a time, so that there is something left for others.
+        .with("POSTONCE_QUEUE_COUNT", "1")
+        .with("POSTONCE_RECEIVERS_MAX", "1")
         .start()
         .await;
     bank.start_worker_with(&["--scale", "1..3"]);
