@@ -8,31 +8,32 @@
 //!    that is still accepted is promised only by a process that has itself seen a send of it
 //!    confirmed: the process that inserted the row may have died before it sent.
 //!
-//! Enqueueing twice is always safe; the commit's guards see to that.
+//! Enqueueing twice is always safe; the commit's guards see to that. So work is sent again also for a
+//! request that waits and comes late: the new envelope says where to reply to.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod inserts;
+mod sends;
+
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use futures::future::{Either, select};
 use lru::LruCache;
 
 use crate::account_cache::AccountCache;
 use crate::completions::{Completions, Waiter};
-use crate::domain::decision::Work;
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::instruction::Instruction;
 use crate::domain::money::Currency;
 use crate::domain::transaction::Transaction;
 use crate::envelope;
-use crate::group_commit::{Abandoned, Flush, GroupCommit};
+use crate::group_commit::{Abandoned, GroupCommit};
 use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{AcceptOutcome, Ledger, Marks, NewTransaction, StoredTransaction};
-use crate::ports::queue::{QueueName, WorkQueue};
+use crate::ports::queue::QueueName;
 use crate::ports::world::{World, WorldExt as _};
 
 /// Most transactions of one atomic insert: what Azure Tables changes in one step.
@@ -41,14 +42,8 @@ pub const ACCEPT_GROUP_MAX: usize = 100;
 const SEND_GROUP_MAX: usize = 1000;
 /// Accounts whose currency is remembered.
 const KNOWN_ACCOUNTS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
-/// Keys whose confirmed send is remembered; forgetting one costs a second send.
-const CONFIRMED_SENDS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
-/// First wait between two looks at the log, for a request that waits for its outcome.
-const LOOK_DELAY_MIN: Duration = Duration::from_millis(25);
-/// Longest such wait.
-const LOOK_DELAY_MAX: Duration = Duration::from_millis(1000);
-/// How long the last look may take, when the patience has ended.
-const LAST_LOOK_TIME_MAX: Duration = Duration::from_millis(500);
+/// How long the look at the row may take, when the patience has ended.
+const LOOK_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// What became of a request.
 #[must_use]
@@ -88,6 +83,9 @@ pub enum AcceptFault {
     Abandoned(#[from] Abandoned),
 }
 
+use inserts::insert_groups;
+use sends::{ConfirmedSends, Dispatch, Parcel, send_groups};
+
 type Shared<T> = Result<T, Arc<StoreFault>>;
 
 /// Accepts instructions. One per process: it is where concurrent requests meet.
@@ -104,12 +102,6 @@ pub struct Acceptor {
     doorbell: Arc<dyn Doorbell>,
 }
 
-/// Work on its way to the queue.
-struct Parcel {
-    work: Work,
-    traceparent: Option<String>,
-}
-
 impl Acceptor {
     /// An acceptor over a store. `queue_count` queues share the work by account.
     pub fn new(
@@ -120,9 +112,15 @@ impl Acceptor {
         cache: Arc<AccountCache>,
         queue_count: u16,
     ) -> Self {
-        let confirmed = Arc::new(ConfirmedSends::new());
-        let insert = insert_groups(Arc::clone(&store.ledger), Arc::clone(&confirmed));
-        let send = send_groups(Arc::clone(&store.queue), Arc::clone(&doorbell), Arc::clone(&confirmed));
+        let confirmed = Arc::new(ConfirmedSends::new(Arc::clone(&completions)));
+        let insert =
+            insert_groups(Arc::clone(&store.ledger), Arc::clone(&completions), Arc::clone(&confirmed));
+        let dispatch = Dispatch {
+            queue: Arc::clone(&store.queue),
+            doorbell: Arc::clone(&doorbell),
+            confirmed: Arc::clone(&confirmed),
+        };
+        let send = send_groups(Arc::new(dispatch));
         Self {
             ledger: Arc::clone(&store.ledger),
             completions,
@@ -224,53 +222,42 @@ impl Acceptor {
         }
     }
 
-    /// Returns when a send of the work was confirmed to this process, or when there is no work left.
+    /// Returns when a send of the work was confirmed to this process (one that asked for a reply, if
+    /// somebody here waits for it), or when there is no work left.
     async fn enqueue(
         &self,
         stored: &StoredTransaction,
         traceparent: Option<String>,
     ) -> Result<(), AcceptFault> {
         let Some(work) = stored.work() else { return Ok(()) };
-        if self.confirmed.contains(&work.key) {
+        if !self.confirmed.lacks(&work.key) {
             return Ok(());
         }
         let queue = envelope::queue_of(work.key.account, self.queue_count);
         self.sends.submit(queue, Parcel { work, traceparent }).await?.map_err(AcceptFault::Queue)
     }
 
-    /// The transaction with its outcome, if that is known in time. A worker of this process
-    /// announces it; for one of another process, the log is looked at now and then.
+    /// The transaction with its outcome, if that is known in time: a worker of this process announces
+    /// it, one of another process replies. The row is read once, at the end: an announcement can get
+    /// lost.
     async fn await_outcome(
         &self,
         transaction: Transaction,
         mut waiter: Waiter,
         patience: Duration,
     ) -> Transaction {
-        let started = self.world.uptime();
-        let mut delay = LOOK_DELAY_MIN;
-        loop {
-            let left = patience.saturating_sub(self.world.uptime().saturating_sub(started));
-            let pause = self.world.sleep(delay.min(left));
-            match select(std::pin::pin!(waiter.outcome()), pause).await {
-                Either::Left((outcome, _)) => return Transaction { outcome: Some(outcome), ..transaction },
-                Either::Right(((), _)) => {}
-            }
-            let grace = left.saturating_sub(delay).max(LAST_LOOK_TIME_MAX);
-            if let Some(found) = self.look(&transaction.key, grace).await {
-                return found;
-            }
-            if delay >= left {
-                return transaction;
-            }
-            delay = delay.saturating_mul(2).min(LOOK_DELAY_MAX);
+        let patience = self.world.sleep(patience);
+        if let Either::Left((outcome, _)) = select(std::pin::pin!(waiter.outcome()), patience).await {
+            return Transaction { outcome: Some(outcome), ..transaction };
         }
+        self.look(&transaction.key).await.unwrap_or(transaction)
     }
 
     /// The transaction if the log shows that it is final. The promise was made: a log that does not
     /// answer now is no reason to break it, or to keep the client waiting.
-    async fn look(&self, key: &TransactionKey, longest: Duration) -> Option<Transaction> {
+    async fn look(&self, key: &TransactionKey) -> Option<Transaction> {
         let read = self.ledger.transaction(key);
-        match select(read, self.world.sleep(longest)).await {
+        match select(read, self.world.sleep(LOOK_TIME_MAX)).await {
             Either::Left((Ok(Some(stored)), _)) if stored.transaction.outcome.is_some() => {
                 Some(stored.transaction)
             }
@@ -284,108 +271,4 @@ fn as_stored(new: NewTransaction, revision: crate::domain::account::Revision) ->
     let fingerprint = instruction.fingerprint();
     let transaction = Transaction { key, instruction, accepted_at, outcome: None };
     StoredTransaction { transaction, fingerprint, revision, marks: Marks::default() }
-}
-
-/// Inserts a group. Within it each key stands once: whoever brought a key second joins the first,
-/// and finds what the first one stored.
-fn insert_groups(
-    ledger: Arc<dyn Ledger>,
-    confirmed: Arc<ConfirmedSends>,
-) -> Flush<AccountKey, NewTransaction, Shared<AcceptOutcome>> {
-    Arc::new(move |_, group| {
-        let (ledger, confirmed) = (Arc::clone(&ledger), Arc::clone(&confirmed));
-        async move {
-            let mut places: BTreeMap<&TransactionKey, usize> = BTreeMap::new();
-            let mut firsts: Vec<NewTransaction> = Vec::new();
-            let mut joins: Vec<(usize, bool)> = Vec::with_capacity(group.len());
-            for new in &group {
-                let place = *places.entry(&new.key).or_insert(firsts.len());
-                let first = place == firsts.len();
-                if first {
-                    firsts.push(new.clone());
-                }
-                joins.push((place, first));
-            }
-            let outcomes = match ledger.accept(&firsts).await {
-                Ok(outcomes) => outcomes,
-                Err(fault) => {
-                    let fault = Arc::new(fault);
-                    return group.iter().map(|_| Err(Arc::clone(&fault))).collect();
-                }
-            };
-            assert!(outcomes.len() == firsts.len(), "each transaction of a group has one outcome");
-            for (first, outcome) in firsts.iter().zip(&outcomes) {
-                // Stored and enqueued in one step: whoever joined may be promised it as well.
-                if matches!(outcome, AcceptOutcome::Inserted { enqueued: true, .. }) {
-                    confirmed.insert(&first.key);
-                }
-            }
-            let outcome = |(place, first): (usize, bool)| match (&outcomes[place], first) {
-                (AcceptOutcome::Inserted { revision, enqueued: _ }, false) => {
-                    let stored = as_stored(firsts[place].clone(), revision.clone());
-                    AcceptOutcome::Existing(Box::new(stored))
-                }
-                (outcome, _) => outcome.clone(),
-            };
-            joins.into_iter().map(|join| Ok(outcome(join))).collect()
-        }
-        .boxed()
-    })
-}
-
-/// Sends what collected for one queue, in as few envelopes as it takes.
-fn send_groups(
-    queue: Arc<dyn WorkQueue>,
-    doorbell: Arc<dyn Doorbell>,
-    confirmed: Arc<ConfirmedSends>,
-) -> Flush<QueueName, Parcel, Shared<()>> {
-    Arc::new(move |name, parcels| {
-        let (queue, doorbell, confirmed) =
-            (Arc::clone(&queue), Arc::clone(&doorbell), Arc::clone(&confirmed));
-        async move {
-            let keys: Vec<TransactionKey> = parcels.iter().map(|parcel| parcel.work.key.clone()).collect();
-            let traceparent = parcels.iter().find_map(|parcel| parcel.traceparent.clone());
-            let mut once = BTreeSet::new();
-            // A replay that came while the first send was under way finds it confirmed by now.
-            let work: Vec<Work> = parcels
-                .into_iter()
-                .map(|parcel| parcel.work)
-                .filter(|work| !confirmed.contains(&work.key) && once.insert(work.key.clone()))
-                .collect();
-            let mut failed: Option<Arc<StoreFault>> = None;
-            for envelope in envelope::pack(&work, traceparent.as_deref()) {
-                match queue.send(&name, &envelope.encode(), Duration::ZERO).await {
-                    Ok(()) => envelope.items.iter().for_each(|work| confirmed.insert(&work.key)),
-                    Err(fault) => {
-                        failed = Some(Arc::new(fault));
-                        break;
-                    }
-                }
-            }
-            doorbell.ring(&name);
-            let answer = |key: &TransactionKey| match &failed {
-                Some(fault) if !confirmed.contains(key) => Err(Arc::clone(fault)),
-                _ => Ok(()),
-            };
-            keys.iter().map(answer).collect()
-        }
-        .boxed()
-    })
-}
-
-/// Keys whose send this process has seen confirmed: the ones that it may promise.
-struct ConfirmedSends(Mutex<LruCache<TransactionKey, ()>>);
-
-impl ConfirmedSends {
-    fn new() -> Self {
-        Self(Mutex::new(LruCache::new(CONFIRMED_SENDS_MAX)))
-    }
-
-    fn insert(&self, key: &TransactionKey) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).put(key.clone(), ());
-    }
-
-    fn contains(&self, key: &TransactionKey) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
-    }
 }

@@ -21,6 +21,7 @@ use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Currency};
 use crate::domain::time::Timestamp;
 use crate::ports::queue::{BODY_BYTES_MAX, QueueName};
+use crate::ports::roster::{ADDRESS_CHARS_MAX, Address};
 
 /// The version that this program writes and the newest that it reads.
 pub const VERSION: u32 = 1;
@@ -54,6 +55,8 @@ pub fn queues(queue_count: u16) -> Vec<QueueName> {
 pub struct Envelope {
     /// The trace of the request that sent it first (W3C Trace Context), if there was one.
     pub traceparent: Option<String>,
+    /// The process that waits for an outcome of this work, and takes replies there.
+    pub reply_to: Option<Address>,
     /// Receipts that do not count: outages and lost races.
     pub forgiven: u32,
     /// Attempts on this item alone that were begun and not known to have ended.
@@ -107,6 +110,8 @@ struct Row {
     v: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     traceparent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reply_to: Option<String>,
     #[serde(default, skip_serializing_if = "is_zero")]
     forgiven: u32,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -155,16 +160,17 @@ struct ItemRow {
 impl Envelope {
     /// An envelope around work.
     pub const fn of(items: Vec<Work>, traceparent: Option<String>) -> Self {
-        Self { traceparent, forgiven: 0, suspect: 0, items }
+        Self { traceparent, reply_to: None, forgiven: 0, suspect: 0, items }
     }
 
     /// The body of the queue message.
     pub fn encode(&self) -> Vec<u8> {
-        let Self { traceparent, forgiven, suspect, items } = self;
+        let Self { traceparent, reply_to, forgiven, suspect, items } = self;
         let items = items.iter().map(|work| raw(&to_row(work))).collect();
         write(&Row {
             v: VERSION,
             traceparent: traceparent.clone(),
+            reply_to: reply_to.as_ref().map(ToString::to_string),
             forgiven: *forgiven,
             suspect: *suspect,
             items,
@@ -194,15 +200,23 @@ impl Envelope {
         }
         if !bad.is_empty() {
             let bad_count = bad.len();
-            let bad =
-                write(&Row { v: VERSION, traceparent: row.traceparent, forgiven: 0, suspect: 0, items: bad });
+            let bad = write(&Row {
+                v: VERSION,
+                traceparent: row.traceparent,
+                reply_to: None,
+                forgiven: 0,
+                suspect: 0,
+                items: bad,
+            });
             return Err(Unreadable::Items { why, readable, bad, bad_count });
         }
         if readable.is_empty() {
             return Err(Unreadable::Empty);
         }
-        let Row { v: _, traceparent, forgiven, suspect, items: _ } = row;
-        Ok(Self { traceparent, forgiven, suspect, items: readable })
+        let Row { v: _, traceparent, reply_to, forgiven, suspect, items: _ } = row;
+        // Nobody is told at an address that makes no sense; whoever waits reads the row then.
+        let reply_to = reply_to.and_then(|address| Address::parse(&address).ok());
+        Ok(Self { traceparent, reply_to, forgiven, suspect, items: readable })
     }
 }
 
@@ -229,9 +243,9 @@ fn read(item: &RawValue) -> Result<Work, UnreadableItem> {
 
 /// Splits work into as few envelopes as the size of a queue message allows, in order.
 pub fn pack(items: &[Work], traceparent: Option<&str>) -> Vec<Envelope> {
-    /// What the envelope itself takes: braces, version, counters, and a trace of the longest length
-    /// with every character escaped.
-    const FRAME_BYTES: usize = 1024;
+    /// What the envelope itself takes: braces, version, counters, the longest address, and a trace of
+    /// the longest length with every character escaped.
+    const FRAME_BYTES: usize = 1024 + ADDRESS_CHARS_MAX;
     let traceparent = traceparent.filter(|trace| trace.len() <= TRACEPARENT_BYTES_MAX);
     let mut envelopes: Vec<Envelope> = Vec::new();
     let mut bytes = usize::MAX;
@@ -328,6 +342,12 @@ mod tests {
         let mut envelope = Envelope::of(vec![work(1, "a"), work(2, "b")], Some("00-ab-cd-01".to_owned()));
         (envelope.forgiven, envelope.suspect) = (3, 1);
         assert_eq!(Envelope::decode(&envelope.encode()).unwrap(), envelope);
+        envelope.reply_to = Some(Address::parse("http://10.0.0.7:8080").unwrap());
+        let body = String::from_utf8(envelope.encode()).unwrap();
+        assert_eq!(Envelope::decode(body.as_bytes()).unwrap(), envelope);
+        let elsewhere = body.replace("http://10.0.0.7:8080", "https://thief.example/");
+        let unknown = Envelope { reply_to: None, ..envelope };
+        assert_eq!(Envelope::decode(elsewhere.as_bytes()).unwrap(), unknown, "nobody is told there");
     }
 
     #[test]

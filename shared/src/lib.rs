@@ -13,6 +13,7 @@ pub mod envelope;
 pub mod gate;
 pub mod group_commit;
 pub mod order_numbers;
+pub mod owed_replies;
 pub mod post;
 pub mod queue_count;
 pub mod recover;

@@ -2,17 +2,12 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::Arc;
 
 use async_trait::async_trait;
 use postonce_shared::ports::operations::{Operation, PriceKind, Service, StorageOperations};
 use postonce_shared::prices::{Cost, Prices};
+use postonce_worker::http::{OperationCount, Status};
 use postonce_worker::meter::Meter;
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
 
 /// One kind of operation, as a process reports it. The name may come from another process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,32 +57,30 @@ pub trait WorkerReports: Send + Sync {
     async fn reports(&self) -> Vec<ProcessReport>;
 }
 
-/// Reports of this process alone.
-pub struct ThisProcess {
-    /// The address that it listens on.
-    pub address: String,
-    /// What its worker counts; zero when it has none.
-    pub meter: Arc<Meter>,
-    /// What it asked of the store.
-    pub operations: Arc<StorageOperations>,
-}
-
-impl ThisProcess {
-    /// What this process did.
-    pub fn report(&self) -> ProcessReport {
-        let counts = self.operations.snapshot().into_iter();
-        ProcessReport {
-            process: self.address.clone(),
-            postings: self.meter.settled.get(),
+impl ProcessReport {
+    /// What this process did, which listens at that address.
+    pub fn here(address: &str, meter: &Meter, operations: &StorageOperations) -> Self {
+        let counts = operations.snapshot().into_iter();
+        Self {
+            process: address.to_owned(),
+            postings: meter.settled.get(),
             operations: counts.map(|(operation, count)| (operation.into(), count)).collect(),
         }
     }
-}
 
-#[async_trait]
-impl WorkerReports for ThisProcess {
-    async fn reports(&self) -> Vec<ProcessReport> {
-        vec![self.report()]
+    /// What another process says of itself; `None` when it speaks of kinds that are not known here.
+    pub fn told(address: &str, status: &Status) -> Option<Self> {
+        let mut operations: BTreeMap<ReportedOperation, u64> = BTreeMap::new();
+        for OperationCount { service, operation, price, count } in &status.storage_operations {
+            let kind = ReportedOperation {
+                service: Service::from_code(service)?,
+                name: Cow::Owned(operation.clone()),
+                price: PriceKind::from_code(price)?,
+            };
+            operations.insert(kind, *count);
+        }
+        let postings = status.counters.get("settled").copied()?;
+        Some(Self { process: address.to_owned(), postings, operations })
     }
 }
 
@@ -112,33 +105,6 @@ impl CostReport {
             }
         }
         Self { processes, total }
-    }
-}
-
-/// Counts for Prometheus what the operations of this process cost, by what they are priced as.
-#[derive(Debug)]
-pub struct PriceCollector {
-    /// What it asked of the store.
-    pub operations: Arc<StorageOperations>,
-    /// What that costs.
-    pub prices: Prices,
-}
-
-impl Collector for PriceCollector {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let mut costs: BTreeMap<PriceKind, Cost> = BTreeMap::new();
-        for (operation, count) in self.operations.snapshot() {
-            let cost = costs.entry(operation.price).or_default();
-            *cost = cost.plus(self.prices.of(operation.price, count));
-        }
-        let help = "Price of the requests to the store, in billionths of a US dollar";
-        let mut family =
-            encoder.encode_descriptor("storage_price_nano_usd", help, None, MetricType::Counter)?;
-        for (kind, cost) in costs {
-            let labels = [("kind", kind.code())];
-            ConstCounter::new(cost.nano_usd()).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
     }
 }
 

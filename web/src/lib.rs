@@ -14,6 +14,7 @@ pub mod translate;
 
 pub mod books;
 pub mod costs;
+pub mod listeners;
 pub mod office;
 
 pub mod error;
@@ -21,7 +22,6 @@ pub mod respond;
 
 pub mod metrics;
 pub mod observe;
-pub mod readiness;
 
 pub mod api_keys;
 pub mod keyring;
@@ -30,5 +30,6 @@ pub mod scopes;
 
 pub mod openapi;
 
+pub use postonce_worker::readiness;
+
 pub mod process;
-pub mod worker_metrics;

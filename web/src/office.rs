@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use futures::future::try_join_all;
 use postonce_shared::bank::Bank;
 use postonce_shared::dead_letter_office::{DeadLetterOffice, Decided, OfficeFault};
@@ -24,7 +25,7 @@ use postonce_shared::scaling::{
 
 use crate::costs::{CostReport, WorkerReports};
 
-/// Listeners of one queue in this process.
+/// Listeners of one queue, in all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Listeners {
     /// At work now.
@@ -33,20 +34,11 @@ pub struct Listeners {
     pub max: u32,
 }
 
-/// What the worker tells about its listeners, when it runs in this process.
+/// What workers tell about their listeners.
+#[async_trait]
 pub trait ListenerStatus: Send + Sync {
-    /// The listeners of a queue.
-    fn listeners(&self, queue: &QueueName) -> Listeners;
-}
-
-/// The worker runs elsewhere.
-#[derive(Debug, Clone, Copy)]
-pub struct NoListeners;
-
-impl ListenerStatus for NoListeners {
-    fn listeners(&self, _: &QueueName) -> Listeners {
-        Listeners::default()
-    }
+    /// The listeners of each queue.
+    async fn listeners(&self) -> BTreeMap<QueueName, Listeners>;
 }
 
 /// One queue, as an operator sees it.
@@ -73,12 +65,11 @@ pub struct ScaleReport {
     pub wanted: WorkersWanted,
 }
 
-/// What the office knows from outside the bank.
-pub struct Informants {
-    /// Who listens.
-    pub listeners: Arc<dyn ListenerStatus>,
-    /// What the processes did.
-    pub workers: Arc<dyn WorkerReports>,
+/// What the configuration tells the office.
+#[derive(Debug, Clone)]
+pub struct OfficeTerms {
+    /// The address of this process.
+    pub address: String,
     /// What the number of workers goes by.
     pub scaling: ScalingPolicy,
     /// What storage operations cost.
@@ -92,21 +83,31 @@ pub struct Office {
     letters: Arc<DeadLetterOffice>,
     order_numbers: Arc<OrderNumbers>,
     demand: DemandWatch,
-    informants: Informants,
+    listeners: Arc<dyn ListenerStatus>,
+    workers: Arc<dyn WorkerReports>,
+    scaling: ScalingPolicy,
+    prices: Prices,
     queue_count: u16,
     queues_ever: QueueCount,
 }
 
 impl Office {
-    /// The office of a bank.
-    pub fn new(bank: &Bank, informants: Informants) -> Self {
+    /// The office of a bank, whose workers say how they listen and what they did.
+    pub fn new<W>(bank: &Bank, workers: Arc<W>, terms: OfficeTerms) -> Self
+    where
+        W: ListenerStatus + WorkerReports + 'static,
+    {
+        let OfficeTerms { address: _, scaling, prices } = terms;
         Self {
             demand: DemandWatch::new(&bank.store, bank.queue_count, Arc::clone(&bank.world)),
             store: bank.store.clone(),
             world: Arc::clone(&bank.world),
             letters: Arc::clone(&bank.dead_letter_office),
             order_numbers: Arc::clone(&bank.order_numbers),
-            informants,
+            listeners: workers.clone(),
+            workers,
+            scaling,
+            prices,
             queue_count: bank.queue_count,
             queues_ever: QueueCount::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world)),
         }
@@ -129,9 +130,10 @@ impl Office {
         for queue in envelope::queues(self.queue_count.max(ever)) {
             dead.entry(queue).or_default();
         }
+        let all_listeners = self.listeners.listeners().await;
         let reports = dead.into_iter().map(async |(name, dead_letters)| {
             let backlog = self.store.queue.backlog(&name).await?;
-            let listeners = self.informants.listeners.listeners(&name);
+            let listeners = all_listeners.get(&name).copied().unwrap_or_default();
             Ok(QueueReport { name, backlog, dead_letters, listeners })
         });
         try_join_all(reports).await
@@ -187,18 +189,18 @@ impl Office {
     /// # Errors
     /// [`SharedFault`] when the queues could not be read.
     pub async fn scale(&self) -> Result<ScaleReport, SharedFault> {
-        let (demand, policy) = (self.demand.demand().await?, self.informants.scaling.clone());
+        let (demand, policy) = (self.demand.demand().await?, self.scaling.clone());
         let wanted = workers_wanted(&demand, &policy, self.now());
         Ok(ScaleReport { demand, policy, wanted })
     }
 
     /// What the processes asked of the store since they started, and what came of it.
     pub async fn costs(&self) -> CostReport {
-        CostReport::of(self.informants.workers.reports().await)
+        CostReport::of(self.workers.reports().await)
     }
 
     /// What storage operations cost.
     pub const fn prices(&self) -> &Prices {
-        &self.informants.prices
+        &self.prices
     }
 }

@@ -3,23 +3,23 @@
 
 use std::sync::Arc;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail, ensure};
 use clap::{Args, Command, FromArgMatches as _};
-use futures::FutureExt as _;
-use postonce_shared::adapters::bell::LocalBell;
+use postonce_shared::adapters::http::Exchange;
 use postonce_shared::adapters::open;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
+use postonce_shared::completions::Completions;
 use postonce_shared::config::{Config, add_settings};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::world::World;
 use postonce_shared::telemetry::{self, LogTo};
-use postonce_worker::drain::{drain, until_asked_to_stop};
+use postonce_worker::drain::until_asked_to_stop;
 use postonce_worker::meter::Meter;
+use postonce_worker::process;
 use postonce_worker::supervised::{Line, SUPERVISED};
 use postonce_worker::supervisor::{Program, ScaleRange, Supervisor};
-use postonce_worker::worker::{Worker, WorkerConfig};
-use tracing::info;
+use postonce_worker::worker::WorkerConfig;
 
 /// What the command line says besides the settings.
 #[derive(Debug, Args)]
@@ -47,12 +47,21 @@ async fn main() -> anyhow::Result<()> {
     telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
-    let store = open::open(&config, Arc::clone(&world)).await.context("the store cannot be opened")?;
+    let completions: Arc<Completions> = Arc::default();
+    let store = open::open(&config, Arc::clone(&world), &completions);
+    let store = store.await.context("the store cannot be opened")?;
     // A supervised worker has the arguments of its supervisor, the range among them.
-    match cli.scale.filter(|_| !cli.supervised) {
-        Some(range) => supervise(range, &config, &store, world).await,
-        None => work(&cli, &config, store, world).await,
+    if let Some(range) = cli.scale.filter(|_| !cli.supervised) {
+        return supervise(range, &config, &store, world).await;
     }
+    let exchange = Exchange::new(&store, &world, config.ring_secret.as_ref())?;
+    let bank = Bank::linked(store, Arc::clone(&world), exchange.links(&completions), config.queue_count);
+    let worker = WorkerConfig { held: cli.held, ..WorkerConfig::from(&config) };
+    let line = cli.supervised.then(Line::on_standard_input).transpose();
+    let line = line.context("--supervised is for workers that postonce-worker --scale starts")?;
+    let meter: Arc<Meter> = Arc::default();
+    let stop = until_stopped(line, Arc::clone(&meter), world);
+    process::run(&bank, &exchange, &config, worker, meter, stop).await
 }
 
 async fn supervise(
@@ -61,6 +70,18 @@ async fn supervise(
     store: &Store,
     world: Arc<dyn World>,
 ) -> anyhow::Result<()> {
+    ensure!(
+        config.worker_bind.port() == 0,
+        "worker-bind is {}, which is not allowed with --scale: several workers cannot share one port; it must end \
+         in port 0, such as 127.0.0.1:0, where each picks a free one",
+        config.worker_bind
+    );
+    if let Some(address) = &config.advertise {
+        bail!(
+            "advertise is {address}, which is not allowed with --scale: each worker has an address of its own; leave \
+             it out, and set worker-bind to an address of this machine that others reach, with port 0"
+        );
+    }
     let program = Program {
         executable: std::env::current_exe().context("the path of this program is not known")?,
         arguments: std::env::args_os().skip(1).collect(),
@@ -71,28 +92,14 @@ async fn supervise(
     Ok(())
 }
 
-async fn work(cli: &Cli, config: &Config, store: Store, world: Arc<dyn World>) -> anyhow::Result<()> {
-    let Cli { scale: _, held, supervised } = *cli;
-    let line = supervised.then(Line::on_standard_input).transpose();
-    let line = line.context("--supervised is for workers that postonce-worker --scale starts")?;
-    let doorbell = Arc::new(LocalBell::default());
-    let bank = Bank::new(store, Arc::clone(&world), doorbell, config.queue_count);
-
-    let (starter, drain) = drain();
-    let meter = Arc::new(Meter::default());
-    let config = WorkerConfig { held, ..WorkerConfig::from(config) };
-    let worker = Worker::new(&bank, config, Arc::clone(&meter));
-    let stop = async {
-        let asked = std::pin::pin!(until_asked_to_stop());
-        match line {
-            Some(line) => {
-                drop(futures::future::select(asked, line.until_it_ends(meter, world).boxed()).await)
-            }
-            None => asked.await,
+/// Returns when a worker is to stop: asked to by a signal, or by its supervisor, if it has one.
+async fn until_stopped(line: Option<Line>, meter: Arc<Meter>, world: Arc<dyn World>) {
+    let asked = std::pin::pin!(until_asked_to_stop());
+    match line {
+        Some(line) => {
+            let ended = std::pin::pin!(line.until_it_ends(meter, world));
+            futures::future::select(asked, ended).await;
         }
-        info!("Draining: receiving no more, finishing what is in hand");
-        starter.start();
-    };
-    futures::future::join(stop, worker.run(&drain)).await;
-    Ok(())
+        None => asked.await,
+    }
 }

@@ -42,6 +42,10 @@ pub struct Meter {
     pub leases_lost: Counter,
     /// Messages that wait for a newer worker.
     pub newer_versions: Counter,
+    /// Receives that met a fault.
+    pub queue_faults: Counter,
+    /// Pieces of work that met a fault of the ledger.
+    pub ledger_faults: Counter,
     listeners: Mutex<BTreeMap<QueueName, Arc<ListenerGauge>>>,
 }
 
@@ -68,6 +72,22 @@ pub struct Listeners {
 }
 
 impl Meter {
+    /// Every counter with its name and what it counts, for metrics and for other processes.
+    pub const fn counters(&self) -> [(&'static str, &'static str, &Counter); 10] {
+        [
+            ("messages_received", "Queue messages received", &self.received),
+            ("settled", "Transactions that became final, or were found final", &self.settled),
+            ("transient_faults", "Faults that may pass", &self.transient_faults),
+            ("permanent_faults", "Faults that do not pass", &self.permanent_faults),
+            ("dead_letters", "Messages set aside for a person", &self.dead_letters),
+            ("splits", "Envelopes taken apart into single items", &self.splits),
+            ("leases_lost", "Messages whose lease was lost before they were settled", &self.leases_lost),
+            ("newer_versions", "Messages that wait for a newer worker", &self.newer_versions),
+            ("queue_faults", "Receives that failed", &self.queue_faults),
+            ("ledger_faults", "Transactions that met a fault of the ledger", &self.ledger_faults),
+        ]
+    }
+
     /// The gauges of all queues.
     pub fn all_listeners(&self) -> BTreeMap<QueueName, Listeners> {
         let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);

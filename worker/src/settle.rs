@@ -179,9 +179,10 @@ impl Settlement {
     }
 
     async fn split(&self, delivery: &Delivery<Envelope>, rest: &[Work]) -> Result<(), StoreFault> {
-        let traceparent = delivery.content.as_ref().ok().and_then(|envelope| envelope.traceparent.clone());
+        let Ok(envelope) = &delivery.content else { return Ok(()) };
         for item in rest {
-            self.send(&Envelope::of(vec![item.clone()], traceparent.clone())).await?;
+            let items = vec![item.clone()];
+            self.send(&Envelope { items, forgiven: 0, suspect: 0, ..envelope.clone() }).await?;
         }
         self.meter.splits.add(1);
         Ok(())

@@ -10,3 +10,4 @@ mod post;
 mod recover;
 mod regressions;
 mod stage;
+mod waiting;
