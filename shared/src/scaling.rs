@@ -72,5 +72,4 @@ fn for_backlog(demand: &Demand, policy: &ScalingPolicy) -> u32 {
 }
 
 #[cfg(test)]
-#[expect(clippy::arithmetic_side_effects, reason = "test code")]
 mod tests;

@@ -10,6 +10,7 @@ use postonce_tests::process::{Process, Signal, send};
 use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
 use postonce_tests::service::{self, Service};
 use postonce_tests::wait;
+use serde_json::json;
 
 /// Messages of a flood: more than one worker gets through in the second after which it tells of them.
 const FLOOD: usize = 1500;
@@ -168,6 +169,26 @@ async fn workers_do_not_outlive_a_supervisor_that_is_killed() {
 }
 
 #[tokio::test]
+async fn the_cost_meter_sums_over_the_workers() {
+    let mut bank = Plan::on(Stand::Sqlite).processes(1, 0).start().await;
+    bank.start_worker_with(&["--scale", "2"]);
+    until_running(&bank, 2).await;
+    a_deposit_is_posted(&bank).await;
+    let client = bank.client(0);
+    wait::until("three processes report, and one posting", wait::PATIENCE, async || {
+        let costs = client.get("/v1/admin/storage-operations").await.body;
+        let processes = costs["processes"].as_array().map_or(0, Vec::len);
+        let ratio = costs["operations_per_posting"].is_string();
+        if (processes, &costs["postings"], ratio) == (3, &json!(1), true) {
+            Ok(())
+        } else {
+            Err(costs.to_string())
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_floor_by_schedule_needs_no_work() {
     let mut bank =
         Plan::on(Stand::Sqlite).processes(1, 0).with("POSTONCE_WORKERS_FLOOR", "* * * * * = 3").start().await;
@@ -176,18 +197,20 @@ async fn a_floor_by_schedule_needs_no_work() {
 }
 
 #[tokio::test]
-async fn a_wrong_range_stops_the_start_with_what_is_allowed() {
+async fn what_cannot_be_scaled_stops_the_start() {
     let bank = Plan::on(Stand::Sqlite).processes(1, 0).start().await;
-    let refused = |range: &str, words: &str| {
-        let arguments = ["--scale", range];
-        let launch = service::launch(Binary::Worker, &bank.settings, &arguments, &bank.directory());
+    let refused = |arguments: &[&str], words: &str| {
+        let launch = service::launch(Binary::Worker, &bank.settings, arguments, &bank.directory());
         let mut process = Process::start(&launch);
         let status = process.wait(wait::PATIENCE);
         process.wait_for_output();
         let printed = process.log().lines().join("\n");
         assert!(!status.success() && printed.contains(words) && printed.contains("--scale"), "{printed}");
     };
-    refused("0..4", "within 1 and 64");
-    refused("4..1", "must not be above");
-    refused("some", "a range such as 1..8");
+    refused(&["--scale", "0..4"], "within 1 and 64");
+    refused(&["--scale", "4..1"], "must not be above");
+    refused(&["--scale", "some"], "a range such as 1..8");
+    // What only one process can have.
+    refused(&["--scale", "2", "--worker-bind", "127.0.0.1:9"], "worker-bind is 127.0.0.1:9");
+    refused(&["--scale", "2", "--advertise", "http://10.0.0.7:81"], "advertise is http://10.0.0.7:81");
 }

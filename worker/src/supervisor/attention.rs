@@ -81,6 +81,7 @@ impl Attention {
 }
 
 #[cfg(test)]
+#[expect(clippy::arithmetic_side_effects, reason = "test code")]
 mod tests {
     use super::*;
 
