@@ -17,7 +17,10 @@ use self::values::{address, advertise, log_format, name_prefix, receivers, secre
 use crate::adapters::azure::AzureConnection;
 use crate::adapters::http::RING_SECRET_CHARS_MIN;
 use crate::ports::roster::Address;
+use crate::prices::Prices;
+use crate::scaling::ScalingPolicy;
 
+mod scaling;
 mod settings;
 mod sources;
 mod values;
@@ -80,6 +83,10 @@ pub struct Config {
     pub idle_poll_max: Duration,
     /// What the names of tables, queues and containers begin with.
     pub name_prefix: String,
+    /// How many workers are wanted.
+    pub scaling: ScalingPolicy,
+    /// What storage operations cost.
+    pub prices: Prices,
     /// How log lines look.
     pub log_format: LogFormat,
     /// Which log lines are written: a level, or directives such as `info,postonce_shared=debug`.
@@ -173,6 +180,8 @@ impl Config {
                 .map(|found| name_prefix(&found))
                 .transpose()?
                 .unwrap_or_default(),
+            scaling: scaling::scaling(&find)?,
+            prices: scaling::prices(&find)?,
             log_format: find("log-format").map_or(Ok(LogFormat::Text), |found| log_format(&found))?,
             log: text("log"),
         })

@@ -18,6 +18,9 @@ pub mod post;
 pub mod queue_count;
 pub mod recover;
 
+pub mod prices;
+pub mod scaling;
+
 pub mod bank;
 
 pub mod config;

@@ -39,5 +39,6 @@ mod outages;
 mod recovery;
 mod repeated_work;
 mod same_id;
+mod scaling;
 mod tidy;
 mod traffic;

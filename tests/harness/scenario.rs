@@ -218,7 +218,12 @@ impl Scenario {
 
     /// Starts another worker process.
     pub fn start_worker(&mut self) {
-        let worker = Service::start(Binary::Worker, &self.settings, &[], self.directory.path());
+        self.start_worker_with(&[]);
+    }
+
+    /// Starts another worker process with arguments.
+    pub fn start_worker_with(&mut self, arguments: &[&str]) {
+        let worker = Service::start(Binary::Worker, &self.settings, arguments, self.directory.path());
         self.workers.push(worker);
     }
 

@@ -20,4 +20,6 @@ pub mod readiness;
 pub mod receivers;
 pub mod session;
 pub mod settle;
+pub mod supervised;
+pub mod supervisor;
 pub mod worker;

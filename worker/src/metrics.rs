@@ -1,10 +1,12 @@
 //! What a process with a worker counts, as collectors for Prometheus. Reading them asks nothing of
 //! the store.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use postonce_shared::ports::operations::StorageOperations;
+use postonce_shared::ports::operations::{PriceKind, StorageOperations};
+use postonce_shared::prices::{Cost, Prices};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
@@ -65,15 +67,44 @@ impl Collector for OperationsCollector {
     }
 }
 
+/// Counts for Prometheus what the operations of this process cost, by what they are priced as.
+#[derive(Debug)]
+pub struct PriceCollector {
+    /// What it asked of the store.
+    pub operations: Arc<StorageOperations>,
+    /// What that costs.
+    pub prices: Prices,
+}
+
+impl Collector for PriceCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let mut costs: BTreeMap<PriceKind, Cost> = BTreeMap::new();
+        for (operation, count) in self.operations.snapshot() {
+            let cost = costs.entry(operation.price).or_default();
+            *cost = cost.plus(self.prices.of(operation.price, count));
+        }
+        let help = "Price of the requests to the store, in billionths of a US dollar";
+        let mut family =
+            encoder.encode_descriptor("storage_price_nano_usd", help, None, MetricType::Counter)?;
+        for (kind, cost) in costs {
+            let labels = [("kind", kind.code())];
+            ConstCounter::new(cost.nano_usd()).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
 /// The metrics of a worker process.
 pub struct WorkerMetrics(Registry);
 
 impl WorkerMetrics {
     /// The metrics of the worker that counts there.
-    pub fn new(meter: &Arc<Meter>, operations: &Arc<StorageOperations>) -> Self {
+    pub fn new(meter: &Arc<Meter>, operations: &Arc<StorageOperations>, prices: &Prices) -> Self {
         let mut registry = Registry::with_prefix(PREFIX);
         registry.register_collector(Box::new(WorkerCollector(Arc::clone(meter))));
         registry.register_collector(Box::new(OperationsCollector(Arc::clone(operations))));
+        let (operations, prices) = (Arc::clone(operations), prices.clone());
+        registry.register_collector(Box::new(PriceCollector { operations, prices }));
         Self(registry)
     }
 

@@ -36,8 +36,8 @@ pub async fn run(
     let address = advertised(config, bound);
     let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::Roster]);
     let callee = Callee::of(bank, exchange, worker.meter(), Some(worker.gatekeeper()));
-    let server = serve(WorkerApp { callee, readiness: Arc::clone(&readiness) }, listener)
-        .context("the server cannot be started")?;
+    let app = WorkerApp { callee, readiness: Arc::clone(&readiness), prices: config.prices.clone() };
+    let server = serve(app, listener).context("the server cannot be started")?;
     let handle = server.handle();
     info!("listening on http://{bound}");
 

@@ -79,11 +79,19 @@ impl Town {
     fn house(&self) -> House {
         let exchange = self.exchange();
         let bank = Bank::new(self.store.ports(), Arc::clone(&self.world), exchange.local.clone(), 1);
-        let callee = Callee::of(&bank, &exchange, &Arc::default());
+        let callee = Callee::of(&bank, &exchange, &Arc::default(), None);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
         let readiness = Readiness::starting([Part::Roster]);
-        let server = serve(WorkerApp { callee: callee.clone(), readiness }, listener).unwrap();
+        let server = serve(
+            WorkerApp {
+                callee: callee.clone(),
+                readiness,
+                prices: postonce_shared::prices::Prices::default(),
+            },
+            listener,
+        )
+        .unwrap();
         let handle = server.handle();
         tokio::spawn(server);
         House { address, callee, server: handle }

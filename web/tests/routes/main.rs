@@ -9,5 +9,6 @@ mod accounts;
 mod coverage;
 mod operators;
 mod problems;
+mod scale;
 mod statements;
 mod submissions;
