@@ -9,31 +9,37 @@
 //!    confirmed: the process that inserted the row may have died before it sent.
 //!
 //! Enqueueing twice is always safe; the commit's guards see to that.
+//!
+//! What a producer puts on the queue by itself is accepted there, by the worker ([`direct`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+mod direct;
+mod groups;
+
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use futures::future::{Either, select};
 use lru::LruCache;
 
 use crate::account_cache::AccountCache;
 use crate::completions::{Completions, Waiter};
-use crate::domain::decision::Work;
+use crate::dispatch::Dispatch;
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::instruction::Instruction;
 use crate::domain::money::Currency;
 use crate::domain::transaction::Transaction;
 use crate::envelope;
-use crate::group_commit::{Abandoned, Flush, GroupCommit};
+use crate::group_commit::{Abandoned, GroupCommit};
 use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{AcceptOutcome, Ledger, Marks, NewTransaction, StoredTransaction};
-use crate::ports::queue::{QueueName, WorkQueue};
+use crate::ports::queue::QueueName;
 use crate::ports::world::{World, WorldExt as _};
+
+pub use direct::{Admission, Refusal};
+use groups::{ConfirmedSends, Outgoing, insert_groups, send_groups};
 
 /// Most transactions of one atomic insert: what Azure Tables changes in one step.
 pub const ACCEPT_GROUP_MAX: usize = 100;
@@ -41,8 +47,6 @@ pub const ACCEPT_GROUP_MAX: usize = 100;
 const SEND_GROUP_MAX: usize = 1000;
 /// Accounts whose currency is remembered.
 const KNOWN_ACCOUNTS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
-/// Keys whose confirmed send is remembered; forgetting one costs a second send.
-const CONFIRMED_SENDS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
 /// First wait between two looks at the log, for a request that waits for its outcome.
 const LOOK_DELAY_MIN: Duration = Duration::from_millis(25);
 /// Longest such wait.
@@ -99,15 +103,9 @@ pub struct Acceptor {
     queue_count: u16,
     known: Mutex<LruCache<AccountKey, Currency>>,
     inserts: GroupCommit<AccountKey, NewTransaction, Shared<AcceptOutcome>>,
-    sends: GroupCommit<QueueName, Parcel, Shared<()>>,
+    sends: GroupCommit<QueueName, Outgoing, Shared<()>>,
     confirmed: Arc<ConfirmedSends>,
     doorbell: Arc<dyn Doorbell>,
-}
-
-/// Work on its way to the queue.
-struct Parcel {
-    work: Work,
-    traceparent: Option<String>,
 }
 
 impl Acceptor {
@@ -122,7 +120,8 @@ impl Acceptor {
     ) -> Self {
         let confirmed = Arc::new(ConfirmedSends::new());
         let insert = insert_groups(Arc::clone(&store.ledger), Arc::clone(&confirmed));
-        let send = send_groups(Arc::clone(&store.queue), Arc::clone(&doorbell), Arc::clone(&confirmed));
+        let dispatch = Dispatch::new(store, Arc::clone(&world));
+        let send = send_groups(dispatch, Arc::clone(&doorbell), Arc::clone(&confirmed));
         Self {
             ledger: Arc::clone(&store.ledger),
             completions,
@@ -235,7 +234,7 @@ impl Acceptor {
             return Ok(());
         }
         let queue = envelope::queue_of(work.key.account, self.queue_count);
-        self.sends.submit(queue, Parcel { work, traceparent }).await?.map_err(AcceptFault::Queue)
+        self.sends.submit(queue, Outgoing { work, traceparent }).await?.map_err(AcceptFault::Queue)
     }
 
     /// The transaction with its outcome, if that is known in time. A worker of this process
@@ -284,108 +283,4 @@ fn as_stored(new: NewTransaction, revision: crate::domain::account::Revision) ->
     let fingerprint = instruction.fingerprint();
     let transaction = Transaction { key, instruction, accepted_at, outcome: None };
     StoredTransaction { transaction, fingerprint, revision, marks: Marks::default() }
-}
-
-/// Inserts a group. Within it each key stands once: whoever brought a key second joins the first,
-/// and finds what the first one stored.
-fn insert_groups(
-    ledger: Arc<dyn Ledger>,
-    confirmed: Arc<ConfirmedSends>,
-) -> Flush<AccountKey, NewTransaction, Shared<AcceptOutcome>> {
-    Arc::new(move |_, group| {
-        let (ledger, confirmed) = (Arc::clone(&ledger), Arc::clone(&confirmed));
-        async move {
-            let mut places: BTreeMap<&TransactionKey, usize> = BTreeMap::new();
-            let mut firsts: Vec<NewTransaction> = Vec::new();
-            let mut joins: Vec<(usize, bool)> = Vec::with_capacity(group.len());
-            for new in &group {
-                let place = *places.entry(&new.key).or_insert(firsts.len());
-                let first = place == firsts.len();
-                if first {
-                    firsts.push(new.clone());
-                }
-                joins.push((place, first));
-            }
-            let outcomes = match ledger.accept(&firsts).await {
-                Ok(outcomes) => outcomes,
-                Err(fault) => {
-                    let fault = Arc::new(fault);
-                    return group.iter().map(|_| Err(Arc::clone(&fault))).collect();
-                }
-            };
-            assert!(outcomes.len() == firsts.len(), "each transaction of a group has one outcome");
-            for (first, outcome) in firsts.iter().zip(&outcomes) {
-                // Stored and enqueued in one step: whoever joined may be promised it as well.
-                if matches!(outcome, AcceptOutcome::Inserted { enqueued: true, .. }) {
-                    confirmed.insert(&first.key);
-                }
-            }
-            let outcome = |(place, first): (usize, bool)| match (&outcomes[place], first) {
-                (AcceptOutcome::Inserted { revision, enqueued: _ }, false) => {
-                    let stored = as_stored(firsts[place].clone(), revision.clone());
-                    AcceptOutcome::Existing(Box::new(stored))
-                }
-                (outcome, _) => outcome.clone(),
-            };
-            joins.into_iter().map(|join| Ok(outcome(join))).collect()
-        }
-        .boxed()
-    })
-}
-
-/// Sends what collected for one queue, in as few envelopes as it takes.
-fn send_groups(
-    queue: Arc<dyn WorkQueue>,
-    doorbell: Arc<dyn Doorbell>,
-    confirmed: Arc<ConfirmedSends>,
-) -> Flush<QueueName, Parcel, Shared<()>> {
-    Arc::new(move |name, parcels| {
-        let (queue, doorbell, confirmed) =
-            (Arc::clone(&queue), Arc::clone(&doorbell), Arc::clone(&confirmed));
-        async move {
-            let keys: Vec<TransactionKey> = parcels.iter().map(|parcel| parcel.work.key.clone()).collect();
-            let traceparent = parcels.iter().find_map(|parcel| parcel.traceparent.clone());
-            let mut once = BTreeSet::new();
-            // A replay that came while the first send was under way finds it confirmed by now.
-            let work: Vec<Work> = parcels
-                .into_iter()
-                .map(|parcel| parcel.work)
-                .filter(|work| !confirmed.contains(&work.key) && once.insert(work.key.clone()))
-                .collect();
-            let mut failed: Option<Arc<StoreFault>> = None;
-            for envelope in envelope::pack(&work, traceparent.as_deref()) {
-                match queue.send(&name, &envelope.encode(), Duration::ZERO).await {
-                    Ok(()) => envelope.items.iter().for_each(|work| confirmed.insert(&work.key)),
-                    Err(fault) => {
-                        failed = Some(Arc::new(fault));
-                        break;
-                    }
-                }
-            }
-            doorbell.ring(&name);
-            let answer = |key: &TransactionKey| match &failed {
-                Some(fault) if !confirmed.contains(key) => Err(Arc::clone(fault)),
-                _ => Ok(()),
-            };
-            keys.iter().map(answer).collect()
-        }
-        .boxed()
-    })
-}
-
-/// Keys whose send this process has seen confirmed: the ones that it may promise.
-struct ConfirmedSends(Mutex<LruCache<TransactionKey, ()>>);
-
-impl ConfirmedSends {
-    fn new() -> Self {
-        Self(Mutex::new(LruCache::new(CONFIRMED_SENDS_MAX)))
-    }
-
-    fn insert(&self, key: &TransactionKey) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).put(key.clone(), ());
-    }
-
-    fn contains(&self, key: &TransactionKey) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
-    }
 }
