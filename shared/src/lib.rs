@@ -12,10 +12,12 @@ pub mod dead_letter_office;
 pub mod dispatch;
 pub mod enquire;
 pub mod envelope;
+pub mod gate;
 pub mod group_commit;
 pub mod legacy;
 pub mod order_numbers;
 pub mod post;
+pub mod queue_count;
 pub mod recover;
 pub mod sweep;
 

@@ -2,6 +2,7 @@
 //! they cannot be written down as forgiven. The worker of production over the memory store, with
 //! ports that fail while they are told to.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -21,9 +22,9 @@ use postonce_tests::faults::{Weather, unreliable};
 use postonce_tests::scenario::{fresh_account, fresh_id};
 use postonce_tests::wait;
 use postonce_worker::drain::drain;
-use postonce_worker::listener::ListenerConfig;
 use postonce_worker::meter::Meter;
-use postonce_worker::worker;
+use postonce_worker::receivers::Bounds;
+use postonce_worker::worker::{Worker, WorkerConfig};
 
 /// Receipts after which a message would be set aside.
 const DEQUEUE_COUNT_MAX: u32 = 2;
@@ -47,15 +48,16 @@ async fn outage(weather: Weather) {
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     let reliable = MemoryStore::new(Arc::clone(&world));
     let store = unreliable(reliable.clone(), Arc::clone(&weather));
-    let doorbell = Arc::new(LocalBell::new(Arc::clone(&world)));
+    let doorbell = Arc::new(LocalBell::default());
     let accepting = Bank::new(reliable, Arc::clone(&world), doorbell.clone(), 1);
     let posting = Bank::new(store, Arc::clone(&world), doorbell, 1);
     let keys = [accept(&accepting, &*world).await, accept(&accepting, &*world).await];
 
-    let config = ListenerConfig {
+    let config = WorkerConfig {
         visibility_timeout: Duration::from_millis(300),
         dequeue_count_max: DEQUEUE_COUNT_MAX,
         idle_delay_max: Duration::from_millis(50),
+        receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
     };
     let (starter, drain) = drain();
     let meter = Arc::new(Meter::default());
@@ -82,7 +84,7 @@ async fn outage(weather: Weather) {
         .await;
         starter.start();
     };
-    join(worker::run(&posting, &config, &meter, &drain), observing).await;
+    join(Worker::new(&posting, config, meter).run(&drain), observing).await;
 }
 
 /// Accepts a deposit on an account of its own, in a message of its own.

@@ -59,7 +59,7 @@ async fn main() -> anyhow::Result<()> {
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     let store = open::open(&config, Arc::clone(&world)).await.context("the store cannot be opened")?;
-    let doorbell = Arc::new(LocalBell::new(Arc::clone(&world)));
+    let doorbell = Arc::new(LocalBell::default());
     let bank = Bank::new(store, world, doorbell, config.queue_count);
     match command {
         None => {

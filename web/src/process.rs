@@ -11,9 +11,8 @@ use postonce_shared::config::{Config, StorageConfig};
 use postonce_shared::envelope;
 use postonce_shared::recover::{Recovered, Scope};
 use postonce_worker::drain::{Drain, drain};
-use postonce_worker::listener::ListenerConfig;
 use postonce_worker::meter::Meter;
-use postonce_worker::worker;
+use postonce_worker::worker::{Worker, WorkerConfig};
 use tracing::{error, info, warn};
 
 use crate::api_keys::{Established, FirstKey};
@@ -100,7 +99,7 @@ async fn work(bank: &Bank, config: &Config, meter: &Arc<Meter>, draining: &Drain
             Err(fault) => error!("Could not look for forgotten work: {}", chain(&fault)),
         }
     }
-    worker::run(bank, &ListenerConfig::from(config), meter, draining).await;
+    Worker::new(bank, WorkerConfig::from(config), Arc::clone(meter)).run(draining).await;
 }
 
 /// Gives an empty store its first key, and shows it.

@@ -47,7 +47,7 @@ pub struct WorkerStatus(pub Arc<Meter>);
 
 impl ListenerStatus for WorkerStatus {
     fn listeners(&self, queue: &QueueName) -> office::Listeners {
-        let Listeners { active, max } = self.0.listeners(queue).look();
+        let Listeners { active, max, depth: _, oldest_age: _ } = self.0.listeners(queue).look();
         let count = |count| u32::try_from(count).unwrap_or(u32::MAX);
         office::Listeners { active: count(active), max: count(max) }
     }

@@ -1,315 +1,329 @@
-//! The loop of one queue: receive → group → post → settle, until drained.
+//! Listens to the queues of one kind of work: wakes at once, and costs next to nothing when idle.
 //!
-//! 1. **Receive** up to 32 messages. Not while the ledger is away: receiving then would only burn
-//!    receipts. A probe tells when it is back.
-//! 2. **Group** the work by account, each key once, whatever messages it came in.
-//! 3. **Post** the accounts side by side, while the leases on the messages are renewed.
-//! 4. **Settle** each message by what became of its items. It is deleted last: a crash at any point
-//!    before means redelivery, and the guards of the commit make redelivery a no-op.
+//! A queue is looked into when somebody rings for it, when something is known to come back to it
+//! ([`Agenda`]), when the gate is released, and by the safety poll, in case a ring was lost. There is
+//! one safety poll for all queues: it takes them in turn, and backs off while it finds nothing. A
+//! look that finds work becomes a [`Session`], which brings as many receivers as it takes and ends
+//! when nothing is left.
+//!
+//! While work lasts, workers share the queues out by leases ([`QueueLeases`](crate::leases::QueueLeases)): a ring for a queue
+//! that somebody else tends to is left to them, and looked after when their lease expires.
 
-use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures::future::{Either, join, join_all, select};
+use futures::future::{BoxFuture, pending};
+use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
-use postonce_shared::config::Config;
-use postonce_shared::domain::decision::Work;
-use postonce_shared::domain::ids::{AccountKey, TransactionKey};
-use postonce_shared::envelope::Unreadable;
 use postonce_shared::ports::doorbell::Doorbell;
-use postonce_shared::ports::fault::chain;
-use postonce_shared::ports::ledger::Ledger;
-use postonce_shared::ports::queue::{Held, QueueName, RECEIVE_MAX, WorkQueue};
-use postonce_shared::ports::world::World;
-use postonce_shared::post::{PostFault, Poster, Settled};
-use tokio::sync::Notify;
-use tracing::{debug, error, info, warn};
+use postonce_shared::ports::queue::QueueName;
+use tokio::sync::oneshot;
+use tracing::debug;
 
+use crate::agenda::Agenda;
 use crate::backoff::Backoff;
-use crate::delivery::{Delivery, Disposition, Treatment, choose, treat};
-use crate::drain::Drain;
-use crate::meter::{ListenerGauge, Meter};
-use crate::settle::Settlement;
+use crate::errand::Errand;
+use crate::handler::Handler;
+use crate::session::{Ended, Means, Session};
 
-/// Accounts that are posted side by side by one listener.
-const ACCOUNTS_AT_ONCE: usize = 32;
-/// First wait when the queue is empty.
+/// First wait when the queues are empty.
 const IDLE_DELAY_MIN: Duration = Duration::from_millis(100);
-/// First wait after a fault.
-const FAULT_DELAY_MIN: Duration = Duration::from_millis(100);
-/// Longest wait after a fault.
-const FAULT_DELAY_MAX: Duration = Duration::from_secs(5);
+/// Wait before a queue is looked into again over which a session fell.
+const RESTART_DELAY: Duration = Duration::from_secs(1);
+/// Work that lasts this long is worth a lease.
+const LASTING: Duration = Duration::from_secs(2);
+/// Pauses up to this long do not end it.
+const PAUSE: Duration = Duration::from_secs(1);
 
-/// What became of each piece of work.
-type PostResults = BTreeMap<TransactionKey, Result<(), PostFault>>;
-
-/// What a listener goes by.
-#[derive(Debug, Clone)]
-pub struct ListenerConfig {
-    /// How long a received message is hidden from others; renewed at half of it.
-    pub visibility_timeout: Duration,
-    /// Receipts after which a message is taken apart, and a single item set aside.
-    pub dequeue_count_max: u32,
-    /// Longest wait between two looks at an empty queue.
-    pub idle_delay_max: Duration,
-}
-
-impl From<&Config> for ListenerConfig {
-    fn from(config: &Config) -> Self {
-        Self {
-            visibility_timeout: config.visibility_timeout,
-            dequeue_count_max: config.dequeue_count_max,
-            idle_delay_max: config.idle_poll_max,
-        }
-    }
-}
-
-/// Whether the ledger answered last; shared by the listeners of a process.
-#[derive(Debug, Default)]
-pub struct LedgerWatch {
-    away: AtomicBool,
-}
-
-/// Listens to one queue.
-pub struct Listener {
-    /// The queue.
-    pub name: QueueName,
-    /// What it goes by.
-    pub config: ListenerConfig,
-    /// Where messages come from.
-    pub queue: Arc<dyn WorkQueue>,
-    /// Asked whether it is back after an outage.
-    pub ledger: Arc<dyn Ledger>,
-    /// Posts the work.
-    pub poster: Arc<Poster>,
-    /// Settles the messages.
-    pub settlement: Settlement,
-    /// Wakes the listener.
+/// Listens to the queues of one kind of work.
+pub struct Listener<H> {
+    /// What its sessions share.
+    pub means: Arc<Means<H>>,
+    /// Wakes it.
     pub doorbell: Arc<dyn Doorbell>,
-    /// Time and chance.
-    pub world: Arc<dyn World>,
-    /// What is counted.
-    pub meter: Arc<Meter>,
-    /// Whether the ledger answered last.
-    pub ledger_watch: Arc<LedgerWatch>,
+    /// Longest wait between two looks into empty queues.
+    pub idle_delay_max: Duration,
+    /// Done in turn, one at each safety poll.
+    pub errands: Vec<Arc<dyn Errand>>,
 }
 
-impl Listener {
+/// What makes the listener look.
+#[derive(Debug)]
+enum Event {
+    Rung(BTreeSet<QueueName>),
+    /// `None` when the session fell over a bug.
+    Ended(QueueName, Occasion, Option<Ended>),
+    Released,
+    Leased,
+    Due,
+    Drained,
+}
+
+/// Why a queue is looked into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Occasion {
+    /// There should be work in it.
+    Expected,
+    /// In case there is.
+    Precaution,
+}
+
+/// What the loop keeps. All times are on the clock of the uptime.
+struct Loop {
+    sessions: BTreeMap<QueueName, Duration>,
+    rings: BTreeMap<QueueName, Arc<AtomicU64>>,
+    jobs: FuturesUnordered<BoxFuture<'static, Event>>,
+    agenda: Agenda,
+    idle: Backoff,
+    poll_at: Duration,
+    polled: usize,
+    errand_at: Duration,
+    errands_done: usize,
+    lease_at: Option<Duration>,
+    /// Since when there is work, and when a session last received any.
+    busy_since: Duration,
+    busy_last: Option<Duration>,
+    /// Queues that were rung for and left to whoever tends to them.
+    left_to_others: BTreeSet<QueueName>,
+}
+
+impl<H: Handler> Listener<H> {
     /// Listens until the drain starts; then finishes what is in hand.
-    pub async fn run(self, drain: Drain) {
-        let gauge = self.meter.listeners(&self.name);
-        let mut idle = Backoff::new(IDLE_DELAY_MIN, self.config.idle_delay_max);
-        let mut faults = Backoff::new(FAULT_DELAY_MIN, FAULT_DELAY_MAX);
-        while !drain.is_started() {
-            if self.ledger_watch.away.load(Ordering::Relaxed) && !self.is_ledger_back().await {
-                self.pause(faults.next(&*self.world), &drain).await;
-                continue;
-            }
-            match self.queue.receive(&self.name, RECEIVE_MAX, self.config.visibility_timeout).await {
-                Ok(messages) if messages.is_empty() => {
-                    let patience = idle.next(&*self.world);
-                    unless_drained(&drain, self.doorbell.listen(&self.name, patience)).await;
-                }
-                Ok(messages) => {
-                    idle.reset();
-                    self.meter.received.add(messages.len());
-                    let deliveries = messages.into_iter().map(Delivery::new).collect();
-                    if self.deliver(deliveries, &gauge).await {
-                        faults.reset();
-                    } else {
-                        self.pause(faults.next(&*self.world), &drain).await;
-                    }
-                }
-                Err(fault) => {
-                    let why = chain(&fault);
-                    warn!(queue = %self.name, "Could not receive from {}: {why}", self.name);
-                    self.pause(faults.next(&*self.world), &drain).await;
-                }
-            }
-        }
-        debug!(queue = %self.name, "Stopped listening to {}", self.name);
-    }
-
-    async fn pause(&self, delay: Duration, drain: &Drain) {
-        unless_drained(drain, self.world.sleep(delay)).await;
-    }
-
-    async fn is_ledger_back(&self) -> bool {
-        let back = self.ledger.probe().await.is_ok();
-        if back && self.ledger_watch.away.swap(false, Ordering::Relaxed) {
-            info!("The ledger is back; receiving again");
-        }
-        back
-    }
-
-    /// Works off what was received. False when something was away, so that it is better to wait.
-    async fn deliver(&self, deliveries: Vec<Delivery>, gauge: &Arc<ListenerGauge>) -> bool {
-        let _busy = gauge.busy();
-        let (together, special): (Vec<_>, Vec<_>) =
-            deliveries.iter().partition(|delivery| self.treatment(delivery) == Treatment::Together);
-        let everything: Vec<&Delivery> = deliveries.iter().collect();
-        let results = self.post_leased(&together, &everything).await;
-        let settlements: Vec<_> =
-            together.iter().map(|delivery| self.settle(delivery, &results, false)).collect();
-        let mut healthy = join_all(settlements).await.into_iter().all(|healthy| healthy);
-        // One after the other: the one that ends its worker must not take another one's turn along.
-        for (place, delivery) in special.iter().enumerate() {
-            let still_held = special.get(place..).unwrap_or_default();
-            healthy &= self.deliver_special(delivery, still_held).await;
-        }
-        healthy
-    }
-
-    /// Works off a message that was received too often.
-    async fn deliver_special(&self, delivery: &Delivery, still_held: &[&Delivery]) -> bool {
-        match self.treatment(delivery) {
-            Treatment::Together | Treatment::Alone => {
-                let visibility = self.config.visibility_timeout;
-                match delivery.begin_alone(&*self.queue, &self.name, visibility).await {
-                    Ok(Held::Ours(())) => {}
-                    Ok(Held::Lost) => return true,
-                    Err(fault) => {
-                        warn!(queue = %self.name, "Could not begin an attempt: {}", chain(&fault));
-                        return false;
-                    }
-                }
-                let results = self.post_leased(&[delivery], still_held).await;
-                self.settle(delivery, &results, true).await
-            }
-            Treatment::Apart => {
-                self.settlement.apply(delivery, Disposition::Split { rest: delivery.items().to_vec() }).await
-            }
-            Treatment::GiveUp => {
-                let Some(item) = delivery.items().first() else { return true };
-                let max = self.config.dequeue_count_max;
-                let reason = format!(
-                    "{max} attempts on it alone were begun and none ended: the worker may die over it"
-                );
-                let item = Box::new(item.clone());
-                self.settlement.apply(delivery, Disposition::DeadLetter { item, reason }).await
-            }
-        }
-    }
-
-    fn treatment(&self, delivery: &Delivery) -> Treatment {
-        let suspect = delivery.content.as_ref().map_or(0, |envelope| envelope.suspect);
-        treat(delivery.items().len(), delivery.receipts(), suspect, self.config.dequeue_count_max)
-    }
-
-    /// Posts the work of some messages, while the leases on them and on others are renewed.
-    async fn post_leased(&self, deliveries: &[&Delivery], held: &[&Delivery]) -> PostResults {
-        let (done, posted) = (Notify::new(), AtomicBool::new(false));
-        let work = async {
-            let results = self.post(deliveries).await;
-            posted.store(true, Ordering::Relaxed);
-            done.notify_one();
-            results
+    pub async fn run(self) {
+        let now = self.now();
+        let mut state = Loop {
+            sessions: BTreeMap::new(),
+            rings: BTreeMap::new(),
+            jobs: FuturesUnordered::new(),
+            agenda: Agenda::default(),
+            idle: Backoff::steady(IDLE_DELAY_MIN, self.idle_delay_max),
+            poll_at: now,
+            polled: 0,
+            errand_at: now.saturating_add(self.idle_delay_max),
+            errands_done: 0,
+            lease_at: None,
+            busy_since: now,
+            busy_last: None,
+            left_to_others: BTreeSet::new(),
         };
-        // Joined, not cancelled: a renewal under way ends first, so that its new receipt is known.
-        join(work, self.keep_leases(held, &done, &posted)).await.0
-    }
-
-    /// Posts the work of messages, each key once, the accounts side by side.
-    async fn post(&self, deliveries: &[&Delivery]) -> PostResults {
-        let mut by_account: BTreeMap<AccountKey, BTreeMap<&TransactionKey, (usize, &Work)>> = BTreeMap::new();
-        let items = deliveries.iter().flat_map(|delivery| delivery.items());
-        for (place, work) in items.enumerate() {
-            by_account.entry(work.key.account).or_default().entry(&work.key).or_insert((place, work));
+        for queue in &self.means.leases.queues() {
+            self.means.meter.listeners(queue).allow(self.means.receivers.ceiling.get());
         }
-        let mut posts = Vec::with_capacity(by_account.len());
-        for (account, work) in by_account {
-            // In the order in which they came.
-            let mut work: Vec<(usize, &Work)> = work.into_values().collect();
-            work.sort_by_key(|(place, _)| *place);
-            posts.push(self.post_account(account, work.into_iter().map(|(_, work)| work.clone()).collect()));
-        }
-        let settled: Vec<_> = futures::stream::iter(posts).buffer_unordered(ACCOUNTS_AT_ONCE).collect().await;
-        settled.into_iter().flatten().collect()
-    }
-
-    /// Posts the work of one account. Should that fall over a bug, the other accounts go on.
-    async fn post_account(&self, account: AccountKey, work: Vec<Work>) -> Vec<Settled> {
-        let keys: Vec<TransactionKey> = work.iter().map(|work| work.key.clone()).collect();
-        match AssertUnwindSafe(self.poster.post(account, work)).catch_unwind().await {
-            Ok(settled) => settled,
-            Err(_) => {
-                error!(account = %account, "Posting on account {account} fell over a bug");
-                keys.into_iter().map(|key| (key, Err(PostFault::Bug))).collect()
-            }
-        }
-    }
-
-    /// Renews the leases at half of their time, until the work is done.
-    async fn keep_leases(&self, held: &[&Delivery], done: &Notify, posted: &AtomicBool) {
-        let half = self.config.visibility_timeout.checked_div(2).unwrap_or_default();
+        let mut was_open = false;
         loop {
-            let wait = self.world.sleep(half);
-            match select(std::pin::pin!(done.notified()), wait).await {
-                Either::Left(_) => return,
-                Either::Right(_) if posted.load(Ordering::Relaxed) => return,
-                Either::Right(_) => {}
+            match self.next_event(&mut state, was_open).await {
+                Event::Drained => break,
+                Event::Released => self.start_all(&mut state),
+                Event::Rung(queues) => self.rung(queues, &mut state),
+                Event::Ended(queue, occasion, ended) => self.ended(&queue, occasion, ended, &mut state),
+                Event::Leased => self.leased(&mut state),
+                Event::Due => self.due(&mut state),
             }
-            let renewals: Vec<_> = held.iter().map(|delivery| self.renew(delivery)).collect();
-            join_all(renewals).await;
+            was_open = self.means.gatekeeper.is_open();
+        }
+        while !state.sessions.is_empty()
+            && let Some(event) = state.jobs.next().await
+        {
+            if let Event::Ended(queue, _, _) = event {
+                state.sessions.remove(&queue);
+            }
+        }
+        if self.means.leases.is_held() {
+            self.means.leases.release().await;
+        }
+        debug!("Stopped listening for {}", H::NAME);
+    }
+
+    async fn next_event(&self, state: &mut Loop, was_open: bool) -> Event {
+        let Means { world, gatekeeper, drain, .. } = &*self.means;
+        let until = self.next_time(state, was_open).saturating_sub(self.now());
+        let job = async {
+            match state.jobs.next().await {
+                Some(event) => event,
+                None => pending().await,
+            }
+        };
+        let released = async {
+            if was_open {
+                gatekeeper.until(false).await;
+            }
+            gatekeeper.until(true).await;
+        };
+        futures::select_biased! {
+            () = drain.started().fuse() => Event::Drained,
+            () = released.fuse() => Event::Released,
+            event = job.fuse() => event,
+            queues = self.doorbell.rung(H::NAME).fuse() => Event::Rung(queues),
+            () = world.sleep(until).fuse() => Event::Due,
         }
     }
 
-    async fn renew(&self, delivery: &Delivery) {
-        match delivery.renew(&*self.queue, &self.name, self.config.visibility_timeout).await {
-            Ok(Held::Ours(())) => {}
-            Ok(Held::Lost) => self.meter.leases_lost.add(1),
-            Err(fault) => warn!(queue = %self.name, "Could not renew a lease: {}", chain(&fault)),
+    fn now(&self) -> Duration {
+        self.means.world.uptime()
+    }
+
+    /// When something is due next.
+    fn next_time(&self, state: &Loop, open: bool) -> Duration {
+        let looks = [Some(state.poll_at), state.agenda.next(), state.lease_at];
+        let looks = looks.into_iter().flatten().filter(|_| open);
+        looks.chain([state.errand_at]).min().unwrap_or(state.errand_at)
+    }
+
+    fn due(&self, state: &mut Loop) {
+        let now = self.now();
+        if state.errand_at <= now {
+            state.errand_at = now.saturating_add(self.idle_delay_max);
+            if let Some(turn) = state.errands_done.checked_rem(self.errands.len())
+                && let Some(errand) = self.errands.get(turn).cloned()
+            {
+                state.errands_done = state.errands_done.saturating_add(1);
+                self.means.world.spawn(async move { errand.run().await }.boxed());
+            }
+        }
+        if !self.means.gatekeeper.is_open() {
+            return;
+        }
+        for queue in state.agenda.take_due(now) {
+            self.start(&queue, Occasion::Precaution, state);
+        }
+        if state.poll_at <= now {
+            self.poll(state);
+        }
+        if state.lease_at.is_some_and(|at| at <= now) {
+            self.lease(state);
         }
     }
 
-    /// Settles one message. False when something was away.
-    async fn settle(&self, delivery: &Delivery, results: &PostResults, alone: bool) -> bool {
-        match &delivery.content {
-            Err(unreadable @ Unreadable::Newer(_)) => {
-                self.settlement.leave_to_newer(delivery, unreadable).await
-            }
-            Err(unreadable @ (Unreadable::Malformed(_) | Unreadable::Empty)) => {
-                self.settlement.set_aside(delivery, &chain(unreadable)).await
-            }
-            Err(unreadable @ Unreadable::Items { readable, bad, .. }) => {
-                self.settlement.set_items_aside(delivery, readable, bad, &chain(unreadable)).await
-            }
-            Ok(_) => {
-                let outcome = |work| results.get(work).cloned().expect("each item was posted");
-                let results: Vec<_> =
-                    delivery.items().iter().map(|work| (work, outcome(&work.key))).collect();
-                self.count(&results);
-                let disposition = choose(&results, delivery.receipts(), alone, self.config.dequeue_count_max);
-                self.settlement.apply(delivery, disposition).await
-            }
+    /// The safety poll: one queue in turn.
+    fn poll(&self, state: &mut Loop) {
+        state.poll_at = self.now().saturating_add(state.idle.next(&*self.means.world));
+        // An errand that is due about then rides along, so that an idle process wakes once.
+        let near = self.idle_delay_max.checked_div(10).unwrap_or_default();
+        if state.errand_at.abs_diff(state.poll_at) < near {
+            state.errand_at = state.poll_at;
+        }
+        let queues = self.means.leases.queues();
+        let turn = state.polled.checked_rem(queues.len());
+        state.polled = state.polled.saturating_add(1);
+        if let Some(queue) = turn.and_then(|turn| queues.get(turn)) {
+            self.start(queue, Occasion::Precaution, state);
         }
     }
 
-    fn count(&self, results: crate::delivery::Results<'_>) {
-        for (work, result) in results {
-            let Err(fault) = result else {
-                self.meter.settled.add(1);
-                continue;
-            };
-            let why = chain(fault);
-            if matches!(fault, PostFault::Ledger(_)) {
-                // Asked before the next receive: perhaps it is away, perhaps it is only this work.
-                self.ledger_watch.away.store(true, Ordering::Relaxed);
-            }
-            if fault.is_transient() {
-                self.meter.transient_faults.add(1);
-                warn!(transaction = %work.key, "Will try transaction {} again: {why}", work.key);
+    fn rung(&self, queues: BTreeSet<QueueName>, state: &mut Loop) {
+        for queue in queues {
+            // Somebody may have more queues than this process was told of.
+            self.means.leases.add(&queue);
+            self.means.meter.listeners(&queue).allow(self.means.receivers.ceiling.get());
+            state.rings.entry(queue.clone()).or_default().fetch_add(1, Ordering::SeqCst);
+            if self.means.leases.is_mine(&queue) {
+                self.start(&queue, Occasion::Expected, state);
             } else {
-                self.meter.permanent_faults.add(1);
-                warn!(transaction = %work.key, "Cannot post transaction {}: {why}", work.key);
+                self.leave_to_others(&queue, state);
             }
         }
     }
-}
 
-async fn unless_drained(drain: &Drain, wait: impl Future<Output = ()>) {
-    select(std::pin::pin!(drain.started()), std::pin::pin!(wait)).await;
+    fn leave_to_others(&self, queue: &QueueName, state: &mut Loop) {
+        state.left_to_others.insert(queue.clone());
+        self.note_lease(self.means.leases.others_left(), state);
+    }
+
+    fn start_all(&self, state: &mut Loop) {
+        for queue in self.means.leases.queues() {
+            self.start(&queue, Occasion::Expected, state);
+        }
+    }
+
+    /// Starts a session, unless one is under way: that one looks again if it was rung for.
+    fn start(&self, queue: &QueueName, occasion: Occasion, state: &mut Loop) {
+        if state.sessions.contains_key(queue) || !self.means.gatekeeper.is_open() {
+            return;
+        }
+        let rings = Arc::clone(state.rings.entry(queue.clone()).or_default());
+        let session = Session::new(Arc::clone(&self.means), queue.clone(), rings);
+        let (tell, told) = oneshot::channel();
+        // A task of its own, so that queues use more than one core.
+        self.means.world.spawn(async move { drop(tell.send(session.run().await)) }.boxed());
+        let name = queue.clone();
+        let job = async move { Event::Ended(name, occasion, told.await.ok().flatten()) };
+        state.jobs.push(job.boxed());
+        state.sessions.insert(queue.clone(), self.now());
+        self.note_lease(Some(LASTING), state);
+    }
+
+    fn ended(&self, queue: &QueueName, occasion: Occasion, ended: Option<Ended>, state: &mut Loop) {
+        let now = self.now();
+        let started = state.sessions.remove(queue).unwrap_or(now);
+        let Some(Ended { received, seen, back_in }) = ended else {
+            state.agenda.note(queue, now.saturating_add(RESTART_DELAY));
+            state.agenda.note(queue, now.saturating_add(self.means.visibility_timeout));
+            return;
+        };
+        for delay in back_in {
+            state.agenda.note(queue, now.saturating_add(delay));
+        }
+        if received > 0 || occasion == Occasion::Expected {
+            // Others may have received as well, and may die over it.
+            state.agenda.note(queue, now.saturating_add(self.means.visibility_timeout));
+        }
+        if received > 0 {
+            if state.busy_last.is_none_or(|last| now.saturating_sub(last) > PAUSE) {
+                state.busy_since = started;
+            }
+            state.busy_last = Some(now);
+            state.idle.reset();
+            state.poll_at = now.saturating_add(state.idle.next(&*self.means.world));
+        }
+        let rung = state.rings.get(queue).is_some_and(|rings| rings.load(Ordering::SeqCst) > seen);
+        if !self.means.leases.is_mine(queue) {
+            self.leave_to_others(queue, state);
+        } else if rung {
+            self.start(queue, Occasion::Expected, state);
+        }
+    }
+
+    fn note_lease(&self, left: Option<Duration>, state: &mut Loop) {
+        let at = self.now().saturating_add(left.unwrap_or_default());
+        state.lease_at = Some(state.lease_at.map_or(at, |noted| noted.min(at)));
+    }
+
+    /// Takes, renews or gives back the lease, or looks at those of others.
+    fn lease(&self, state: &mut Loop) {
+        state.lease_at = None;
+        let now = self.now();
+        let oldest = state.sessions.values().min().copied();
+        let resumed = state.busy_last.is_some_and(|last| now.saturating_sub(last) <= PAUSE);
+        let since = if resumed { Some(state.busy_since) } else { oldest };
+        let lasting = since.is_some_and(|since| now.saturating_sub(since) >= LASTING);
+        let held = self.means.leases.is_held();
+        let leases = Arc::clone(&self.means.leases);
+        let job = if lasting {
+            async move { leases.renew().await }.boxed()
+        } else if held && since.is_none() {
+            async move { leases.release().await }.boxed()
+        } else if !state.left_to_others.is_empty() {
+            async move { leases.look().await }.boxed()
+        } else {
+            if since.is_some() {
+                self.note_lease(Some(LASTING), state);
+            }
+            return;
+        };
+        state.jobs.push(job.map(|()| Event::Leased).boxed());
+    }
+
+    /// After a look at the leases: what was left to others and is nobody's or ours now is looked into.
+    fn leased(&self, state: &mut Loop) {
+        for queue in std::mem::take(&mut state.left_to_others) {
+            if self.means.leases.is_mine(&queue) {
+                self.start(&queue, Occasion::Expected, state);
+            }
+        }
+        if self.means.leases.is_held() {
+            self.note_lease(Some(self.means.leases.renewal_interval()), state);
+        }
+    }
 }

@@ -12,9 +12,8 @@ use postonce_shared::config::{Config, add_settings};
 use postonce_shared::ports::world::World;
 use postonce_shared::telemetry::{self, LogTo};
 use postonce_worker::drain::{drain, until_asked_to_stop};
-use postonce_worker::listener::ListenerConfig;
 use postonce_worker::meter::Meter;
-use postonce_worker::worker;
+use postonce_worker::worker::{Worker, WorkerConfig};
 use tracing::info;
 
 #[tokio::main]
@@ -27,16 +26,16 @@ async fn main() -> anyhow::Result<()> {
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     let store = open::open(&config, Arc::clone(&world)).await.context("the store cannot be opened")?;
-    let doorbell = Arc::new(LocalBell::new(Arc::clone(&world)));
+    let doorbell = Arc::new(LocalBell::default());
     let bank = Bank::new(store, world, doorbell, config.queue_count);
 
     let (starter, drain) = drain();
-    let (listeners, meter) = (ListenerConfig::from(&config), Arc::new(Meter::default()));
+    let worker = Worker::new(&bank, WorkerConfig::from(&config), Arc::new(Meter::default()));
     let stop = async {
         until_asked_to_stop().await;
         info!("Draining: receiving no more, finishing what is in hand");
         starter.start();
     };
-    futures::future::join(stop, worker::run(&bank, &listeners, &meter, &drain)).await;
+    futures::future::join(stop, worker.run(&drain)).await;
     Ok(())
 }

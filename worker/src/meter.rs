@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use postonce_shared::ports::queue::QueueName;
 
@@ -49,6 +50,8 @@ pub struct Meter {
 pub struct ListenerGauge {
     active: AtomicU64,
     max: AtomicU64,
+    depth: AtomicU64,
+    oldest_age_ms: AtomicU64,
 }
 
 /// A look at [`ListenerGauge`].
@@ -58,9 +61,19 @@ pub struct Listeners {
     pub active: u64,
     /// Listeners that there can be.
     pub max: u64,
+    /// Messages that were seen to wait behind those in hand, as far as was asked.
+    pub depth: u64,
+    /// How long the oldest message had waited that was received last.
+    pub oldest_age: Duration,
 }
 
 impl Meter {
+    /// The gauges of all queues.
+    pub fn all_listeners(&self) -> BTreeMap<QueueName, Listeners> {
+        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.iter().map(|(queue, gauge)| (queue.clone(), gauge.look())).collect()
+    }
+
     /// The gauge of a queue; made on first use.
     pub fn listeners(&self, queue: &QueueName) -> Arc<ListenerGauge> {
         let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,9 +82,21 @@ impl Meter {
 }
 
 impl ListenerGauge {
-    /// Counts a listener that exists from now on.
-    pub fn add_listener(&self) {
-        self.max.fetch_add(1, Ordering::Relaxed);
+    /// Says how many there can be.
+    pub fn allow(&self, max: usize) {
+        self.max.store(u64::try_from(max).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Notes what was seen to wait, beyond what is in hand.
+    pub fn see(&self, depth: u64, oldest_age: Duration) {
+        self.depth.store(depth, Ordering::Relaxed);
+        let oldest_age_ms = u64::try_from(oldest_age.as_millis()).unwrap_or(u64::MAX);
+        self.oldest_age_ms.store(oldest_age_ms, Ordering::Relaxed);
+    }
+
+    /// The depth that was seen last.
+    pub fn depth(&self) -> u64 {
+        self.depth.load(Ordering::Relaxed)
     }
 
     /// Counts a listener as busy until the guard is dropped.
@@ -82,7 +107,12 @@ impl ListenerGauge {
 
     /// How many there are.
     pub fn look(&self) -> Listeners {
-        Listeners { active: self.active.load(Ordering::Relaxed), max: self.max.load(Ordering::Relaxed) }
+        Listeners {
+            active: self.active.load(Ordering::Relaxed),
+            max: self.max.load(Ordering::Relaxed),
+            depth: self.depth(),
+            oldest_age: Duration::from_millis(self.oldest_age_ms.load(Ordering::Relaxed)),
+        }
     }
 }
 

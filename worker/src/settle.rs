@@ -1,7 +1,7 @@
 //! Carries out what was chosen for a message. Whatever fails here leaves the message on the queue:
 //! it comes back when its lease ends, and its final items are recognised.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use postonce_shared::dead_letter_office::DeadLetterOffice;
@@ -14,7 +14,8 @@ use postonce_shared::ports::world::World;
 use tracing::{error, warn};
 
 use crate::backoff::Backoff;
-use crate::delivery::{Delivery, Disposition};
+use crate::delivery::Delivery;
+use crate::disposition::Disposition;
 use crate::meter::Meter;
 
 /// First wait before a message is tried again.
@@ -26,8 +27,7 @@ const SETTLING_TIME_MAX: Duration = Duration::from_secs(20);
 /// How long a message waits for a newer worker before it is looked at again.
 const NEWER_VERSION_DELAY: Duration = Duration::from_secs(60);
 
-/// Settles the messages of one queue.
-#[derive(Clone)]
+/// Settles messages that were received together from one queue.
 pub struct Settlement {
     /// The queue.
     pub name: QueueName,
@@ -41,11 +41,13 @@ pub struct Settlement {
     pub world: Arc<dyn World>,
     /// What is counted.
     pub meter: Arc<Meter>,
+    /// In how long what was given back comes again.
+    pub back_in: Mutex<Vec<Duration>>,
 }
 
 impl Settlement {
     /// Does what was chosen. False when something was away.
-    pub async fn apply(&self, delivery: &Delivery, disposition: Disposition) -> bool {
+    pub async fn apply(&self, delivery: &Delivery<Envelope>, disposition: Disposition) -> bool {
         match disposition {
             Disposition::Delete => self.delete(delivery).await,
             Disposition::RetryLater { rest, forgive } => {
@@ -66,7 +68,7 @@ impl Settlement {
     }
 
     /// Leaves a message for a worker that can read it, and says so loudly.
-    pub async fn leave_to_newer(&self, delivery: &Delivery, why: &Unreadable) -> bool {
+    pub async fn leave_to_newer(&self, delivery: &Delivery<Envelope>, why: &Unreadable) -> bool {
         self.meter.newer_versions.add(1);
         let id = &delivery.message.lease.message_id;
         error!(queue = %self.name, message = id, "Message {id} waits for a newer worker: {why}");
@@ -75,7 +77,7 @@ impl Settlement {
     }
 
     /// Sets a message aside and then deletes it. False when something was away.
-    pub async fn set_aside(&self, delivery: &Delivery, reason: &str) -> bool {
+    pub async fn set_aside(&self, delivery: &Delivery<Envelope>, reason: &str) -> bool {
         if !self.still_holds(delivery).await {
             return true;
         }
@@ -85,7 +87,7 @@ impl Settlement {
     /// Sends on what can be read of an envelope, and sets the rest of it aside.
     pub async fn set_items_aside(
         &self,
-        delivery: &Delivery,
+        delivery: &Delivery<Envelope>,
         readable: &[Work],
         bad: &[u8],
         reason: &str,
@@ -104,7 +106,7 @@ impl Settlement {
 
     /// Whether the message is still ours, asked of the queue: who lost the lease must neither take a
     /// message apart nor set it aside, since somebody else may just be posting it.
-    async fn still_holds(&self, delivery: &Delivery) -> bool {
+    async fn still_holds(&self, delivery: &Delivery<Envelope>) -> bool {
         match delivery.renew(&*self.queue, &self.name, SETTLING_TIME_MAX).await {
             Ok(Held::Ours(())) => true,
             Ok(Held::Lost) => {
@@ -115,7 +117,7 @@ impl Settlement {
         }
     }
 
-    async fn set_body_aside(&self, delivery: &Delivery, message: Message, reason: &str) -> bool {
+    async fn set_body_aside(&self, delivery: &Delivery<Envelope>, message: Message, reason: &str) -> bool {
         let id = &message.lease.message_id;
         match self.office.set_aside(&self.name, &message, reason).await {
             Ok(()) => {
@@ -129,7 +131,7 @@ impl Settlement {
 
     /// A single item that was received too often: only a row that was read, and that is not final,
     /// makes it a dead letter.
-    async fn set_item_aside(&self, delivery: &Delivery, item: &Work, reason: &str) -> bool {
+    async fn set_item_aside(&self, delivery: &Delivery<Envelope>, item: &Work, reason: &str) -> bool {
         match self.ledger.transaction(&item.key).await {
             Ok(Some(stored)) if stored.transaction.outcome.is_some() => self.delete(delivery).await,
             Ok(_) => self.set_aside(delivery, reason).await,
@@ -142,7 +144,7 @@ impl Settlement {
         }
     }
 
-    async fn delete(&self, delivery: &Delivery) -> bool {
+    async fn delete(&self, delivery: &Delivery<Envelope>) -> bool {
         // Without a lease somebody else has the message, and settles it.
         let Some(lease) = delivery.lease() else { return true };
         match self.queue.delete(&self.name, &lease).await {
@@ -157,7 +159,7 @@ impl Settlement {
 
     /// Gives a message back for later, with only what is left in it. A receipt that was nobody's
     /// failure is written into it as forgiven.
-    async fn retry_later(&self, delivery: &Delivery, rest: Vec<Work>, forgive: bool) {
+    async fn retry_later(&self, delivery: &Delivery<Envelope>, rest: Vec<Work>, forgive: bool) {
         let Ok(envelope) = &delivery.content else { return };
         let forgiven = envelope.forgiven.saturating_add(u32::from(forgive));
         let rest = Envelope { forgiven, items: rest, ..envelope.clone() };
@@ -166,17 +168,17 @@ impl Settlement {
         self.hide(delivery, &rest.encode(), backoff.next(&*self.world)).await;
     }
 
-    async fn hide(&self, delivery: &Delivery, body: &[u8], delay: Duration) {
+    async fn hide(&self, delivery: &Delivery<Envelope>, body: &[u8], delay: Duration) {
         let Some(lease) = delivery.lease() else { return };
         match self.queue.extend(&self.name, &lease, body, delay).await {
-            Ok(Held::Ours(_)) => {}
+            Ok(Held::Ours(_)) => self.back_in.lock().unwrap_or_else(PoisonError::into_inner).push(delay),
             Ok(Held::Lost) => self.meter.leases_lost.add(1),
             // It comes back when its lease ends.
             Err(fault) => warn!(queue = %self.name, "Could not give a message back: {}", chain(&fault)),
         }
     }
 
-    async fn split(&self, delivery: &Delivery, rest: &[Work]) -> Result<(), StoreFault> {
+    async fn split(&self, delivery: &Delivery<Envelope>, rest: &[Work]) -> Result<(), StoreFault> {
         let traceparent = delivery.content.as_ref().ok().and_then(|envelope| envelope.traceparent.clone());
         for item in rest {
             self.send(&Envelope::of(vec![item.clone()], traceparent.clone())).await?;

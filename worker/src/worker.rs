@@ -1,109 +1,153 @@
-//! A worker: the listeners of all queues in one process.
+//! A worker: what listens and posts in one process, put together.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future::{Either, join_all, select};
+use futures::future::{Either, join, select};
 use postonce_shared::bank::Bank;
+use postonce_shared::config::Config;
 use postonce_shared::envelope;
+use postonce_shared::gate::Gate;
 use postonce_shared::ports::fault::chain;
-use postonce_shared::ports::queue::QueueName;
+use postonce_shared::ports::world::WorldExt as _;
+use postonce_shared::queue_count::QueueCount;
 use tracing::{error, info, warn};
 
 use crate::drain::Drain;
-use crate::listener::{LedgerWatch, Listener, ListenerConfig};
+use crate::errand::Errand;
+use crate::gatekeeper::Gatekeeper;
+use crate::leases::QueueLeases;
+use crate::listener::Listener;
 use crate::meter::Meter;
-use crate::settle::Settlement;
+use crate::posting::Posting;
+use crate::receivers::Bounds;
+use crate::session::Means;
 
 /// How long a drain may take: what is in hand then comes back when its leases end.
 pub const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// How long giving back unused order numbers may take: losing some of them does no harm.
 const CLOSING_TIME_MAX: Duration = Duration::from_secs(2);
-/// Wait before a listener that fell over is started again.
-const RESTART_DELAY: Duration = Duration::from_secs(1);
 
-/// Listens to all queues of the bank until the drain starts, and finishes what is in hand, for at
-/// most [`DRAIN_MAX`]. Unused order numbers are given back at the end.
-pub async fn run(bank: &Bank, config: &ListenerConfig, meter: &Arc<Meter>, drain: &Drain) {
-    let ledger_watch = Arc::new(LedgerWatch::default());
-    let queues = envelope::queues(bank.queue_count);
-    info!("Listening to {} queue(s)", queues.len());
-    let mut listeners = Vec::with_capacity(queues.len());
-    for name in queues {
-        meter.listeners(&name).add_listener();
-        let assembly = Assembly {
-            bank: bank.clone(),
-            name,
-            config: config.clone(),
-            meter: Arc::clone(meter),
-            ledger_watch: Arc::clone(&ledger_watch),
-        };
-        listeners.push(keep_listening(assembly, drain));
-    }
-    let listening = join_all(listeners);
-    let late = async {
-        drain.started().await;
-        bank.world.sleep(DRAIN_MAX).await;
-    };
-    match select(std::pin::pin!(listening), std::pin::pin!(late)).await {
-        Either::Left(_) => info!("Drained: nothing is in hand"),
-        Either::Right(_) => {
-            error!("Gave up draining after {DRAIN_MAX:?}; what is in hand will be redelivered")
+/// What a worker goes by.
+#[derive(Debug, Clone)]
+pub struct WorkerConfig {
+    /// How long a received message is hidden from others; renewed at half of it.
+    pub visibility_timeout: Duration,
+    /// Receipts after which a message is taken apart, and a single item set aside.
+    pub dequeue_count_max: u32,
+    /// Longest wait between two looks at empty queues.
+    pub idle_delay_max: Duration,
+    /// How many receivers a queue may have.
+    pub receivers: Bounds,
+}
+
+impl From<&Config> for WorkerConfig {
+    fn from(config: &Config) -> Self {
+        Self {
+            visibility_timeout: config.visibility_timeout,
+            dequeue_count_max: config.dequeue_count_max,
+            idle_delay_max: config.idle_poll_max,
+            receivers: Bounds { floor: config.receivers_min, ceiling: config.receivers_max },
         }
-    }
-    match select(bank.order_numbers.close().boxed(), bank.world.sleep(CLOSING_TIME_MAX)).await {
-        Either::Left((Ok(()), _)) => {}
-        Either::Left((Err(fault), _)) => warn!("Unused order numbers are lost: {}", chain(&fault)),
-        Either::Right(_) => warn!("Unused order numbers are lost: the store did not answer in time"),
     }
 }
 
-/// What the listener of one queue is made of.
-struct Assembly {
+/// A worker that does not run yet.
+pub struct Worker {
     bank: Bank,
-    name: QueueName,
-    config: ListenerConfig,
+    config: WorkerConfig,
     meter: Arc<Meter>,
-    ledger_watch: Arc<LedgerWatch>,
+    gatekeeper: Arc<Gatekeeper>,
+    errands: Vec<Arc<dyn Errand>>,
 }
 
-/// Runs a listener, and another one after it should it fall over a bug: one bad batch must not
-/// silence a queue. The batch comes back when its leases end.
-async fn keep_listening(assembly: Assembly, drain: &Drain) {
-    while !drain.is_started() {
-        let listening = assembly.listener().run(drain.clone());
-        if AssertUnwindSafe(listening).catch_unwind().await.is_err() {
-            let name = &assembly.name;
-            error!(queue = %name, "The listener of {name} fell over a bug; starting another one");
-            assembly.bank.world.sleep(RESTART_DELAY).await;
+impl Worker {
+    /// A worker of the bank. Nothing is read yet.
+    pub fn new(bank: &Bank, config: WorkerConfig, meter: Arc<Meter>) -> Self {
+        let gate = Gate::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
+        let gatekeeper = Arc::new(Gatekeeper::new(gate, Arc::clone(&bank.world)));
+        let errands: Vec<Arc<dyn Errand>> = vec![gatekeeper.clone()];
+        Self { bank: bank.clone(), config, meter, gatekeeper, errands }
+    }
+
+    /// Who obeys the gate here.
+    pub fn gatekeeper(&self) -> Arc<Gatekeeper> {
+        Arc::clone(&self.gatekeeper)
+    }
+
+    /// Adds a chore to those that ride on the safety poll, one at each.
+    pub fn add_errand(&mut self, errand: Arc<dyn Errand>) {
+        self.errands.push(errand);
+    }
+
+    /// Listens to all queues of the bank until the drain starts, and finishes what is in hand, for at
+    /// most [`DRAIN_MAX`]. Unused order numbers are given back at the end.
+    pub async fn run(self, drain: &Drain) {
+        let queue_count = self.queue_count(drain).await;
+        info!("Listening to {queue_count} queue(s)");
+        let gatekeeper = Arc::clone(&self.gatekeeper);
+        let bank = self.bank.clone();
+        let listening = join(gatekeeper.watch(drain), self.listener(queue_count, drain).run());
+        let late = async {
+            drain.started().await;
+            bank.world.sleep(DRAIN_MAX).await;
+        };
+        match select(std::pin::pin!(listening), std::pin::pin!(late)).await {
+            Either::Left(_) => info!("Drained: nothing is in hand"),
+            Either::Right(_) => {
+                error!("Gave up draining after {DRAIN_MAX:?}; what is in hand will be redelivered")
+            }
+        }
+        match select(bank.order_numbers.close().boxed(), bank.world.sleep(CLOSING_TIME_MAX)).await {
+            Either::Left((Ok(()), _)) => {}
+            Either::Left((Err(fault), _)) => warn!("Unused order numbers are lost: {}", chain(&fault)),
+            Either::Right(_) => warn!("Unused order numbers are lost: the store did not answer in time"),
         }
     }
-}
 
-impl Assembly {
-    fn listener(&self) -> Listener {
-        let Self { bank, name, config, meter, ledger_watch } = self;
-        let settlement = Settlement {
-            name: name.clone(),
+    /// The largest number of queues that work was ever spread over; as configured if that cannot be
+    /// known before the drain starts.
+    async fn queue_count(&self, drain: &Drain) -> u16 {
+        let count = QueueCount::new(Arc::clone(&self.bank.store.sync), Arc::clone(&self.bank.world));
+        let configured = self.bank.queue_count;
+        let noted = count.note_at_last(configured);
+        match select(std::pin::pin!(noted), std::pin::pin!(drain.started())).await {
+            Either::Left((largest, _)) => largest,
+            Either::Right(_) => configured,
+        }
+    }
+
+    fn listener(&self, queue_count: u16, drain: &Drain) -> Listener<Posting> {
+        let Self { bank, config, meter, gatekeeper, errands } = self;
+        let WorkerConfig { visibility_timeout, dequeue_count_max, idle_delay_max, receivers } =
+            config.clone();
+        let world = || Arc::clone(&bank.world);
+        let leases = QueueLeases::new(
+            bank.world.uuid(),
+            envelope::WORK,
+            envelope::queues(queue_count),
+            Arc::clone(&bank.store.sync),
+            world(),
+            // Half of it, so that a queue passes on well before the messages of a dead worker do.
+            visibility_timeout.checked_div(2).unwrap_or_default(),
+        );
+        let means = Means {
+            handler: Arc::new(Posting::new(bank, Arc::clone(meter), visibility_timeout, dequeue_count_max)),
             queue: Arc::clone(&bank.store.queue),
-            ledger: Arc::clone(&bank.store.ledger),
-            office: Arc::clone(&bank.dead_letter_office),
-            world: Arc::clone(&bank.world),
+            gatekeeper: Arc::clone(gatekeeper),
+            leases: Arc::new(leases),
+            world: world(),
             meter: Arc::clone(meter),
+            visibility_timeout,
+            receivers,
+            drain: drain.clone(),
         };
         Listener {
-            name: name.clone(),
-            config: config.clone(),
-            queue: Arc::clone(&bank.store.queue),
-            ledger: Arc::clone(&bank.store.ledger),
-            poster: Arc::clone(&bank.poster),
-            settlement,
+            means: Arc::new(means),
             doorbell: Arc::clone(&bank.doorbell),
-            world: Arc::clone(&bank.world),
-            meter: Arc::clone(meter),
-            ledger_watch: Arc::clone(ledger_watch),
+            idle_delay_max,
+            errands: errands.clone(),
         }
     }
 }

@@ -8,6 +8,7 @@
 )]
 
 use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -31,9 +32,9 @@ use postonce_shared::ports::ledger::{
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::World;
 use postonce_worker::drain::{DrainStarter, drain};
-use postonce_worker::listener::ListenerConfig;
 use postonce_worker::meter::Meter;
-use postonce_worker::worker;
+use postonce_worker::receivers::Bounds;
+use postonce_worker::worker::{Worker, WorkerConfig};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -149,7 +150,7 @@ impl Stage {
         let inner = Arc::clone(&store.ledger);
         let (away, probes) = (Arc::clone(&self.away), Arc::clone(&self.probes));
         store.ledger = Arc::new(SwitchedLedger { inner, away, probes, slow });
-        Bank::new(store, Arc::clone(&self.world), Arc::new(LocalBell::new(Arc::clone(&self.world))), 1)
+        Bank::new(store, Arc::clone(&self.world), Arc::new(LocalBell::default()), 1)
     }
 
     fn worker(&self) -> Running {
@@ -159,13 +160,14 @@ impl Stage {
     fn worker_over(&self, bank: Bank) -> Running {
         let (starter, drain) = drain();
         let meter = Arc::new(Meter::default());
-        let config = ListenerConfig {
+        let config = WorkerConfig {
             visibility_timeout: VISIBILITY,
             dequeue_count_max: DEQUEUE_COUNT_MAX,
             idle_delay_max: Duration::from_millis(100),
+            receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
         };
         let counted = Arc::clone(&meter);
-        let task = tokio::spawn(async move { worker::run(&bank, &config, &counted, &drain).await });
+        let task = tokio::spawn(async move { Worker::new(&bank, config, counted).run(&drain).await });
         Running { task, starter, meter }
     }
 

@@ -7,6 +7,7 @@
     reason = "test code"
 )]
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -31,12 +32,13 @@ use postonce_shared::ports::ledger::{
 };
 use postonce_shared::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
 use postonce_shared::ports::world::World;
-use postonce_worker::delivery::{Delivery, Disposition};
+use postonce_worker::delivery::Delivery;
+use postonce_worker::disposition::Disposition;
 use postonce_worker::drain::{DrainStarter, drain};
-use postonce_worker::listener::ListenerConfig;
 use postonce_worker::meter::Meter;
+use postonce_worker::receivers::Bounds;
 use postonce_worker::settle::Settlement;
-use postonce_worker::worker;
+use postonce_worker::worker::{Worker, WorkerConfig};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -51,6 +53,11 @@ fn account(number: u128) -> AccountKey {
 
 fn queue() -> QueueName {
     envelope::queues(1)[0].clone()
+}
+
+fn opened(message: Message) -> Delivery<Envelope> {
+    let content = Envelope::decode(&message.body);
+    Delivery::new(message, content)
 }
 
 struct Stage {
@@ -86,20 +93,21 @@ impl Stage {
     fn bank_over(&self, trouble: impl FnOnce(&mut Store)) -> Bank {
         let mut store = self.store.ports();
         trouble(&mut store);
-        Bank::new(store, Arc::clone(&self.world), Arc::new(LocalBell::new(Arc::clone(&self.world))), 1)
+        Bank::new(store, Arc::clone(&self.world), Arc::new(LocalBell::default()), 1)
     }
 
     fn worker_over(&self, trouble: impl FnOnce(&mut Store)) -> Running {
         let bank = self.bank_over(trouble);
         let (starter, drain) = drain();
         let meter = Arc::new(Meter::default());
-        let config = ListenerConfig {
+        let config = WorkerConfig {
             visibility_timeout: VISIBILITY,
             dequeue_count_max: DEQUEUE_COUNT_MAX,
             idle_delay_max: Duration::from_millis(100),
+            receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
         };
         let counted = Arc::clone(&meter);
-        let task = tokio::spawn(async move { worker::run(&bank, &config, &counted, &drain).await });
+        let task = tokio::spawn(async move { Worker::new(&bank, config, counted).run(&drain).await });
         Running { task, starter, meter }
     }
 
@@ -302,7 +310,7 @@ async fn who_lost_the_lease_sets_nothing_aside_and_takes_nothing_apart() {
     let work = stage.submit(1, 1).await;
     let bank = stage.bank_over(|_| {});
     let received = bank.store.queue.receive(&queue(), 1, Duration::ZERO).await.unwrap().remove(0);
-    let delivery = Delivery::new(received);
+    let delivery = opened(received);
     // Somebody else has it now, and is about to post it.
     let other = bank.store.queue.receive(&queue(), 1, VISIBILITY).await.unwrap();
     assert_eq!(other.len(), 1);
@@ -314,6 +322,7 @@ async fn who_lost_the_lease_sets_nothing_aside_and_takes_nothing_apart() {
         office: Arc::clone(&bank.dead_letter_office),
         world: Arc::clone(&bank.world),
         meter: Arc::default(),
+        back_in: std::sync::Mutex::default(),
     };
     let dead = Disposition::DeadLetter { item: Box::new(work.clone()), reason: "too often".to_owned() };
     let _ = settlement.apply(&delivery, dead).await;

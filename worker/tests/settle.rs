@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "test code")]
 
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -25,12 +26,13 @@ use postonce_shared::ports::ledger::{
 };
 use postonce_shared::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
 use postonce_shared::ports::world::World;
-use postonce_worker::delivery::{Delivery, Disposition};
+use postonce_worker::delivery::Delivery;
+use postonce_worker::disposition::Disposition;
 use postonce_worker::drain::drain;
-use postonce_worker::listener::ListenerConfig;
 use postonce_worker::meter::Meter;
+use postonce_worker::receivers::Bounds;
 use postonce_worker::settle::Settlement;
-use postonce_worker::worker;
+use postonce_worker::worker::{Worker, WorkerConfig};
 use uuid::Uuid;
 
 const VISIBILITY: Duration = Duration::from_secs(20);
@@ -42,6 +44,11 @@ fn account() -> AccountKey {
 
 fn queue() -> QueueName {
     envelope::queues(1)[0].clone()
+}
+
+fn opened(message: Message) -> Delivery<Envelope> {
+    let content = Envelope::decode(&message.body);
+    Delivery::new(message, content)
 }
 
 struct Stage {
@@ -60,7 +67,7 @@ impl Stage {
     }
 
     fn bank(&self) -> Bank {
-        let bell = Arc::new(LocalBell::new(self.world.clone()));
+        let bell = Arc::new(LocalBell::default());
         Bank::new(self.store.clone(), self.world.clone(), bell, 1)
     }
 
@@ -73,6 +80,7 @@ impl Stage {
             office: Arc::clone(&bank.dead_letter_office),
             world: self.world.clone(),
             meter: Arc::default(),
+            back_in: Mutex::default(),
         }
     }
 
@@ -97,10 +105,10 @@ impl Stage {
     }
 
     /// A message with an accepted deposit, received.
-    async fn delivery(&self) -> (Delivery, Work) {
+    async fn delivery(&self) -> (Delivery<Envelope>, Work) {
         let work = self.accept(TransactionKind::Deposit, 7).await;
         self.send(vec![work.clone()]).await;
-        (Delivery::new(self.receive().await.remove(0)), work)
+        (opened(self.receive().await.remove(0)), work)
     }
 
     async fn depth(&self) -> u64 {
@@ -242,7 +250,7 @@ async fn a_row_that_cannot_be_read_now_makes_no_dead_letter() {
     assert!(!settlement.apply(&delivery, dead(&work)).await);
     assert_eq!((stage.letters().await, stage.depth().await), (0, 1));
     stage.world.advance(VISIBILITY);
-    assert_eq!(Delivery::new(stage.receive().await.remove(0)).receipts(), 1, "that receipt was forgiven");
+    assert_eq!(opened(stage.receive().await.remove(0)).receipts(), 1, "that receipt was forgiven");
 }
 
 #[tokio::test]
@@ -253,13 +261,13 @@ async fn a_message_that_is_tried_again_waits_and_its_forgiven_receipts_add_up() 
     let _ = stage.settlement().apply(&first, later(&work)).await;
     assert_eq!(stage.receive().await, [], "it waits");
     stage.world.advance(VISIBILITY);
-    let second = Delivery::new(stage.receive().await.remove(0));
+    let second = opened(stage.receive().await.remove(0));
     // A renewal in between: only the newest lease counts.
     let renewed = second.renew(&*stage.store.queue, &queue(), VISIBILITY).await.unwrap();
     assert_eq!(renewed, Held::Ours(()));
     let _ = stage.settlement().apply(&second, later(&work)).await;
     stage.world.advance(VISIBILITY);
-    let third = Delivery::new(stage.receive().await.remove(0));
+    let third = opened(stage.receive().await.remove(0));
     assert_eq!((third.message.dequeue_count, third.receipts()), (3, 1));
     assert_eq!(third.items(), [work]);
 }
@@ -269,10 +277,10 @@ async fn a_renewal_and_the_wait_for_a_newer_worker_leave_the_body_as_it_was() {
     let stage = Stage::new().await;
     let body: &[u8] = br#"{"v":2,"items":"of another shape"}"#;
     stage.store.queue.send(&queue(), body, Duration::ZERO).await.unwrap();
-    let delivery = Delivery::new(stage.receive().await.remove(0));
+    let delivery = opened(stage.receive().await.remove(0));
     let _ = delivery.renew(&*stage.store.queue, &queue(), VISIBILITY).await.unwrap();
     stage.world.advance(VISIBILITY);
-    let delivery = Delivery::new(stage.receive().await.remove(0));
+    let delivery = opened(stage.receive().await.remove(0));
     assert_eq!(delivery.message.body, body);
     let why = delivery.content.as_ref().unwrap_err();
     assert!(stage.settlement().leave_to_newer(&delivery, why).await);
@@ -291,10 +299,11 @@ async fn work_is_posted_in_the_order_in_which_it_came() {
     stage.send(vec![second]).await;
     let (starter, drain) = drain();
     let (bank, meter) = (stage.bank(), Arc::new(Meter::default()));
-    let config = ListenerConfig {
+    let config = WorkerConfig {
         visibility_timeout: VISIBILITY,
         dequeue_count_max: 2,
         idle_delay_max: Duration::from_millis(100),
+        receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
     };
     let posted = async {
         while stage.depth().await > 0 {
@@ -302,7 +311,7 @@ async fn work_is_posted_in_the_order_in_which_it_came() {
         }
         starter.start();
     };
-    let both = async { futures::join!(worker::run(&bank, &config, &meter, &drain), posted) };
+    let both = async { futures::join!(Worker::new(&bank, config, meter).run(&drain), posted) };
     tokio::time::timeout(VISIBILITY, both).await.unwrap();
     let account = stage.store.ledger.account(account()).await.unwrap().unwrap().value;
     assert_eq!((account.balance.is_zero(), account.sequence), (true, 2), "both are posted");

@@ -1,5 +1,7 @@
 use std::io::Write as _;
 
+use clap::Command;
+
 use super::*;
 
 fn read(arguments: &[&str]) -> Result<Config, ConfigError> {
@@ -43,6 +45,8 @@ fn a_wrong_value_names_setting_value_and_what_is_allowed() {
     };
     check(&["--visibility-timeout-s", "0"], &["visibility-timeout-s", "\"0\"", "from 1 to 604800"]);
     check(&["--dequeue-count-max", "many"], &["dequeue-count-max", "\"many\"", "whole number"]);
+    check(&["--receivers-max", "0"], &["receivers-max", "\"0\"", "from 1 to 64"]);
+    check(&["--receivers-min", "9"], &["receivers-max", "\"8\" (by default)", "below receivers-min", "is 9"]);
     check(&["--bind", "localhost"], &["bind", "\"localhost\"", "ip:port"]);
     check(&["--name-prefix", "my-bank"], &["name-prefix", "\"my-bank\"", "lower-case letters and digits"]);
     check(&["--log-format", "xml"], &["log-format", "\"xml\"", "text or json"]);

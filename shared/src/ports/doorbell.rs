@@ -1,17 +1,18 @@
-//! Waking a listener at once. A lost ring costs delay, never work.
+//! Waking listeners at once. A lost ring costs delay, never work.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 
 use super::queue::QueueName;
 
-/// Rings and listens. Rings on the same queue coalesce.
+/// Rings, and tells who is rung.
 #[async_trait]
 pub trait Doorbell: Send + Sync {
     /// Wakes whoever listens for that queue. Never waits, never fails.
     fn ring(&self, queue: &QueueName);
 
-    /// Returns after `patience`, or at once when the bell rang since the last call returned.
-    async fn listen(&self, queue: &QueueName, patience: Duration);
+    /// The queues of a kind of work for which this process was rung since the last call; waits until
+    /// there is one. However often it rang, a queue stands in it once. One listener per kind.
+    async fn rung(&self, kind: &str) -> BTreeSet<QueueName>;
 }

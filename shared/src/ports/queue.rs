@@ -30,6 +30,16 @@ impl QueueName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The kind of work that it carries.
+    pub fn kind(&self) -> &str {
+        self.0.rsplit_once('-').map_or(self.as_str(), |(kind, _)| kind)
+    }
+
+    /// Its number among the queues of its kind.
+    pub fn partition(&self) -> u16 {
+        self.0.rsplit_once('-').and_then(|(_, partition)| partition.parse().ok()).unwrap_or(0)
+    }
 }
 
 impl fmt::Display for QueueName {

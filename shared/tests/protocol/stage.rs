@@ -82,7 +82,7 @@ impl Stage {
     pub fn process_over(&self, trouble: impl FnOnce(&mut Store)) -> Bank {
         let mut store = self.store.ports();
         trouble(&mut store);
-        let bell = Arc::new(LocalBell::new(Arc::clone(&self.world)));
+        let bell = Arc::new(LocalBell::default());
         Bank::new(store, Arc::clone(&self.world), bell, QUEUES)
     }
 

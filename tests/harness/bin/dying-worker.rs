@@ -14,9 +14,7 @@ use postonce_shared::ports::world::World;
 use postonce_shared::telemetry::{self, LogTo};
 use postonce_tests::faults::{Point, deadly};
 use postonce_worker::drain::drain;
-use postonce_worker::listener::ListenerConfig;
-use postonce_worker::meter::Meter;
-use postonce_worker::worker;
+use postonce_worker::worker::{Worker, WorkerConfig};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -30,10 +28,10 @@ async fn main() -> anyhow::Result<()> {
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     let store = open::open(&config, Arc::clone(&world)).await.context("the store cannot be opened")?;
-    let doorbell = Arc::new(LocalBell::new(Arc::clone(&world)));
+    let doorbell = Arc::new(LocalBell::default());
     let bank = Bank::new(deadly(store, point), world, doorbell, config.queue_count);
     // Nobody asks it to stop: it listens until it dies.
     let (_starter, drain) = drain();
-    worker::run(&bank, &ListenerConfig::from(&config), &Arc::new(Meter::default()), &drain).await;
+    Worker::new(&bank, WorkerConfig::from(&config), Arc::default()).run(&drain).await;
     Ok(())
 }

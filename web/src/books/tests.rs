@@ -53,7 +53,7 @@ async fn close_while_it_changes(changes: u32) -> Changing {
     let mut store = MemoryStore::new(world.clone());
     let (inner, ledger) = (Arc::clone(&store.accounts), Arc::clone(&store.ledger));
     store.accounts = Arc::new(Contended { inner, ledger, changes: changes.into() });
-    let bell = Arc::new(LocalBell::new(world.clone()));
+    let bell = Arc::new(LocalBell::default());
     let repair = Repair::new(&store, world.clone(), bell, 1);
     let books = Books::new(store, world.clone(), repair);
     let currency = Currency::parse("EUR").unwrap();

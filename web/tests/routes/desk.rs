@@ -90,7 +90,7 @@ impl Desk {
         let as_world: Arc<dyn World> = world.clone();
         let mut store = MemoryStore::new(as_world.clone());
         exchange(&mut store);
-        let bell: Arc<dyn Doorbell> = Arc::new(LocalBell::new(as_world.clone()));
+        let bell: Arc<dyn Doorbell> = Arc::new(LocalBell::default());
         let bank = Bank::new(store.clone(), as_world, bell, QUEUE_COUNT);
         let readiness = Readiness::starting();
         [Part::Ledger, Part::Queue, Part::FirstKey].into_iter().for_each(|part| readiness.gain(part));

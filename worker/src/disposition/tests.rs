@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::delivery::Delivery;
 use postonce_shared::domain::account::Revision;
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, Currency};
 use postonce_shared::domain::time::Timestamp;
+use postonce_shared::envelope::Envelope;
 use postonce_shared::order_numbers::OrderNumberFault;
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::queue::{Lease, Message};
 
 const MAX: u32 = 5;
 
@@ -117,5 +121,6 @@ fn forgiven_receipts_do_not_count() {
     let lease = Lease { message_id: "m".into(), pop_receipt: "r".into() };
     let message =
         Message { lease, body: envelope.encode(), dequeue_count: 9, inserted_at: Timestamp::from_unix_ms(0) };
-    assert_eq!(Delivery::new(message).receipts(), 2);
+    let content = Envelope::decode(&message.body);
+    assert_eq!(Delivery::new(message, content).receipts(), 2);
 }

@@ -1,0 +1,70 @@
+//! Where the value of a setting comes from: the command line, the environment, the file, the default.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+
+use super::ConfigError;
+use super::settings::{SETTINGS, Setting};
+
+/// Where a value came from, and the value.
+pub(super) struct Found {
+    pub(super) setting: &'static Setting,
+    pub(super) value: String,
+    pub(super) source: &'static str,
+}
+
+impl Found {
+    /// The error that says what is allowed, as the end of a sentence.
+    pub(super) fn refuse(&self, allowed: impl Into<String>) -> ConfigError {
+        // A connection string may be shown, unless the key of the storage account stands in it.
+        let harmless = self.setting.name == "storage" && !self.value.contains("AccountKey");
+        let value = if self.setting.secret && !harmless { "(not shown)" } else { &self.value };
+        ConfigError::Value {
+            setting: self.setting.name,
+            value: value.to_owned(),
+            source_of_value: self.source,
+            allowed: allowed.into(),
+        }
+    }
+
+    /// A whole number in a range.
+    pub(super) fn number(&self, least: u64, most: u64) -> Result<u64, ConfigError> {
+        let number = self.value.parse().ok().filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| self.refuse(format!("must be a whole number from {least} to {most}")))
+    }
+}
+
+/// The value of a setting, from the strongest source that has one.
+pub(super) fn find(matches: &ArgMatches, file: &BTreeMap<String, String>, name: &str) -> Option<Found> {
+    let setting = SETTINGS.iter().find(|setting| setting.name == name).expect("only settings are asked for");
+    let told = matches.get_one::<String>(name).cloned();
+    let (value, source) = match (matches.value_source(name), file.get(name)) {
+        (Some(ValueSource::CommandLine), _) => (told?, "on the command line"),
+        (Some(ValueSource::EnvVariable), _) => (told?, "in the environment"),
+        (_, Some(value)) => (value.clone(), "in the configuration file"),
+        (_, None) => (told?, "by default"),
+    };
+    Some(Found { setting, value, source })
+}
+
+/// The settings in a file, by the names of their flags.
+pub(super) fn read_file(path: &PathBuf) -> Result<BTreeMap<String, String>, ConfigError> {
+    let text =
+        std::fs::read_to_string(path).map_err(|source| ConfigError::File { path: path.clone(), source })?;
+    let table: toml::Table = toml::from_str(&text)
+        .map_err(|source| ConfigError::Toml { path: path.clone(), source: Box::new(source) })?;
+    let entry = |(name, value): (String, toml::Value)| {
+        let flag = name.replace('_', "-");
+        if SETTINGS.iter().any(|setting| setting.name == flag) {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            return Ok((flag, text));
+        }
+        let allowed =
+            SETTINGS.iter().map(|setting| setting.name.replace('-', "_")).collect::<Vec<_>>().join(", ");
+        Err(ConfigError::UnknownSetting { name, allowed })
+    };
+    table.into_iter().map(entry).collect()
+}

@@ -1,0 +1,72 @@
+//! What the values of settings must look like. Each function refuses a value with what is allowed.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use secrecy::SecretString;
+
+use super::sources::Found;
+use super::{BOOTSTRAP_KEY_CHARS_MIN, ConfigError, LogFormat, StorageConfig};
+use crate::adapters::azure::AzureConnection;
+
+pub(super) fn storage(found: &Found) -> Result<StorageConfig, ConfigError> {
+    match found.value.split_once(':') {
+        Some(("sqlite", path)) if !path.is_empty() => Ok(StorageConfig::Sqlite { path: PathBuf::from(path) }),
+        Some(("azure", connection)) => match AzureConnection::parse(connection) {
+            Ok(connection) => Ok(StorageConfig::Azure { connection: Box::new(connection) }),
+            Err(unusable) => Err(found.refuse(format!("must be a usable connection string, but {unusable}"))),
+        },
+        _ => Err(found.refuse("must be sqlite:<file> or azure:<connection string>")),
+    }
+}
+
+pub(super) fn address(found: &Found) -> Result<SocketAddr, ConfigError> {
+    found.value.parse().map_err(|_| found.refuse("must be ip:port, such as 127.0.0.1:8080"))
+}
+
+pub(super) fn bootstrap_key(found: &Found) -> Result<SecretString, ConfigError> {
+    let visible = found.value.chars().all(|c| c.is_ascii_graphic());
+    if visible && found.value.len() >= BOOTSTRAP_KEY_CHARS_MIN {
+        return Ok(SecretString::from(found.value.clone()));
+    }
+    Err(found.refuse(format!(
+        "must have at least {BOOTSTRAP_KEY_CHARS_MIN} visible ASCII characters without spaces"
+    )))
+}
+
+pub(super) fn name_prefix(found: &Found) -> Result<String, ConfigError> {
+    let mut characters = found.value.chars();
+    let sound = characters.next().is_some_and(|first| first.is_ascii_lowercase())
+        && characters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
+        && found.value.len() <= 20;
+    if sound {
+        return Ok(found.value.clone());
+    }
+    Err(found.refuse("must be 1 to 20 lower-case letters and digits, a letter first"))
+}
+
+pub(super) fn log_format(found: &Found) -> Result<LogFormat, ConfigError> {
+    match found.value.as_str() {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err(found.refuse("must be text or json")),
+    }
+}
+
+/// Receivers of a queue, at least and at most.
+pub(super) fn receivers(
+    least: Option<&Found>,
+    most: Option<&Found>,
+) -> Result<(NonZeroUsize, NonZeroUsize), ConfigError> {
+    let read = |found: Option<&Found>| {
+        let number = found.map_or(Ok(1), |found| found.number(1, 64))?;
+        Ok(usize::try_from(number).ok().and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN))
+    };
+    match (read(least)?, read(most)?, most) {
+        (least, ceiling, Some(most)) if ceiling < least => {
+            Err(most.refuse(format!("must not be below receivers-min, which is {least}")))
+        }
+        (least, ceiling, _) => Ok((least, ceiling)),
+    }
+}

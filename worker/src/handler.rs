@@ -1,0 +1,64 @@
+//! What the listener is generic over: a kind of work that comes over queues of its own.
+//!
+//! The listener wakes, receives, scales, and can be held; a handler says what a message means and
+//! what becomes of it. Another kind of work is one more handler, and not one more loop.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postonce_shared::envelope::Unreadable;
+use postonce_shared::ports::queue::{Message, QueueName};
+
+use crate::delivery::Delivery;
+
+/// Whether what a handler needs did its part.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// It did.
+    Well,
+    /// Something was away: better wait before more is received, and ask [`Handler::is_ready`].
+    Away,
+}
+
+impl Health {
+    /// Well only if both are.
+    pub const fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Well, Self::Well) => Self::Well,
+            (Self::Away, _) | (_, Self::Away) => Self::Away,
+        }
+    }
+}
+
+/// How handling went.
+#[must_use]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handled {
+    /// Whether it is better to wait before more is received.
+    pub health: Health,
+    /// In how long messages that were not settled for good can be received again, each.
+    pub back_in: Vec<Duration>,
+}
+
+/// A kind of work.
+#[async_trait]
+pub trait Handler: Send + Sync + 'static {
+    /// What one message carries.
+    type Work: Send + Sync;
+
+    /// Names the queues of this kind: `NAME-0`, `NAME-1`, …; lower-case letters and digits.
+    const NAME: &'static str;
+
+    /// Reads what a message carries.
+    async fn read(&self, message: &Message) -> Result<Self::Work, Unreadable>;
+
+    /// Works off messages that were received together, and settles each of them: deletes it, gives
+    /// it back, or sets it aside. Keeps their leases while that takes. What it leaves unsettled
+    /// comes back when its lease ends.
+    async fn handle(&self, queue: &QueueName, deliveries: Vec<Delivery<Self::Work>>) -> Handled;
+
+    /// Whether what it needs is there. Asked before the next receive after [`Health::Away`]:
+    /// receiving what cannot be handled would only burn receipts.
+    async fn is_ready(&self) -> bool;
+}

@@ -1,0 +1,300 @@
+//! The handler of accepted work: group → post → settle.
+//!
+//! 1. **Group** the work by account, each key once, whatever messages it came in.
+//! 2. **Post** the accounts side by side, while the leases on the messages are renewed.
+//! 3. **Settle** each message by what became of its items. It is deleted last: a crash at any point
+//!    before means redelivery, and the guards of the commit make redelivery a no-op.
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::{Either, join, join_all, select};
+use futures::{FutureExt as _, StreamExt as _};
+use postonce_shared::bank::Bank;
+use postonce_shared::dead_letter_office::DeadLetterOffice;
+use postonce_shared::domain::decision::Work;
+use postonce_shared::domain::ids::{AccountKey, TransactionKey};
+use postonce_shared::envelope::{self, Envelope, Unreadable};
+use postonce_shared::ports::fault::chain;
+use postonce_shared::ports::ledger::Ledger;
+use postonce_shared::ports::queue::{Held, Message, QueueName, WorkQueue};
+use postonce_shared::ports::world::World;
+use postonce_shared::post::{PostFault, Poster, Settled};
+use tokio::sync::Notify;
+use tracing::{error, info, warn};
+
+use crate::delivery::Delivery;
+use crate::disposition::{Disposition, Results, Treatment, choose, treat};
+use crate::handler::{Handled, Handler, Health};
+use crate::meter::Meter;
+use crate::settle::Settlement;
+
+/// Accounts that are posted side by side out of one receive.
+const ACCOUNTS_AT_ONCE: usize = 32;
+
+/// What became of each piece of work.
+type PostResults = BTreeMap<TransactionKey, Result<(), PostFault>>;
+
+/// Posts accepted work.
+pub struct Posting {
+    poster: Arc<Poster>,
+    queue: Arc<dyn WorkQueue>,
+    ledger: Arc<dyn Ledger>,
+    office: Arc<DeadLetterOffice>,
+    world: Arc<dyn World>,
+    meter: Arc<Meter>,
+    visibility_timeout: Duration,
+    dequeue_count_max: u32,
+    /// Whether the ledger did not answer last.
+    ledger_away: AtomicBool,
+}
+
+impl Posting {
+    /// Posting at a bank. A received message is hidden for `visibility_timeout` at a time; work that
+    /// cannot be posted in `dequeue_count_max` receipts is tried alone, and then set aside.
+    pub fn new(bank: &Bank, meter: Arc<Meter>, visibility_timeout: Duration, dequeue_count_max: u32) -> Self {
+        Self {
+            poster: Arc::clone(&bank.poster),
+            queue: Arc::clone(&bank.store.queue),
+            ledger: Arc::clone(&bank.store.ledger),
+            office: Arc::clone(&bank.dead_letter_office),
+            world: Arc::clone(&bank.world),
+            meter,
+            visibility_timeout,
+            dequeue_count_max,
+            ledger_away: AtomicBool::new(false),
+        }
+    }
+
+    fn round<'a>(&'a self, name: &'a QueueName) -> Round<'a> {
+        let settlement = Settlement {
+            name: name.clone(),
+            queue: Arc::clone(&self.queue),
+            ledger: Arc::clone(&self.ledger),
+            office: Arc::clone(&self.office),
+            world: Arc::clone(&self.world),
+            meter: Arc::clone(&self.meter),
+            back_in: Mutex::default(),
+        };
+        Round { posting: self, name, settlement }
+    }
+}
+
+#[async_trait]
+impl Handler for Posting {
+    type Work = Envelope;
+
+    const NAME: &'static str = envelope::WORK;
+
+    async fn read(&self, message: &Message) -> Result<Envelope, Unreadable> {
+        Envelope::decode(&message.body)
+    }
+
+    async fn handle(&self, queue: &QueueName, deliveries: Vec<Delivery<Envelope>>) -> Handled {
+        let round = self.round(queue);
+        let healthy = round.deliver(&deliveries).await;
+        let mut back_in = round.settlement.back_in.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if healthy {
+            return Handled { health: Health::Well, back_in };
+        }
+        // What could not be settled comes back when its lease ends.
+        back_in.push(self.visibility_timeout);
+        Handled { health: Health::Away, back_in }
+    }
+
+    async fn is_ready(&self) -> bool {
+        if !self.ledger_away.load(Ordering::Relaxed) {
+            return true;
+        }
+        let back = self.ledger.probe().await.is_ok();
+        if back && self.ledger_away.swap(false, Ordering::Relaxed) {
+            info!("The ledger is back; receiving again");
+        }
+        back
+    }
+}
+
+/// The work of one receive.
+struct Round<'a> {
+    posting: &'a Posting,
+    name: &'a QueueName,
+    settlement: Settlement,
+}
+
+impl Round<'_> {
+    /// Works off what was received. False when something was away, so that it is better to wait.
+    async fn deliver(&self, deliveries: &[Delivery<Envelope>]) -> bool {
+        let (together, special): (Vec<_>, Vec<_>) =
+            deliveries.iter().partition(|delivery| self.treatment(delivery) == Treatment::Together);
+        let everything: Vec<&Delivery<Envelope>> = deliveries.iter().collect();
+        let results = self.post_leased(&together, &everything).await;
+        let settlements: Vec<_> =
+            together.iter().map(|delivery| self.settle(delivery, &results, false)).collect();
+        let mut healthy = join_all(settlements).await.into_iter().all(|healthy| healthy);
+        // One after the other: the one that ends its worker must not take another one's turn along.
+        for (place, delivery) in special.iter().enumerate() {
+            let still_held = special.get(place..).unwrap_or_default();
+            healthy &= self.deliver_special(delivery, still_held).await;
+        }
+        healthy
+    }
+
+    /// Works off a message that was received too often.
+    async fn deliver_special(
+        &self,
+        delivery: &Delivery<Envelope>,
+        still_held: &[&Delivery<Envelope>],
+    ) -> bool {
+        match self.treatment(delivery) {
+            Treatment::Together | Treatment::Alone => {
+                let visibility = self.posting.visibility_timeout;
+                match delivery.begin_alone(&*self.posting.queue, self.name, visibility).await {
+                    Ok(Held::Ours(())) => {}
+                    Ok(Held::Lost) => return true,
+                    Err(fault) => {
+                        warn!(queue = %self.name, "Could not begin an attempt: {}", chain(&fault));
+                        return false;
+                    }
+                }
+                let results = self.post_leased(&[delivery], still_held).await;
+                self.settle(delivery, &results, true).await
+            }
+            Treatment::Apart => {
+                self.settlement.apply(delivery, Disposition::Split { rest: delivery.items().to_vec() }).await
+            }
+            Treatment::GiveUp => {
+                let Some(item) = delivery.items().first() else { return true };
+                let max = self.posting.dequeue_count_max;
+                let reason = format!(
+                    "{max} attempts on it alone were begun and none ended: the worker may die over it"
+                );
+                let item = Box::new(item.clone());
+                self.settlement.apply(delivery, Disposition::DeadLetter { item, reason }).await
+            }
+        }
+    }
+
+    fn treatment(&self, delivery: &Delivery<Envelope>) -> Treatment {
+        let suspect = delivery.content.as_ref().map_or(0, |envelope| envelope.suspect);
+        treat(delivery.items().len(), delivery.receipts(), suspect, self.posting.dequeue_count_max)
+    }
+
+    /// Posts the work of some messages, while the leases on them and on others are renewed.
+    async fn post_leased(
+        &self,
+        deliveries: &[&Delivery<Envelope>],
+        held: &[&Delivery<Envelope>],
+    ) -> PostResults {
+        let (done, posted) = (Notify::new(), AtomicBool::new(false));
+        let work = async {
+            let results = self.post(deliveries).await;
+            posted.store(true, Ordering::Relaxed);
+            done.notify_one();
+            results
+        };
+        // Joined, not cancelled: a renewal under way ends first, so that its new receipt is known.
+        join(work, self.keep_leases(held, &done, &posted)).await.0
+    }
+
+    /// Posts the work of messages, each key once, the accounts side by side.
+    async fn post(&self, deliveries: &[&Delivery<Envelope>]) -> PostResults {
+        let mut by_account: BTreeMap<AccountKey, BTreeMap<&TransactionKey, (usize, &Work)>> = BTreeMap::new();
+        let items = deliveries.iter().flat_map(|delivery| delivery.items());
+        for (place, work) in items.enumerate() {
+            by_account.entry(work.key.account).or_default().entry(&work.key).or_insert((place, work));
+        }
+        let mut posts = Vec::with_capacity(by_account.len());
+        for (account, work) in by_account {
+            // In the order in which they came.
+            let mut work: Vec<(usize, &Work)> = work.into_values().collect();
+            work.sort_by_key(|(place, _)| *place);
+            posts.push(self.post_account(account, work.into_iter().map(|(_, work)| work.clone()).collect()));
+        }
+        let settled: Vec<_> = futures::stream::iter(posts).buffer_unordered(ACCOUNTS_AT_ONCE).collect().await;
+        settled.into_iter().flatten().collect()
+    }
+
+    /// Posts the work of one account. Should that fall over a bug, the other accounts go on.
+    async fn post_account(&self, account: AccountKey, work: Vec<Work>) -> Vec<Settled> {
+        let keys: Vec<TransactionKey> = work.iter().map(|work| work.key.clone()).collect();
+        match AssertUnwindSafe(self.posting.poster.post(account, work)).catch_unwind().await {
+            Ok(settled) => settled,
+            Err(_) => {
+                error!(account = %account, "Posting on account {account} fell over a bug");
+                keys.into_iter().map(|key| (key, Err(PostFault::Bug))).collect()
+            }
+        }
+    }
+
+    /// Renews the leases at half of their time, until the work is done.
+    async fn keep_leases(&self, held: &[&Delivery<Envelope>], done: &Notify, posted: &AtomicBool) {
+        let half = self.posting.visibility_timeout.checked_div(2).unwrap_or_default();
+        loop {
+            let wait = self.posting.world.sleep(half);
+            match select(std::pin::pin!(done.notified()), wait).await {
+                Either::Left(_) => return,
+                Either::Right(_) if posted.load(Ordering::Relaxed) => return,
+                Either::Right(_) => {}
+            }
+            let renewals: Vec<_> = held.iter().map(|delivery| self.renew(delivery)).collect();
+            join_all(renewals).await;
+        }
+    }
+
+    async fn renew(&self, delivery: &Delivery<Envelope>) {
+        match delivery.renew(&*self.posting.queue, self.name, self.posting.visibility_timeout).await {
+            Ok(Held::Ours(())) => {}
+            Ok(Held::Lost) => self.posting.meter.leases_lost.add(1),
+            Err(fault) => warn!(queue = %self.name, "Could not renew a lease: {}", chain(&fault)),
+        }
+    }
+
+    /// Settles one message. False when something was away.
+    async fn settle(&self, delivery: &Delivery<Envelope>, results: &PostResults, alone: bool) -> bool {
+        match &delivery.content {
+            Err(unreadable @ Unreadable::Newer(_)) => {
+                self.settlement.leave_to_newer(delivery, unreadable).await
+            }
+            Err(unreadable @ (Unreadable::Malformed(_) | Unreadable::Empty)) => {
+                self.settlement.set_aside(delivery, &chain(unreadable)).await
+            }
+            Err(unreadable @ Unreadable::Items { readable, bad, .. }) => {
+                self.settlement.set_items_aside(delivery, readable, bad, &chain(unreadable)).await
+            }
+            Ok(_) => {
+                let outcome = |work| results.get(work).cloned().expect("each item was posted");
+                let results: Vec<_> =
+                    delivery.items().iter().map(|work| (work, outcome(&work.key))).collect();
+                self.count(&results);
+                let disposition =
+                    choose(&results, delivery.receipts(), alone, self.posting.dequeue_count_max);
+                self.settlement.apply(delivery, disposition).await
+            }
+        }
+    }
+
+    fn count(&self, results: Results<'_>) {
+        for (work, result) in results {
+            let Err(fault) = result else {
+                self.posting.meter.settled.add(1);
+                continue;
+            };
+            let why = chain(fault);
+            if matches!(fault, PostFault::Ledger(_)) {
+                // Asked before the next receive: perhaps it is away, perhaps it is only this work.
+                self.posting.ledger_away.store(true, Ordering::Relaxed);
+            }
+            if fault.is_transient() {
+                self.posting.meter.transient_faults.add(1);
+                warn!(transaction = %work.key, "Will try transaction {} again: {why}", work.key);
+            } else {
+                self.posting.meter.permanent_faults.add(1);
+                warn!(transaction = %work.key, "Cannot post transaction {}: {why}", work.key);
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! A queue that has work: receive → handle, by as many receivers side by side as it takes, until
+//! nothing is left.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::future::{BoxFuture, select};
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::ports::fault::chain;
+use postonce_shared::ports::queue::{Message, QueueName, RECEIVE_MAX, WorkQueue};
+use postonce_shared::ports::world::World;
+use tracing::{error, warn};
+
+use crate::backoff::Backoff;
+use crate::delivery::Delivery;
+use crate::drain::Drain;
+use crate::gatekeeper::Gatekeeper;
+use crate::handler::{Handled, Handler, Health};
+use crate::leases::QueueLeases;
+use crate::meter::{ListenerGauge, Meter};
+use crate::receivers::{Bounds, Demand, wanted};
+
+/// First wait after a fault.
+const FAULT_DELAY_MIN: Duration = Duration::from_millis(100);
+/// Longest wait after a fault.
+const FAULT_DELAY_MAX: Duration = Duration::from_secs(5);
+/// Least time between two questions for the depth of a queue: they cost operations, too.
+const DEPTH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What the sessions of a listener share.
+pub struct Means<H> {
+    /// What is done with the messages.
+    pub handler: Arc<H>,
+    /// Where they come from.
+    pub queue: Arc<dyn WorkQueue>,
+    /// Says whether anybody may receive.
+    pub gatekeeper: Arc<Gatekeeper>,
+    /// Say who tends to which queue.
+    pub leases: Arc<QueueLeases>,
+    /// Time and chance.
+    pub world: Arc<dyn World>,
+    /// What is counted.
+    pub meter: Arc<Meter>,
+    /// How long a received message is hidden from others.
+    pub visibility_timeout: Duration,
+    /// How many receivers a queue may have.
+    pub receivers: Bounds,
+    /// When to stop.
+    pub drain: Drain,
+}
+
+/// How a session ended.
+#[derive(Debug, Default)]
+pub struct Ended {
+    /// Messages that it received.
+    pub received: usize,
+    /// Rings for the queue before its last look, which found nothing: what rang later was not looked
+    /// for.
+    pub seen: u64,
+    /// In how long what it gave back can be received again, each.
+    pub back_in: Vec<Duration>,
+}
+
+/// What one receiver did.
+enum Round {
+    /// It received nothing, or was not allowed to; rings before it as in [`Ended::seen`].
+    Nothing { seen: u64 },
+    /// Something was away, before anything was received.
+    Away,
+    /// It handled messages.
+    Handled { received: usize, handled: Handled, demand: Demand },
+}
+
+/// Works off one queue.
+pub struct Session<H> {
+    means: Arc<Means<H>>,
+    name: QueueName,
+    /// How often it was rung for the queue.
+    rings: Arc<AtomicU64>,
+    gauge: Arc<ListenerGauge>,
+    depth_asked_at: AtomicU64,
+}
+
+impl<H: Handler> Session<H> {
+    /// A session on a queue.
+    pub fn new(means: Arc<Means<H>>, name: QueueName, rings: Arc<AtomicU64>) -> Self {
+        let gauge = means.meter.listeners(&name);
+        Self { means, name, rings, gauge, depth_asked_at: AtomicU64::new(0) }
+    }
+
+    /// Runs until the queue is empty or somebody else tends to it, the gate is held, or the drain
+    /// starts; what is in hand is finished first. `None` when it fell over a bug.
+    pub async fn run(self) -> Option<Ended> {
+        let ended = AssertUnwindSafe(self.work_off()).catch_unwind().await;
+        if ended.is_err() {
+            error!(queue = %self.name, "Working off {} fell over a bug", self.name);
+        }
+        ended.ok()
+    }
+
+    async fn work_off(&self) -> Ended {
+        let mut ended = Ended { seen: self.rings.load(Ordering::SeqCst), ..Ended::default() };
+        let mut rounds: FuturesUnordered<BoxFuture<'_, Round>> = FuturesUnordered::new();
+        let mut faults = Backoff::new(FAULT_DELAY_MIN, FAULT_DELAY_MAX);
+        // One looks first: whether there is work for more, it has to see.
+        let (mut look, mut receivers, mut delay) = (true, 1, Duration::ZERO);
+        loop {
+            while look && rounds.len() < receivers && self.may_look() {
+                rounds.push(self.round(delay).boxed());
+            }
+            let Some(round) = rounds.next().await else { return ended };
+            delay = Duration::ZERO;
+            let health = match round {
+                Round::Nothing { seen } => {
+                    ended.seen = ended.seen.max(seen);
+                    look = false;
+                    continue;
+                }
+                Round::Away => Health::Away,
+                Round::Handled { received, handled, demand } => {
+                    ended.received = ended.received.saturating_add(received);
+                    ended.back_in.extend(handled.back_in);
+                    receivers = wanted(demand, self.means.receivers);
+                    handled.health
+                }
+            };
+            look = true;
+            match health {
+                Health::Well => faults.reset(),
+                Health::Away => {
+                    receivers = 1;
+                    delay = faults.next(&*self.means.world);
+                }
+            }
+        }
+    }
+
+    fn may_look(&self) -> bool {
+        !self.means.drain.is_started() && self.means.leases.is_mine(&self.name)
+    }
+
+    /// Receives once, and handles what came; after a delay, where something was away.
+    async fn round(&self, delay: Duration) -> Round {
+        let Means { handler, queue, gatekeeper, world, meter, visibility_timeout, drain, .. } = &*self.means;
+        if !delay.is_zero() {
+            select(std::pin::pin!(drain.started()), world.sleep(delay)).await;
+            if drain.is_started() {
+                return Round::Nothing { seen: 0 };
+            }
+        }
+        if !handler.is_ready().await {
+            return Round::Away;
+        }
+        let seen = self.rings.load(Ordering::SeqCst);
+        let Some(permit) = gatekeeper.enter() else { return Round::Nothing { seen } };
+        let received = queue.receive(&self.name, RECEIVE_MAX, *visibility_timeout).await;
+        drop(permit);
+        let messages = match received {
+            Ok(messages) if messages.is_empty() => return Round::Nothing { seen },
+            Ok(messages) => messages,
+            Err(fault) => {
+                warn!(queue = %self.name, "Could not receive from {}: {}", self.name, chain(&fault));
+                return Round::Away;
+            }
+        };
+        let _busy = self.gauge.busy();
+        let received = messages.len();
+        meter.received.add(received);
+        let demand = self.demand(&messages, world.now());
+        let handling = async {
+            let mut deliveries = Vec::with_capacity(messages.len());
+            for message in messages {
+                let content = handler.read(&message).await;
+                deliveries.push(Delivery::new(message, content));
+            }
+            handler.handle(&self.name, deliveries).await
+        };
+        let (demand, handled) = futures::future::join(demand, handling).await;
+        Round::Handled { received, handled, demand }
+    }
+
+    /// What waits behind messages that were just received. Nothing is known of it unless they were as
+    /// many as fit; then the queue is asked, now and then.
+    fn demand(
+        &self,
+        messages: &[Message],
+        now: Timestamp,
+    ) -> impl Future<Output = Demand> + Send + use<'_, H> {
+        let full = messages.len() >= RECEIVE_MAX;
+        let oldest = messages.iter().map(|message| message.inserted_at).min();
+        let oldest_age = oldest.map_or(Duration::ZERO, |oldest| now.since(oldest));
+        async move {
+            if !full || !self.may_ask_depth() {
+                let depth = if full { self.gauge.depth() } else { 0 };
+                self.gauge.see(depth, oldest_age);
+                return Demand { depth, oldest_age };
+            }
+            let depth = match self.means.queue.backlog(&self.name).await {
+                // What is in hand is counted as well.
+                Ok(backlog) => backlog.depth.saturating_sub(u64::try_from(RECEIVE_MAX).unwrap_or(0)),
+                Err(_) => 0,
+            };
+            self.gauge.see(depth, oldest_age);
+            Demand { depth, oldest_age }
+        }
+    }
+
+    fn may_ask_depth(&self) -> bool {
+        let now = u64::try_from(self.means.world.uptime().as_millis()).unwrap_or(u64::MAX).max(1);
+        let interval = u64::try_from(DEPTH_INTERVAL.as_millis()).unwrap_or(u64::MAX);
+        let asked = self.depth_asked_at.load(Ordering::Relaxed);
+        let due = asked == 0 || now.saturating_sub(asked) >= interval;
+        if due {
+            self.depth_asked_at.store(now, Ordering::Relaxed);
+        }
+        due
+    }
+}
