@@ -39,16 +39,15 @@ impl ClaimCheck {
         Self { payloads: Arc::clone(&store.payloads), world }
     }
 
-    /// Keeps the work of an envelope, of at most [`claim::PAYLOAD_BYTES_MAX`] bytes. The claim is good
-    /// when this returns.
+    /// Keeps the work of an envelope, of at most [`claim::PAYLOAD_BYTES_MAX`] bytes, in a payload; the
+    /// envelope that this returns is a claim on it.
     ///
     /// # Errors
     /// [`StoreFault`] when the work could not be kept; or it was, and will be swept.
-    pub async fn put(&self, envelope: &Envelope) -> Result<Claim, StoreFault> {
+    pub async fn put(&self, envelope: Envelope) -> Result<Envelope, StoreFault> {
         let name = format!("{PAYLOADS}{}", self.world.uuid().simple());
-        self.payloads.put(&name, &claim::payload(envelope)).await?;
-        let Envelope { traceparent, forgiven, suspect, items: _ } = envelope;
-        Ok(Claim { name, traceparent: traceparent.clone(), forgiven: *forgiven, suspect: *suspect })
+        self.payloads.put(&name, &claim::payload(&envelope)).await?;
+        Ok(Envelope { payload: Some(name), ..envelope })
     }
 
     /// Gets what is claimed.
@@ -67,11 +66,11 @@ impl ClaimCheck {
         }
     }
 
-    /// Removes the payload. All its items must be final.
+    /// Removes a payload. All its items must be final, or be kept in another place.
     ///
     /// # Errors
     /// [`StoreFault`] when it could not be removed; it will be swept.
-    pub async fn remove(&self, claim: &Claim) -> Result<(), StoreFault> {
-        self.payloads.delete(&claim.name).await
+    pub async fn remove(&self, payload: &str) -> Result<(), StoreFault> {
+        self.payloads.delete(payload).await
     }
 }

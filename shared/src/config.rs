@@ -13,8 +13,9 @@ use clap::ArgMatches;
 use secrecy::SecretString;
 
 use self::sources::{find, read_file};
-use self::values::{address, bootstrap_key, log_format, name_prefix, receivers, storage};
+use self::values::{address, bootstrap_key, legacy_partner, log_format, name_prefix, receivers, storage};
 use crate::adapters::azure::AzureConnection;
+use crate::domain::ids::PartnerId;
 
 mod settings;
 mod sources;
@@ -70,6 +71,8 @@ pub struct Config {
     pub receivers_max: NonZeroUsize,
     /// Longest wait between two looks at empty queues.
     pub idle_poll_max: Duration,
+    /// In whose name the worker accepts what producers write to the queue directly.
+    pub legacy_partner: Option<PartnerId>,
     /// What the names of tables, queues and containers begin with.
     pub name_prefix: String,
     /// How log lines look.
@@ -155,6 +158,7 @@ impl Config {
             idle_poll_max: Duration::from_millis(
                 number("idle-poll-max-ms", 100, 600_000)?.unwrap_or_default(),
             ),
+            legacy_partner: find("legacy-partner").map(|found| legacy_partner(&found)).transpose()?,
             name_prefix: find("name-prefix")
                 .map(|found| name_prefix(&found))
                 .transpose()?

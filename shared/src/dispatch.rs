@@ -40,7 +40,7 @@ impl Dispatch {
         for parcel in envelope::parcels(work, traceparent) {
             let envelopes = match parcel {
                 Parcel::Message(envelope) => vec![envelope],
-                Parcel::Payload(envelopes) => match self.claims.put(&joined(&envelopes)).await {
+                Parcel::Payload(envelopes) => match self.claims.put(joined(&envelopes)).await {
                     Ok(claim) => {
                         self.queue.send(queue, &claim.encode(), Duration::ZERO).await?;
                         envelopes.iter().for_each(|envelope| confirmed(&envelope.items));

@@ -19,7 +19,7 @@ pub struct WorkerCollector(pub Arc<Meter>);
 impl Collector for WorkerCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let meter = &self.0;
-        let counters: [(&str, &str, &Counter); 8] = [
+        let counters: [(&str, &str, &Counter); 10] = [
             ("worker_messages_received", "Queue messages received", &meter.received),
             ("worker_settled", "Transactions that became final, or were found final", &meter.settled),
             ("worker_transient_faults", "Faults that may pass", &meter.transient_faults),
@@ -32,6 +32,12 @@ impl Collector for WorkerCollector {
                 &meter.leases_lost,
             ),
             ("worker_newer_versions", "Messages that wait for a newer worker", &meter.newer_versions),
+            (
+                "worker_settled_before",
+                "Messages whose work was settled before they came",
+                &meter.settled_before,
+            ),
+            ("worker_admitted", "Orders of direct producers accepted, or found accepted", &meter.admitted),
         ];
         for (name, help, counter) in counters {
             let count = ConstCounter::new(counter.get());

@@ -171,14 +171,23 @@ impl<H: Handler> Listener<H> {
         looks.chain([state.errand_at]).min().unwrap_or(state.errand_at)
     }
 
+    /// The next chore in turn that has something to do.
+    fn next_errand(&self, state: &mut Loop) -> Option<Arc<dyn Errand>> {
+        for _ in 0..self.errands.len() {
+            let turn = state.errands_done.checked_rem(self.errands.len())?;
+            state.errands_done = state.errands_done.saturating_add(1);
+            if let Some(errand) = self.errands.get(turn).filter(|errand| errand.is_due()) {
+                return Some(Arc::clone(errand));
+            }
+        }
+        None
+    }
+
     fn due(&self, state: &mut Loop) {
         let now = self.now();
         if state.errand_at <= now {
             state.errand_at = now.saturating_add(self.idle_delay_max);
-            if let Some(turn) = state.errands_done.checked_rem(self.errands.len())
-                && let Some(errand) = self.errands.get(turn).cloned()
-            {
-                state.errands_done = state.errands_done.saturating_add(1);
+            if let Some(errand) = self.next_errand(state) {
                 self.means.world.spawn(async move { errand.run().await }.boxed());
             }
         }

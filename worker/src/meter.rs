@@ -42,6 +42,10 @@ pub struct Meter {
     pub leases_lost: Counter,
     /// Messages that wait for a newer worker.
     pub newer_versions: Counter,
+    /// Messages whose work was settled before they came.
+    pub settled_before: Counter,
+    /// Orders of direct producers that were accepted, or found accepted.
+    pub admitted: Counter,
     listeners: Mutex<BTreeMap<QueueName, Arc<ListenerGauge>>>,
 }
 

@@ -49,6 +49,7 @@ fn a_wrong_value_names_setting_value_and_what_is_allowed() {
     check(&["--receivers-min", "9"], &["receivers-max", "\"8\" (by default)", "below receivers-min", "is 9"]);
     check(&["--bind", "localhost"], &["bind", "\"localhost\"", "ip:port"]);
     check(&["--name-prefix", "my-bank"], &["name-prefix", "\"my-bank\"", "lower-case letters and digits"]);
+    check(&["--legacy-partner", "The Shop"], &["legacy-partner", "\"The Shop\"", "lower-case letter first"]);
     check(&["--log-format", "xml"], &["log-format", "\"xml\"", "text or json"]);
     check(&["--storage", "postgres:x"], &["storage", "sqlite:<file>"]);
     check(&["--storage", "sqlite:"], &["storage", "sqlite:<file>"]);

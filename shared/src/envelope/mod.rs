@@ -80,6 +80,8 @@ pub struct Envelope {
     pub suspect: u32,
     /// The work. At least one item; a key may stand twice.
     pub items: Vec<Work>,
+    /// The payload that all of the items lie in, where they do not stand in the message itself.
+    pub payload: Option<String>,
 }
 
 /// Why a body is not an envelope for this program.
@@ -138,15 +140,36 @@ const fn is_zero(count: &u32) -> bool {
 impl Envelope {
     /// An envelope around work.
     pub const fn of(items: Vec<Work>, traceparent: Option<String>) -> Self {
-        Self { traceparent, forgiven: 0, suspect: 0, items }
+        Self { traceparent, forgiven: 0, suspect: 0, items, payload: None }
     }
 
-    /// The body of the queue message.
+    /// The body of the queue message: the work, or the claim on it where it lies in a payload.
     pub fn encode(&self) -> Vec<u8> {
-        let Self { traceparent, forgiven, suspect, items } = self;
-        let (forgiven, suspect) = (*forgiven, *suspect);
+        let Self { traceparent, forgiven, suspect, items, payload } = self;
+        let (traceparent, forgiven, suspect) = (traceparent.clone(), *forgiven, *suspect);
+        if let Some(name) = payload.clone() {
+            return Claim { name, traceparent, forgiven, suspect }.encode();
+        }
         let items = items.iter().map(item::write).collect();
-        write(&Row { v: WORK_VERSION, traceparent: traceparent.clone(), forgiven, suspect, items })
+        write(&Row { v: WORK_VERSION, traceparent, forgiven, suspect, items })
+    }
+
+    /// The same when only that is left of its work. What came from a payload stands in the message
+    /// from then on, if it fits: then what is final need not be looked up again, and the payload is
+    /// left to be swept. Else it stays claimed as a whole.
+    #[must_use]
+    pub fn reduced_to(&self, rest: Vec<Work>) -> Self {
+        let fits = pack(&rest, self.traceparent.as_deref()).len() <= 1;
+        if self.payload.is_some() && !fits {
+            return self.clone();
+        }
+        Self { items: rest, payload: None, ..self.clone() }
+    }
+
+    /// The same with the work in it, wherever that lay; it may be larger than a message.
+    #[must_use]
+    pub fn unclaimed(&self) -> Self {
+        Self { payload: None, ..self.clone() }
     }
 
     /// Reads a body that has the work in it; [`Body::decode`] reads any body.
@@ -179,7 +202,8 @@ impl Envelope {
         if readable.is_empty() {
             return Err(Unreadable::Empty);
         }
-        Ok(Self { traceparent, forgiven: row.forgiven, suspect: row.suspect, items: readable })
+        let (forgiven, suspect) = (row.forgiven, row.suspect);
+        Ok(Self { traceparent, forgiven, suspect, items: readable, payload: None })
     }
 }
 
