@@ -263,6 +263,54 @@ pub struct Queue {
     pub listeners_max: u32,
 }
 
+/// Whether listeners may receive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Gate {
+    /// `held` or `released`.
+    #[schema(example = "held", pattern = "^(held|released)$")]
+    pub state: &'static str,
+    /// Grows with every change.
+    pub epoch: u64,
+    /// When a held gate is released by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub release_at: Option<String>,
+}
+
+/// What the gate is to be.
+#[derive(Debug, Clone, PartialEq, Eq, ToSchema)]
+#[schema(example = json!({"state": "held", "release_at": "2026-11-23T06:00:00Z"}))]
+pub struct GateChange {
+    /// `held` or `released`.
+    #[schema(example = "held", pattern = "^(held|released)$")]
+    pub state: String,
+    /// Releases a held gate at that time, RFC 3339.
+    #[schema(format = DateTime)]
+    pub release_at: Option<String>,
+}
+
+/// The gate after a change, and who obeys it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct GateChanged {
+    /// The gate.
+    #[serde(flatten)]
+    pub gate: Gate,
+    /// The processes that listen.
+    pub listeners: Vec<GateListener>,
+}
+
+/// A process that listens, and what it obeys.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct GateListener {
+    /// The address at which other processes reach it.
+    #[schema(example = "http://127.0.0.1:40123")]
+    pub listener: String,
+    /// Whether it obeys the epoch of the answer. Held, it receives nothing more from then on.
+    pub acknowledged: bool,
+    /// The epoch that it obeys; `null` when it did not answer in time.
+    pub epoch: Option<u64>,
+}
+
 /// A queue message that was set aside for a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct DeadLetter {

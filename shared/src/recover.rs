@@ -4,7 +4,8 @@
 //! requests whose process died between the log and the queue and whose client never came back, and
 //! from queues that were lost. Enqueueing again is always safe; it is rare by rule, so that a
 //! backlog does not grow by its own repair: at most once in ten minutes for a transaction, doubling,
-//! never while older work waits in front of it, and never for what lies in the dead letters.
+//! never while older work waits in front of it or the gate is held, and never for what lies in the
+//! dead letters.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use crate::domain::time::Timestamp;
 use crate::envelope::{self, Envelope};
+use crate::gate::{Gate, GateState};
 use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::fault::StoreFault;
@@ -54,6 +56,7 @@ pub struct Repair {
     log: Arc<dyn TransactionLog>,
     queue: Arc<dyn WorkQueue>,
     doorbell: Arc<dyn Doorbell>,
+    gate: Gate,
     world: Arc<dyn World>,
     queue_count: u16,
 }
@@ -63,7 +66,8 @@ impl Repair {
     pub fn new(store: &Store, world: Arc<dyn World>, doorbell: Arc<dyn Doorbell>, queue_count: u16) -> Self {
         let (ledger, log, queue) =
             (Arc::clone(&store.ledger), Arc::clone(&store.log), Arc::clone(&store.queue));
-        Self { ledger, log, queue, doorbell, world, queue_count }
+        let gate = Gate::new(Arc::clone(&store.sync), Arc::clone(&world));
+        Self { ledger, log, queue, doorbell, gate, world, queue_count }
     }
 
     /// Enqueues the work of a transaction again if it is due. True when it did.
@@ -71,8 +75,10 @@ impl Repair {
     /// # Errors
     /// [`StoreFault`] when log or queue cannot be used; the next look tries again.
     pub async fn consider(&self, stored: &StoredTransaction) -> Result<bool, StoreFault> {
-        let due = is_due(stored, self.world.now());
-        if due && !self.is_behind(stored).await? { self.enqueue(stored).await } else { Ok(false) }
+        if !is_due(stored, self.world.now()) || self.is_held().await? || self.is_behind(stored).await? {
+            return Ok(false);
+        }
+        self.enqueue(stored).await
     }
 
     /// Looks at every accepted transaction of the store.
@@ -100,6 +106,11 @@ impl Repair {
                 None => return Ok(recovered),
             }
         }
+    }
+
+    /// Whether the gate is held: then nothing posts, and work has every reason to be old.
+    async fn is_held(&self) -> Result<bool, StoreFault> {
+        Ok(matches!(self.gate.read().await?.state, GateState::Held { .. }))
     }
 
     /// Whether the queue shows work that is older: then this one's turn may simply not have come.

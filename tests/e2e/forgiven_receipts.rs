@@ -59,6 +59,7 @@ async fn outage(weather: Weather) {
         idle_delay_max: Duration::from_millis(50),
         receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
         legacy_partner: None,
+        held: false,
     };
     let (starter, drain) = drain();
     let meter = Arc::new(Meter::default());

@@ -5,6 +5,7 @@ pub mod accounts;
 pub mod admin;
 pub mod dead_letters;
 pub mod documents;
+pub mod gate;
 pub mod health;
 pub mod submit;
 pub mod transactions;

@@ -3,6 +3,7 @@
 pub mod routes;
 pub mod server;
 
+pub mod gate_desk;
 pub mod handlers;
 
 pub mod auth;

@@ -17,6 +17,7 @@ use postonce_shared::ports::ledger::Listing;
 use postonce_shared::ports::operations::Operation;
 use postonce_shared::ports::queue::{Backlog, QueueName};
 use postonce_shared::ports::world::World;
+use postonce_shared::queue_count::QueueCount;
 
 /// Listeners of one queue in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -64,6 +65,7 @@ pub struct Office {
     order_numbers: Arc<OrderNumbers>,
     listeners: Arc<dyn ListenerStatus>,
     queue_count: u16,
+    queues_ever: QueueCount,
 }
 
 impl Office {
@@ -76,6 +78,7 @@ impl Office {
             order_numbers: Arc::clone(&bank.order_numbers),
             listeners,
             queue_count: bank.queue_count,
+            queues_ever: QueueCount::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world)),
         }
     }
 
@@ -91,7 +94,9 @@ impl Office {
     pub async fn queues(&self) -> Result<Vec<QueueReport>, StoreFault> {
         let mut dead: BTreeMap<QueueName, u64> =
             self.store.dead_letters.count_open().await?.into_iter().collect();
-        for queue in envelope::queues(self.queue_count) {
+        // Work may still wait in queues that the number of today no longer names.
+        let ever = self.queues_ever.largest().await?;
+        for queue in envelope::queues(self.queue_count.max(ever)) {
             dead.entry(queue).or_default();
         }
         let reports = dead.into_iter().map(async |(name, dead_letters)| {

@@ -8,7 +8,7 @@ use utoipa::openapi::{OpenApi as Document, RefOr, Response};
 use utoipa::{IntoParams, IntoResponses, Modify, OpenApi};
 
 use crate::error::{Code, documented};
-use crate::handlers::{accounts, admin, dead_letters, health, submit, transactions};
+use crate::handlers::{accounts, admin, dead_letters, gate, health, submit, transactions};
 use crate::scopes::Scope;
 
 /// The document as it stands in `schemas`, without the line break at the end of that file.
@@ -42,6 +42,8 @@ pub fn openapi_json() -> String {
         admin::queues,
         admin::order_numbers,
         admin::storage_operations,
+        gate::find,
+        gate::change,
         dead_letters::list,
         dead_letters::find,
         dead_letters::replay,
@@ -117,6 +119,8 @@ refusals! {
     StatementRefusals: PathInvalid QueryInvalid CursorInvalid AccountUnknown;
     /// Reading metrics.
     MetricsRefusals:;
+    /// Changing the gate.
+    GateRefusals: MediaTypeUnsupported BodyTooLarge RequestTimeout BodyInvalid ValidationFailed;
     /// Listing dead letters.
     LetterListingRefusals: QueryInvalid CursorInvalid;
     /// Reading a dead letter.

@@ -16,6 +16,7 @@ use postonce_worker::worker::{Worker, WorkerConfig};
 use tracing::{error, info, warn};
 
 use crate::api_keys::{Established, FirstKey};
+use crate::gate_desk::{GateDesk, WorkerHere};
 use crate::keyring::Keyring;
 use crate::metrics::Metrics;
 use crate::readiness::{Part, Readiness};
@@ -47,7 +48,15 @@ pub async fn run(
     let address = listener.local_addr().context("the listening address cannot be read")?;
     let first_key = FirstKey::try_new(config.bootstrap_key.as_ref()).context("bootstrap-key")?;
     let (meter, readiness) = (Arc::new(Meter::default()), Readiness::starting());
-    let app = app(bank, &meter, &readiness);
+    let worker = match hosting {
+        Hosting::WithWorker => Some(Worker::new(bank, WorkerConfig::from(config), Arc::clone(&meter))),
+        Hosting::WebOnly => None,
+    };
+    let mut app = app(bank, &meter, &readiness);
+    if let Some(worker) = &worker {
+        let here = WorkerHere { gatekeeper: worker.gatekeeper(), address: format!("http://{address}") };
+        app.gate = Arc::new(GateDesk::new(bank, vec![Arc::new(here)]));
+    }
     let keyring = Arc::clone(&app.keyring);
     keyring.await_first_key();
     let server = serve(app, listener).context("the server cannot be started")?;
@@ -59,9 +68,9 @@ pub async fn run(
     bank.world.spawn(watch.boxed());
     bank.world.spawn(establish(first_key, bank.clone(), keyring, Arc::clone(&readiness)).boxed());
     let (starter, draining) = drain();
-    let work = match hosting {
-        Hosting::WithWorker => work(bank, config, &meter, &draining).boxed(),
-        Hosting::WebOnly => draining.started().boxed(),
+    let work = match worker {
+        Some(worker) => work(bank, config, worker, &draining).boxed(),
+        None => draining.started().boxed(),
     };
     let serving = async {
         let (mut server, stop) = (std::pin::pin!(server), std::pin::pin!(stop));
@@ -89,7 +98,7 @@ fn app(bank: &Bank, meter: &Arc<Meter>, readiness: &Arc<Readiness>) -> App {
 
 /// The worker in this process. On the embedded store it first looks for work that has no message,
 /// as in a file that was copied or repaired.
-async fn work(bank: &Bank, config: &Config, meter: &Arc<Meter>, draining: &Drain) {
+async fn work(bank: &Bank, config: &Config, worker: Worker, draining: &Drain) {
     if matches!(config.storage, StorageConfig::Sqlite { .. }) {
         match bank.repair.recover(Scope::Unqueued).await {
             Ok(Recovered { enqueued: 0, .. }) => {}
@@ -99,7 +108,7 @@ async fn work(bank: &Bank, config: &Config, meter: &Arc<Meter>, draining: &Drain
             Err(fault) => error!("Could not look for forgotten work: {}", chain(&fault)),
         }
     }
-    Worker::new(bank, WorkerConfig::from(config), Arc::clone(meter)).run(draining).await;
+    worker.run(draining).await;
 }
 
 /// Gives an empty store its first key, and shows it.

@@ -7,7 +7,7 @@ use actix_web::web::{self, ServiceConfig, to};
 use actix_web::{HttpRequest, HttpResponse, ResponseError as _, Route};
 
 use crate::error::{ApiError, Code};
-use crate::handlers::{accounts, admin, dead_letters, documents, health, submit, transactions};
+use crate::handlers::{accounts, admin, dead_letters, documents, gate, health, submit, transactions};
 use crate::observe::survive;
 
 /// A path and what its methods do.
@@ -30,6 +30,7 @@ fn table() -> Vec<Row> {
             (M::GET, to(transactions::find)),
         ]),
         ("/v1/admin/queues", vec![(M::GET, to(admin::queues))]),
+        ("/v1/admin/gate", vec![(M::GET, to(gate::find)), (M::PUT, to(gate::change))]),
         ("/v1/admin/order-numbers", vec![(M::GET, to(admin::order_numbers))]),
         ("/v1/admin/storage-operations", vec![(M::GET, to(admin::storage_operations))]),
         ("/v1/admin/dead-letters", vec![(M::GET, to(dead_letters::list))]),

@@ -15,6 +15,7 @@ use postonce_shared::bank::Bank;
 use postonce_shared::ports::world::World;
 
 use crate::books::Books;
+use crate::gate_desk::GateDesk;
 use crate::keyring::Keyring;
 use crate::metrics::Metrics;
 use crate::observe::{Observer, observe};
@@ -38,6 +39,8 @@ pub struct App {
     pub books: Arc<Books>,
     /// What operators look at.
     pub office: Arc<Office>,
+    /// Where the work is held and released.
+    pub gate: Arc<GateDesk>,
     /// Who may call.
     pub keyring: Arc<Keyring>,
     /// What is missing.
@@ -61,6 +64,7 @@ impl App {
             acceptor: Arc::clone(&bank.acceptor),
             books: Arc::new(Books::new(bank.store.clone(), world(), bank.repair.clone())),
             office: Arc::new(Office::new(bank, listeners)),
+            gate: Arc::new(GateDesk::new(bank, Vec::new())),
             keyring: Arc::new(Keyring::new(Arc::clone(&bank.store.api_keys), world())),
             readiness,
             metrics: Arc::new(metrics),
@@ -81,12 +85,13 @@ pub fn build(
         InitError = (),
     > + use<>,
 > {
-    let App { acceptor, books, office, keyring, readiness, metrics, world } = app.clone();
+    let App { acceptor, books, office, gate, keyring, readiness, metrics, world } = app.clone();
     let observer = Observer { metrics: Arc::clone(&metrics), readiness: Arc::clone(&readiness), world };
     actix_web::App::new()
         .app_data(Data::from(acceptor))
         .app_data(Data::from(books))
         .app_data(Data::from(office))
+        .app_data(Data::from(gate))
         .app_data(Data::from(keyring))
         .app_data(Data::from(readiness))
         .app_data(Data::from(metrics))

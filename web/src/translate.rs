@@ -15,6 +15,8 @@ use futures::StreamExt as _;
 use postonce_shared::domain::account::{AccountStatus, Holder};
 use postonce_shared::domain::instruction::{Instruction, TransactionKind};
 use postonce_shared::domain::money::{Currency, OverdraftLimit};
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::gate::GateState;
 
 use crate::error::{ApiError, Code};
 
@@ -149,5 +151,15 @@ pub fn account_terms(document: &InboundDocument) -> Result<AccountTerms, ApiErro
 pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiError> {
     match document.format {
         Format::Json => json::account_change(&document.bytes),
+    }
+}
+
+/// The state that a document brings the gate into. A release is scheduled for later than `now`.
+///
+/// # Errors
+/// As [`instruction`].
+pub fn gate_state(document: &InboundDocument, now: Timestamp) -> Result<GateState, ApiError> {
+    match document.format {
+        Format::Json => json::gate_state(&document.bytes, now),
     }
 }

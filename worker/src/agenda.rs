@@ -58,7 +58,7 @@ mod tests {
         agenda.note(&two, ms(25_000));
         assert_eq!(agenda.next(), Some(ms(21_000)));
         assert!(agenda.take_due(ms(20_999)).is_empty());
-        assert_eq!(agenda.take_due(ms(21_000)), [one.clone()]);
+        assert_eq!(agenda.take_due(ms(21_000)), std::slice::from_ref(&one));
         assert_eq!(agenda.next(), Some(ms(25_000)));
         assert_eq!(agenda.take_due(ms(90_000)), [one, two]);
         assert_eq!(agenda.next(), None);

@@ -56,7 +56,6 @@ fn step(first: Duration, longest: Duration, steps: u32) -> Duration {
 }
 
 #[cfg(test)]
-#[expect(clippy::arithmetic_side_effects, reason = "test code")]
 mod tests {
     use super::*;
     use postonce_shared::adapters::memory::world::TestWorld;

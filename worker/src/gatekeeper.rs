@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::FutureExt as _;
 use futures::future::{Either, pending, select};
 use postonce_shared::gate::{Gate, GateOrder, GateState};
 use postonce_shared::ports::fault::{StoreFault, chain};
@@ -41,15 +42,19 @@ enum Known {
 pub struct Gatekeeper {
     gate: Gate,
     world: Arc<dyn World>,
+    /// Whether a gate that nobody ever touched is held first.
+    hold_first: bool,
     known: watch::Sender<Known>,
     /// Receives under way.
     receiving: watch::Sender<usize>,
 }
 
 impl Gatekeeper {
-    /// A gatekeeper who has not looked yet: the gate counts as held.
-    pub fn new(gate: Gate, world: Arc<dyn World>) -> Self {
-        Self { gate, world, known: watch::Sender::new(Known::Nothing), receiving: watch::Sender::new(0) }
+    /// A gatekeeper who has not looked yet: the gate counts as held. With `hold_first`, a gate that
+    /// nobody ever touched is held before anything is received.
+    pub fn new(gate: Gate, world: Arc<dyn World>, hold_first: bool) -> Self {
+        let (known, receiving) = (watch::Sender::new(Known::Nothing), watch::Sender::new(0));
+        Self { gate, world, hold_first, known, receiving }
     }
 
     /// Whether listeners may receive.
@@ -141,7 +146,11 @@ impl Gatekeeper {
     }
 
     async fn look(&self) -> Result<(), StoreFault> {
-        match self.gate.read().await {
+        let read = match *self.known.borrow() {
+            Known::Nothing if self.hold_first => self.gate.hold_if_untouched().boxed(),
+            Known::Nothing | Known::Order(_) => self.gate.read().boxed(),
+        };
+        match read.await {
             Ok(order) => {
                 self.obey(order);
                 Ok(())

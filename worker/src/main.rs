@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use clap::Command;
+use clap::{Arg, ArgAction, Command};
 use postonce_shared::adapters::bell::LocalBell;
 use postonce_shared::adapters::open;
 use postonce_shared::adapters::system::SystemWorld;
@@ -20,8 +20,10 @@ use tracing::info;
 async fn main() -> anyhow::Result<()> {
     let command = add_settings(Command::new("postonce-worker"))
         .version(env!("CARGO_PKG_VERSION"))
-        .about("The worker of Postonce: posts what was accepted, exactly once");
-    let config = Config::read(&command.get_matches())?;
+        .about("The worker of Postonce: posts what was accepted, exactly once")
+        .arg(held_flag());
+    let matches = command.get_matches();
+    let config = Config::read(&matches)?;
     telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
@@ -30,7 +32,8 @@ async fn main() -> anyhow::Result<()> {
     let bank = Bank::new(store, world, doorbell, config.queue_count);
 
     let (starter, drain) = drain();
-    let worker = Worker::new(&bank, WorkerConfig::from(&config), Arc::new(Meter::default()));
+    let config = WorkerConfig { held: matches.get_flag("held"), ..WorkerConfig::from(&config) };
+    let worker = Worker::new(&bank, config, Arc::new(Meter::default()));
     let stop = async {
         until_asked_to_stop().await;
         info!("Draining: receiving no more, finishing what is in hand");
@@ -38,4 +41,11 @@ async fn main() -> anyhow::Result<()> {
     };
     futures::future::join(stop, worker.run(&drain)).await;
     Ok(())
+}
+
+fn held_flag() -> Arg {
+    Arg::new("held")
+        .long("held")
+        .action(ArgAction::SetTrue)
+        .help("Hold the gate first if nobody ever touched it; otherwise obey it as it is")
 }

@@ -44,6 +44,8 @@ pub struct WorkerConfig {
     pub receivers: Bounds,
     /// In whose name orders of direct producers are accepted; they are refused without one.
     pub legacy_partner: Option<PartnerId>,
+    /// Whether to hold the gate first, if nobody ever touched it.
+    pub held: bool,
 }
 
 impl From<&Config> for WorkerConfig {
@@ -54,6 +56,7 @@ impl From<&Config> for WorkerConfig {
             idle_delay_max: config.idle_poll_max,
             receivers: Bounds { floor: config.receivers_min, ceiling: config.receivers_max },
             legacy_partner: config.legacy_partner.clone(),
+            held: false,
         }
     }
 }
@@ -71,7 +74,7 @@ impl Worker {
     /// A worker of the bank. Nothing is read yet.
     pub fn new(bank: &Bank, config: WorkerConfig, meter: Arc<Meter>) -> Self {
         let gate = Gate::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
-        let gatekeeper = Arc::new(Gatekeeper::new(gate, Arc::clone(&bank.world)));
+        let gatekeeper = Arc::new(Gatekeeper::new(gate, Arc::clone(&bank.world), config.held));
         let errands: Vec<Arc<dyn Errand>> = vec![gatekeeper.clone(), Arc::new(Sweeping::new(bank))];
         Self { bank: bank.clone(), config, meter, gatekeeper, errands }
     }

@@ -107,6 +107,7 @@ impl Stage {
             idle_delay_max: Duration::from_millis(100),
             receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
             legacy_partner: None,
+            held: false,
         };
         let counted = Arc::clone(&meter);
         let task = tokio::spawn(async move { Worker::new(&bank, config, counted).run(&drain).await });

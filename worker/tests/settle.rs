@@ -307,6 +307,7 @@ async fn work_is_posted_in_the_order_in_which_it_came() {
         idle_delay_max: Duration::from_millis(100),
         receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
         legacy_partner: None,
+        held: false,
     };
     let posted = async {
         while stage.depth().await > 0 {

@@ -9,6 +9,8 @@ use postonce_schemas::json as wire;
 use postonce_shared::domain::account::{AccountStatus, Holder};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, AmountError, Currency, OverdraftLimit};
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::gate::GateState;
 use validator::{Validate as _, ValidationErrors, ValidationErrorsKind};
 
 use super::members::{Members, Wanted};
@@ -84,6 +86,45 @@ pub fn account_change(body: &[u8]) -> Result<AccountChange, ApiError> {
         status
     });
     members.finish(Some(AccountChange { overdraft_limit, status }))
+}
+
+/// The state of the gate in a body.
+///
+/// # Errors
+/// [`ApiError`] of status 400 or 422.
+pub fn gate_state(body: &[u8], now: Timestamp) -> Result<GateState, ApiError> {
+    let mut members = Members::parse(body)?;
+    let state = members.text("state", Wanted::Text);
+    let release_at = members.optional_text("release_at", Wanted::Text);
+    members.refuse_the_rest();
+
+    let scheduled = release_at.is_some();
+    let release_at = release_at.and_then(|text| {
+        let at = Timestamp::parse(&text);
+        match at {
+            None => {
+                members.refuse("release_at", "must be a time of RFC 3339, such as \"2026-11-23T06:00:00Z\"")
+            }
+            Some(at) if at <= now => members.refuse("release_at", format!("must be later than now, {now}")),
+            Some(_) => {}
+        }
+        at
+    });
+    let state = match state.as_deref() {
+        Some("held") => Some(GateState::Held { release_at }),
+        Some("released") => {
+            if scheduled {
+                members.refuse("release_at", "must not stand with state \"released\"");
+            }
+            Some(GateState::Released)
+        }
+        Some(_) => {
+            members.refuse("state", "must be \"held\" or \"released\"");
+            None
+        }
+        None => None,
+    };
+    members.finish(state)
 }
 
 fn holder(members: &mut Members) -> Option<Holder> {

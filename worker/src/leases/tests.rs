@@ -1,5 +1,3 @@
-#![expect(clippy::arithmetic_side_effects, reason = "test code")]
-
 use super::*;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
