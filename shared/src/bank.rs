@@ -9,6 +9,7 @@ use crate::dead_letter_office::DeadLetterOffice;
 use crate::order_numbers::OrderNumbers;
 use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
+use crate::ports::replies::{NoReplies, Replies};
 use crate::ports::world::World;
 use crate::post::Poster;
 use crate::recover::Repair;
@@ -22,6 +23,10 @@ pub struct Bank {
     pub world: Arc<dyn World>,
     /// Wakes listeners.
     pub doorbell: Arc<dyn Doorbell>,
+    /// Who waits here for an outcome.
+    pub completions: Arc<Completions>,
+    /// Tells those who wait elsewhere.
+    pub replies: Arc<dyn Replies>,
     /// How many queues share the work.
     pub queue_count: u16,
     /// Half one of the protocol.
@@ -36,10 +41,27 @@ pub struct Bank {
     pub repair: Repair,
 }
 
+/// How a process reaches others, and is reached.
+#[derive(Clone)]
+pub struct Links {
+    /// Wakes listeners.
+    pub doorbell: Arc<dyn Doorbell>,
+    /// Who waits here for an outcome. The same one that the store's enqueueing asks.
+    pub completions: Arc<Completions>,
+    /// Tells those who wait elsewhere.
+    pub replies: Arc<dyn Replies>,
+}
+
 impl Bank {
-    /// Puts the bank together. Nothing is read or written yet.
+    /// Puts the bank of a process together that knows no others. Nothing is read or written yet.
     pub fn new(store: Store, world: Arc<dyn World>, doorbell: Arc<dyn Doorbell>, queue_count: u16) -> Self {
-        let completions = Arc::new(Completions::default());
+        let links = Links { doorbell, completions: Arc::default(), replies: Arc::new(NoReplies) };
+        Self::linked(store, world, links, queue_count)
+    }
+
+    /// Puts the bank of one process among others together. Nothing is read or written yet.
+    pub fn linked(store: Store, world: Arc<dyn World>, links: Links, queue_count: u16) -> Self {
+        let Links { doorbell, completions, replies } = links;
         let cache = Arc::new(AccountCache::default());
         let order_numbers = OrderNumbers::new(Arc::clone(&store.sync), Arc::clone(&world));
         let poster = Arc::new(Poster::new(
@@ -50,7 +72,8 @@ impl Bank {
             Arc::clone(&cache),
         ));
         let (bell, time) = (|| Arc::clone(&doorbell), || Arc::clone(&world));
-        let acceptor = Arc::new(Acceptor::new(&store, time(), bell(), completions, cache, queue_count));
+        let acceptor =
+            Arc::new(Acceptor::new(&store, time(), bell(), Arc::clone(&completions), cache, queue_count));
         let office = DeadLetterOffice::new(&store, Arc::clone(&poster), bell(), time(), queue_count);
         let repair = Repair::new(&store, time(), bell(), queue_count);
         let dead_letter_office = Arc::new(office);
@@ -58,6 +81,8 @@ impl Bank {
             store,
             world,
             doorbell,
+            completions,
+            replies,
             queue_count,
             acceptor,
             poster,

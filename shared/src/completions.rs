@@ -1,20 +1,36 @@
-//! Tells those who wait for a transaction what became of it, as soon as this process knows.
+//! Tells those who wait for a transaction what became of it, as soon as this process knows: because
+//! it posted the transaction itself, or because the process that did replied.
 //!
-//! Only a shortcut: whoever waits also reads the log, since another process may do the posting.
+//! Only a shortcut: a reply may get lost, so whoever waits reads the row at the end of its patience.
+
+pub mod note;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::sync::watch;
 
 use crate::domain::ids::TransactionKey;
 use crate::domain::transaction::Outcome;
+use crate::ports::roster::Address;
 
 type Waiters = Mutex<BTreeMap<TransactionKey, watch::Sender<Option<Outcome>>>>;
 
-/// Where waiting requests and the worker of the same process meet.
+/// That a transaction became final.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Completion {
+    /// The transaction.
+    pub key: TransactionKey,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// Where waiting requests meet the worker of the same process, and the replies of others.
 #[derive(Debug, Default)]
-pub struct Completions(Arc<Waiters>);
+pub struct Completions {
+    waiters: Arc<Waiters>,
+    address: OnceLock<Address>,
+}
 
 /// A registered wait. Register **before** the work is enqueued: then nothing can be missed.
 #[derive(Debug)]
@@ -28,17 +44,36 @@ pub struct Waiter {
 impl Completions {
     /// Starts to listen for one transaction.
     pub fn register(&self, key: &TransactionKey) -> Waiter {
-        let mut waiters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
         let sender = waiters.entry(key.clone()).or_insert_with(|| watch::Sender::new(None));
-        Waiter { key: key.clone(), outcome: Some(sender.subscribe()), waiters: Arc::clone(&self.0) }
+        Waiter { key: key.clone(), outcome: Some(sender.subscribe()), waiters: Arc::clone(&self.waiters) }
     }
 
     /// Tells that a transaction became final.
     pub fn announce(&self, key: &TransactionKey, outcome: &Outcome) {
-        let waiters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sender) = waiters.get(key) {
             sender.send_replace(Some(outcome.clone()));
         }
+    }
+
+    /// Names the address at which this process takes the replies of others. Until then no work asks
+    /// for a reply. The first address stands.
+    pub fn take_replies_at(&self, address: Address) {
+        let kept = self.address.get_or_init(|| address.clone());
+        assert!(*kept == address, "a process has one address, not {kept} and {address}");
+    }
+
+    /// The address at which this process takes replies, if it does.
+    pub fn address(&self) -> Option<&Address> {
+        self.address.get()
+    }
+
+    /// Where to reply about these transactions: here, if anybody here waits for one of them now.
+    pub fn reply_to<'a>(&self, keys: impl IntoIterator<Item = &'a TransactionKey>) -> Option<Address> {
+        let address = self.address.get()?;
+        let waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+        keys.into_iter().any(|key| waiters.contains_key(key)).then(|| address.clone())
     }
 }
 
@@ -53,6 +88,11 @@ impl Waiter {
         }
         // The sender lives as long as a waiter does; without it nothing will ever come.
         futures::future::pending().await
+    }
+
+    /// The outcome, if it was announced by now.
+    pub fn look(&self) -> Option<Outcome> {
+        self.outcome.as_ref().and_then(|receiver| receiver.borrow().clone())
     }
 }
 

@@ -13,9 +13,11 @@ use clap::ArgMatches;
 use secrecy::SecretString;
 
 use self::sources::{find, read_file};
-use self::values::{address, bootstrap_key, legacy_partner, log_format, name_prefix, receivers, storage};
+use self::values::{address, advertise, legacy_partner, log_format, name_prefix, receivers, secret, storage};
 use crate::adapters::azure::AzureConnection;
+use crate::adapters::http::RING_SECRET_CHARS_MIN;
 use crate::domain::ids::PartnerId;
+use crate::ports::roster::Address;
 
 mod settings;
 mod sources;
@@ -57,6 +59,12 @@ pub struct Config {
     pub storage: StorageConfig,
     /// The address of the HTTP API.
     pub bind: SocketAddr,
+    /// The address of a worker process.
+    pub worker_bind: SocketAddr,
+    /// Where other processes reach this one, if that is not where it listens.
+    pub advertise: Option<Address>,
+    /// What the processes sign with, if it is not to be made up.
+    pub ring_secret: Option<SecretString>,
     /// The first API key, if it is not to be made up.
     pub bootstrap_key: Option<SecretString>,
     /// How long a received message is hidden from other workers.
@@ -142,10 +150,16 @@ impl Config {
         let number = |name: &str, least, most| find(name).map(|found| found.number(least, most)).transpose();
         let receivers = receivers(find("receivers-min").as_ref(), find("receivers-max").as_ref())?;
         let text = |name: &str| find(name).map(|found| found.value).unwrap_or_default();
+        let bound =
+            |name: &str| find(name).map_or_else(|| unreachable!("it has a default"), |found| address(&found));
+        let hidden = |name: &str, least| find(name).map(|found| secret(&found, least)).transpose();
         Ok(Self {
             storage,
-            bind: find("bind").map_or_else(|| unreachable!("it has a default"), |found| address(&found))?,
-            bootstrap_key: find("bootstrap-key").map(|found| bootstrap_key(&found)).transpose()?,
+            bind: bound("bind")?,
+            worker_bind: bound("worker-bind")?,
+            advertise: find("advertise").map(|found| advertise(&found)).transpose()?,
+            ring_secret: hidden("ring-secret", RING_SECRET_CHARS_MIN)?,
+            bootstrap_key: hidden("bootstrap-key", BOOTSTRAP_KEY_CHARS_MIN)?,
             visibility_timeout: Duration::from_secs(
                 number("visibility-timeout-s", 1, 604_800)?.unwrap_or_default(),
             ),

@@ -10,6 +10,7 @@ use crate::envelope::{self, Envelope, Parcel};
 use crate::ports::Store;
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::queue::{QueueName, WorkQueue};
+use crate::ports::roster::Address;
 use crate::ports::world::World;
 
 /// Sends work.
@@ -25,7 +26,8 @@ impl Dispatch {
         Self { queue: Arc::clone(&store.queue), claims: ClaimCheck::new(store, world) }
     }
 
-    /// Sends work in order. `confirmed` is told of what the queue surely has, part by part.
+    /// Sends work in order. `reply_to` says, right before a part is sent, who waits for any of it;
+    /// `confirmed` is told of each part that the queue surely has.
     ///
     /// # Errors
     /// [`StoreFault`] at the first part that the queue did not confirm; it and what follows may have to
@@ -35,30 +37,32 @@ impl Dispatch {
         queue: &QueueName,
         work: &[Work],
         traceparent: Option<&str>,
-        mut confirmed: impl FnMut(&[Work]) + Send,
+        reply_to: impl Fn(&[Work]) -> Option<Address> + Send + Sync,
+        mut confirmed: impl FnMut(&Envelope) + Send,
     ) -> Result<(), StoreFault> {
         for parcel in envelope::parcels(work, traceparent) {
-            let envelopes = match parcel {
-                Parcel::Message(envelope) => vec![envelope],
-                Parcel::Payload(envelopes) => match self.claims.put(joined(&envelopes)).await {
-                    Ok(claim) => {
-                        self.queue.send(queue, &claim.encode(), Duration::ZERO).await?;
-                        envelopes.iter().for_each(|envelope| confirmed(&envelope.items));
-                        continue;
-                    }
-                    // Dearer, but nobody has to wait for the payload store to come back.
-                    Err(fault) => {
-                        tracing::warn!("Sending many messages instead of one claim: {}", chain(&fault));
-                        envelopes
-                    }
-                },
-            };
-            for envelope in envelopes {
+            for envelope in self.checked_in(parcel).await {
+                let envelope = Envelope { reply_to: reply_to(&envelope.items), ..envelope };
                 self.queue.send(queue, &envelope.encode(), Duration::ZERO).await?;
-                confirmed(&envelope.items);
+                confirmed(&envelope);
             }
         }
         Ok(())
+    }
+
+    /// What is to be sent for a parcel, its payload being stored.
+    async fn checked_in(&self, parcel: Parcel) -> Vec<Envelope> {
+        match parcel {
+            Parcel::Message(envelope) => vec![envelope],
+            Parcel::Payload(envelopes) => match self.claims.put(joined(&envelopes)).await {
+                Ok(claimed) => vec![claimed],
+                // Dearer, but nobody has to wait for the payload store to come back.
+                Err(fault) => {
+                    tracing::warn!("Sending many messages instead of one claim: {}", chain(&fault));
+                    envelopes
+                }
+            },
+        }
     }
 }
 

@@ -16,6 +16,7 @@ pub mod gate;
 pub mod group_commit;
 pub mod legacy;
 pub mod order_numbers;
+pub mod owed_replies;
 pub mod post;
 pub mod queue_count;
 pub mod recover;

@@ -113,8 +113,7 @@ impl Sweep {
             Err(fault) if fault.is_transient() => return Err(fault),
             Err(fault) => return Ok(Verdict::Unreadable(chain(&fault))),
         };
-        let claim = Claim { name: name.to_owned(), traceparent: None, forgiven: 0, suspect: 0 };
-        let items = match claim.open(&payload) {
+        let items = match Claim::on(name.to_owned()).open(&payload) {
             Ok(Envelope { items, .. }) => items,
             // Items that cannot be read may be work that is in no other place.
             Err(unreadable) => return Ok(Verdict::Unreadable(chain(&unreadable))),

@@ -63,6 +63,11 @@ async fn api_keys() {
     conformance::api_keys_contract(fresh).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn roster() {
+    conformance::roster_contract(fresh).await;
+}
+
 /// As an adapter of a slow store would call it: one store for all cases, seen by two processes.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_store_for_all_cases() {

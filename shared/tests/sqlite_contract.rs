@@ -24,7 +24,8 @@ impl Folder {
 }
 
 fn open(path: &Path) -> Store {
-    SqliteStore::open(path, enqueue(1), Arc::new(SystemWorld::new())).expect("the file can be opened")
+    SqliteStore::open(path, enqueue(1, Arc::default()), Arc::new(SystemWorld::new()))
+        .expect("the file can be opened")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -73,4 +74,10 @@ async fn payload_store() {
 async fn api_keys() {
     let folder = Folder::new();
     conformance::api_keys_contract(async || folder.open()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn roster() {
+    let folder = Folder::new();
+    conformance::roster_contract(async || folder.open()).await;
 }

@@ -29,6 +29,7 @@ contracts! {
     dead_letters: dead_letters_contract,
     payload_store: payload_store_contract,
     api_keys: api_keys_contract,
+    roster: roster_contract,
 }
 
 async fn store(prefix: &str) -> Store {

@@ -256,7 +256,7 @@ impl Scenario {
     pub async fn store(&self) -> Store {
         let world = Arc::new(SystemWorld::new());
         if let Some(path) = self.direct.strip_prefix("sqlite:") {
-            let enqueue = open::enqueue(self.queue_count());
+            let enqueue = open::enqueue(self.queue_count(), Arc::default());
             return SqliteStore::open(Path::new(path), enqueue, world).expect("the file can be opened");
         }
         let connection = self.direct.strip_prefix("azure:").expect("there are two kinds of stores");

@@ -13,6 +13,7 @@ pub mod paths;
 pub mod translate;
 
 pub mod books;
+pub mod listeners;
 pub mod office;
 
 pub mod error;
@@ -21,7 +22,6 @@ pub mod respond;
 pub mod metrics;
 pub mod observe;
 pub mod prices;
-pub mod readiness;
 
 pub mod api_keys;
 pub mod keyring;
@@ -30,5 +30,6 @@ pub mod scopes;
 
 pub mod openapi;
 
+pub use postonce_worker::readiness;
+
 pub mod process;
-pub mod worker_metrics;

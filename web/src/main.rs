@@ -1,13 +1,15 @@
 //! The web process, and the commands of operators: what was asked for, done by the library.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, Command, FromArgMatches as _, Subcommand};
-use postonce_shared::adapters::bell::LocalBell;
+use postonce_shared::adapters::http::Exchange;
 use postonce_shared::adapters::open;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
+use postonce_shared::completions::Completions;
 use postonce_shared::config::{Config, StorageConfig, add_settings};
 use postonce_shared::ports::world::World;
 use postonce_shared::recover::Scope;
@@ -17,6 +19,10 @@ use postonce_web::keys_command::{self, KeysCommand};
 use postonce_web::openapi::openapi_json;
 use postonce_web::process::{self, Hosting};
 use postonce_worker::drain::until_asked_to_stop;
+use postonce_worker::process::find_secret;
+
+/// How long a command waits for workers to hear its rings. What they do not hear they find later.
+const RINGING_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// What the command line says besides the settings.
 #[derive(Debug, Args)]
@@ -61,26 +67,30 @@ async fn main() -> anyhow::Result<()> {
     telemetry::start(config.log_format, &config.log, log_to)?;
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
-    let store = open::open(&config, Arc::clone(&world)).await.context("the store cannot be opened")?;
-    let doorbell = Arc::new(LocalBell::default());
-    let bank = Bank::new(store, world, doorbell, config.queue_count);
+    let completions: Arc<Completions> = Arc::default();
+    let store = open::open(&config, Arc::clone(&world), &completions);
+    let store = store.await.context("the store cannot be opened")?;
+    let exchange = Exchange::new(&store, &world, config.ring_secret.as_ref())?;
+    let bank = Bank::linked(store, world, exchange.links(&completions), config.queue_count);
     match command {
         None => {
             let embedded = matches!(config.storage, StorageConfig::Sqlite { .. });
             let worker_here = with_worker || (embedded && !no_worker);
             let hosting = if worker_here { Hosting::WithWorker } else { Hosting::WebOnly };
-            process::run(&bank, &config, hosting, until_asked_to_stop()).await
+            process::run(&bank, &exchange, &config, hosting, until_asked_to_stop()).await
         }
         Some(Operation::Keys(command)) => {
             keys_command::run(command, &bank.store, &*bank.world, &mut std::io::stdout()).await
         }
         Some(Operation::Recover) => {
+            find_secret(&bank, &exchange);
             let recovered =
                 bank.repair.recover(Scope::Unqueued).await.context("the log cannot be recovered")?;
             println!(
                 "looked at {} accepted transactions, enqueued {} again",
                 recovered.looked_at, recovered.enqueued
             );
+            exchange.bell.until_heard(RINGING_TIME_MAX).await;
             Ok(())
         }
         Some(Operation::Sweep) => {

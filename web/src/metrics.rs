@@ -6,17 +6,16 @@ use std::time::Duration;
 
 use postonce_shared::accept::{AcceptFault, Acceptance};
 use postonce_shared::ports::operations::StorageOperations;
+use postonce_worker::metrics::{OperationsCollector, PREFIX};
 use prometheus_client::collector::Collector;
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-/// The media type of the text.
-pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub use postonce_worker::metrics::OPENMETRICS;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Answer {
@@ -47,7 +46,7 @@ pub struct Metrics {
 impl Metrics {
     /// Metrics that start at zero, with the store's own count beside them.
     pub fn new(operations: Arc<StorageOperations>) -> Self {
-        let mut registry = Registry::with_prefix("postonce");
+        let mut registry = Registry::with_prefix(PREFIX);
         let requests = Family::<Answer, Counter>::default();
         let durations: Family<Route, Histogram, fn() -> Histogram> = Family::new_with_constructor(histogram);
         let submissions = Family::<Outcome, Counter>::default();
@@ -101,20 +100,4 @@ impl Metrics {
 /// Seconds, from what the memory answers to what a client does not wait for.
 fn histogram() -> Histogram {
     Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0])
-}
-
-/// Reads the count of storage operations when it is asked.
-#[derive(Debug)]
-struct OperationsCollector(Arc<StorageOperations>);
-
-impl Collector for OperationsCollector {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let help = "Requests to the store, retries included";
-        let mut family = encoder.encode_descriptor("storage_operations", help, None, MetricType::Counter)?;
-        for (operation, count) in self.0.snapshot() {
-            let labels = [("service", operation.service.code()), ("operation", operation.name)];
-            ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
-    }
 }

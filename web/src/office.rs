@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use futures::future::try_join_all;
 use postonce_shared::bank::Bank;
 use postonce_shared::dead_letter_office::{DeadLetterOffice, Decided, OfficeFault};
@@ -19,7 +20,7 @@ use postonce_shared::ports::queue::{Backlog, QueueName};
 use postonce_shared::ports::world::World;
 use postonce_shared::queue_count::QueueCount;
 
-/// Listeners of one queue in this process.
+/// Listeners of one queue, in all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Listeners {
     /// At work now.
@@ -28,20 +29,11 @@ pub struct Listeners {
     pub max: u32,
 }
 
-/// What the worker tells about its listeners, when it runs in this process.
+/// What workers tell about their listeners.
+#[async_trait]
 pub trait ListenerStatus: Send + Sync {
-    /// The listeners of a queue.
-    fn listeners(&self, queue: &QueueName) -> Listeners;
-}
-
-/// The worker runs elsewhere.
-#[derive(Debug, Clone, Copy)]
-pub struct NoListeners;
-
-impl ListenerStatus for NoListeners {
-    fn listeners(&self, _: &QueueName) -> Listeners {
-        Listeners::default()
-    }
+    /// The listeners of each queue.
+    async fn listeners(&self) -> BTreeMap<QueueName, Listeners>;
 }
 
 /// One queue, as an operator sees it.
@@ -99,9 +91,10 @@ impl Office {
         for queue in envelope::queues(self.queue_count.max(ever)) {
             dead.entry(queue).or_default();
         }
+        let all_listeners = self.listeners.listeners().await;
         let reports = dead.into_iter().map(async |(name, dead_letters)| {
             let backlog = self.store.queue.backlog(&name).await?;
-            let listeners = self.listeners.listeners(&name);
+            let listeners = all_listeners.get(&name).copied().unwrap_or_default();
             Ok(QueueReport { name, backlog, dead_letters, listeners })
         });
         try_join_all(reports).await

@@ -6,23 +6,23 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use futures::FutureExt as _;
 use futures::future::{Either, select};
+use postonce_shared::adapters::http::{Exchange, advertised};
 use postonce_shared::bank::Bank;
 use postonce_shared::config::{Config, StorageConfig};
 use postonce_shared::envelope;
 use postonce_shared::recover::{Recovered, Scope};
 use postonce_worker::drain::{Drain, drain};
 use postonce_worker::meter::Meter;
+use postonce_worker::process::{find_secret, run_in_roster};
 use postonce_worker::worker::{Worker, WorkerConfig};
 use tracing::{error, info, warn};
 
 use crate::api_keys::{Established, FirstKey};
-use crate::gate_desk::{GateDesk, WorkerHere};
 use crate::keyring::Keyring;
-use crate::metrics::Metrics;
 use crate::readiness::{Part, Readiness};
 use crate::server::{App, serve};
-use crate::worker_metrics::{WorkerCollector, WorkerStatus};
 use postonce_shared::ports::fault::chain;
+use postonce_shared::ports::roster::Address;
 
 /// Where the worker runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,37 +39,40 @@ pub enum Hosting {
 /// When the configuration cannot be used, or the address is taken.
 pub async fn run(
     bank: &Bank,
+    exchange: &Exchange,
     config: &Config,
     hosting: Hosting,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let listener =
         TcpListener::bind(config.bind).with_context(|| format!("cannot listen on {}", config.bind))?;
-    let address = listener.local_addr().context("the listening address cannot be read")?;
+    let bound = listener.local_addr().context("the listening address cannot be read")?;
+    let address = advertised(config, bound);
+    // Known only now, where the port was left open; nothing was accepted yet.
+    bank.completions.take_replies_at(address.clone());
     let first_key = FirstKey::try_new(config.bootstrap_key.as_ref()).context("bootstrap-key")?;
-    let (meter, readiness) = (Arc::new(Meter::default()), Readiness::starting());
+    let meter: Arc<Meter> = Arc::default();
+    let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]);
     let worker = match hosting {
         Hosting::WithWorker => Some(Worker::new(bank, WorkerConfig::from(config), Arc::clone(&meter))),
         Hosting::WebOnly => None,
     };
-    let mut app = app(bank, &meter, &readiness);
-    if let Some(worker) = &worker {
-        let here = WorkerHere { gatekeeper: worker.gatekeeper(), address: format!("http://{address}") };
-        app.gate = Arc::new(GateDesk::new(bank, vec![Arc::new(here)]));
-    }
+    let gatekeeper = worker.as_ref().map(Worker::gatekeeper);
+    let app = App::over(bank, exchange, (&meter, gatekeeper), Arc::clone(&readiness));
     let keyring = Arc::clone(&app.keyring);
     keyring.await_first_key();
     let server = serve(app, listener).context("the server cannot be started")?;
     let handle = server.handle();
-    info!("listening on http://{address}");
+    info!("listening on http://{bound}");
 
     let queue = envelope::queues(bank.queue_count).swap_remove(0);
     let watch = Arc::clone(&readiness).watch(bank.store.clone(), queue, Arc::clone(&bank.world));
     bank.world.spawn(watch.boxed());
     bank.world.spawn(establish(first_key, bank.clone(), keyring, Arc::clone(&readiness)).boxed());
+    find_secret(bank, exchange);
     let (starter, draining) = drain();
     let work = match worker {
-        Some(worker) => work(bank, config, worker, &draining).boxed(),
+        Some(worker) => work(worker, bank, exchange, (config, address), &readiness, &draining).boxed(),
         None => draining.started().boxed(),
     };
     let serving = async {
@@ -90,15 +93,16 @@ pub async fn run(
     served.context("the server failed")
 }
 
-fn app(bank: &Bank, meter: &Arc<Meter>, readiness: &Arc<Readiness>) -> App {
-    let metrics = Metrics::new(Arc::clone(&bank.store.operations));
-    metrics.add(Box::new(WorkerCollector(Arc::clone(meter))));
-    App::over(bank, Arc::new(WorkerStatus(Arc::clone(meter))), Arc::clone(readiness), metrics)
-}
-
 /// The worker in this process. On the embedded store it first looks for work that has no message,
 /// as in a file that was copied or repaired.
-async fn work(bank: &Bank, config: &Config, worker: Worker, draining: &Drain) {
+async fn work(
+    worker: Worker,
+    bank: &Bank,
+    exchange: &Exchange,
+    (config, address): (&Config, Address),
+    readiness: &Readiness,
+    draining: &Drain,
+) {
     if matches!(config.storage, StorageConfig::Sqlite { .. }) {
         match bank.repair.recover(Scope::Unqueued).await {
             Ok(Recovered { enqueued: 0, .. }) => {}
@@ -108,7 +112,7 @@ async fn work(bank: &Bank, config: &Config, worker: Worker, draining: &Drain) {
             Err(fault) => error!("Could not look for forgotten work: {}", chain(&fault)),
         }
     }
-    worker.run(draining).await;
+    run_in_roster(worker, bank, exchange, (config, address), readiness, draining).await;
 }
 
 /// Gives an empty store its first key, and shows it.

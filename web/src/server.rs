@@ -11,15 +11,21 @@ use actix_web::middleware::from_fn;
 use actix_web::web::Data;
 use actix_web::{Error, HttpServer};
 use postonce_shared::accept::Acceptor;
+use postonce_shared::adapters::http::Exchange;
 use postonce_shared::bank::Bank;
 use postonce_shared::ports::world::World;
+use postonce_worker::gatekeeper::Gatekeeper;
+use postonce_worker::http::Callee;
+use postonce_worker::meter::Meter;
+use postonce_worker::metrics::WorkerCollector;
 
 use crate::books::Books;
 use crate::gate_desk::GateDesk;
 use crate::keyring::Keyring;
+use crate::listeners::AllWorkers;
 use crate::metrics::Metrics;
 use crate::observe::{Observer, observe};
-use crate::office::{ListenerStatus, Office};
+use crate::office::Office;
 use crate::readiness::Readiness;
 use crate::routes;
 
@@ -47,24 +53,32 @@ pub struct App {
     pub readiness: Arc<Readiness>,
     /// Counts.
     pub metrics: Arc<Metrics>,
+    /// What the process is to the others of the bank.
+    pub callee: Arc<Callee>,
     /// The clock.
     pub world: Arc<dyn World>,
 }
 
 impl App {
-    /// The application over a bank, whose worker tells about its `listeners`.
+    /// The application over a bank that reaches others through `exchange`, and whose own worker, if
+    /// it has one, counts on `meter` and obeys the gate by `gatekeeper`.
     pub fn over(
         bank: &Bank,
-        listeners: Arc<dyn ListenerStatus>,
+        exchange: &Exchange,
+        (meter, gatekeeper): (&Arc<Meter>, Option<Arc<Gatekeeper>>),
         readiness: Arc<Readiness>,
-        metrics: Metrics,
     ) -> Self {
         let world = || Arc::clone(&bank.world);
+        let metrics = Metrics::new(Arc::clone(&bank.store.operations));
+        metrics.add(Box::new(WorkerCollector(Arc::clone(meter))));
+        let listeners =
+            AllWorkers { meter: Arc::clone(meter), switchboard: Arc::clone(&exchange.switchboard) };
         Self {
+            callee: Arc::new(Callee::of(bank, exchange, meter, gatekeeper.clone())),
             acceptor: Arc::clone(&bank.acceptor),
             books: Arc::new(Books::new(bank.store.clone(), world(), bank.repair.clone())),
-            office: Arc::new(Office::new(bank, listeners)),
-            gate: Arc::new(GateDesk::new(bank, Vec::new())),
+            office: Arc::new(Office::new(bank, Arc::new(listeners))),
+            gate: Arc::new(GateDesk::new(bank, exchange, gatekeeper)),
             keyring: Arc::new(Keyring::new(Arc::clone(&bank.store.api_keys), world())),
             readiness,
             metrics: Arc::new(metrics),
@@ -85,7 +99,7 @@ pub fn build(
         InitError = (),
     > + use<>,
 > {
-    let App { acceptor, books, office, gate, keyring, readiness, metrics, world } = app.clone();
+    let App { acceptor, books, office, gate, keyring, readiness, metrics, callee, world } = app.clone();
     let observer = Observer { metrics: Arc::clone(&metrics), readiness: Arc::clone(&readiness), world };
     actix_web::App::new()
         .app_data(Data::from(acceptor))
@@ -95,6 +109,7 @@ pub fn build(
         .app_data(Data::from(keyring))
         .app_data(Data::from(readiness))
         .app_data(Data::from(metrics))
+        .app_data(Data::from(callee))
         .app_data(Data::new(observer))
         .configure(routes::configure)
         .wrap(from_fn(observe))

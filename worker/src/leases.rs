@@ -113,11 +113,12 @@ impl QueueLeases {
         self.live().contains_key(&self.me)
     }
 
-    /// How long until the first lease of others expires, as far as known; `None` without any.
+    /// How long until all leases of others that are known have expired; `None` without any. Whoever
+    /// has one after that has renewed it, and was alive.
     pub fn others_left(&self) -> Option<Duration> {
         let now = self.world.now();
         let others = self.live().into_iter().filter(|(worker, _)| *worker != self.me);
-        others.map(|(_, until)| until.since(now)).min()
+        others.map(|(_, until)| until.since(now)).max()
     }
 
     /// Takes a lease, or renews it: one write when nobody else changed the value.

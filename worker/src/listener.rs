@@ -85,8 +85,9 @@ struct Loop {
     /// Since when there is work, and when a session last received any.
     busy_since: Duration,
     busy_last: Option<Duration>,
-    /// Queues that were rung for and left to whoever tends to them.
-    left_to_others: BTreeSet<QueueName>,
+    /// Queues that were rung for and left to whoever tends to them, each until it is known whether
+    /// they were alive.
+    left_to_others: BTreeMap<QueueName, Duration>,
 }
 
 impl<H: Handler> Listener<H> {
@@ -106,7 +107,7 @@ impl<H: Handler> Listener<H> {
             lease_at: None,
             busy_since: now,
             busy_last: None,
-            left_to_others: BTreeSet::new(),
+            left_to_others: BTreeMap::new(),
         };
         for queue in &self.means.leases.queues() {
             self.means.meter.listeners(queue).allow(self.means.receivers.ceiling.get());
@@ -171,12 +172,15 @@ impl<H: Handler> Listener<H> {
         looks.chain([state.errand_at]).min().unwrap_or(state.errand_at)
     }
 
-    /// The next chore in turn that has something to do.
+    /// The next chore in turn that has something to do. After the last one a poll has none, which pays
+    /// for the looks of other kinds.
     fn next_errand(&self, state: &mut Loop) -> Option<Arc<dyn Errand>> {
-        for _ in 0..self.errands.len() {
-            let turn = state.errands_done.checked_rem(self.errands.len())?;
+        let turns = self.errands.len().saturating_add(1);
+        for _ in 0..turns {
+            let turn = state.errands_done.checked_rem(turns)?;
             state.errands_done = state.errands_done.saturating_add(1);
-            if let Some(errand) = self.errands.get(turn).filter(|errand| errand.is_due()) {
+            let errand = self.errands.get(turn)?;
+            if errand.is_due() {
                 return Some(Arc::clone(errand));
             }
         }
@@ -236,8 +240,9 @@ impl<H: Handler> Listener<H> {
     }
 
     fn leave_to_others(&self, queue: &QueueName, state: &mut Loop) {
-        state.left_to_others.insert(queue.clone());
-        self.note_lease(self.means.leases.others_left(), state);
+        let left = self.means.leases.others_left();
+        state.left_to_others.insert(queue.clone(), self.now().saturating_add(left.unwrap_or_default()));
+        self.note_lease(left, state);
     }
 
     fn start_all(&self, state: &mut Loop) {
@@ -326,9 +331,13 @@ impl<H: Handler> Listener<H> {
 
     /// After a look at the leases: what was left to others and is nobody's or ours now is looked into.
     fn leased(&self, state: &mut Loop) {
-        for queue in std::mem::take(&mut state.left_to_others) {
+        let now = self.now();
+        for (queue, until) in std::mem::take(&mut state.left_to_others) {
             if self.means.leases.is_mine(&queue) {
                 self.start(&queue, Occasion::Expected, state);
+            } else if now < until {
+                state.left_to_others.insert(queue, until);
+                self.note_lease(Some(until.saturating_sub(now)), state);
             }
         }
         if self.means.leases.is_held() {

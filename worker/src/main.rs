@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::{Arg, ArgAction, Command};
-use postonce_shared::adapters::bell::LocalBell;
+use postonce_shared::adapters::http::Exchange;
 use postonce_shared::adapters::open;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
+use postonce_shared::completions::Completions;
 use postonce_shared::config::{Config, add_settings};
 use postonce_shared::ports::world::World;
 use postonce_shared::telemetry::{self, LogTo};
-use postonce_worker::drain::{drain, until_asked_to_stop};
-use postonce_worker::meter::Meter;
-use postonce_worker::worker::{Worker, WorkerConfig};
-use tracing::info;
+use postonce_worker::drain::until_asked_to_stop;
+use postonce_worker::process;
+use postonce_worker::worker::WorkerConfig;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -27,20 +27,13 @@ async fn main() -> anyhow::Result<()> {
     telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
-    let store = open::open(&config, Arc::clone(&world)).await.context("the store cannot be opened")?;
-    let doorbell = Arc::new(LocalBell::default());
-    let bank = Bank::new(store, world, doorbell, config.queue_count);
-
-    let (starter, drain) = drain();
-    let config = WorkerConfig { held: matches.get_flag("held"), ..WorkerConfig::from(&config) };
-    let worker = Worker::new(&bank, config, Arc::new(Meter::default()));
-    let stop = async {
-        until_asked_to_stop().await;
-        info!("Draining: receiving no more, finishing what is in hand");
-        starter.start();
-    };
-    futures::future::join(stop, worker.run(&drain)).await;
-    Ok(())
+    let completions: Arc<Completions> = Arc::default();
+    let store = open::open(&config, Arc::clone(&world), &completions);
+    let store = store.await.context("the store cannot be opened")?;
+    let exchange = Exchange::new(&store, &world, config.ring_secret.as_ref())?;
+    let bank = Bank::linked(store, world, exchange.links(&completions), config.queue_count);
+    let worker = WorkerConfig { held: matches.get_flag("held"), ..WorkerConfig::from(&config) };
+    process::run(&bank, &exchange, &config, worker, until_asked_to_stop()).await
 }
 
 fn held_flag() -> Arg {

@@ -46,6 +46,10 @@ pub struct Meter {
     pub settled_before: Counter,
     /// Orders of direct producers that were accepted, or found accepted.
     pub admitted: Counter,
+    /// Receives that met a fault.
+    pub queue_faults: Counter,
+    /// Pieces of work that met a fault of the ledger.
+    pub ledger_faults: Counter,
     listeners: Mutex<BTreeMap<QueueName, Arc<ListenerGauge>>>,
 }
 
@@ -72,6 +76,24 @@ pub struct Listeners {
 }
 
 impl Meter {
+    /// Every counter with its name and what it counts, for metrics and for other processes.
+    pub const fn counters(&self) -> [(&'static str, &'static str, &Counter); 12] {
+        [
+            ("messages_received", "Queue messages received", &self.received),
+            ("settled", "Transactions that became final, or were found final", &self.settled),
+            ("transient_faults", "Faults that may pass", &self.transient_faults),
+            ("permanent_faults", "Faults that do not pass", &self.permanent_faults),
+            ("dead_letters", "Messages set aside for a person", &self.dead_letters),
+            ("splits", "Envelopes taken apart into single items", &self.splits),
+            ("leases_lost", "Messages whose lease was lost before they were settled", &self.leases_lost),
+            ("newer_versions", "Messages that wait for a newer worker", &self.newer_versions),
+            ("settled_before", "Messages whose work was settled before they came", &self.settled_before),
+            ("admitted", "Orders of direct producers accepted, or found accepted", &self.admitted),
+            ("queue_faults", "Receives that failed", &self.queue_faults),
+            ("ledger_faults", "Transactions that met a fault of the ledger", &self.ledger_faults),
+        ]
+    }
+
     /// The gauges of all queues.
     pub fn all_listeners(&self) -> BTreeMap<QueueName, Listeners> {
         let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);

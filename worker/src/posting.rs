@@ -16,13 +16,16 @@ use futures::future::{Either, join, join_all, select};
 use futures::{FutureExt as _, StreamExt as _};
 use postonce_shared::bank::Bank;
 use postonce_shared::claim_check::ClaimCheck;
+use postonce_shared::completions::Completions;
 use postonce_shared::dead_letter_office::DeadLetterOffice;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, TransactionKey};
 use postonce_shared::envelope::{self, Envelope};
+use postonce_shared::owed_replies::OwedReplies;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::ledger::Ledger;
 use postonce_shared::ports::queue::{Held, Message, QueueName, WorkQueue};
+use postonce_shared::ports::replies::Replies;
 use postonce_shared::ports::world::World;
 use postonce_shared::post::{PostFault, Poster, Settled};
 use tokio::sync::Notify;
@@ -51,6 +54,8 @@ pub struct Posting {
     opening: Opening,
     claims: ClaimCheck,
     world: Arc<dyn World>,
+    completions: Arc<Completions>,
+    replies: Arc<dyn Replies>,
     meter: Arc<Meter>,
     visibility_timeout: Duration,
     dequeue_count_max: u32,
@@ -73,6 +78,8 @@ impl Posting {
             ledger: Arc::clone(&bank.store.ledger),
             office: Arc::clone(&bank.dead_letter_office),
             world: Arc::clone(&bank.world),
+            completions: Arc::clone(&bank.completions),
+            replies: Arc::clone(&bank.replies),
             meter,
             visibility_timeout,
             dequeue_count_max,
@@ -218,15 +225,37 @@ impl Round<'_> {
         for (place, work) in items.enumerate() {
             by_account.entry(work.key.account).or_default().entry(&work.key).or_insert((place, work));
         }
+        let mut owed = self.owed(deliveries);
         let mut posts = Vec::with_capacity(by_account.len());
         for (account, work) in by_account {
             // In the order in which they came.
             let mut work: Vec<(usize, &Work)> = work.into_values().collect();
             work.sort_by_key(|(place, _)| *place);
-            posts.push(self.post_account(account, work.into_iter().map(|(_, work)| work.clone()).collect()));
+            let work = work.into_iter().map(|(_, work)| work.clone()).collect();
+            let owed = owed.remove(&account);
+            posts.push(async move {
+                let settled = self.post_account(account, work).await;
+                // Before the other accounts are through: somebody waits for it.
+                owed.into_iter().for_each(OwedReplies::pay);
+                settled
+            });
         }
         let settled: Vec<_> = futures::stream::iter(posts).buffer_unordered(ACCOUNTS_AT_ONCE).collect().await;
         settled.into_iter().flatten().collect()
+    }
+
+    /// The replies that are owed for the work of messages, by account.
+    fn owed(&self, deliveries: &[&Delivery<Envelope>]) -> BTreeMap<AccountKey, OwedReplies> {
+        let Posting { completions, replies, .. } = self.posting;
+        let mut owed: BTreeMap<AccountKey, OwedReplies> = BTreeMap::new();
+        let envelopes = deliveries.iter().filter_map(|delivery| delivery.content.as_ref().ok());
+        for (envelope, to) in envelopes.filter_map(|envelope| Some((envelope, envelope.reply_to.as_ref()?))) {
+            for work in &envelope.items {
+                let of_account = owed.entry(work.key.account);
+                of_account.or_insert_with(|| OwedReplies::new(completions, replies)).note(&work.key, to);
+            }
+        }
+        owed
     }
 
     /// Posts the work of one account. Should that fall over a bug, the other accounts go on.
@@ -295,6 +324,7 @@ impl Round<'_> {
             if matches!(fault, PostFault::Ledger(_)) {
                 // Asked before the next receive: perhaps it is away, perhaps it is only this work.
                 self.posting.ledger_away.store(true, Ordering::Relaxed);
+                self.posting.meter.ledger_faults.add(1);
             }
             if fault.is_transient() {
                 self.posting.meter.transient_faults.add(1);

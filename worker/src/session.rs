@@ -163,6 +163,7 @@ impl<H: Handler> Session<H> {
             Ok(messages) if messages.is_empty() => return Round::Nothing { seen },
             Ok(messages) => messages,
             Err(fault) => {
+                meter.queue_faults.add(1);
                 warn!(queue = %self.name, "Could not receive from {}: {}", self.name, chain(&fault));
                 return Round::Away;
             }

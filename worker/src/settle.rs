@@ -259,8 +259,9 @@ impl Settlement {
     }
 
     async fn split(&self, delivery: &Delivery<Envelope>, rest: &[Work]) -> Result<(), StoreFault> {
-        let traceparent = delivery.content.as_ref().ok().and_then(|envelope| envelope.traceparent.clone());
-        let single = |item: &Work| Envelope::of(vec![item.clone()], traceparent.clone());
+        let Ok(envelope) = &delivery.content else { return Ok(()) };
+        let envelope = Envelope { forgiven: 0, suspect: 0, ..envelope.unclaimed() };
+        let single = |item: &Work| Envelope { items: vec![item.clone()], ..envelope.clone() };
         let envelopes: Vec<Envelope> = rest.iter().map(single).collect();
         // Side by side: the many items of a payload must be sent before the lease ends.
         futures::stream::iter(envelopes)

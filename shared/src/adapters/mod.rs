@@ -1,9 +1,10 @@
 //! The ports, kept in three ways. [`memory`] is the simplest correct one and the reference;
 //! [`sqlite`] is one machine; [`azure`] is everything past that. [`crate::conformance`] holds all
-//! three to the same contract.
+//! three to the same contract. [`http`] is how the processes of one bank call each other.
 
 pub mod azure;
 pub mod bell;
+pub mod http;
 pub mod memory;
 pub mod open;
 pub mod page_body;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::azure::{self, AzureConfig};
 use super::sqlite::{self, Enqueue, SqliteStore};
+use crate::completions::Completions;
 use crate::config::{Config, StorageConfig};
-use crate::envelope;
+use crate::envelope::{self, Envelope};
 use crate::ports::Store;
 use crate::ports::fault::StoreFault;
 use crate::ports::queue::QueueName;
@@ -22,14 +23,22 @@ pub enum OpenFault {
     Azure(#[from] StoreFault),
 }
 
-/// Opens the store that the configuration names.
+/// Opens the store that the configuration names. `completions` is what the process waits with: work
+/// that the store enqueues by itself asks for a reply where somebody waits for it.
 ///
 /// # Errors
 /// [`OpenFault`] when the file cannot be opened. Azure is not asked: a process starts without it,
 /// says that it is not ready, and works as soon as it is there.
-pub async fn open(config: &Config, world: Arc<dyn World>) -> Result<Store, OpenFault> {
+pub async fn open(
+    config: &Config,
+    world: Arc<dyn World>,
+    completions: &Arc<Completions>,
+) -> Result<Store, OpenFault> {
     match &config.storage {
-        StorageConfig::Sqlite { path } => Ok(SqliteStore::open(path, enqueue(config.queue_count), world)?),
+        StorageConfig::Sqlite { path } => {
+            let enqueue = enqueue(config.queue_count, Arc::clone(completions));
+            Ok(SqliteStore::open(path, enqueue, world)?)
+        }
         StorageConfig::Azure { connection } => {
             let azure =
                 AzureConfig { connection: (**connection).clone(), prefix: config.name_prefix.clone() };
@@ -38,17 +47,21 @@ pub async fn open(config: &Config, world: Arc<dyn World>) -> Result<Store, OpenF
     }
 }
 
-/// The queue messages for accepted work, which SQLite stores in the same step as the work.
-pub fn enqueue(queue_count: u16) -> Enqueue {
+/// The queue messages for accepted work, which SQLite stores in the same step as the work. Never a
+/// claim on a payload: a message is one more row of the same step there, so there is nothing to save.
+pub fn enqueue(queue_count: u16, completions: Arc<Completions>) -> Enqueue {
     Arc::new(move |work| {
         let mut by_queue: std::collections::BTreeMap<QueueName, Vec<_>> = std::collections::BTreeMap::new();
         for work in work {
             let queue = envelope::queue_of(work.key.account, queue_count);
             by_queue.entry(queue).or_default().push(work.clone());
         }
+        let completions = &completions;
         let messages = by_queue.into_iter().flat_map(|(queue, work)| {
-            let envelopes = envelope::pack(&work, None);
-            envelopes.into_iter().map(move |envelope| (queue.clone(), envelope.encode()))
+            envelope::pack(&work, None).into_iter().map(move |envelope| {
+                let reply_to = completions.reply_to(envelope.items.iter().map(|work| &work.key));
+                (queue.clone(), Envelope { reply_to, ..envelope }.encode())
+            })
         });
         messages.collect()
     })

@@ -40,6 +40,27 @@ pub(super) const SETTINGS: &[Setting] = &[
         Some("127.0.0.1:8080"),
         "Address of the HTTP API, ip:port; port 0 picks a free one, which the log names",
     ),
+    setting(
+        "worker-bind",
+        "POSTONCE_WORKER_BIND",
+        Some("127.0.0.1:0"),
+        "Address of a worker process for rings, health and metrics, ip:port; port 0 picks a free one",
+    ),
+    setting(
+        "advertise",
+        "POSTONCE_ADVERTISE",
+        None,
+        "Address at which the other processes of the bank reach this one, http://host:port [default: where it listens]",
+    ),
+    Setting {
+        secret: true,
+        ..setting(
+            "ring-secret",
+            "POSTONCE_RING_SECRET",
+            None,
+            "What the processes of the bank sign with when they call each other, at least 16 characters; without it one is made and kept in the store",
+        )
+    },
     Setting {
         secret: true,
         ..setting(
@@ -82,8 +103,8 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting(
         "idle-poll-max-ms",
         "POSTONCE_IDLE_POLL_MAX_MS",
-        Some("1000"),
-        "Longest wait between two looks at an empty queue, in milliseconds, 100 to 600000",
+        Some("60000"),
+        "Longest wait between two safety polls of empty queues, in milliseconds, 100 to 600000",
     ),
     setting(
         "legacy-partner",

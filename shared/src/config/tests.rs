@@ -21,6 +21,7 @@ fn defaults_stand_where_nothing_is_said() {
     let config = read(&[]).unwrap();
     assert!(matches!(&config.storage, StorageConfig::Sqlite { path } if path.ends_with("postonce.db")));
     assert_eq!(config.bind.to_string(), "127.0.0.1:8080");
+    assert_eq!((config.worker_bind.to_string().as_str(), config.advertise), ("127.0.0.1:0", None));
     assert_eq!(config.visibility_timeout, Duration::from_secs(20));
     assert_eq!((config.dequeue_count_max, config.queue_count), (5, 1));
     assert_eq!(read(&["--storage", "azure:UseDevelopmentStorage=true"]).unwrap().queue_count, 4);
@@ -48,6 +49,8 @@ fn a_wrong_value_names_setting_value_and_what_is_allowed() {
     check(&["--receivers-max", "0"], &["receivers-max", "\"0\"", "from 1 to 64"]);
     check(&["--receivers-min", "9"], &["receivers-max", "\"8\" (by default)", "below receivers-min", "is 9"]);
     check(&["--bind", "localhost"], &["bind", "\"localhost\"", "ip:port"]);
+    check(&["--worker-bind", "8081"], &["worker-bind", "\"8081\"", "ip:port"]);
+    check(&["--advertise", "https://me:1"], &["advertise", "\"https://me:1\"", "http://host:port"]);
     check(&["--name-prefix", "my-bank"], &["name-prefix", "\"my-bank\"", "lower-case letters and digits"]);
     check(&["--legacy-partner", "The Shop"], &["legacy-partner", "\"The Shop\"", "lower-case letter first"]);
     check(&["--log-format", "xml"], &["log-format", "\"xml\"", "text or json"]);
@@ -70,6 +73,10 @@ fn secrets_are_not_shown() {
     assert!(message.contains("bootstrap-key") && !message.contains("hunter2"), "{message}");
     let message = read(&["--storage", "azure:AccountKey=hunter2"]).unwrap_err().to_string();
     assert!(!message.contains("hunter2"), "{message}");
-    let config = read(&["--bootstrap-key", "hunter2hunter2hunter2"]).unwrap();
+    let message = read(&["--ring-secret", "hunter2"]).unwrap_err().to_string();
+    assert!(message.contains("ring-secret") && message.contains("at least 16"), "{message}");
+    assert!(!message.contains("hunter2"), "{message}");
+    let secret = "hunter2hunter2hunter2";
+    let config = read(&["--bootstrap-key", secret, "--ring-secret", secret]).unwrap();
     assert!(!format!("{config:?}").contains("hunter2"));
 }

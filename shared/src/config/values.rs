@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use secrecy::SecretString;
 
 use super::sources::Found;
-use super::{BOOTSTRAP_KEY_CHARS_MIN, ConfigError, LogFormat, StorageConfig};
+use super::{ConfigError, LogFormat, StorageConfig};
 use crate::adapters::azure::AzureConnection;
 use crate::domain::ids::PartnerId;
+use crate::ports::roster::Address;
 
 pub(super) fn storage(found: &Found) -> Result<StorageConfig, ConfigError> {
     match found.value.split_once(':') {
@@ -26,14 +27,18 @@ pub(super) fn address(found: &Found) -> Result<SocketAddr, ConfigError> {
     found.value.parse().map_err(|_| found.refuse("must be ip:port, such as 127.0.0.1:8080"))
 }
 
-pub(super) fn bootstrap_key(found: &Found) -> Result<SecretString, ConfigError> {
+/// A secret of so many characters at least.
+pub(super) fn secret(found: &Found, chars_min: usize) -> Result<SecretString, ConfigError> {
     let visible = found.value.chars().all(|c| c.is_ascii_graphic());
-    if visible && found.value.len() >= BOOTSTRAP_KEY_CHARS_MIN {
+    if visible && found.value.len() >= chars_min {
         return Ok(SecretString::from(found.value.clone()));
     }
-    Err(found.refuse(format!(
-        "must have at least {BOOTSTRAP_KEY_CHARS_MIN} visible ASCII characters without spaces"
-    )))
+    Err(found.refuse(format!("must have at least {chars_min} visible ASCII characters without spaces")))
+}
+
+pub(super) fn advertise(found: &Found) -> Result<Address, ConfigError> {
+    Address::parse(&found.value)
+        .map_err(|_| found.refuse("must be http://host:port, such as http://10.0.0.7:8081"))
 }
 
 pub(super) fn name_prefix(found: &Found) -> Result<String, ConfigError> {

@@ -18,6 +18,7 @@ mod ledger;
 mod log;
 mod payload_store;
 mod queue;
+mod roster;
 mod sync_store;
 
 pub use accounts::accounts_contract;
@@ -27,6 +28,7 @@ pub use ledger::ledger_contract;
 pub use log::log_contract;
 pub use payload_store::payload_store_contract;
 pub use queue::queue_contract;
+pub use roster::roster_contract;
 pub use sync_store::sync_store_contract;
 
 use crate::ports::Store;
@@ -44,4 +46,5 @@ where
     dead_letters_contract(&fresh).await;
     payload_store_contract(&fresh).await;
     api_keys_contract(&fresh).await;
+    roster_contract(&fresh).await;
 }

@@ -15,8 +15,9 @@ use flate2::write::GzEncoder;
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 
-use super::{CLAIM_VERSION, Envelope, Unreadable, is_zero};
+use super::{CLAIM_VERSION, Envelope, Unreadable, address, is_zero};
 use crate::ports::payload_store::NAME_CHARS_MAX;
+use crate::ports::roster::Address;
 
 /// What the names of claimed payloads begin with. Only they are ever swept.
 pub const PAYLOADS: &str = "work-";
@@ -33,6 +34,8 @@ pub struct Claim {
     /// As in an envelope.
     pub traceparent: Option<String>,
     /// As in an envelope.
+    pub reply_to: Option<Address>,
+    /// As in an envelope.
     pub forgiven: u32,
     /// As in an envelope.
     pub suspect: u32,
@@ -43,6 +46,8 @@ struct Row {
     v: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     traceparent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reply_to: Option<String>,
     #[serde(default, skip_serializing_if = "is_zero")]
     forgiven: u32,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -51,21 +56,28 @@ struct Row {
 }
 
 impl Claim {
+    /// A claim on a payload, that nobody received yet.
+    pub const fn on(name: String) -> Self {
+        Self { name, traceparent: None, reply_to: None, forgiven: 0, suspect: 0 }
+    }
+
     /// The body of the queue message.
     pub fn encode(&self) -> Vec<u8> {
-        let Self { name, traceparent, forgiven, suspect } = self.clone();
-        let row = Row { v: CLAIM_VERSION, traceparent, forgiven, suspect, payload: name };
+        let Self { name, traceparent, reply_to, forgiven, suspect } = self.clone();
+        let reply_to = reply_to.as_ref().map(ToString::to_string);
+        let row = Row { v: CLAIM_VERSION, traceparent, reply_to, forgiven, suspect, payload: name };
         serde_json::to_vec(&row).expect("texts and numbers can always be written as JSON")
     }
 
     pub(super) fn decode(body: &[u8]) -> Result<Self, serde_json::Error> {
-        let Row { v: _, traceparent, forgiven, suspect, payload: name } = serde_json::from_slice(body)?;
+        let Row { v: _, traceparent, reply_to, forgiven, suspect, payload: name } =
+            serde_json::from_slice(body)?;
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         // Whoever can write to the queue must not make us read, or remove, anything else.
         if !name.starts_with(PAYLOADS) || name.len() > NAME_CHARS_MAX || !name.bytes().all(plain) {
             return Err(serde_json::Error::custom("its payload has a name that none has"));
         }
-        Ok(Self { name, traceparent, forgiven, suspect })
+        Ok(Self { name, traceparent, reply_to: address(reply_to), forgiven, suspect })
     }
 
     /// The work that is claimed, from the payload. Trace and counters are those of the message.
@@ -73,10 +85,10 @@ impl Claim {
     /// # Errors
     /// [`Unreadable`] when the payload is damaged, or not all of its items can be read.
     pub fn open(&self, payload: &[u8]) -> Result<Envelope, Unreadable> {
-        let Self { name, traceparent, forgiven, suspect } = self.clone();
+        let Self { name, traceparent, reply_to, forgiven, suspect } = self.clone();
         let content = unpack(payload).map_err(|source| Unreadable::Damaged { name: name.clone(), source })?;
         let Envelope { items, .. } = Envelope::decode(&content)?;
-        Ok(Envelope { traceparent, forgiven, suspect, items, payload: Some(name) })
+        Ok(Envelope { traceparent, reply_to, forgiven, suspect, items, payload: Some(name) })
     }
 }
 

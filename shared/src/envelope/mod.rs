@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::domain::decision::Work;
+use crate::ports::roster::Address;
 
 pub use claim::Claim;
 pub use pack::{Parcel, pack, pack_raw, parcels};
@@ -74,6 +75,8 @@ fn version(body: &[u8]) -> Result<u32, Unreadable> {
 pub struct Envelope {
     /// The trace of the request that sent it first (W3C Trace Context), if there was one.
     pub traceparent: Option<String>,
+    /// The process that waits for an outcome of this work, and takes replies there.
+    pub reply_to: Option<Address>,
     /// Receipts that do not count: outages and lost races.
     pub forgiven: u32,
     /// Attempts on this item alone that were begun and not known to have ended.
@@ -124,12 +127,26 @@ struct Row {
     v: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     traceparent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reply_to: Option<String>,
     #[serde(default, skip_serializing_if = "is_zero")]
     forgiven: u32,
     #[serde(default, skip_serializing_if = "is_zero")]
     suspect: u32,
     /// Raw, so that an item that cannot be read neither hides its neighbors nor changes.
     items: Vec<Box<RawValue>>,
+}
+
+impl Row {
+    /// An envelope of items as they came. Whoever waited for them is not told.
+    const fn of_raw(traceparent: Option<String>, items: Vec<Box<RawValue>>) -> Self {
+        Self { v: WORK_VERSION, traceparent, reply_to: None, forgiven: 0, suspect: 0, items }
+    }
+}
+
+/// Nobody is told at an address that makes no sense; whoever waits reads the row then.
+fn address(text: Option<String>) -> Option<Address> {
+    text.and_then(|address| Address::parse(&address).ok())
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
@@ -140,18 +157,19 @@ const fn is_zero(count: &u32) -> bool {
 impl Envelope {
     /// An envelope around work.
     pub const fn of(items: Vec<Work>, traceparent: Option<String>) -> Self {
-        Self { traceparent, forgiven: 0, suspect: 0, items, payload: None }
+        Self { traceparent, reply_to: None, forgiven: 0, suspect: 0, items, payload: None }
     }
 
     /// The body of the queue message: the work, or the claim on it where it lies in a payload.
     pub fn encode(&self) -> Vec<u8> {
-        let Self { traceparent, forgiven, suspect, items, payload } = self;
+        let Self { traceparent, reply_to, forgiven, suspect, items, payload } = self;
         let (traceparent, forgiven, suspect) = (traceparent.clone(), *forgiven, *suspect);
         if let Some(name) = payload.clone() {
-            return Claim { name, traceparent, forgiven, suspect }.encode();
+            return Claim { name, traceparent, reply_to: reply_to.clone(), forgiven, suspect }.encode();
         }
         let items = items.iter().map(item::write).collect();
-        write(&Row { v: WORK_VERSION, traceparent, forgiven, suspect, items })
+        let reply_to = reply_to.as_ref().map(ToString::to_string);
+        write(&Row { v: WORK_VERSION, traceparent, reply_to, forgiven, suspect, items })
     }
 
     /// The same when only that is left of its work. What came from a payload stands in the message
@@ -196,14 +214,14 @@ impl Envelope {
         let traceparent = row.traceparent;
         if !bad.is_empty() {
             let bad_count = bad.len();
-            let bad = write(&Row { v: WORK_VERSION, traceparent, forgiven: 0, suspect: 0, items: bad });
+            let bad = write(&Row::of_raw(traceparent, bad));
             return Err(Unreadable::Items { why, readable, bad, bad_count });
         }
         if readable.is_empty() {
             return Err(Unreadable::Empty);
         }
-        let (forgiven, suspect) = (row.forgiven, row.suspect);
-        Ok(Self { traceparent, forgiven, suspect, items: readable, payload: None })
+        let (reply_to, forgiven, suspect) = (address(row.reply_to), row.forgiven, row.suspect);
+        Ok(Self { traceparent, reply_to, forgiven, suspect, items: readable, payload: None })
     }
 }
 

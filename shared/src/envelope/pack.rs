@@ -3,10 +3,11 @@
 use super::{Envelope, Row, TRACEPARENT_BYTES_MAX, WORK_VERSION, claim, item, write};
 use crate::domain::decision::Work;
 use crate::ports::queue::BODY_BYTES_MAX;
+use crate::ports::roster::ADDRESS_CHARS_MAX;
 
-/// What the envelope itself takes: braces, version, counters, and a trace of the longest length with
-/// every character escaped.
-const FRAME_BYTES: usize = 1024;
+/// What the envelope itself takes: braces, version, counters, the longest address, and a trace of the
+/// longest length with every character escaped.
+const FRAME_BYTES: usize = 1024 + ADDRESS_CHARS_MAX;
 
 /// Most messages that work takes before it is claimed from the payload store instead.
 ///
@@ -62,9 +63,7 @@ pub fn pack_raw(body: &[u8]) -> Vec<Vec<u8>> {
         let size = item.get().len();
         (item, size)
     });
-    let body = |items| {
-        write(&Row { v: WORK_VERSION, traceparent: traceparent.clone(), forgiven: 0, suspect: 0, items })
-    };
+    let body = |items| write(&Row::of_raw(traceparent.clone(), items));
     group(sized).into_iter().map(body).collect()
 }
 

@@ -42,6 +42,12 @@ fn an_envelope_is_read_back_as_it_was_written() {
     let mut envelope = Envelope::of(vec![work(1, "a"), work(2, "b")], Some("00-ab-cd-01".to_owned()));
     (envelope.forgiven, envelope.suspect) = (3, 1);
     assert_eq!(Envelope::decode(&envelope.encode()).unwrap(), envelope);
+    envelope.reply_to = Some(Address::parse("http://10.0.0.7:8080").unwrap());
+    let body = String::from_utf8(envelope.encode()).unwrap();
+    assert_eq!(Envelope::decode(body.as_bytes()).unwrap(), envelope);
+    let elsewhere = body.replace("http://10.0.0.7:8080", "https://thief.example/");
+    let unknown = Envelope { reply_to: None, ..envelope };
+    assert_eq!(Envelope::decode(elsewhere.as_bytes()).unwrap(), unknown, "nobody is told there");
 }
 
 #[test]
@@ -95,7 +101,7 @@ fn packing_keeps_order_and_size() {
 #[test]
 fn a_worker_that_knows_no_claims_leaves_them_to_one_that_does() {
     // What a worker of version 1 does with any body: it compares the number, and reads no further.
-    let claim = Claim { name: "work-1".to_owned(), traceparent: None, forgiven: 0, suspect: 0 };
+    let claim = Claim::on("work-1".to_owned());
     assert!(matches!(Envelope::decode(&claim.encode()), Err(Unreadable::Newer(2))));
     let plain = Envelope::of(vec![work(1, "a")], None).encode();
     assert!(plain.starts_with(b"{\"v\":1,"), "plain work needs no newer worker");
@@ -103,20 +109,27 @@ fn a_worker_that_knows_no_claims_leaves_them_to_one_that_does() {
 
 #[test]
 fn a_claim_is_read_back_and_gives_its_work() {
-    let claim =
-        Claim { name: "work-1".to_owned(), traceparent: Some("00-ab".to_owned()), forgiven: 3, suspect: 2 };
+    let claim = Claim {
+        traceparent: Some("00-ab".to_owned()),
+        reply_to: Some(Address::parse("http://10.0.0.7:8080").unwrap()),
+        forgiven: 3,
+        suspect: 2,
+        ..Claim::on("work-1".to_owned())
+    };
     assert_eq!(Body::decode(&claim.encode()).unwrap(), Body::Claim(claim.clone()));
     let envelope = Envelope::of(many(1500), None);
     let payload = claim::payload(&envelope);
     assert!(payload.len() < envelope.encode().len() / 4, "{} bytes", payload.len());
     let opened = claim.open(&payload).unwrap();
     assert_eq!(opened.items, envelope.items);
+    assert_eq!((&opened.reply_to, opened.payload.as_deref()), (&claim.reply_to, Some("work-1")));
+    assert_eq!(opened.encode(), claim.encode(), "what is written on the message is the claim");
     assert_eq!((opened.forgiven, opened.suspect, opened.traceparent.as_deref()), (3, 2, Some("00-ab")));
 }
 
 #[test]
 fn a_damaged_payload_is_told_from_a_sound_one() {
-    let claim = Claim { name: "work-1".to_owned(), traceparent: None, forgiven: 0, suspect: 0 };
+    let claim = Claim::on("work-1".to_owned());
     let sound = claim::payload(&Envelope::of(many(10), None));
     let damaged = |payload: &[u8]| match claim.open(payload).unwrap_err() {
         Unreadable::Damaged { name, source } => format!("{name}: {source}"),

@@ -12,6 +12,8 @@ pub mod ledger;
 pub mod operations;
 pub mod payload_store;
 pub mod queue;
+pub mod replies;
+pub mod roster;
 pub mod sync_store;
 pub mod world;
 
@@ -23,6 +25,7 @@ use ledger::{Accounts, Ledger, TransactionLog};
 use operations::StorageOperations;
 use payload_store::PayloadStore;
 use queue::WorkQueue;
+use roster::Roster;
 use sync_store::SyncStore;
 
 /// The ports of one store, opened together. Pass on what is used, not the whole.
@@ -44,6 +47,8 @@ pub struct Store {
     pub payloads: Arc<dyn PayloadStore>,
     /// Who may call.
     pub api_keys: Arc<dyn ApiKeys>,
+    /// Who can be called.
+    pub roster: Arc<dyn Roster>,
     /// What all of this costs.
     pub operations: Arc<StorageOperations>,
 }

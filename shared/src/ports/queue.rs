@@ -14,6 +14,9 @@ pub const RECEIVE_MAX: usize = 32;
 /// Most bytes of a message body: base64 of it fits the 64 KiB of an Azure queue message.
 pub const BODY_BYTES_MAX: usize = 48 * 1024;
 
+/// Longest name of a queue, in characters: a prefix before it still fits the 63 of Azure.
+const NAME_CHARS_MAX: usize = 32;
+
 /// The name of a queue within the store: lower-case letters, digits and `-`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueName(String);
@@ -24,6 +27,18 @@ impl QueueName {
         let sound = work.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
         assert!(sound && !work.is_empty(), "{work:?} cannot name a queue");
         Self(format!("{work}-{partition}"))
+    }
+
+    /// The queue that another process named; `None` when no queue can have that name.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (work, partition) = text.rsplit_once('-')?;
+        let sound = work.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+        if !sound || work.is_empty() {
+            return None;
+        }
+        let name = Self::of_partition(work, partition.parse().ok()?);
+        // One text for one queue, and none that only costs memory.
+        (name.as_str() == text && text.len() <= NAME_CHARS_MAX).then_some(name)
     }
 
     /// The name.
@@ -131,4 +146,21 @@ pub trait WorkQueue: Send + Sync {
 
     /// How much waits.
     async fn backlog(&self, queue: &QueueName) -> Result<Backlog, StoreFault>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::QueueName;
+
+    #[test]
+    fn only_names_of_queues_are_read() {
+        for partition in [0, 7, u16::MAX] {
+            let name = QueueName::of_partition("work", partition);
+            assert_eq!(QueueName::parse(name.as_str()), Some(name));
+        }
+        for wrong in ["", "work", "work-", "-1", "work-01", "work-+1", "Work-1", "work-65536", "a/b-1"] {
+            assert_eq!(QueueName::parse(wrong), None, "{wrong}");
+        }
+        assert_eq!(QueueName::parse(&format!("{}-1", "w".repeat(40))), None);
+    }
 }

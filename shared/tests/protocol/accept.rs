@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::join_all;
 use postonce_shared::accept::{AcceptFault, Acceptance};
@@ -9,7 +8,7 @@ use postonce_shared::domain::money::Currency;
 use uuid::Uuid;
 
 use crate::stage::{
-    Countdown, Stage, TroubledLedger, TroubledQueue, account, deposit, instruction, key, submit, withdrawal,
+    Countdown, Stage, TroubledLedger, TroubledQueue, deposit, instruction, key, submit, withdrawal,
 };
 
 #[tokio::test]
@@ -103,34 +102,6 @@ async fn an_unknown_account_is_asked_for_every_time() {
     opened.key = unknown.account;
     let _ = stage.store.ports().accounts.open(&opened).await.unwrap();
     assert!(matches!(ask().await, Ok(Acceptance::Accepted(_))));
-}
-
-#[tokio::test]
-async fn who_waits_is_told_by_the_worker_of_the_same_process_and_by_the_log() {
-    let stage = Stage::new().await;
-    let (web, elsewhere) = (stage.process(), stage.process());
-    for (message, worker) in [(7, &web), (8, &elsewhere)] {
-        let patience = Some(Duration::from_secs(20));
-        let asked = web.acceptor.submit(key(message), deposit("1.00"), None, patience);
-        let posted = async {
-            loop {
-                let work = stage.receive().await;
-                if !work.is_empty() {
-                    break worker.poster.post(account(), work).await;
-                }
-                tokio::task::yield_now().await;
-            }
-        };
-        let (answer, settled) = futures::join!(asked, posted);
-        assert!(settled.iter().all(|(_, result)| result.is_ok()));
-        let Ok(Acceptance::Accepted(transaction)) = answer else { panic!("{answer:?}") };
-        assert_eq!(transaction.outcome, stage.outcome(message).await);
-        assert!(transaction.outcome.is_some());
-    }
-    let unanswered =
-        web.acceptor.submit(key(9), deposit("1.00"), None, Some(Duration::from_millis(60))).await;
-    let Ok(Acceptance::Accepted(transaction)) = unanswered else { panic!("{unanswered:?}") };
-    assert_eq!(transaction.outcome, None, "nobody posted it in time");
 }
 
 #[tokio::test]

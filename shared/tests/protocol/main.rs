@@ -12,3 +12,4 @@ mod post;
 mod recover;
 mod regressions;
 mod stage;
+mod waiting;

@@ -84,7 +84,8 @@ async fn send(
     trouble(&mut store);
     let dispatch = Dispatch::new(&store, Arc::clone(&stage.world));
     let mut confirmed = 0;
-    let sent = dispatch.send(&queue(), work, Some("00-ab"), |sent| confirmed += sent.len()).await;
+    let sent =
+        dispatch.send(&queue(), work, Some("00-ab"), |_| None, |sent| confirmed += sent.items.len()).await;
     (sent.is_ok(), confirmed)
 }
 
@@ -220,7 +221,7 @@ async fn a_letter_with_a_claim_finds_its_work_if_that_can_be_read_by_now() {
     let stage = Stage::new().await;
     let bank = stage.process();
     let work = accepted(&stage, 2).await;
-    let claim = Claim { name: put(&stage, work).await, traceparent: None, forgiven: 0, suspect: 0 };
+    let claim = Claim::on(put(&stage, work).await);
     let id = set_aside(&stage, claim.encode()).await;
     assert_eq!(bank.dead_letter_office.discard(&id, "operator").await.unwrap(), Decided::Done);
     for message in 1..=2 {

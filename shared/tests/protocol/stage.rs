@@ -1,7 +1,8 @@
 //! What the tests act on: one store, several processes, and ports with trouble.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,7 +10,8 @@ use postonce_shared::accept::{AcceptFault, Acceptance};
 use postonce_shared::adapters::bell::LocalBell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::bank::Bank;
+use postonce_shared::bank::{Bank, Links};
+use postonce_shared::completions::{Completion, Completions};
 use postonce_shared::domain::account::{Account, Revision, Versioned};
 use postonce_shared::domain::decision::{AccountCommit, Work};
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
@@ -24,6 +26,8 @@ use postonce_shared::ports::ledger::{
     AcceptOutcome, Committed, Ledger, Marks, NewTransaction, StoredTransaction,
 };
 use postonce_shared::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
+use postonce_shared::ports::replies::Replies;
+use postonce_shared::ports::roster::Address;
 use postonce_shared::ports::sync_store::SyncStore;
 use postonce_shared::ports::world::World;
 use uuid::Uuid;
@@ -58,6 +62,23 @@ pub fn instruction(kind: TransactionKind, amount: &str, code: &str) -> Instructi
 pub struct Stage {
     pub store: MemoryStore,
     pub world: Arc<dyn World>,
+    mail: Arc<Mail>,
+}
+
+/// Carries replies from one process of the stage to another.
+#[derive(Default)]
+struct Mail(Mutex<BTreeMap<Address, Arc<Completions>>>);
+
+impl Replies for Mail {
+    fn tell(&self, to: &Address, completion: Completion) {
+        if let Some(process) = self.0.lock().unwrap().get(to) {
+            process.announce(&completion.key, &completion.outcome);
+        }
+    }
+}
+
+pub fn address(number: u16) -> Address {
+    Address::parse(&format!("http://web-{number}:80")).unwrap()
 }
 
 impl Stage {
@@ -66,7 +87,7 @@ impl Stage {
     }
 
     pub async fn in_world(world: Arc<dyn World>) -> Self {
-        let stage = Self { store: MemoryStore::empty(Arc::clone(&world)), world };
+        let stage = Self { store: MemoryStore::empty(Arc::clone(&world)), world, mail: Arc::default() };
         let eur = Currency::parse("EUR").unwrap();
         let new = Account::open(account(), eur, OverdraftLimit::none(eur), None, stage.world.now());
         let _ = stage.store.ports().accounts.open(&new).await.unwrap();
@@ -84,6 +105,23 @@ impl Stage {
         trouble(&mut store);
         let bell = Arc::new(LocalBell::default());
         Bank::new(store, Arc::clone(&self.world), bell, QUEUES)
+    }
+
+    /// A process that can be replied to, at the address of that number.
+    pub fn linked_process(&self, number: u16, trouble: impl FnOnce(&mut Store)) -> Bank {
+        let mut store = self.store.ports();
+        trouble(&mut store);
+        let doorbell = Arc::new(LocalBell::default());
+        let completions: Arc<Completions> = Arc::default();
+        completions.take_replies_at(address(number));
+        self.mail.0.lock().unwrap().insert(address(number), Arc::clone(&completions));
+        let links = Links { doorbell, completions, replies: self.mail.clone() };
+        Bank::linked(store, Arc::clone(&self.world), links, QUEUES)
+    }
+
+    /// From now on no reply arrives anywhere.
+    pub fn lose_replies(&self) {
+        self.mail.0.lock().unwrap().clear();
     }
 
     pub async fn account(&self) -> Account {
@@ -114,9 +152,14 @@ impl Stage {
 
     /// Takes everything that waits in the queue.
     pub async fn receive(&self) -> Vec<Work> {
+        self.receive_envelopes().await.into_iter().flat_map(|envelope| envelope.items).collect()
+    }
+
+    /// The same, with what is around the work.
+    pub async fn receive_envelopes(&self) -> Vec<Envelope> {
         let ports = self.store.ports();
         let messages = ports.queue.receive(&queue(), 32, Duration::from_secs(60)).await.unwrap();
-        messages.iter().flat_map(|message| Envelope::decode(&message.body).unwrap().items).collect()
+        messages.iter().map(|message| Envelope::decode(&message.body).unwrap()).collect()
     }
 }
 

@@ -27,7 +27,8 @@ async fn main() -> anyhow::Result<()> {
     telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
-    let store = open::open(&config, Arc::clone(&world)).await.context("the store cannot be opened")?;
+    let store = open::open(&config, Arc::clone(&world), &Arc::default()).await;
+    let store = store.context("the store cannot be opened")?;
     let doorbell = Arc::new(LocalBell::default());
     let bank = Bank::new(deadly(store, point), world, doorbell, config.queue_count);
     // Nobody asks it to stop: it listens until it dies.

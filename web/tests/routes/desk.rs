@@ -7,28 +7,30 @@ use std::time::Duration;
 use actix_web::dev::Service as _;
 use actix_web::http::header::HeaderMap;
 use actix_web::test::{TestRequest, init_service};
-use postonce_shared::adapters::bell::LocalBell;
+use postonce_shared::adapters::http::Exchange;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::bank::Bank;
+use postonce_shared::completions::Completions;
 use postonce_shared::dead_letter_office::DeadLetterOffice;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, PartnerId};
 use postonce_shared::envelope::{Envelope, queues};
 use postonce_shared::ports::Store;
-use postonce_shared::ports::doorbell::Doorbell;
 use postonce_shared::ports::world::World;
 use postonce_shared::post::Poster;
 use postonce_web::api_keys::NewKey;
-use postonce_web::metrics::Metrics;
-use postonce_web::office::NoListeners;
 use postonce_web::readiness::{Part, Readiness};
 use postonce_web::scopes::Scope;
 use postonce_web::server::{App, build};
+use secrecy::SecretString;
 use serde_json::Value;
 
 /// Queues of the test bank.
 const QUEUE_COUNT: u16 = 2;
+
+/// What the processes of the test bank sign with.
+pub const RING_SECRET: &str = "the secret of the test bank";
 
 /// The paths of the account that most tests use.
 pub const USER: &str = "/v1/users/0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11/accounts";
@@ -41,6 +43,7 @@ pub struct Desk {
     pub world: Arc<TestWorld>,
     pub app: App,
     pub letters: Arc<DeadLetterOffice>,
+    pub completions: Arc<Completions>,
     poster: Arc<Poster>,
     /// A key of partner `shop` with every scope.
     key: NewKey,
@@ -90,15 +93,15 @@ impl Desk {
         let as_world: Arc<dyn World> = world.clone();
         let mut store = MemoryStore::new(as_world.clone());
         exchange(&mut store);
-        let bell: Arc<dyn Doorbell> = Arc::new(LocalBell::default());
-        let bank = Bank::new(store.clone(), as_world, bell, QUEUE_COUNT);
-        let readiness = Readiness::starting();
+        let secret = SecretString::from(RING_SECRET);
+        let exchange = Exchange::new(&store, &as_world, Some(&secret)).unwrap();
+        let bank = Bank::new(store.clone(), as_world, exchange.local.clone(), QUEUE_COUNT);
+        let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]);
         [Part::Ledger, Part::Queue, Part::FirstKey].into_iter().for_each(|part| readiness.gain(part));
-        let metrics = Metrics::new(store.operations.clone());
-        let app = App::over(&bank, Arc::new(NoListeners), readiness, metrics);
-        let (letters, poster) = (bank.dead_letter_office, bank.poster);
+        let app = App::over(&bank, &exchange, (&Arc::default(), None), readiness);
+        let (letters, poster, completions) = (bank.dead_letter_office, bank.poster, bank.completions);
         let key = NewKey::random();
-        let desk = Self { store, world, app, letters, poster, key };
+        let desk = Self { store, world, app, letters, completions, poster, key };
         desk.admit(&desk.key, "shop", Scope::ALL).await;
         desk
     }

@@ -2,6 +2,7 @@
 #![expect(clippy::arithmetic_side_effects, clippy::unwrap_used, reason = "test code")]
 
 mod desk;
+mod gate;
 
 mod accounts;
 mod coverage;

@@ -28,6 +28,7 @@ mod page_row;
 mod parts;
 mod payload_store;
 mod queue;
+mod roster;
 mod rows;
 mod sync_store;
 mod table;
@@ -45,6 +46,7 @@ use dead_letters::AzureDeadLetters;
 use ledger::AzureLedger;
 use payload_store::AzurePayloadStore;
 use queue::AzureQueue;
+use roster::AzureRoster;
 use sync_store::AzureSyncStore;
 
 use crate::ports::Store;
@@ -77,6 +79,7 @@ pub async fn open(config: &AzureConfig, world: Arc<dyn World>) -> Result<Store, 
     let dead_letters = AzureDeadLetters { world: Arc::clone(&world), table: clients.table("deadletters") };
     let sync = AzureSyncStore { world: Arc::clone(&world), table: clients.table("state") };
     let api_keys = AzureApiKeys { world: Arc::clone(&world), table: clients.table("apikeys") };
+    let roster = AzureRoster { world: Arc::clone(&world), table: clients.table("roster") };
     let payloads = AzurePayloadStore { world: Arc::clone(&world), container: clients.payloads.clone() };
     let queue = AzureQueue { world, service: clients.queues.clone(), prefix: clients.prefix.clone() };
     Ok(Store {
@@ -88,6 +91,7 @@ pub async fn open(config: &AzureConfig, world: Arc<dyn World>) -> Result<Store, 
         sync: Arc::new(sync),
         payloads: Arc::new(payloads),
         api_keys: Arc::new(api_keys),
+        roster: Arc::new(roster),
         operations,
     })
 }

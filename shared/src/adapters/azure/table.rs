@@ -107,6 +107,33 @@ impl Table {
         Ok(Revision::new(answer.etag.as_ref()))
     }
 
+    /// Writes a whole row, whatever stood there before.
+    pub(super) async fn replace(&self, key: &Key, row: &impl Serialize) -> Result<(), Failure> {
+        match self.replace_entity(key, row).await {
+            Err(failure) if failure.has_code(TABLE_NOT_FOUND) => {
+                self.create().await?;
+                self.replace_entity(key, row).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn replace_entity(&self, key: &Key, row: &impl Serialize) -> Result<(), Failure> {
+        let entity = self.client.partition_key_client(key.partition()).entity_client(key.row());
+        entity.insert_or_replace(row)?.await?;
+        Ok(())
+    }
+
+    /// Removes a row in whatever state it is; that it is not there is fine.
+    pub(super) async fn remove(&self, key: &Key) -> Result<(), Failure> {
+        let entity = self.client.partition_key_client(key.partition()).entity_client(key.row());
+        match entity.delete().if_match(IfMatchCondition::Any).await.map_err(Failure::from) {
+            Ok(_) => Ok(()),
+            Err(failure) if is_absent(&failure) => Ok(()),
+            Err(failure) => Err(failure),
+        }
+    }
+
     /// One step of a scan: the rows that match, at most `top`, which may be none before the end.
     pub(super) async fn scan(
         &self,

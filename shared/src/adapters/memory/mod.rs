@@ -16,6 +16,7 @@ mod ledger;
 mod log;
 mod payload_store;
 mod queue;
+mod roster;
 mod sync_store;
 pub mod world;
 
@@ -27,6 +28,7 @@ use crate::ports::Store;
 use crate::ports::api_keys::ApiKeyRecord;
 use crate::ports::dead_letters::DeadLetter;
 use crate::ports::operations::{Operation, PriceKind, Service, StorageOperations};
+use crate::ports::roster::{ProcessId, RosterEntry};
 use crate::ports::world::World;
 
 /// One process's view of a store in memory. Clones share everything.
@@ -61,6 +63,7 @@ impl MemoryStore {
             sync: process.clone(),
             payloads: process.clone(),
             api_keys: process.clone(),
+            roster: process.clone(),
             operations: Arc::clone(&process.operations),
         }
     }
@@ -94,6 +97,7 @@ struct Tables {
     values: BTreeMap<String, Versioned<String>>,
     payloads: BTreeMap<String, payload_store::Payload>,
     api_keys: BTreeMap<String, ApiKeyRecord>,
+    roster: BTreeMap<ProcessId, RosterEntry>,
     marks: Marks,
 }
 

@@ -18,6 +18,8 @@ const fn blob(name: &'static str, price: PriceKind) -> Operation {
 pub(super) const TABLE_GET: Operation = table("get", PriceKind::Table);
 pub(super) const TABLE_INSERT: Operation = table("insert", PriceKind::Table);
 pub(super) const TABLE_MERGE: Operation = table("merge", PriceKind::Table);
+pub(super) const TABLE_UPDATE: Operation = table("update", PriceKind::Table);
+pub(super) const TABLE_DELETE: Operation = table("delete", PriceKind::Table);
 pub(super) const TABLE_BATCH: Operation = table("batch", PriceKind::TableBatch);
 pub(super) const TABLE_QUERY: Operation = table("query", PriceKind::TableBatch);
 

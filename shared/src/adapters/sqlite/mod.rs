@@ -25,6 +25,7 @@ mod names;
 mod payload_store;
 mod queue;
 mod reader;
+mod roster;
 mod sync_store;
 mod transaction_row;
 mod writer;
@@ -71,7 +72,8 @@ impl SqliteStore {
             dead_letters: Arc::new(dead_letters::SqliteDeadLetters::new(Arc::clone(&database))),
             sync: Arc::new(sync_store::SqliteSyncStore::new(Arc::clone(&database))),
             payloads: Arc::new(payload_store::SqlitePayloadStore::new(Arc::clone(&database))),
-            api_keys: Arc::new(api_keys::SqliteApiKeys::new(database)),
+            api_keys: Arc::new(api_keys::SqliteApiKeys::new(Arc::clone(&database))),
+            roster: Arc::new(roster::SqliteRoster::new(database)),
             operations,
         })
     }

@@ -8,12 +8,14 @@
 //!    that is still accepted is promised only by a process that has itself seen a send of it
 //!    confirmed: the process that inserted the row may have died before it sent.
 //!
-//! Enqueueing twice is always safe; the commit's guards see to that.
+//! Enqueueing twice is always safe; the commit's guards see to that. So work is sent again also for a
+//! request that waits and comes late: the new envelope says where to reply to.
 //!
-//! What a producer puts on the queue by itself is accepted there, by the worker ([`direct`]).
+//! What a producer puts on the queue by itself is accepted there, by the worker (`direct`).
 
 mod direct;
-mod groups;
+mod inserts;
+mod sends;
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,21 +40,14 @@ use crate::ports::ledger::{AcceptOutcome, Ledger, Marks, NewTransaction, StoredT
 use crate::ports::queue::QueueName;
 use crate::ports::world::{World, WorldExt as _};
 
-pub use direct::{Admission, Refusal};
-use groups::{ConfirmedSends, Outgoing, insert_groups, send_groups};
-
 /// Most transactions of one atomic insert: what Azure Tables changes in one step.
 pub const ACCEPT_GROUP_MAX: usize = 100;
 /// Most pieces of work that one round of sends takes from a queue's lane.
 const SEND_GROUP_MAX: usize = 1000;
 /// Accounts whose currency is remembered.
 const KNOWN_ACCOUNTS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
-/// First wait between two looks at the log, for a request that waits for its outcome.
-const LOOK_DELAY_MIN: Duration = Duration::from_millis(25);
-/// Longest such wait.
-const LOOK_DELAY_MAX: Duration = Duration::from_millis(1000);
-/// How long the last look may take, when the patience has ended.
-const LAST_LOOK_TIME_MAX: Duration = Duration::from_millis(500);
+/// How long the look at the row may take, when the patience has ended.
+const LOOK_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// What became of a request.
 #[must_use]
@@ -92,6 +87,10 @@ pub enum AcceptFault {
     Abandoned(#[from] Abandoned),
 }
 
+pub use direct::{Admission, Refusal};
+use inserts::insert_groups;
+use sends::{ConfirmedSends, Parcel, Sending, send_groups};
+
 type Shared<T> = Result<T, Arc<StoreFault>>;
 
 /// Accepts instructions. One per process: it is where concurrent requests meet.
@@ -103,7 +102,7 @@ pub struct Acceptor {
     queue_count: u16,
     known: Mutex<LruCache<AccountKey, Currency>>,
     inserts: GroupCommit<AccountKey, NewTransaction, Shared<AcceptOutcome>>,
-    sends: GroupCommit<QueueName, Outgoing, Shared<()>>,
+    sends: GroupCommit<QueueName, Parcel, Shared<()>>,
     confirmed: Arc<ConfirmedSends>,
     doorbell: Arc<dyn Doorbell>,
 }
@@ -118,10 +117,15 @@ impl Acceptor {
         cache: Arc<AccountCache>,
         queue_count: u16,
     ) -> Self {
-        let confirmed = Arc::new(ConfirmedSends::new());
-        let insert = insert_groups(Arc::clone(&store.ledger), Arc::clone(&confirmed));
-        let dispatch = Dispatch::new(store, Arc::clone(&world));
-        let send = send_groups(dispatch, Arc::clone(&doorbell), Arc::clone(&confirmed));
+        let confirmed = Arc::new(ConfirmedSends::new(Arc::clone(&completions)));
+        let insert =
+            insert_groups(Arc::clone(&store.ledger), Arc::clone(&completions), Arc::clone(&confirmed));
+        let sending = Sending {
+            dispatch: Dispatch::new(store, Arc::clone(&world)),
+            doorbell: Arc::clone(&doorbell),
+            confirmed: Arc::clone(&confirmed),
+        };
+        let send = send_groups(Arc::new(sending));
         Self {
             ledger: Arc::clone(&store.ledger),
             completions,
@@ -223,53 +227,42 @@ impl Acceptor {
         }
     }
 
-    /// Returns when a send of the work was confirmed to this process, or when there is no work left.
+    /// Returns when a send of the work was confirmed to this process (one that asked for a reply, if
+    /// somebody here waits for it), or when there is no work left.
     async fn enqueue(
         &self,
         stored: &StoredTransaction,
         traceparent: Option<String>,
     ) -> Result<(), AcceptFault> {
         let Some(work) = stored.work() else { return Ok(()) };
-        if self.confirmed.contains(&work.key) {
+        if !self.confirmed.lacks(&work.key) {
             return Ok(());
         }
         let queue = envelope::queue_of(work.key.account, self.queue_count);
-        self.sends.submit(queue, Outgoing { work, traceparent }).await?.map_err(AcceptFault::Queue)
+        self.sends.submit(queue, Parcel { work, traceparent }).await?.map_err(AcceptFault::Queue)
     }
 
-    /// The transaction with its outcome, if that is known in time. A worker of this process
-    /// announces it; for one of another process, the log is looked at now and then.
+    /// The transaction with its outcome, if that is known in time: a worker of this process announces
+    /// it, one of another process replies. The row is read once, at the end: an announcement can get
+    /// lost.
     async fn await_outcome(
         &self,
         transaction: Transaction,
         mut waiter: Waiter,
         patience: Duration,
     ) -> Transaction {
-        let started = self.world.uptime();
-        let mut delay = LOOK_DELAY_MIN;
-        loop {
-            let left = patience.saturating_sub(self.world.uptime().saturating_sub(started));
-            let pause = self.world.sleep(delay.min(left));
-            match select(std::pin::pin!(waiter.outcome()), pause).await {
-                Either::Left((outcome, _)) => return Transaction { outcome: Some(outcome), ..transaction },
-                Either::Right(((), _)) => {}
-            }
-            let grace = left.saturating_sub(delay).max(LAST_LOOK_TIME_MAX);
-            if let Some(found) = self.look(&transaction.key, grace).await {
-                return found;
-            }
-            if delay >= left {
-                return transaction;
-            }
-            delay = delay.saturating_mul(2).min(LOOK_DELAY_MAX);
+        let patience = self.world.sleep(patience);
+        if let Either::Left((outcome, _)) = select(std::pin::pin!(waiter.outcome()), patience).await {
+            return Transaction { outcome: Some(outcome), ..transaction };
         }
+        self.look(&transaction.key).await.unwrap_or(transaction)
     }
 
     /// The transaction if the log shows that it is final. The promise was made: a log that does not
     /// answer now is no reason to break it, or to keep the client waiting.
-    async fn look(&self, key: &TransactionKey, longest: Duration) -> Option<Transaction> {
+    async fn look(&self, key: &TransactionKey) -> Option<Transaction> {
         let read = self.ledger.transaction(key);
-        match select(read, self.world.sleep(longest)).await {
+        match select(read, self.world.sleep(LOOK_TIME_MAX)).await {
             Either::Left((Ok(Some(stored)), _)) if stored.transaction.outcome.is_some() => {
                 Some(stored.transaction)
             }

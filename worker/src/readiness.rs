@@ -31,6 +31,8 @@ pub enum Part {
     Queue,
     /// The store knows its first API key.
     FirstKey,
+    /// Others know where to ring.
+    Roster,
     /// The process is not ending.
     Running,
 }
@@ -42,6 +44,7 @@ impl Part {
             Self::Ledger => "ledger",
             Self::Queue => "queue",
             Self::FirstKey => "first_key",
+            Self::Roster => "roster",
             Self::Running => "running",
         }
     }
@@ -55,10 +58,9 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// A process that starts: nothing was seen to work yet.
-    pub fn starting() -> Arc<Self> {
-        let missing = BTreeSet::from([Part::Ledger, Part::Queue, Part::FirstKey]);
-        Arc::new(Self { missing: Mutex::new(missing), changed: Notify::new() })
+    /// A process that starts, and needs these parts: nothing was seen to work yet.
+    pub fn starting(parts: impl IntoIterator<Item = Part>) -> Arc<Self> {
+        Arc::new(Self { missing: Mutex::new(parts.into_iter().collect()), changed: Notify::new() })
     }
 
     /// Notes that a part did not do its work.

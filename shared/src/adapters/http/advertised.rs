@@ -1,0 +1,82 @@
+//! The address at which others reach this process, where nobody configured one.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use crate::config::{Config, StorageConfig};
+use crate::ports::roster::Address;
+
+/// Addresses that are never in use (RFC 5737 and 3849). A socket is pointed at one to learn which
+/// address of this machine faces the network; nothing is sent.
+const ELSEWHERE: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
+
+/// The address to advertise for a process that listens on `bound`: the configured one, or the one
+/// that it listens on. A process that listens on every address of its machine is reached at the one
+/// that faces the network; all processes of an embedded store are on one machine anyway.
+pub fn advertised(config: &Config, bound: SocketAddr) -> Address {
+    if let Some(address) = &config.advertise {
+        return address.clone();
+    }
+    let ip = match (&config.storage, bound.ip().is_unspecified()) {
+        (_, false) => bound.ip(),
+        (StorageConfig::Sqlite { .. }, true) => loopback(bound),
+        (StorageConfig::Azure { .. }, true) => facing_the_network(bound).unwrap_or_else(|| {
+            tracing::warn!(
+                "This machine has no address on a network: processes elsewhere cannot reach this one. \
+                 Set advertise if they should."
+            );
+            loopback(bound)
+        }),
+    };
+    let address = Address::parse(&SocketAddr::new(ip, bound.port()).to_string());
+    address.expect("a bound address has a port, and its host is an IP address")
+}
+
+const fn loopback(bound: SocketAddr) -> IpAddr {
+    if bound.is_ipv4() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { IpAddr::V6(Ipv6Addr::LOCALHOST) }
+}
+
+fn facing_the_network(bound: SocketAddr) -> Option<IpAddr> {
+    // A socket on every address of IPv6 listens on those of IPv4 as well.
+    let families = ELSEWHERE.into_iter().filter(|elsewhere| bound.is_ipv6() || elsewhere.is_ipv4());
+    let mut addresses = families.filter_map(|elsewhere| {
+        let any = SocketAddr::new(
+            if elsewhere.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() },
+            0,
+        );
+        let socket = UdpSocket::bind(any).ok()?;
+        socket.connect((elsewhere, 9)).ok()?;
+        let ip = socket.local_addr().ok()?.ip();
+        (!ip.is_unspecified() && !ip.is_loopback()).then_some(ip)
+    });
+    addresses.next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::add_settings;
+
+    fn config(arguments: &[&str]) -> Config {
+        let arguments = std::iter::once("test").chain(arguments.iter().copied());
+        let matches = add_settings(clap::Command::new("test")).try_get_matches_from(arguments).unwrap();
+        Config::read(&matches).unwrap()
+    }
+
+    #[test]
+    fn a_process_advertises_an_address_that_can_be_called() {
+        let check = |arguments: &[&str], bound: &str, expected: &str| {
+            let address = advertised(&config(arguments), bound.parse().unwrap());
+            assert_eq!(address.as_str(), expected);
+        };
+        check(&[], "127.0.0.1:40123", "http://127.0.0.1:40123");
+        check(&[], "[::1]:40123", "http://[::1]:40123");
+        check(&[], "0.0.0.0:40123", "http://127.0.0.1:40123");
+        check(&[], "[::]:40123", "http://[::1]:40123");
+        check(&["--advertise", "bank-1:80"], "0.0.0.0:40123", "http://bank-1:80");
+        let azure = ["--storage", "azure:UseDevelopmentStorage=true"];
+        check(&azure, "10.1.2.3:40123", "http://10.1.2.3:40123");
+        let anywhere = advertised(&config(&azure), "0.0.0.0:40123".parse().unwrap());
+        assert!(!anywhere.as_str().contains("0.0.0.0"), "{anywhere}");
+    }
+}

@@ -1,0 +1,109 @@
+//! One signed request to another process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use reqwest::Method;
+
+use super::BODY_BYTES_MAX;
+use super::secret::RingSecret;
+use super::signature::{SIGNATURE_HEADER, Signed, TIMESTAMP_HEADER};
+use crate::ports::roster::Address;
+use crate::ports::world::World;
+
+/// Longest wait for a connection: processes of one bank are near each other.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long an idle connection is kept: less than the server keeps it.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// Why a process did not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum CallFault {
+    /// It could not be reached, or the connection broke.
+    #[error("the process cannot be reached")]
+    Unreachable(#[source] reqwest::Error),
+    /// It was too slow.
+    #[error("the process did not answer in time")]
+    Late,
+    /// It said no: 401 when it knows another secret.
+    #[error("the process answered with status {0}")]
+    Refused(u16),
+    /// It said too much.
+    #[error("the process answered with more than {BODY_BYTES_MAX} bytes")]
+    TooLarge,
+}
+
+/// Calls other processes, over a pool of connections.
+pub(super) struct PeerClient {
+    http: reqwest::Client,
+    pub(super) secret: Arc<RingSecret>,
+    world: Arc<dyn World>,
+}
+
+/// What is asked of a process.
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    pub(super) method: Method,
+    pub(super) path: String,
+    pub(super) body: Vec<u8>,
+}
+
+impl Call {
+    pub(super) fn post(path: &str, body: Vec<u8>) -> Self {
+        Self { method: Method::POST, path: path.to_owned(), body }
+    }
+}
+
+impl PeerClient {
+    pub(super) fn new(secret: Arc<RingSecret>, world: Arc<dyn World>) -> Result<Self, reqwest::Error> {
+        let http = reqwest::Client::builder()
+            .tcp_nodelay(true)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .pool_idle_timeout(IDLE_MAX)
+            .redirect(reqwest::redirect::Policy::none())
+            // Processes of one bank are on one network.
+            .no_proxy()
+            .build()?;
+        Ok(Self { http, secret, world })
+    }
+
+    /// Calls a process; the body of its answer.
+    pub(super) async fn call(
+        &self,
+        to: &Address,
+        call: Call,
+        timeout: Duration,
+    ) -> Result<Vec<u8>, CallFault> {
+        let answer = std::pin::pin!(self.answer(to, call));
+        match select(answer, self.world.sleep(timeout)).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right(_) => Err(CallFault::Late),
+        }
+    }
+
+    async fn answer(&self, to: &Address, call: Call) -> Result<Vec<u8>, CallFault> {
+        let secret = self.secret.get().await;
+        let Call { method, path, body } = call;
+        let signed = Signed { method: method.as_str(), path: &path, body: &body };
+        let (timestamp, signature) = signed.sign(&secret, self.world.now());
+        let request = self
+            .http
+            .request(method, format!("{to}{path}"))
+            .header(TIMESTAMP_HEADER, timestamp)
+            .header(SIGNATURE_HEADER, signature)
+            .body(body);
+        let mut answer = request.send().await.map_err(CallFault::Unreachable)?;
+        if !answer.status().is_success() {
+            return Err(CallFault::Refused(answer.status().as_u16()));
+        }
+        let mut bytes = Vec::new();
+        while let Some(chunk) = answer.chunk().await.map_err(CallFault::Unreachable)? {
+            if bytes.len().saturating_add(chunk.len()) > BODY_BYTES_MAX {
+                return Err(CallFault::TooLarge);
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,141 @@
+//! How the processes of one bank call each other: over HTTP, each request signed with the secret that
+//! they share. Nothing here carries work; whatever is lost costs time, never work.
+//!
+//! `bell` wakes the listeners of other processes, `replies` is the way back to whoever waits, and
+//! `switchboard` asks all workers a question at once. `lines` is what the first two have in common: at
+//! most one request in flight for each process, while what comes meanwhile collects. The other end of
+//! it, the HTTP server, is not here: it asks `signature` whether to listen.
+
+mod advertised;
+mod bell;
+mod client;
+mod lines;
+mod replies;
+mod secret;
+pub mod signature;
+mod switchboard;
+
+use std::sync::Arc;
+
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+
+pub use advertised::advertised;
+pub use bell::HttpBell;
+pub use client::CallFault;
+pub use replies::HttpReplies;
+pub use secret::{RING_SECRET_CHARS_MIN, RingSecret};
+pub use switchboard::{Question, Switchboard};
+
+use client::PeerClient;
+
+use crate::adapters::bell::LocalBell;
+use crate::bank::Links;
+use crate::completions::Completions;
+use crate::ports::Store;
+use crate::ports::queue::QueueName;
+use crate::ports::roster::ProcessId;
+use crate::ports::world::{World, WorldExt as _};
+
+/// Where a process takes rings.
+pub const RING_PATH: &str = "/internal/ring";
+/// Where a worker tells how it is.
+pub const STATUS_PATH: &str = "/internal/status";
+/// Where a process that waits takes replies.
+pub const COMPLETIONS_PATH: &str = "/internal/completions";
+
+/// Where a worker is told of the gate.
+pub const GATE_PATH: &str = "/internal/gate";
+
+/// Most bytes of a request or an answer between processes.
+pub const BODY_BYTES_MAX: usize = 1024 * 1024;
+
+/// No HTTP client can be made.
+#[derive(Debug, thiserror::Error)]
+#[error("an HTTP client cannot be made")]
+pub struct NoClient(#[from] reqwest::Error);
+
+/// Everything that a process needs to call others.
+#[derive(Clone)]
+pub struct Exchange {
+    /// This process.
+    pub id: ProcessId,
+    /// What signs.
+    pub secret: Arc<RingSecret>,
+    /// Rings here: for this process only.
+    pub local: Arc<LocalBell>,
+    /// Rings everywhere.
+    pub bell: Arc<HttpBell>,
+    /// The way back.
+    pub replies: Arc<HttpReplies>,
+    /// Asks all workers.
+    pub switchboard: Arc<Switchboard>,
+}
+
+impl Exchange {
+    /// The exchange of a process. Nothing goes to the network yet. Without a configured secret there
+    /// is none until [`RingSecret::establish`] has found it in the store.
+    ///
+    /// # Errors
+    /// [`NoClient`]
+    pub fn new(
+        store: &Store,
+        world: &Arc<dyn World>,
+        configured: Option<&SecretString>,
+    ) -> Result<Self, NoClient> {
+        let secret = Arc::new(RingSecret::new(configured));
+        let client = Arc::new(PeerClient::new(Arc::clone(&secret), Arc::clone(world))?);
+        let id = ProcessId::from_uuid(world.uuid());
+        let local = Arc::new(LocalBell::default());
+        let bell = HttpBell::new(&local, id, &store.roster, &client, world);
+        let replies = Arc::new(HttpReplies::new(&client, world));
+        let switchboard = Arc::new(Switchboard::new(id, &store.roster, &client, world));
+        Ok(Self { id, secret, local, bell, replies, switchboard })
+    }
+
+    /// How the bank of this process reaches others.
+    pub fn links(&self, completions: &Arc<Completions>) -> Links {
+        let (doorbell, replies) = (Arc::clone(&self.bell), Arc::clone(&self.replies));
+        Links { doorbell, completions: Arc::clone(completions), replies }
+    }
+}
+
+/// The body of a ring.
+#[derive(Serialize, Deserialize)]
+struct Ring {
+    queues: Vec<String>,
+}
+
+/// Writes a ring.
+fn encode_ring<'a>(queues: impl IntoIterator<Item = &'a QueueName>) -> Vec<u8> {
+    let ring = Ring { queues: queues.into_iter().map(ToString::to_string).collect() };
+    serde_json::to_vec(&ring).expect("texts can always be written as JSON")
+}
+
+/// Reads a ring; names that are none are left out.
+///
+/// # Errors
+/// When the body is no ring at all.
+pub fn decode_ring(body: &[u8]) -> Result<Vec<QueueName>, serde_json::Error> {
+    let ring: Ring = serde_json::from_slice(body)?;
+    Ok(ring.queues.iter().filter_map(|name| QueueName::parse(name)).collect())
+}
+
+/// Tells of an epoch of the gate, and answers with the one that is obeyed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateEpoch {
+    /// The epoch.
+    pub epoch: u64,
+}
+
+impl GateEpoch {
+    /// The body of question and answer.
+    pub fn encode(self) -> Vec<u8> {
+        serde_json::to_vec(&self).expect("a number can always be written as JSON")
+    }
+
+    /// Reads a body; `None` if it is none.
+    pub fn decode(body: &[u8]) -> Option<Self> {
+        serde_json::from_slice(body).ok()
+    }
+}

@@ -1,0 +1,66 @@
+//! The way back: what became final, told to the processes where somebody waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use tracing::debug;
+
+use super::COMPLETIONS_PATH;
+use super::client::{Call, PeerClient};
+use super::lines::{Lines, Load, Persistence};
+use crate::completions::Completion;
+use crate::completions::note::{self, NOTE_ITEMS_MAX};
+use crate::ports::fault::chain;
+use crate::ports::replies::Replies;
+use crate::ports::roster::Address;
+use crate::ports::world::World;
+
+/// Longest wait for the answer to a note.
+const NOTE_TIMEOUT: Duration = Duration::from_secs(2);
+/// A note that is lost twice is dropped: whoever waits reads the row then.
+const PERSISTENCE: Persistence = Persistence { attempts: 2, first_delay: Duration::from_millis(100) };
+/// Most completions that wait for one process; more are dropped.
+const WAITING_MAX: usize = 20_000;
+
+/// What one process is told.
+impl Load for Vec<Completion> {
+    fn add(&mut self, more: Self) {
+        let room = WAITING_MAX.saturating_sub(self.len());
+        self.extend(more.into_iter().take(room));
+    }
+
+    fn is_empty(&self) -> bool {
+        Self::is_empty(self)
+    }
+}
+
+/// Tells other processes over HTTP.
+pub struct HttpReplies {
+    lines: Lines<Address, Vec<Completion>>,
+}
+
+impl HttpReplies {
+    pub(super) fn new(client: &Arc<PeerClient>, world: &Arc<dyn World>) -> Self {
+        let client = Arc::clone(client);
+        let send = move |to: Address, load: Vec<Completion>| tell(Arc::clone(&client), to, load).boxed();
+        Self { lines: Lines::new(Arc::clone(world), PERSISTENCE, Arc::new(send)) }
+    }
+}
+
+impl Replies for HttpReplies {
+    fn tell(&self, to: &Address, completion: Completion) {
+        self.lines.add(to.clone(), vec![completion]);
+    }
+}
+
+async fn tell(client: Arc<PeerClient>, to: Address, completions: Vec<Completion>) -> bool {
+    for some in completions.chunks(NOTE_ITEMS_MAX) {
+        let call = Call::post(COMPLETIONS_PATH, note::encode(some));
+        if let Err(fault) = client.call(&to, call, NOTE_TIMEOUT).await {
+            debug!("The process at {to} was not told of {} outcomes: {}", some.len(), chain(&fault));
+            return false;
+        }
+    }
+    true
+}

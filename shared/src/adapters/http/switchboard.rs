@@ -1,0 +1,90 @@
+//! One question to all workers at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::join_all;
+use reqwest::Method;
+use tokio::sync::oneshot;
+
+use super::client::{Call, CallFault, PeerClient};
+use crate::ports::fault::StoreFault;
+use crate::ports::roster::{ProcessId, Roster, RosterEntry, living};
+use crate::ports::world::World;
+
+/// What every worker is asked.
+#[derive(Debug, Clone)]
+pub struct Question {
+    method: Method,
+    path: String,
+    body: Vec<u8>,
+}
+
+impl Question {
+    /// Asks how something is.
+    pub fn get(path: &str) -> Self {
+        Self { method: Method::GET, path: path.to_owned(), body: Vec::new() }
+    }
+
+    /// Tells something, and asks what became of it.
+    pub fn put(path: &str, body: Vec<u8>) -> Self {
+        Self { method: Method::PUT, path: path.to_owned(), body }
+    }
+}
+
+/// Asks all workers.
+pub struct Switchboard {
+    own: ProcessId,
+    roster: Arc<dyn Roster>,
+    client: Arc<PeerClient>,
+    world: Arc<dyn World>,
+}
+
+impl Switchboard {
+    pub(super) fn new(
+        own: ProcessId,
+        roster: &Arc<dyn Roster>,
+        client: &Arc<PeerClient>,
+        world: &Arc<dyn World>,
+    ) -> Self {
+        Self { own, roster: Arc::clone(roster), client: Arc::clone(client), world: Arc::clone(world) }
+    }
+
+    /// Asks every worker process but this one, all at once, each for at most `timeout`. The answers
+    /// are the bodies, by the id of the process. Reads the roster anew: one operation of the store.
+    ///
+    /// # Errors
+    /// [`StoreFault`] when the roster cannot be read. That a worker did not answer stands in its place.
+    pub async fn ask(
+        &self,
+        question: &Question,
+        timeout: Duration,
+    ) -> Result<Vec<(RosterEntry, Result<Vec<u8>, CallFault>)>, StoreFault> {
+        let entries = living(&*self.roster, self.world.now()).await?;
+        let others = entries.into_iter().filter(|entry| entry.id != self.own);
+        let asked = others.map(|entry| self.ask_one(entry, question, timeout));
+        Ok(join_all(asked.collect::<Vec<_>>()).await)
+    }
+
+    async fn ask_one(
+        &self,
+        entry: RosterEntry,
+        question: &Question,
+        timeout: Duration,
+    ) -> (RosterEntry, Result<Vec<u8>, CallFault>) {
+        let Question { method, path, body } = question.clone();
+        let (client, address) = (Arc::clone(&self.client), entry.address.clone());
+        let (tell, answer) = oneshot::channel();
+        // In a task of the world: the pool of connections outlives the thread of a request.
+        self.world.spawn(
+            async move {
+                let answer = client.call(&address, Call { method, path, body }, timeout).await;
+                // Whoever asked may have gone away.
+                drop(tell.send(answer));
+            }
+            .boxed(),
+        );
+        (entry, answer.await.unwrap_or(Err(CallFault::Late)))
+    }
+}

@@ -1,0 +1,162 @@
+//! The reply of a worker, as bytes: which transactions became final, and how. Compact JSON; members
+//! that a reader does not know are ignored, and an item that it cannot read is left out.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::Completion;
+use crate::domain::ids::{AccountKey, OrderNumber, PartnerId, TransactionKey};
+use crate::domain::money::{Balance, Currency};
+use crate::domain::rejection::RejectReason;
+use crate::domain::time::Timestamp;
+use crate::domain::transaction::{Outcome, TransactionStatus};
+
+/// Most completions of one note.
+pub const NOTE_ITEMS_MAX: usize = 1000;
+
+#[derive(Serialize, Deserialize)]
+struct Note<T> {
+    #[serde(rename = "final")]
+    items: Vec<T>,
+}
+
+/// Short names: a busy worker sends many.
+#[derive(Serialize, Deserialize)]
+struct Row {
+    /// User.
+    u: String,
+    /// Account.
+    c: String,
+    /// Partner.
+    p: String,
+    /// Message id.
+    m: String,
+    /// Status.
+    s: String,
+    /// When it was decided, milliseconds since 1970.
+    t: String,
+    /// Order number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    n: Option<String>,
+    /// Sequence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    q: Option<String>,
+    /// Balance after it, in minor units.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    b: Option<String>,
+    /// Currency of the balance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cur: Option<String>,
+    /// Reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    r: Option<String>,
+}
+
+/// Writes a note.
+pub fn encode(completions: &[Completion]) -> Vec<u8> {
+    let note = Note { items: completions.iter().map(to_row).collect() };
+    serde_json::to_vec(&note).expect("texts can always be written as JSON")
+}
+
+/// Reads a note.
+///
+/// # Errors
+/// When the body is no note at all.
+pub fn decode(body: &[u8]) -> Result<Vec<Completion>, serde_json::Error> {
+    let note: Note<Box<RawValue>> = serde_json::from_slice(body)?;
+    Ok(note.items.iter().filter_map(|item| from_row(serde_json::from_str(item.get()).ok()?)).collect())
+}
+
+fn to_row(completion: &Completion) -> Row {
+    let Completion { key: TransactionKey { account, partner, message }, outcome } = completion;
+    let row = Row {
+        u: account.user.simple(),
+        c: account.account.simple(),
+        p: partner.as_str().to_owned(),
+        m: message.simple(),
+        s: outcome.status().code().to_owned(),
+        t: String::new(),
+        n: None,
+        q: None,
+        b: None,
+        cur: None,
+        r: None,
+    };
+    match outcome {
+        Outcome::Posted { order_number, sequence, balance_after, posted_at } => Row {
+            t: posted_at.unix_ms().to_string(),
+            n: Some(order_number.to_string()),
+            q: Some(sequence.to_string()),
+            b: Some(balance_after.minor_units().to_string()),
+            cur: Some(balance_after.currency().code().to_owned()),
+            ..row
+        },
+        Outcome::Rejected { reason, rejected_at } => {
+            Row { t: rejected_at.unix_ms().to_string(), r: Some(reason.code().to_owned()), ..row }
+        }
+    }
+}
+
+fn from_row(row: Row) -> Option<Completion> {
+    let Row { u, c, p, m, s, t, n, q, b, cur, r } = row;
+    let account = AccountKey { user: u.parse().ok()?, account: c.parse().ok()? };
+    let key = TransactionKey { account, partner: PartnerId::parse(&p).ok()?, message: m.parse().ok()? };
+    let at = Timestamp::from_unix_ms(t.parse().ok()?);
+    let outcome = match TransactionStatus::from_code(&s)? {
+        TransactionStatus::Accepted => return None,
+        TransactionStatus::Posted => Outcome::Posted {
+            order_number: OrderNumber::parse(&n?).ok()?,
+            sequence: q?.parse().ok()?,
+            balance_after: Balance::try_new(b?.parse().ok()?, Currency::parse(&cur?).ok()?)?,
+            posted_at: at,
+        },
+        TransactionStatus::Rejected => {
+            Outcome::Rejected { reason: RejectReason::from_code(&r?)?, rejected_at: at }
+        }
+    };
+    Some(Completion { key, outcome })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::{AccountId, MessageId, UserId};
+    use uuid::Uuid;
+
+    fn completion(number: u128, outcome: Outcome) -> Completion {
+        let account = AccountKey {
+            user: UserId::from_uuid(Uuid::from_u128(1)),
+            account: AccountId::from_uuid(Uuid::from_u128(2)),
+        };
+        let message = MessageId::from_uuid(Uuid::from_u128(number));
+        let partner = PartnerId::parse("shop").unwrap();
+        Completion { key: TransactionKey { account, partner, message }, outcome }
+    }
+
+    fn completions() -> Vec<Completion> {
+        let at = Timestamp::from_unix_ms(1_795_248_000_123);
+        let balance_after = Balance::try_new(-1250, Currency::parse("EUR").unwrap()).unwrap();
+        let order_number = OrderNumber::from_counter(1_000_042);
+        let posted = Outcome::Posted { order_number, sequence: 12, balance_after, posted_at: at };
+        let rejected = RejectReason::ALL
+            .into_iter()
+            .map(|reason| completion(7, Outcome::Rejected { reason, rejected_at: at }));
+        std::iter::once(completion(8, posted)).chain(rejected).collect()
+    }
+
+    #[test]
+    fn a_note_is_read_back_as_it_was_written() {
+        assert_eq!(decode(&encode(&completions())).unwrap(), completions());
+        assert_eq!(decode(&encode(&[])).unwrap(), []);
+    }
+
+    #[test]
+    fn what_cannot_be_read_hides_nothing_else() {
+        let text = String::from_utf8(encode(&completions())).unwrap();
+        let damaged = text.replacen("\"posted\"", "\"accepted\"", 1).replace("{\"u\"", "{\"new\":1,\"u\"");
+        assert_eq!(decode(damaged.as_bytes()).unwrap(), completions().split_off(1));
+        for no_note in ["", "[]", "{}", r#"{"final":1}"#] {
+            assert!(decode(no_note.as_bytes()).is_err(), "{no_note}");
+        }
+    }
+}

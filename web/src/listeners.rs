@@ -1,0 +1,78 @@
+//! The listeners of all workers: of the one in this process, and of those that can be asked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postonce_shared::adapters::http::{Question, STATUS_PATH, Switchboard};
+use postonce_shared::ports::fault::chain;
+use postonce_shared::ports::queue::QueueName;
+use postonce_worker::http::Status;
+use postonce_worker::meter::Meter;
+use tracing::warn;
+
+use crate::office::{ListenerStatus, Listeners};
+
+/// How long a worker may take to say how it is: an operator waits.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Adds up the listeners of every worker process.
+pub struct AllWorkers {
+    /// What the worker of this process counts.
+    pub meter: Arc<Meter>,
+    /// Asks the others.
+    pub switchboard: Arc<Switchboard>,
+}
+
+#[async_trait]
+impl ListenerStatus for AllWorkers {
+    async fn listeners(&self) -> BTreeMap<QueueName, Listeners> {
+        let mut sums: BTreeMap<QueueName, Listeners> = BTreeMap::new();
+        for (queue, look) in self.meter.all_listeners() {
+            add(&mut sums, queue, look.active, look.max);
+        }
+        for status in self.statuses().await {
+            for (queue, of_queue) in status.listeners {
+                if let Some(queue) = QueueName::parse(&queue) {
+                    add(&mut sums, queue, of_queue.active, of_queue.max);
+                }
+            }
+        }
+        sums
+    }
+}
+
+impl AllWorkers {
+    /// What the other processes say. One that does not answer is missing from the sum.
+    async fn statuses(&self) -> Vec<Status> {
+        let answers = match self.switchboard.ask(&Question::get(STATUS_PATH), ANSWER_TIME_MAX).await {
+            Ok(answers) => answers,
+            Err(fault) => {
+                warn!("The listeners of other processes are not known: {}", chain(&fault));
+                return Vec::new();
+            }
+        };
+        let mut statuses = Vec::with_capacity(answers.len());
+        for (entry, answer) in answers {
+            let why = match answer.as_deref().map(serde_json::from_slice) {
+                Ok(Ok(status)) => {
+                    statuses.push(status);
+                    continue;
+                }
+                Ok(Err(error)) => chain(&error),
+                Err(fault) => chain(fault),
+            };
+            let (id, address) = (entry.id, entry.address);
+            warn!(worker = %id, "Worker {id} at {address} does not say how it is: {why}");
+        }
+        statuses
+    }
+}
+
+fn add(sums: &mut BTreeMap<QueueName, Listeners>, queue: QueueName, active: u64, max: u64) {
+    let sum = sums.entry(queue).or_default();
+    let count = |count| u32::try_from(count).unwrap_or(u32::MAX);
+    sum.active = sum.active.saturating_add(count(active));
+    sum.max = sum.max.saturating_add(count(max));
+}

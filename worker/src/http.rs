@@ -1,0 +1,74 @@
+//! What other processes and machines that watch ask of this one over HTTP.
+//!
+//! `/internal/…` is for the other processes of the bank, signed with the secret that they share
+//! ([`SignedBody`]); a web process serves it beside its API. A worker process has a small server of
+//! its own, which serves that, health and metrics.
+
+mod internal;
+mod server;
+mod signed;
+mod status;
+
+pub use internal::configure;
+pub use server::{WorkerApp, serve};
+pub use signed::{Refusal, SignedBody};
+pub use status::{OperationCount, QueueListeners, Status};
+
+use std::sync::Arc;
+
+use postonce_shared::adapters::bell::LocalBell;
+use postonce_shared::adapters::http::{Exchange, RingSecret};
+use postonce_shared::bank::Bank;
+use postonce_shared::completions::Completions;
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::ports::operations::StorageOperations;
+use postonce_shared::ports::roster::ProcessId;
+use postonce_shared::ports::world::World;
+
+use crate::gatekeeper::Gatekeeper;
+use crate::meter::Meter;
+
+/// What this process is to others that call it.
+#[derive(Clone)]
+pub struct Callee {
+    /// Its name.
+    pub id: ProcessId,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// What a call has to be signed with.
+    pub secret: Arc<RingSecret>,
+    /// Rung by rings: for this process only, or they would go round for ever.
+    pub bell: Arc<LocalBell>,
+    /// Told by replies.
+    pub completions: Arc<Completions>,
+    /// What its worker counts.
+    pub meter: Arc<Meter>,
+    /// Told of the gate; `None` without a worker here.
+    pub gatekeeper: Option<Arc<Gatekeeper>>,
+    /// What it asked of the store.
+    pub operations: Arc<StorageOperations>,
+    /// The clock.
+    pub world: Arc<dyn World>,
+}
+
+impl Callee {
+    /// The process of that bank and exchange, whose worker, if it has one, counts and obeys there.
+    pub fn of(
+        bank: &Bank,
+        exchange: &Exchange,
+        meter: &Arc<Meter>,
+        gatekeeper: Option<Arc<Gatekeeper>>,
+    ) -> Self {
+        Self {
+            id: exchange.id,
+            started_at: bank.world.now(),
+            secret: Arc::clone(&exchange.secret),
+            bell: Arc::clone(&exchange.local),
+            completions: Arc::clone(&bank.completions),
+            meter: Arc::clone(meter),
+            gatekeeper,
+            operations: Arc::clone(&bank.store.operations),
+            world: Arc::clone(&bank.world),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The body of a request that another process of the bank signed. A handler that takes one can't be
+//! reached without the secret.
+
+use std::fmt;
+use std::time::Duration;
+
+use actix_web::body::BoxBody;
+use actix_web::dev::Payload;
+use actix_web::http::StatusCode;
+use actix_web::web::{Bytes, BytesMut, Data};
+use actix_web::{FromRequest, HttpRequest, HttpResponse, ResponseError};
+use futures::future::{Either, LocalBoxFuture, select};
+use futures::{FutureExt as _, StreamExt as _};
+use postonce_shared::adapters::http::BODY_BYTES_MAX;
+use postonce_shared::adapters::http::signature::{Refused, SIGNATURE_HEADER, Signed, TIMESTAMP_HEADER};
+
+use super::Callee;
+
+/// How long a body may take to arrive.
+const BODY_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A body, and the proof that whoever sent it knows the secret.
+#[derive(Debug)]
+pub struct SignedBody(Bytes);
+
+impl SignedBody {
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Why another process is not answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    status: StatusCode,
+    detail: String,
+}
+
+impl Refusal {
+    /// A refusal with a sentence for whoever reads the log of the other process.
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self { status, detail: detail.into() }
+    }
+
+    /// The body could not be understood.
+    pub fn unreadable(error: &serde_json::Error) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, format!("The body cannot be read: {error}."))
+    }
+}
+
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, format!("{refused}."))
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
+impl ResponseError for Refusal {
+    fn status_code(&self) -> StatusCode {
+        self.status
+    }
+
+    fn error_response(&self) -> HttpResponse<BoxBody> {
+        let title = self.status.canonical_reason().unwrap_or_default();
+        let problem = serde_json::json!({
+            "type": "about:blank",
+            "title": title,
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+        });
+        HttpResponse::build(self.status).content_type("application/problem+json").body(problem.to_string())
+    }
+}
+
+impl FromRequest for SignedBody {
+    type Error = Refusal;
+    type Future = LocalBoxFuture<'static, Result<Self, Refusal>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let (request, payload) = (request.clone(), payload.take());
+        async move { read(&request, payload).await }.boxed_local()
+    }
+}
+
+async fn read(request: &HttpRequest, payload: Payload) -> Result<SignedBody, Refusal> {
+    let callee = request.app_data::<Data<Callee>>().ok_or_else(|| {
+        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "The server was built without a callee.")
+    })?;
+    let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
+    // Nothing of the body is read for whoever does not even claim to know the secret.
+    let (Some(timestamp), Some(signature)) = (header(TIMESTAMP_HEADER), header(SIGNATURE_HEADER)) else {
+        return Err(Refused::Unsigned.into());
+    };
+    let secret = callee.secret.known().ok_or_else(|| {
+        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "This process does not know the secret yet.")
+    })?;
+    let reading = std::pin::pin!(collect(payload));
+    let body = match select(reading, callee.world.sleep(BODY_PATIENCE)).await {
+        Either::Left((body, _)) => body?,
+        Either::Right(_) => {
+            return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "The body took too long."));
+        }
+    };
+    let path = request.uri().path_and_query().map_or("", |path| path.as_str());
+    let signed = Signed { method: request.method().as_str(), path, body: &body };
+    signed.verify(&secret, callee.world.now(), timestamp, signature)?;
+    Ok(SignedBody(body))
+}
+
+async fn collect(mut payload: Payload) -> Result<Bytes, Refusal> {
+    let mut bytes = BytesMut::new();
+    while let Some(chunk) = payload.next().await {
+        let chunk = chunk.map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, format!("{error}.")))?;
+        if bytes.len().saturating_add(chunk.len()) > BODY_BYTES_MAX {
+            let detail = format!("A body has at most {BODY_BYTES_MAX} bytes.");
+            return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes.freeze())
+}

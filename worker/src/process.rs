@@ -1,0 +1,96 @@
+//! The running worker process: its listeners, its server, its place in the roster.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use futures::FutureExt as _;
+use futures::future::{Either, join, select};
+use postonce_shared::adapters::http::{Exchange, advertised};
+use postonce_shared::bank::Bank;
+use postonce_shared::config::Config;
+use postonce_shared::envelope;
+use tracing::info;
+
+use crate::drain::{Drain, drain};
+use crate::heartbeat::Heartbeat;
+use crate::http::{Callee, WorkerApp, serve};
+use crate::meter::Meter;
+use crate::readiness::{Part, Readiness};
+use crate::worker::{Worker, WorkerConfig};
+use postonce_shared::ports::roster::Address;
+
+/// Listens and posts until `stop` returns; then drains: what is in hand is finished, for at most 10 s.
+///
+/// # Errors
+/// When the address is taken, or the server fails.
+pub async fn run(
+    bank: &Bank,
+    exchange: &Exchange,
+    config: &Config,
+    worker: WorkerConfig,
+    stop: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(config.worker_bind)
+        .with_context(|| format!("cannot listen on {}", config.worker_bind))?;
+    let bound = listener.local_addr().context("the listening address cannot be read")?;
+    let address = advertised(config, bound);
+    let meter: Arc<Meter> = Arc::default();
+    let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::Roster]);
+    let worker = Worker::new(bank, worker, Arc::clone(&meter));
+    let callee = Callee::of(bank, exchange, &meter, Some(worker.gatekeeper()));
+    let server = serve(WorkerApp { callee, readiness: Arc::clone(&readiness) }, listener)
+        .context("the server cannot be started")?;
+    let handle = server.handle();
+    info!("listening on http://{bound}");
+
+    let queue = envelope::queues(bank.queue_count).swap_remove(0);
+    let watch = Arc::clone(&readiness).watch(bank.store.clone(), queue, Arc::clone(&bank.world));
+    bank.world.spawn(watch.boxed());
+    find_secret(bank, exchange);
+    let (starter, draining) = drain();
+    let work = async {
+        run_in_roster(worker, bank, exchange, (config, address), &readiness, &draining).await;
+        // Until then others can see it drain.
+        handle.stop(true).await;
+    };
+    let serving = async {
+        let (mut server, stop) = (std::pin::pin!(server), std::pin::pin!(stop));
+        let ended = select(stop, server.as_mut()).await;
+        readiness.lose(Part::Running);
+        starter.start();
+        match ended {
+            Either::Left(((), _)) => {
+                info!("Draining: receiving no more, finishing what is in hand");
+                server.await
+            }
+            // A worker that cannot be called would only be slow, but a supervisor can do better.
+            Either::Right((served, _)) => served,
+        }
+    };
+    let (served, ()) = join(serving, work).await;
+    served.context("the server failed")
+}
+
+/// Finds the secret beside the start: the store may be away.
+pub fn find_secret(bank: &Bank, exchange: &Exchange) {
+    let (secret, sync, world) =
+        (Arc::clone(&exchange.secret), Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
+    bank.world.spawn(async move { secret.establish(&*sync, &*world).await }.boxed());
+}
+
+/// Runs a worker that others can ring at that address.
+pub async fn run_in_roster(
+    mut worker: Worker,
+    bank: &Bank,
+    exchange: &Exchange,
+    (config, address): (&Config, Address),
+    readiness: &Readiness,
+    draining: &Drain,
+) {
+    let (roster, idle) = (&bank.store.roster, config.idle_poll_max);
+    let heartbeat = Arc::new(Heartbeat::new(roster, &bank.world, exchange.id, address, idle));
+    worker.add_errand(heartbeat.clone());
+    let announced = || readiness.gain(Part::Roster);
+    futures::join!(worker.run(draining), heartbeat.keep(draining, announced));
+}

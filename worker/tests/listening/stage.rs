@@ -1,0 +1,193 @@
+//! A kind of work of its own, one store, one clock, and as many processes as a story needs.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postonce_shared::adapters::bell::LocalBell;
+use postonce_shared::adapters::memory::MemoryStore;
+use postonce_shared::adapters::memory::world::TestWorld;
+use postonce_shared::gate::Gate;
+use postonce_shared::ports::Store;
+use postonce_shared::ports::queue::{Message, QueueName};
+use postonce_shared::ports::world::{World, WorldExt as _};
+use postonce_worker::delivery::{Delivery, Unopened};
+use postonce_worker::drain::{Drain, DrainStarter, drain};
+use postonce_worker::errand::Errand;
+use postonce_worker::gatekeeper::Gatekeeper;
+use postonce_worker::handler::{Handled, Handler, Health};
+use postonce_worker::leases::QueueLeases;
+use postonce_worker::listener::Listener;
+use postonce_worker::meter::Meter;
+use postonce_worker::receivers::Bounds;
+use postonce_worker::session::Means;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+pub const VISIBILITY: Duration = Duration::from_secs(20);
+pub const QUEUES: u16 = 4;
+
+pub fn letter(place: u16) -> QueueName {
+    QueueName::of_partition("letter", place)
+}
+
+/// A kind of work of its own: notes what it reads, as fast as it is allowed to.
+pub struct Reader {
+    pub store: Store,
+    pub read: Mutex<BTreeMap<String, usize>>,
+    pub allowed: Semaphore,
+    pub at_once: AtomicUsize,
+    pub at_once_max: AtomicUsize,
+    /// What it gives back once, and for how long.
+    pub give_back: Mutex<Option<Duration>>,
+}
+
+impl Reader {
+    pub fn of(store: &Store) -> Arc<Self> {
+        Arc::new(Self {
+            store: store.clone(),
+            read: Mutex::default(),
+            allowed: Semaphore::new(Semaphore::MAX_PERMITS),
+            at_once: AtomicUsize::new(0),
+            at_once_max: AtomicUsize::new(0),
+            give_back: Mutex::default(),
+        })
+    }
+
+    pub fn read(&self) -> usize {
+        self.read.lock().unwrap().values().sum()
+    }
+}
+
+#[async_trait]
+impl Handler for Reader {
+    type Work = String;
+
+    const NAME: &'static str = "letter";
+
+    async fn read(&self, message: &Message) -> Result<String, Unopened> {
+        Ok(String::from_utf8(message.body.clone()).unwrap())
+    }
+
+    async fn handle(&self, queue: &QueueName, deliveries: Vec<Delivery<String>>) -> Handled {
+        let at_once = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
+        self.at_once_max.fetch_max(at_once, Ordering::SeqCst);
+        let mut back_in = Vec::new();
+        self.allowed.acquire().await.unwrap().forget();
+        for delivery in deliveries {
+            let lease = delivery.lease().unwrap();
+            let back = self.give_back.lock().unwrap().take();
+            if let Some(delay) = back {
+                let _ = self.store.queue.extend(queue, &lease, &delivery.message.body, delay).await.unwrap();
+                back_in.push(delay);
+                continue;
+            }
+            let _ = self.store.queue.delete(queue, &lease).await.unwrap();
+            *self.read.lock().unwrap().entry(delivery.content.unwrap()).or_default() += 1;
+        }
+        self.at_once.fetch_sub(1, Ordering::SeqCst);
+        Handled { health: Health::Well, back_in }
+    }
+
+    async fn is_ready(&self) -> bool {
+        true
+    }
+}
+
+/// One store, one clock, and as many processes as a story needs.
+pub struct Stage {
+    pub world: Arc<TestWorld>,
+    pub store: Store,
+}
+
+pub struct Process {
+    pub reader: Arc<Reader>,
+    pub bell: Arc<LocalBell>,
+    pub gatekeeper: Arc<Gatekeeper>,
+    pub meter: Arc<Meter>,
+    pub leases: Arc<QueueLeases>,
+    pub starter: DrainStarter,
+    pub drain: Drain,
+    pub task: JoinHandle<()>,
+}
+
+impl Process {
+    /// Dies: what it has in hand stays where it is.
+    pub fn die(self) {
+        self.task.abort();
+    }
+}
+
+impl Stage {
+    pub fn new() -> Self {
+        let world = Arc::new(TestWorld::new(1));
+        let store = MemoryStore::new(world.clone());
+        Self { world, store }
+    }
+
+    pub fn gate(&self) -> Gate {
+        Gate::new(Arc::clone(&self.store.sync), self.world.clone())
+    }
+
+    /// A process that polls at least every `idle_delay_max` and has up to `ceiling` receivers.
+    pub fn process(&self, idle_delay_max: Duration, ceiling: usize) -> Process {
+        let world: Arc<dyn World> = self.world.clone();
+        let (starter, drain) = drain();
+        let (reader, meter, bell) = (Reader::of(&self.store), Arc::new(Meter::default()), Arc::default());
+        let gatekeeper = Arc::new(Gatekeeper::new(self.gate(), Arc::clone(&world), false));
+        let queues = (0..QUEUES).map(letter).collect();
+        let (me, sync) = (world.uuid(), Arc::clone(&self.store.sync));
+        let leases = QueueLeases::new(me, Reader::NAME, queues, sync, Arc::clone(&world), VISIBILITY / 2);
+        let leases = Arc::new(leases);
+        let ceiling = NonZeroUsize::new(ceiling).unwrap();
+        let means = Means {
+            handler: Arc::clone(&reader),
+            queue: Arc::clone(&self.store.queue),
+            gatekeeper: Arc::clone(&gatekeeper),
+            leases: Arc::clone(&leases),
+            world,
+            meter: Arc::clone(&meter),
+            visibility_timeout: VISIBILITY,
+            receivers: Bounds { floor: NonZeroUsize::MIN, ceiling },
+            drain: drain.clone(),
+        };
+        let doorbell: Arc<LocalBell> = Arc::clone(&bell);
+        let errands: Vec<Arc<dyn Errand>> = vec![gatekeeper.clone()];
+        let listener = Listener { means: Arc::new(means), doorbell, idle_delay_max, errands };
+        let (watching, until) = (Arc::clone(&gatekeeper), drain.clone());
+        let task = tokio::spawn(async move {
+            futures::join!(watching.watch(&until), listener.run());
+        });
+        Process { reader, bell, gatekeeper, meter, leases, starter, drain, task }
+    }
+
+    pub async fn send(&self, place: u16, body: &str) {
+        self.store.queue.send(&letter(place), body.as_bytes(), Duration::ZERO).await.unwrap();
+    }
+
+    pub fn operations(&self) -> u64 {
+        self.store.operations.snapshot().values().sum()
+    }
+
+    /// Lets that time pass, in steps that everybody sees.
+    pub async fn pass(&self, time: Duration) {
+        let step = Duration::from_millis(250);
+        let mut passed = Duration::ZERO;
+        settle().await;
+        while passed < time {
+            self.world.advance(step);
+            passed += step;
+            settle().await;
+        }
+    }
+}
+
+/// Lets whatever can run now run.
+pub async fn settle() {
+    for _ in 0..30 {
+        tokio::task::yield_now().await;
+    }
+}
