@@ -38,10 +38,12 @@ use postonce_shared::ports::payload_store::{PayloadEntry, PayloadStore};
 use postonce_shared::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
 use postonce_shared::ports::world::World;
 use postonce_worker::delivery::Delivery;
+use postonce_worker::errand::Errand as _;
 use postonce_worker::handler::Handler as _;
 use postonce_worker::meter::Meter;
 use postonce_worker::posting::Posting;
 use postonce_worker::receivers::Bounds;
+use postonce_worker::sweeping::Sweeping;
 use postonce_worker::worker::WorkerConfig;
 use uuid::Uuid;
 
@@ -370,4 +372,27 @@ async fn a_large_rest_stays_claimed_as_a_whole() {
     stage.round().await;
     assert_eq!((stage.depth().await, stage.payload_count().await), (1000, 1));
     assert_eq!(stage.balance().await, "700.00");
+}
+
+#[tokio::test]
+async fn a_worker_sweeps_once_a_day() {
+    let stage = Stage::new().await;
+    let work = stage.many().await;
+    stage.send_claim(work.clone()).await;
+    stage.round().await;
+    let bank = Bank::new(stage.store.clone(), stage.world.clone(), Arc::new(LocalBell::default()), 1);
+    let sweeping = Sweeping::new(&bank);
+    let orphan =
+        ClaimCheck::new(&stage.store, stage.world.clone()).put(Envelope::of(work, None)).await.unwrap();
+    assert!(orphan.payload.is_some() && stage.payload_count().await == 1);
+    stage.world.advance(Duration::from_secs(3600));
+    assert!(sweeping.is_due(), "within the first hour");
+    sweeping.run().await;
+    assert_eq!((sweeping.is_due(), stage.payload_count().await), (false, 1), "it is too young");
+    stage.world.advance(Duration::from_secs(24 * 3600 - 1));
+    assert!(!sweeping.is_due());
+    stage.world.advance(Duration::from_secs(1));
+    assert!(sweeping.is_due());
+    sweeping.run().await;
+    assert_eq!(stage.payload_count().await, 0);
 }
