@@ -29,6 +29,7 @@ mod conformance;
 mod crashes;
 mod dead_letters;
 mod deposits;
+mod doorbell;
 mod drains;
 mod forgiven_receipts;
 mod harness;

@@ -53,7 +53,7 @@ impl Plan {
             Stand::Sqlite => 0,
             Stand::Azurite => 1,
         };
-        // Nothing rings across processes; without this, each hop may take a second.
+        // Where a test takes rings away, or sends to a queue by itself, each hop may take a minute else.
         let settings = Settings::default().with("POSTONCE_IDLE_POLL_MAX_MS", "150");
         let hosts_worker = stand == Stand::Sqlite;
         Self { stand, webs: 1, workers, private: None, proxies: false, hosts_worker, settings }

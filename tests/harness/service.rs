@@ -51,8 +51,10 @@ impl Service {
     pub fn start(binary: Binary, settings: &Settings, arguments: &[&str], directory: &Path) -> Self {
         let mut process = Process::start(&launch(binary, settings, arguments, directory));
         let address = match binary {
-            Binary::Web => Some(process.wait_for_line("listening on http://…", wait::PATIENCE, address_in)),
-            Binary::Worker | Binary::DyingWorker => {
+            Binary::Web | Binary::Worker => {
+                Some(process.wait_for_line("listening on http://…", wait::PATIENCE, address_in))
+            }
+            Binary::DyingWorker => {
                 let says_so = |line: &str| line.to_lowercase().contains("listening").then_some(());
                 process.wait_for_line("listening", wait::PATIENCE, says_so);
                 None
@@ -61,9 +63,9 @@ impl Service {
         Self { process, address }
     }
 
-    /// Where a web process listens, such as `http://127.0.0.1:40123`.
+    /// Where it listens, such as `http://127.0.0.1:40123`.
     pub fn address(&self) -> &str {
-        self.address.as_deref().expect("a web process has an address")
+        self.address.as_deref().expect("it is shipped, and has a server")
     }
 
     /// What it wrote.

@@ -20,6 +20,9 @@ pub const PREFIX: &str = "postonce";
 /// The media type of the text.
 pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// A gauge of each queue: its name, what it says, and where it is read.
+type Gauge = (&'static str, &'static str, fn(&Listeners) -> u64);
+
 /// Reads the worker's counters when it is asked.
 #[derive(Debug)]
 pub struct WorkerCollector(pub Arc<Meter>);
@@ -31,7 +34,7 @@ impl Collector for WorkerCollector {
             count.encode(encoder.encode_descriptor(&name, help, None, MetricType::Counter)?)?;
         }
         let listeners = self.0.all_listeners();
-        let gauges: [(&str, &str, fn(&Listeners) -> u64); 2] = [
+        let gauges: [Gauge; 2] = [
             ("worker_listeners_active", "Receivers that have work in hand", |queue| queue.active),
             ("worker_listeners_max", "Receivers that there may be", |queue| queue.max),
         ];

@@ -3,6 +3,7 @@
 
 mod desk;
 mod gate;
+mod internal;
 
 mod accounts;
 mod coverage;
