@@ -35,6 +35,8 @@ mod forgiven_receipts;
 mod harness;
 mod keys;
 mod large_requests;
+mod legacy_bodies;
+mod legacy_samples;
 mod outages;
 mod recovery;
 mod repeated_work;

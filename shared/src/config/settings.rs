@@ -109,6 +109,12 @@ pub(super) const SETTINGS: &[Setting] = &[
         "Longest wait between two safety polls of empty queues, in milliseconds, 100 to 600000",
     ),
     setting(
+        "legacy-partner",
+        "POSTONCE_LEGACY_PARTNER",
+        None,
+        "Partner in whose name the worker accepts what producers write to the queue directly, XML or delimited [default: none, they become dead letters]",
+    ),
+    setting(
         "name-prefix",
         "POSTONCE_NAME_PREFIX",
         Some("postonce"),

@@ -64,6 +64,7 @@ fn a_wrong_value_names_setting_value_and_what_is_allowed() {
     check(&["--time-zone", "Berlin"], &["time-zone", "\"Berlin\"", "Europe/Berlin"]);
     check(&["--scale-down-delay-s", "3601"], &["scale-down-delay-s", "\"3601\"", "from 0 to 3600"]);
     check(&["--price-queue", "0,004"], &["price-queue", "\"0,004\"", "US dollars for 10000 operations"]);
+    check(&["--legacy-partner", "The Shop"], &["legacy-partner", "\"The Shop\"", "lower-case letter first"]);
     check(&["--log-format", "xml"], &["log-format", "\"xml\"", "text or json"]);
     check(&["--storage", "postgres:x"], &["storage", "sqlite:<file>"]);
     check(&["--storage", "sqlite:"], &["storage", "sqlite:<file>"]);
