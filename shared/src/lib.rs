@@ -6,6 +6,7 @@ pub mod ports;
 
 pub mod accept;
 pub mod account_cache;
+pub mod account_turns;
 pub mod claim_check;
 pub mod completions;
 pub mod dead_letter_office;
