@@ -10,6 +10,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use validator::{Validate, ValidationError};
 
+mod costs;
+
+pub use self::costs::{ProcessCost, Scale, StorageOperation, StorageOperations};
+
 /// What a deposit or a withdrawal asks for.
 ///
 /// Members that are not listed here are kept as part of the content: the same id with other values
@@ -385,30 +389,4 @@ pub struct OrderNumberRange {
     /// When it was reserved.
     #[schema(format = "date-time")]
     pub at: String,
-}
-
-/// What this process asked of the store since it started, and what that costs on Azure at list
-/// prices.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct StorageOperations {
-    /// By service and operation.
-    pub operations: Vec<StorageOperation>,
-    /// All requests.
-    pub count: u64,
-    /// The price of all of them in US dollars.
-    #[schema(example = "0.000012480")]
-    pub price_usd: String,
-}
-
-/// One kind of storage operation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct StorageOperation {
-    /// `table`, `queue` or `blob`.
-    pub service: &'static str,
-    /// In the service's own word.
-    pub operation: &'static str,
-    /// Requests, retries included.
-    pub count: u64,
-    /// Their price in US dollars.
-    pub price_usd: String,
 }

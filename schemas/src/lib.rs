@@ -4,3 +4,6 @@ pub mod json;
 
 /// The OpenAPI document of the HTTP API. Generated from the code of `web`; a test there compares.
 pub const OPENAPI_JSON: &str = include_str!("../openapi/postonce.json");
+
+/// The XML form of what direct producers write to a queue.
+pub const USER_ACCOUNT_TRANSACTION_XSD: &str = include_str!("../xsd/user-account-transaction.xsd");

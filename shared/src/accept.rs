@@ -10,7 +10,10 @@
 //!
 //! Enqueueing twice is always safe; the commit's guards see to that. So work is sent again also for a
 //! request that waits and comes late: the new envelope says where to reply to.
+//!
+//! What a producer puts on the queue by itself is accepted there, by the worker (`direct`).
 
+mod direct;
 mod inserts;
 mod sends;
 mod underway;
@@ -25,6 +28,7 @@ use lru::LruCache;
 
 use crate::account_cache::AccountCache;
 use crate::completions::{Completions, Waiter};
+use crate::dispatch::Dispatch;
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::instruction::Instruction;
 use crate::domain::money::Currency;
@@ -85,8 +89,10 @@ pub enum AcceptFault {
     Abandoned(#[from] Abandoned),
 }
 
+pub use direct::{Admission, Refusal};
+
 use inserts::insert_groups;
-use sends::{ConfirmedSends, Dispatch, Parcel, send_groups};
+use sends::{ConfirmedSends, Parcel, Sending, send_groups};
 use underway::Underway;
 
 type Shared<T> = Result<T, Arc<StoreFault>>;
@@ -119,12 +125,12 @@ impl Acceptor {
         let confirmed = Arc::new(ConfirmedSends::new(Arc::clone(&completions)));
         let insert =
             insert_groups(Arc::clone(&store.ledger), Arc::clone(&completions), Arc::clone(&confirmed));
-        let dispatch = Dispatch {
-            queue: Arc::clone(&store.queue),
+        let sending = Sending {
+            dispatch: Dispatch::new(store, Arc::clone(&world)),
             doorbell: Arc::clone(&doorbell),
             confirmed: Arc::clone(&confirmed),
         };
-        let send = send_groups(Arc::new(dispatch));
+        let send = send_groups(Arc::new(sending));
         let underway = Arc::new(Underway::new(Arc::clone(&world)));
         let inserts_underway = Arc::clone(&underway);
         let gather: Gather<QueueName> = Arc::new(move |queue| {

@@ -13,11 +13,15 @@ use clap::ArgMatches;
 use secrecy::SecretString;
 
 use self::sources::{find, read_file};
-use self::values::{address, advertise, log_format, name_prefix, receivers, secret, storage};
+use self::values::{address, advertise, legacy_partner, log_format, name_prefix, receivers, secret, storage};
 use crate::adapters::azure::AzureConnection;
 use crate::adapters::http::RING_SECRET_CHARS_MIN;
+use crate::domain::ids::PartnerId;
 use crate::ports::roster::Address;
+use crate::prices::Prices;
+use crate::scaling::ScalingPolicy;
 
+mod scaling;
 mod settings;
 mod sources;
 mod values;
@@ -78,8 +82,14 @@ pub struct Config {
     pub receivers_max: NonZeroUsize,
     /// Longest wait between two looks at empty queues.
     pub idle_poll_max: Duration,
+    /// In whose name the worker accepts what producers write to the queue directly.
+    pub legacy_partner: Option<PartnerId>,
     /// What the names of tables, queues and containers begin with.
     pub name_prefix: String,
+    /// How many workers are wanted.
+    pub scaling: ScalingPolicy,
+    /// What storage operations cost.
+    pub prices: Prices,
     /// How log lines look.
     pub log_format: LogFormat,
     /// Which log lines are written: a level, or directives such as `info,postonce_shared=debug`.
@@ -169,10 +179,13 @@ impl Config {
             idle_poll_max: Duration::from_millis(
                 number("idle-poll-max-ms", 100, 600_000)?.unwrap_or_default(),
             ),
+            legacy_partner: find("legacy-partner").map(|found| legacy_partner(&found)).transpose()?,
             name_prefix: find("name-prefix")
                 .map(|found| name_prefix(&found))
                 .transpose()?
                 .unwrap_or_default(),
+            scaling: scaling::scaling(&find)?,
+            prices: scaling::prices(&find)?,
             log_format: find("log-format").map_or(Ok(LogFormat::Text), |found| log_format(&found))?,
             log: text("log"),
         })

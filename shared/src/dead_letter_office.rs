@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::claim_check::{ClaimCheck, Claimed};
 use crate::domain::decision::Work;
 use crate::domain::ids::{AccountKey, TransactionKey};
-use crate::envelope::{self, Envelope, Unreadable};
+use crate::envelope::{self, Body, Envelope, Unreadable};
 use crate::ports::Store;
 use crate::ports::dead_letters::{DeadLetter, DeadLetters, Resolution, ResolutionKind};
 use crate::ports::doorbell::Doorbell;
@@ -60,6 +61,7 @@ pub struct DeadLetterOffice {
     ledger: Arc<dyn Ledger>,
     letters: Arc<dyn DeadLetters>,
     queue: Arc<dyn WorkQueue>,
+    claims: ClaimCheck,
     poster: Arc<Poster>,
     doorbell: Arc<dyn Doorbell>,
     world: Arc<dyn World>,
@@ -77,7 +79,8 @@ impl DeadLetterOffice {
     ) -> Self {
         let (ledger, letters, queue) =
             (Arc::clone(&store.ledger), Arc::clone(&store.dead_letters), Arc::clone(&store.queue));
-        Self { ledger, letters, queue, poster, doorbell, world, queue_count }
+        let claims = ClaimCheck::new(store, Arc::clone(&world));
+        Self { ledger, letters, queue, claims, poster, doorbell, world, queue_count }
     }
 
     /// Keeps a message for a person, and marks its transactions so that repair stays away. The
@@ -102,7 +105,8 @@ impl DeadLetterOffice {
             resolution: None,
         };
         self.letters.add(&letter).await?;
-        for work in envelope::readable_items(&message.body) {
+        // The body of a claim stands here only when its payload cannot be read.
+        for work in readable(Envelope::decode(&message.body)) {
             match self.mark(&work, true).await {
                 Ok(_) => {}
                 Err(fault) if fault.is_transient() => return Err(fault),
@@ -124,16 +128,23 @@ impl DeadLetterOffice {
             Ok(letter) => letter,
             Err(decided) => return Ok(decided),
         };
-        match Envelope::decode(&letter.body) {
+        match self.content(&letter.body).await? {
             Ok(envelope) => self.send_again(&envelope.items, envelope.traceparent.as_deref()).await?,
             Err(Unreadable::Items { readable, bad, .. }) => {
                 self.send_again(&readable, None).await?;
-                self.send(&letter.queue, &bad).await?;
+                // A letter holds more than a message does.
+                for part in envelope::pack_raw(&bad) {
+                    self.send(&letter.queue, &part).await?;
+                }
             }
-            // Perhaps a newer worker can read it; if none can, it comes back as another letter.
-            Err(Unreadable::Newer(_) | Unreadable::Malformed(_) | Unreadable::Empty) => {
-                self.send(&letter.queue, &letter.body).await?;
-            }
+            // Perhaps a newer worker can read it, or what a direct producer wrote is acceptable by now;
+            // if not, it comes back as another letter.
+            Err(
+                Unreadable::Newer(_)
+                | Unreadable::Malformed(_)
+                | Unreadable::Damaged { .. }
+                | Unreadable::Empty,
+            ) => self.send(&letter.queue, &letter.body).await?,
         }
         self.resolve(id, ResolutionKind::Replayed, by).await
     }
@@ -149,7 +160,7 @@ impl DeadLetterOffice {
         };
         // The marks stay: until the work is final, they keep repair away from what was given up.
         let mut by_account: BTreeMap<AccountKey, BTreeMap<TransactionKey, Work>> = BTreeMap::new();
-        for item in envelope::readable_items(&letter.body) {
+        for item in readable(self.content(&letter.body).await?) {
             let stored = self.ledger.transaction(&item.key).await?;
             if let Some(work) = stored.and_then(|stored| stored.work()) {
                 by_account.entry(work.key.account).or_default().insert(work.key.clone(), work);
@@ -162,6 +173,20 @@ impl DeadLetterOffice {
             }
         }
         self.resolve(id, ResolutionKind::Discarded, by).await
+    }
+
+    /// What is in the body of a letter; a claim whose payload was damaged may be good by now.
+    async fn content(&self, body: &[u8]) -> Result<Result<Envelope, Unreadable>, StoreFault> {
+        let claim = match Body::decode(body) {
+            Ok(Body::Work(envelope)) => return Ok(Ok(envelope)),
+            Ok(Body::Claim(claim)) => claim,
+            Err(unreadable) => return Ok(Err(unreadable)),
+        };
+        Ok(match self.claims.get(&claim).await? {
+            Claimed::Work(content) => content,
+            // All of it is final.
+            Claimed::Settled => Err(Unreadable::Empty),
+        })
     }
 
     async fn open_letter(&self, id: &str) -> Result<Result<DeadLetter, Decided>, StoreFault> {
@@ -222,6 +247,17 @@ impl DeadLetterOffice {
         }
         let source = format!("transaction {} changed {MARK_ATTEMPTS_MAX} times", work.key).into();
         Err(StoreFault::Unavailable { doing: "marking a transaction", source })
+    }
+}
+
+/// The items that can be read, whatever else there is.
+fn readable(content: Result<Envelope, Unreadable>) -> Vec<Work> {
+    match content {
+        Ok(envelope) => envelope.items,
+        Err(Unreadable::Items { readable, .. }) => readable,
+        Err(
+            Unreadable::Newer(_) | Unreadable::Malformed(_) | Unreadable::Damaged { .. } | Unreadable::Empty,
+        ) => Vec::new(),
     }
 }
 

@@ -6,17 +6,25 @@ pub mod ports;
 
 pub mod accept;
 pub mod account_cache;
+pub mod account_turns;
+pub mod claim_check;
 pub mod completions;
 pub mod dead_letter_office;
+pub mod dispatch;
 pub mod enquire;
 pub mod envelope;
 pub mod gate;
 pub mod group_commit;
+pub mod legacy;
 pub mod order_numbers;
 pub mod owed_replies;
 pub mod post;
 pub mod queue_count;
 pub mod recover;
+pub mod sweep;
+
+pub mod prices;
+pub mod scaling;
 
 pub mod bank;
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 use futures::future::join_all;
 
 use crate::account_cache::AccountCache;
+use crate::account_turns::AccountTurns;
 use crate::completions::Completions;
 use crate::domain::account::{Account, Revision, Versioned};
 use crate::domain::decision::{AccountCommit, Means, Undecidable, Work, decide, discard};
@@ -90,6 +91,7 @@ pub struct Poster {
     world: Arc<dyn World>,
     completions: Arc<Completions>,
     cache: Arc<AccountCache>,
+    turns: AccountTurns,
 }
 
 impl Poster {
@@ -101,7 +103,7 @@ impl Poster {
         completions: Arc<Completions>,
         cache: Arc<AccountCache>,
     ) -> Self {
-        Self { ledger, numbers, world, completions, cache }
+        Self { ledger, numbers, world, completions, cache, turns: AccountTurns::default() }
     }
 
     /// Makes work of one account final; one answer for each piece. Each key may stand once.
@@ -115,6 +117,7 @@ impl Poster {
     }
 
     async fn settle_all(&self, account: AccountKey, work: Vec<Work>, purpose: Purpose) -> Vec<Settled> {
+        let _turn = self.turns.take(account).await;
         let mut settled = Vec::with_capacity(work.len());
         let mut batches = work.chunks(PAGE_ENTRIES_MAX);
         while let Some(batch) = batches.next() {

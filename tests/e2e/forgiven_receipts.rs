@@ -58,6 +58,7 @@ async fn outage(weather: Weather) {
         dequeue_count_max: DEQUEUE_COUNT_MAX,
         idle_delay_max: Duration::from_millis(50),
         receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
+        legacy_partner: None,
         held: false,
     };
     let (starter, drain) = drain();

@@ -121,6 +121,7 @@ fn tomorrow(store: Store) -> Worker {
         // Nobody rings for what was sent before it started.
         idle_delay_max: Duration::from_secs(1),
         receivers: Bounds { floor: one, ceiling: one },
+        legacy_partner: None,
         held: false,
     };
     Worker::new(&bank, config, Arc::default())

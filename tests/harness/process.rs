@@ -146,17 +146,12 @@ impl Process {
         if self.ended().is_some() {
             return;
         }
-        let word = match signal {
-            Signal::Kill => "KILL",
-            Signal::Terminate => "TERM",
-            Signal::Stop => "STOP",
-            Signal::Continue => "CONT",
-        };
-        // The shell's own `kill`: there is one on every machine.
-        let sent = Command::new("sh")
-            .args(["-c", r#"kill -"$1" "$2""#, "kill", word, &self.child.id().to_string()])
-            .status();
-        assert!(sent.is_ok_and(|status| status.success()), "{word} could not be sent to {}", self.name);
+        assert!(send(self.child.id(), signal), "{signal:?} could not be sent to {}", self.name);
+    }
+
+    /// Whether nobody holds its output any more: it and all that inherited it are gone.
+    pub fn is_output_closed(&self) -> bool {
+        self.readers.iter().all(JoinHandle::is_finished)
     }
 
     /// SIGKILL; returns when it is gone.
@@ -231,6 +226,20 @@ impl Drop for Process {
             lines.iter().skip(skipped).for_each(|line| eprintln!("{line}"));
         }
     }
+}
+
+/// Sends a signal to a process that the test knows about, such as the child of one that it started. False
+/// when there is none of that id.
+pub fn send(pid: u32, signal: Signal) -> bool {
+    let word = match signal {
+        Signal::Kill => "KILL",
+        Signal::Terminate => "TERM",
+        Signal::Stop => "STOP",
+        Signal::Continue => "CONT",
+    };
+    // The shell's own `kill`: there is one on every machine.
+    let sent = Command::new("sh").args(["-c", r#"kill -"$1" "$2""#, "kill", word, &pid.to_string()]).status();
+    sent.is_ok_and(|status| status.success())
 }
 
 fn collect(stream: impl Read + Send + 'static, log: &Arc<Log>) -> JoinHandle<()> {

@@ -96,6 +96,12 @@ impl Plan {
             .with("POSTONCE_DEQUEUE_COUNT_MAX", &dequeue_count_max.to_string())
     }
 
+    /// Safety polls come soon: for tests that put messages on a queue by themselves, which rings nobody.
+    #[must_use]
+    pub fn polling_often(self) -> Self {
+        self.with("POSTONCE_IDLE_POLL_MAX_MS", "150")
+    }
+
     /// Another setting, for all processes.
     #[must_use]
     pub fn with(mut self, variable: &str, value: &str) -> Self {

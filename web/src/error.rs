@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use actix_web::http::{StatusCode, header};
 use actix_web::{HttpResponse, ResponseError};
@@ -137,6 +138,12 @@ impl ApiError {
 
     /// A failure of the queue, where [`From`] would say the ledger.
     pub fn queue(fault: StoreFault) -> Self {
+        let is_transient = fault.is_transient();
+        Self::store(fault, is_transient, Part::Queue)
+    }
+
+    /// As [`Self::queue`], for a failure that many requests share.
+    pub fn shared_queue(fault: Arc<StoreFault>) -> Self {
         let is_transient = fault.is_transient();
         Self::store(fault, is_transient, Part::Queue)
     }

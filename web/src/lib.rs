@@ -13,6 +13,7 @@ pub mod paths;
 pub mod translate;
 
 pub mod books;
+pub mod costs;
 pub mod listeners;
 pub mod office;
 
@@ -21,7 +22,6 @@ pub mod respond;
 
 pub mod metrics;
 pub mod observe;
-pub mod prices;
 
 pub mod api_keys;
 pub mod keyring;

@@ -1,4 +1,4 @@
-//! The listeners of all workers: of the one in this process, and of those that can be asked.
+//! What all workers say of themselves: the one in this process, and those that can be asked.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,20 +7,26 @@ use std::time::Duration;
 use async_trait::async_trait;
 use postonce_shared::adapters::http::{Question, STATUS_PATH, Switchboard};
 use postonce_shared::ports::fault::chain;
+use postonce_shared::ports::operations::StorageOperations;
 use postonce_shared::ports::queue::QueueName;
 use postonce_worker::http::Status;
 use postonce_worker::meter::Meter;
 use tracing::warn;
 
+use crate::costs::{ProcessReport, WorkerReports};
 use crate::office::{ListenerStatus, Listeners};
 
 /// How long a worker may take to say how it is: an operator waits.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Adds up the listeners of every worker process.
+/// Adds up what every worker process says.
 pub struct AllWorkers {
+    /// The address of this process.
+    pub address: String,
     /// What the worker of this process counts.
     pub meter: Arc<Meter>,
+    /// What this process asked of the store.
+    pub operations: Arc<StorageOperations>,
     /// Asks the others.
     pub switchboard: Arc<Switchboard>,
 }
@@ -32,7 +38,7 @@ impl ListenerStatus for AllWorkers {
         for (queue, look) in self.meter.all_listeners() {
             add(&mut sums, queue, look.active, look.max);
         }
-        for status in self.statuses().await {
+        for (_, status) in self.statuses().await {
             for (queue, of_queue) in status.listeners {
                 if let Some(queue) = QueueName::parse(&queue) {
                     add(&mut sums, queue, of_queue.active, of_queue.max);
@@ -43,13 +49,27 @@ impl ListenerStatus for AllWorkers {
     }
 }
 
+#[async_trait]
+impl WorkerReports for AllWorkers {
+    async fn reports(&self) -> Vec<ProcessReport> {
+        let mut reports = vec![ProcessReport::here(&self.address, &self.meter, &self.operations)];
+        for (address, status) in self.statuses().await {
+            match ProcessReport::told(&address, &status) {
+                Some(report) => reports.push(report),
+                None => warn!("The worker at {address} counts in words that are not known here"),
+            }
+        }
+        reports
+    }
+}
+
 impl AllWorkers {
-    /// What the other processes say. One that does not answer is missing from the sum.
-    async fn statuses(&self) -> Vec<Status> {
+    /// What the other processes say, with their addresses. One that does not answer is missing.
+    async fn statuses(&self) -> Vec<(String, Status)> {
         let answers = match self.switchboard.ask(&Question::get(STATUS_PATH), ANSWER_TIME_MAX).await {
             Ok(answers) => answers,
             Err(fault) => {
-                warn!("The listeners of other processes are not known: {}", chain(&fault));
+                warn!("Other processes cannot be asked how they are: {}", chain(&fault));
                 return Vec::new();
             }
         };
@@ -57,7 +77,7 @@ impl AllWorkers {
         for (entry, answer) in answers {
             let why = match answer.as_deref().map(serde_json::from_slice) {
                 Ok(Ok(status)) => {
-                    statuses.push(status);
+                    statuses.push((entry.address.to_string(), status));
                     continue;
                 }
                 Ok(Err(error)) => chain(&error),

@@ -13,6 +13,7 @@ use postonce_shared::completions::Completions;
 use postonce_shared::config::{Config, StorageConfig, add_settings};
 use postonce_shared::ports::world::World;
 use postonce_shared::recover::Scope;
+use postonce_shared::sweep::{Sweep, Swept};
 use postonce_shared::telemetry::{self, LogTo};
 use postonce_web::keys_command::{self, KeysCommand};
 use postonce_web::openapi::openapi_json;
@@ -44,6 +45,8 @@ enum Operation {
     Keys(KeysCommand),
     /// Enqueue accepted work again that was forgotten, and say how much it was
     Recover,
+    /// Remove payloads of work that is settled, older than a day, and say how many
+    Sweep,
     /// Print the OpenAPI document
     Openapi,
 }
@@ -88,6 +91,16 @@ async fn main() -> anyhow::Result<()> {
                 recovered.looked_at, recovered.enqueued
             );
             exchange.bell.until_heard(RINGING_TIME_MAX).await;
+            Ok(())
+        }
+        Some(Operation::Sweep) => {
+            let sweep = Sweep::new(&bank.store, Arc::clone(&bank.world));
+            let Swept { removed, open, unreadable, young } =
+                sweep.run().await.context("the payloads cannot be swept")?;
+            println!(
+                "removed {removed} payloads; kept {open} with open work, {unreadable} that cannot be read \
+                 and {young} younger than a day"
+            );
             Ok(())
         }
         Some(Operation::Openapi) => Ok(()),

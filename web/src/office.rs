@@ -15,10 +15,15 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::dead_letters::DeadLetter;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::Listing;
-use postonce_shared::ports::operations::Operation;
 use postonce_shared::ports::queue::{Backlog, QueueName};
 use postonce_shared::ports::world::World;
+use postonce_shared::prices::Prices;
 use postonce_shared::queue_count::QueueCount;
+use postonce_shared::scaling::{
+    Demand, DemandWatch, ScalingPolicy, SharedFault, WorkersWanted, workers_wanted,
+};
+
+use crate::costs::{CostReport, WorkerReports};
 
 /// Listeners of one queue, in all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -49,26 +54,60 @@ pub struct QueueReport {
     pub listeners: Listeners,
 }
 
+/// How many workers are wanted, and all that led to it.
+#[derive(Debug, Clone)]
+pub struct ScaleReport {
+    /// What waits.
+    pub demand: Demand,
+    /// What the number goes by.
+    pub policy: ScalingPolicy,
+    /// The number.
+    pub wanted: WorkersWanted,
+}
+
+/// What the configuration tells the office.
+#[derive(Debug, Clone)]
+pub struct OfficeTerms {
+    /// The address of this process.
+    pub address: String,
+    /// What the number of workers goes by.
+    pub scaling: ScalingPolicy,
+    /// What storage operations cost.
+    pub prices: Prices,
+}
+
 /// The office of the operators.
 pub struct Office {
     store: Store,
     world: Arc<dyn World>,
     letters: Arc<DeadLetterOffice>,
     order_numbers: Arc<OrderNumbers>,
+    demand: DemandWatch,
     listeners: Arc<dyn ListenerStatus>,
+    workers: Arc<dyn WorkerReports>,
+    scaling: ScalingPolicy,
+    prices: Prices,
     queue_count: u16,
     queues_ever: QueueCount,
 }
 
 impl Office {
-    /// The office of a bank.
-    pub fn new(bank: &Bank, listeners: Arc<dyn ListenerStatus>) -> Self {
+    /// The office of a bank, whose workers say how they listen and what they did.
+    pub fn new<W>(bank: &Bank, workers: Arc<W>, terms: OfficeTerms) -> Self
+    where
+        W: ListenerStatus + WorkerReports + 'static,
+    {
+        let OfficeTerms { address: _, scaling, prices } = terms;
         Self {
+            demand: DemandWatch::new(&bank.store, bank.queue_count, Arc::clone(&bank.world)),
             store: bank.store.clone(),
             world: Arc::clone(&bank.world),
             letters: Arc::clone(&bank.dead_letter_office),
             order_numbers: Arc::clone(&bank.order_numbers),
-            listeners,
+            listeners: workers.clone(),
+            workers,
+            scaling,
+            prices,
             queue_count: bank.queue_count,
             queues_ever: QueueCount::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world)),
         }
@@ -145,8 +184,23 @@ impl Office {
         self.order_numbers.register().await
     }
 
-    /// What this process asked of the store so far.
-    pub fn storage_operations(&self) -> BTreeMap<Operation, u64> {
-        self.store.operations.snapshot()
+    /// How many workers are wanted. However often it is asked, the queues are read at most once in 5 s.
+    ///
+    /// # Errors
+    /// [`SharedFault`] when the queues could not be read.
+    pub async fn scale(&self) -> Result<ScaleReport, SharedFault> {
+        let (demand, policy) = (self.demand.demand().await?, self.scaling.clone());
+        let wanted = workers_wanted(&demand, &policy, self.now());
+        Ok(ScaleReport { demand, policy, wanted })
+    }
+
+    /// What the processes asked of the store since they started, and what came of it.
+    pub async fn costs(&self) -> CostReport {
+        CostReport::of(self.workers.reports().await)
+    }
+
+    /// What storage operations cost.
+    pub const fn prices(&self) -> &Prices {
+        &self.prices
     }
 }

@@ -42,6 +42,7 @@ pub fn openapi_json() -> String {
         admin::queues,
         admin::order_numbers,
         admin::storage_operations,
+        admin::scale,
         gate::find,
         gate::change,
         dead_letters::list,

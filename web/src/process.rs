@@ -19,6 +19,7 @@ use tracing::{error, info, warn};
 
 use crate::api_keys::{Established, FirstKey};
 use crate::keyring::Keyring;
+use crate::office::OfficeTerms;
 use crate::readiness::{Part, Readiness};
 use crate::server::{App, serve};
 use postonce_shared::ports::fault::chain;
@@ -58,7 +59,12 @@ pub async fn run(
         Hosting::WebOnly => None,
     };
     let gatekeeper = worker.as_ref().map(Worker::gatekeeper);
-    let app = App::over(bank, exchange, (&meter, gatekeeper), Arc::clone(&readiness));
+    let terms = OfficeTerms {
+        address: address.to_string(),
+        scaling: config.scaling.clone(),
+        prices: config.prices.clone(),
+    };
+    let app = App::over(bank, exchange, (&meter, gatekeeper), terms, Arc::clone(&readiness));
     let keyring = Arc::clone(&app.keyring);
     keyring.await_first_key();
     let server = serve(app, listener).context("the server cannot be started")?;

@@ -13,11 +13,14 @@ use postonce_shared::domain::transaction::{Outcome, Transaction, TransactionStat
 use postonce_shared::envelope::Envelope;
 use postonce_shared::order_numbers::{Holding, Register};
 use postonce_shared::ports::dead_letters::{DeadLetter, Resolution};
+use postonce_shared::prices::{Prices, operations_per_posting};
+use postonce_shared::scaling::{Demand, ScalingPolicy, WorkersWanted};
 
 use crate::books::Opening;
+use crate::costs::{CostReport, ProcessReport, ReportedOperation};
 use crate::error::{ApiError, Code};
 use crate::headers::{IDEMPOTENT_REPLAYED, PREFERENCE_APPLIED, Wait};
-use crate::office::QueueReport;
+use crate::office::{QueueReport, ScaleReport};
 use crate::paths;
 
 /// The answer to a deposit or a withdrawal.
@@ -235,4 +238,52 @@ pub fn order_numbers(register: Register) -> wire::OrderNumbers {
         }
     };
     wire::OrderNumbers { reserved, issued, returned, lost, ranges: holdings.into_iter().map(range).collect() }
+}
+
+/// What processes cost, and all of them together.
+pub fn costs(costs: &CostReport, prices: &Prices) -> wire::StorageOperations {
+    let total = &costs.total;
+    let operation = |(operation, count): (&ReportedOperation, &u64)| wire::StorageOperation {
+        service: operation.service.code(),
+        operation: operation.name.clone().into_owned(),
+        count: *count,
+        price_usd: prices.of(operation.price, *count).usd(),
+    };
+    let process = |report: &ProcessReport| wire::ProcessCost {
+        process: report.process.clone(),
+        postings: report.postings,
+        count: report.count(),
+        price_usd: report.cost(prices).usd(),
+    };
+    let cost = total.cost(prices);
+    wire::StorageOperations {
+        operations: total.operations.iter().map(operation).collect(),
+        count: total.count(),
+        price_usd: cost.usd(),
+        postings: total.postings,
+        operations_per_posting: operations_per_posting(total.count(), total.postings),
+        price_usd_per_million_postings: cost.of_a_million(total.postings).map(|cost| cost.usd()),
+        processes: costs.processes.iter().map(process).collect(),
+    }
+}
+
+/// How many workers are wanted, and why.
+pub fn scale(report: ScaleReport) -> wire::Scale {
+    let ScaleReport { demand, policy, wanted } = report;
+    let WorkersWanted { workers, for_backlog, floor } = wanted;
+    let Demand { depth, waiting, oldest_age } = demand;
+    let ScalingPolicy { age_target, worker_rate, workers_min, workers_max, floors: _, down_delay: _ } =
+        policy;
+    wire::Scale {
+        workers_wanted: workers,
+        workers_for_backlog: for_backlog,
+        workers_floor: floor,
+        workers_min,
+        workers_max,
+        depth,
+        waiting,
+        oldest_age_s: oldest_age.as_secs(),
+        posting_age_target_s: age_target.as_secs(),
+        worker_rate,
+    }
 }

@@ -32,6 +32,7 @@ fn table() -> Vec<Row> {
         ("/v1/admin/queues", vec![(M::GET, to(admin::queues))]),
         ("/v1/admin/gate", vec![(M::GET, to(gate::find)), (M::PUT, to(gate::change))]),
         ("/v1/admin/order-numbers", vec![(M::GET, to(admin::order_numbers))]),
+        ("/v1/admin/scale", vec![(M::GET, to(admin::scale))]),
         ("/v1/admin/storage-operations", vec![(M::GET, to(admin::storage_operations))]),
         ("/v1/admin/dead-letters", vec![(M::GET, to(dead_letters::list))]),
         ("/v1/admin/dead-letters/{id}", vec![

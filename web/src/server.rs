@@ -17,7 +17,7 @@ use postonce_shared::ports::world::World;
 use postonce_worker::gatekeeper::Gatekeeper;
 use postonce_worker::http::Callee;
 use postonce_worker::meter::Meter;
-use postonce_worker::metrics::WorkerCollector;
+use postonce_worker::metrics::{PriceCollector, WorkerCollector};
 
 use crate::books::Books;
 use crate::gate_desk::GateDesk;
@@ -25,7 +25,7 @@ use crate::keyring::Keyring;
 use crate::listeners::AllWorkers;
 use crate::metrics::Metrics;
 use crate::observe::{Observer, observe};
-use crate::office::Office;
+use crate::office::{Office, OfficeTerms};
 use crate::readiness::Readiness;
 use crate::routes;
 
@@ -66,18 +66,25 @@ impl App {
         bank: &Bank,
         exchange: &Exchange,
         (meter, gatekeeper): (&Arc<Meter>, Option<Arc<Gatekeeper>>),
+        terms: OfficeTerms,
         readiness: Arc<Readiness>,
     ) -> Self {
         let world = || Arc::clone(&bank.world);
         let metrics = Metrics::new(Arc::clone(&bank.store.operations));
         metrics.add(Box::new(WorkerCollector(Arc::clone(meter))));
-        let listeners =
-            AllWorkers { meter: Arc::clone(meter), switchboard: Arc::clone(&exchange.switchboard) };
+        let operations = || Arc::clone(&bank.store.operations);
+        metrics.add(Box::new(PriceCollector { operations: operations(), prices: terms.prices.clone() }));
+        let workers = AllWorkers {
+            address: terms.address.clone(),
+            meter: Arc::clone(meter),
+            operations: operations(),
+            switchboard: Arc::clone(&exchange.switchboard),
+        };
         Self {
             callee: Arc::new(Callee::of(bank, exchange, meter, gatekeeper.clone())),
             acceptor: Arc::clone(&bank.acceptor),
             books: Arc::new(Books::new(bank.store.clone(), world(), bank.repair.clone())),
-            office: Arc::new(Office::new(bank, Arc::new(listeners))),
+            office: Arc::new(Office::new(bank, Arc::new(workers), terms)),
             gate: Arc::new(GateDesk::new(bank, exchange, gatekeeper)),
             keyring: Arc::new(Keyring::new(Arc::clone(&bank.store.api_keys), world())),
             readiness,

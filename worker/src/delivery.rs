@@ -4,9 +4,35 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use postonce_shared::domain::decision::Work;
-use postonce_shared::envelope::{Envelope, Unreadable};
-use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::envelope::{Claim, Envelope, Unreadable};
+use postonce_shared::ports::fault::{Cause, StoreFault};
 use postonce_shared::ports::queue::{Held, Lease, Message, QueueName, WorkQueue};
+
+/// Why there is no work to be done for a message.
+#[derive(Debug, thiserror::Error)]
+pub enum Unopened {
+    /// It cannot be read, or not all of it, or not yet.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    /// All of its work is final.
+    #[error("its work is settled")]
+    Settled,
+    /// It can be read, but what it asks for cannot be accepted: a sentence for a person.
+    #[error("{0}")]
+    Refused(String),
+    /// Its work lies in the payload store, which could not be used now.
+    #[error("the payload {} could not be read", claim.name)]
+    PayloadAway {
+        /// The claim on it.
+        claim: Claim,
+        /// Why.
+        #[source]
+        source: Cause,
+    },
+    /// Its work has to be accepted first, and the ledger could not be used now.
+    #[error("its work could not be accepted")]
+    LedgerAway(#[source] Cause),
+}
 
 /// A received message and the newest lease on it.
 #[derive(Debug)]
@@ -14,7 +40,7 @@ pub struct Delivery<W> {
     /// The message as it was received.
     pub message: Message,
     /// What is in it.
-    pub content: Result<W, Unreadable>,
+    pub content: Result<W, Unopened>,
     hold: Mutex<Hold>,
 }
 
@@ -29,7 +55,7 @@ struct Hold {
 
 impl<W> Delivery<W> {
     /// A message, and what was read in it.
-    pub fn new(message: Message, content: Result<W, Unreadable>) -> Self {
+    pub fn new(message: Message, content: Result<W, Unopened>) -> Self {
         let hold = Hold { lease: Some(message.lease.clone()), body: message.body.clone() };
         Self { message, content, hold: Mutex::new(hold) }
     }

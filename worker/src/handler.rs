@@ -6,10 +6,9 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::envelope::Unreadable;
 use postonce_shared::ports::queue::{Message, QueueName};
 
-use crate::delivery::Delivery;
+use crate::delivery::{Delivery, Unopened};
 
 /// Whether what a handler needs did its part.
 #[must_use]
@@ -50,8 +49,9 @@ pub trait Handler: Send + Sync + 'static {
     /// Names the queues of this kind: `NAME-0`, `NAME-1`, …; lower-case letters and digits.
     const NAME: &'static str;
 
-    /// Reads what a message carries.
-    async fn read(&self, message: &Message) -> Result<Self::Work, Unreadable>;
+    /// Reads what a message carries, from wherever that lies. Messages that came together are read
+    /// side by side. Their leases are not renewed yet, so it has to end well before they do.
+    async fn read(&self, message: &Message) -> Result<Self::Work, Unopened>;
 
     /// Works off messages that were received together, and settles each of them: deletes it, gives
     /// it back, or sets it aside. Keeps their leases while that takes. What it leaves unsettled

@@ -176,17 +176,27 @@ impl<H: Handler> Listener<H> {
         looks.chain([state.errand_at]).min().unwrap_or(state.errand_at)
     }
 
+    /// The next chore in turn that has something to do. After the last one a poll has none, which pays
+    /// for the looks of other kinds.
+    fn next_errand(&self, state: &mut Loop) -> Option<Arc<dyn Errand>> {
+        let turns = self.errands.len().saturating_add(1);
+        for _ in 0..turns {
+            let turn = state.errands_done.checked_rem(turns)?;
+            state.errands_done = state.errands_done.saturating_add(1);
+            let errand = self.errands.get(turn)?;
+            if errand.is_due() {
+                return Some(Arc::clone(errand));
+            }
+        }
+        None
+    }
+
     fn due(&self, state: &mut Loop) {
         let now = self.now();
         if state.errand_at <= now {
             state.errand_at = now.saturating_add(self.idle_delay_max);
-            // One in turn; after the last one a poll has none, which pays for the looks of other kinds.
-            let turns = self.errands.len().saturating_add(1);
-            if let Some(turn) = state.errands_done.checked_rem(turns) {
-                state.errands_done = state.errands_done.saturating_add(1);
-                if let Some(errand) = self.errands.get(turn).cloned() {
-                    self.means.world.spawn(async move { errand.run().await }.boxed());
-                }
+            if let Some(errand) = self.next_errand(state) {
+                self.means.world.spawn(async move { errand.run().await }.boxed());
             }
         }
         if !self.means.gatekeeper.is_open() {

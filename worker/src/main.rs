@@ -1,28 +1,48 @@
-//! The worker process: configuration, telemetry, store, listeners, and the wait for the signal.
+//! The worker process: configuration, telemetry, store, listeners, and the wait for the signal. With
+//! `--scale` it is the supervisor of such processes instead.
 
 use std::sync::Arc;
 
-use anyhow::Context as _;
-use clap::{Arg, ArgAction, Command};
+use anyhow::{Context as _, bail, ensure};
+use clap::{Args, Command, FromArgMatches as _};
 use postonce_shared::adapters::http::Exchange;
 use postonce_shared::adapters::open;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
 use postonce_shared::completions::Completions;
 use postonce_shared::config::{Config, add_settings};
+use postonce_shared::ports::Store;
 use postonce_shared::ports::world::World;
 use postonce_shared::telemetry::{self, LogTo};
 use postonce_worker::drain::until_asked_to_stop;
+use postonce_worker::meter::Meter;
 use postonce_worker::process;
-use postonce_worker::worker::WorkerConfig;
+use postonce_worker::supervised::{Line, SUPERVISED};
+use postonce_worker::supervisor::{Program, ScaleRange, Supervisor};
+use postonce_worker::worker::{Worker, WorkerConfig};
+
+/// What the command line says besides the settings.
+#[derive(Debug, Args)]
+struct Cli {
+    /// Run that many worker processes on this machine: a number, or as many as the work needs within a range
+    /// such as 1..8, which then stands in for workers-min and workers-max
+    #[arg(long, value_name = "RANGE")]
+    scale: Option<ScaleRange>,
+    /// Hold the gate first if nobody ever touched it; otherwise obey it as it is
+    #[arg(long)]
+    held: bool,
+    /// Started by a supervisor, which is at the other end of standard input
+    #[arg(long = SUPERVISED, hide = true)]
+    supervised: bool,
+}
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let command = add_settings(Command::new("postonce-worker"))
         .version(env!("CARGO_PKG_VERSION"))
-        .about("The worker of Postonce: posts what was accepted, exactly once")
-        .arg(held_flag());
-    let matches = command.get_matches();
+        .about("The worker of Postonce: posts what was accepted, exactly once");
+    let matches = Cli::augment_args(command).get_matches();
+    let cli = Cli::from_arg_matches(&matches)?;
     let config = Config::read(&matches)?;
     telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
 
@@ -30,15 +50,56 @@ async fn main() -> anyhow::Result<()> {
     let completions: Arc<Completions> = Arc::default();
     let store = open::open(&config, Arc::clone(&world), &completions);
     let store = store.await.context("the store cannot be opened")?;
+    // A supervised worker has the arguments of its supervisor, the range among them.
+    if let Some(range) = cli.scale.filter(|_| !cli.supervised) {
+        return supervise(range, &config, &store, world).await;
+    }
     let exchange = Exchange::new(&store, &world, config.ring_secret.as_ref())?;
-    let bank = Bank::linked(store, world, exchange.links(&completions), config.queue_count);
-    let worker = WorkerConfig { held: matches.get_flag("held"), ..WorkerConfig::from(&config) };
-    process::run(&bank, &exchange, &config, worker, until_asked_to_stop()).await
+    let bank = Bank::linked(store, Arc::clone(&world), exchange.links(&completions), config.queue_count);
+    let line = cli.supervised.then(Line::on_standard_input).transpose();
+    let line = line.context("--supervised is for workers that postonce-worker --scale starts")?;
+    let worker = WorkerConfig { held: cli.held, ..WorkerConfig::from(&config) };
+    let worker = Worker::new(&bank, worker, Arc::default());
+    let stop = until_stopped(line, Arc::clone(worker.meter()), world);
+    process::run(worker, &bank, &exchange, &config, stop).await
 }
 
-fn held_flag() -> Arg {
-    Arg::new("held")
-        .long("held")
-        .action(ArgAction::SetTrue)
-        .help("Hold the gate first if nobody ever touched it; otherwise obey it as it is")
+async fn supervise(
+    range: ScaleRange,
+    config: &Config,
+    store: &Store,
+    world: Arc<dyn World>,
+) -> anyhow::Result<()> {
+    ensure!(
+        config.worker_bind.port() == 0,
+        "worker-bind is {}, which is not allowed with --scale: several workers cannot share one port; it must end \
+         in port 0, such as 127.0.0.1:0, where each picks a free one",
+        config.worker_bind
+    );
+    if let Some(address) = &config.advertise {
+        bail!(
+            "advertise is {address}, which is not allowed with --scale: each worker has an address of its own; leave \
+             it out, and set worker-bind to an address of this machine that others reach, with port 0"
+        );
+    }
+    let program = Program {
+        executable: std::env::current_exe().context("the path of this program is not known")?,
+        arguments: std::env::args_os().skip(1).collect(),
+    };
+    let policy = config.scaling.clone();
+    let supervisor = Supervisor::new(program, range, policy, store, config.queue_count, world);
+    supervisor.run(until_asked_to_stop()).await;
+    Ok(())
+}
+
+/// Returns when a worker is to stop: asked to by a signal, or by its supervisor, if it has one.
+async fn until_stopped(line: Option<Line>, meter: Arc<Meter>, world: Arc<dyn World>) {
+    let asked = std::pin::pin!(until_asked_to_stop());
+    match line {
+        Some(line) => {
+            let ended = std::pin::pin!(line.until_it_ends(meter, world));
+            futures::future::select(asked, ended).await;
+        }
+        None => asked.await,
+    }
 }

@@ -42,6 +42,10 @@ pub struct Meter {
     pub leases_lost: Counter,
     /// Messages that wait for a newer worker.
     pub newer_versions: Counter,
+    /// Messages whose work was settled before they came.
+    pub settled_before: Counter,
+    /// Orders of direct producers that were accepted, or found accepted.
+    pub admitted: Counter,
     /// Receives that met a fault.
     pub queue_faults: Counter,
     /// Pieces of work that met a fault of the ledger.
@@ -73,7 +77,7 @@ pub struct Listeners {
 
 impl Meter {
     /// Every counter with its name and what it counts, for metrics and for other processes.
-    pub const fn counters(&self) -> [(&'static str, &'static str, &Counter); 10] {
+    pub const fn counters(&self) -> [(&'static str, &'static str, &Counter); 12] {
         [
             ("messages_received", "Queue messages received", &self.received),
             ("settled", "Transactions that became final, or were found final", &self.settled),
@@ -83,6 +87,8 @@ impl Meter {
             ("splits", "Envelopes taken apart into single items", &self.splits),
             ("leases_lost", "Messages whose lease was lost before they were settled", &self.leases_lost),
             ("newer_versions", "Messages that wait for a newer worker", &self.newer_versions),
+            ("settled_before", "Messages whose work was settled before they came", &self.settled_before),
+            ("admitted", "Orders of direct producers accepted, or found accepted", &self.admitted),
             ("queue_faults", "Receives that failed", &self.queue_faults),
             ("ledger_faults", "Transactions that met a fault of the ledger", &self.ledger_faults),
         ]

@@ -1,10 +1,12 @@
 //! What a process with a worker counts, as collectors for Prometheus. Reading them asks nothing of
 //! the store.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use postonce_shared::ports::operations::StorageOperations;
+use postonce_shared::ports::operations::{PriceKind, StorageOperations};
+use postonce_shared::prices::{Cost, Prices};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
@@ -20,6 +22,9 @@ pub const PREFIX: &str = "postonce";
 /// The media type of the text.
 pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// A gauge of each queue: its name, what it says, and where it is read.
+type Gauge = (&'static str, &'static str, fn(&Listeners) -> u64);
+
 /// Reads the worker's counters when it is asked.
 #[derive(Debug)]
 pub struct WorkerCollector(pub Arc<Meter>);
@@ -31,7 +36,7 @@ impl Collector for WorkerCollector {
             count.encode(encoder.encode_descriptor(&name, help, None, MetricType::Counter)?)?;
         }
         let listeners = self.0.all_listeners();
-        let gauges: [(&str, &str, fn(&Listeners) -> u64); 2] = [
+        let gauges: [Gauge; 2] = [
             ("worker_listeners_active", "Receivers that have work in hand", |queue| queue.active),
             ("worker_listeners_max", "Receivers that there may be", |queue| queue.max),
         ];
@@ -62,15 +67,44 @@ impl Collector for OperationsCollector {
     }
 }
 
+/// Counts for Prometheus what the operations of this process cost, by what they are priced as.
+#[derive(Debug)]
+pub struct PriceCollector {
+    /// What it asked of the store.
+    pub operations: Arc<StorageOperations>,
+    /// What that costs.
+    pub prices: Prices,
+}
+
+impl Collector for PriceCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let mut costs: BTreeMap<PriceKind, Cost> = BTreeMap::new();
+        for (operation, count) in self.operations.snapshot() {
+            let cost = costs.entry(operation.price).or_default();
+            *cost = cost.plus(self.prices.of(operation.price, count));
+        }
+        let help = "Price of the requests to the store, in billionths of a US dollar";
+        let mut family =
+            encoder.encode_descriptor("storage_price_nano_usd", help, None, MetricType::Counter)?;
+        for (kind, cost) in costs {
+            let labels = [("kind", kind.code())];
+            ConstCounter::new(cost.nano_usd()).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
 /// The metrics of a worker process.
 pub struct WorkerMetrics(Registry);
 
 impl WorkerMetrics {
     /// The metrics of the worker that counts there.
-    pub fn new(meter: &Arc<Meter>, operations: &Arc<StorageOperations>) -> Self {
+    pub fn new(meter: &Arc<Meter>, operations: &Arc<StorageOperations>, prices: &Prices) -> Self {
         let mut registry = Registry::with_prefix(PREFIX);
         registry.register_collector(Box::new(WorkerCollector(Arc::clone(meter))));
         registry.register_collector(Box::new(OperationsCollector(Arc::clone(operations))));
+        let (operations, prices) = (Arc::clone(operations), prices.clone());
+        registry.register_collector(Box::new(PriceCollector { operations, prices }));
         Self(registry)
     }
 

@@ -15,11 +15,12 @@ use async_trait::async_trait;
 use futures::future::{Either, join, join_all, select};
 use futures::{FutureExt as _, StreamExt as _};
 use postonce_shared::bank::Bank;
+use postonce_shared::claim_check::ClaimCheck;
 use postonce_shared::completions::Completions;
 use postonce_shared::dead_letter_office::DeadLetterOffice;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, TransactionKey};
-use postonce_shared::envelope::{self, Envelope, Unreadable};
+use postonce_shared::envelope::{self, Envelope};
 use postonce_shared::owed_replies::OwedReplies;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::ledger::Ledger;
@@ -30,11 +31,13 @@ use postonce_shared::post::{PostFault, Poster, Settled};
 use tokio::sync::Notify;
 use tracing::{error, info, warn};
 
-use crate::delivery::Delivery;
+use crate::delivery::{Delivery, Unopened};
 use crate::disposition::{Disposition, Treatment, choose, treat};
 use crate::handler::{Handled, Handler, Health};
 use crate::meter::Meter;
+use crate::opening::Opening;
 use crate::settle::Settlement;
+use crate::worker::WorkerConfig;
 
 /// Accounts that are posted side by side out of one receive.
 const ACCOUNTS_AT_ONCE: usize = 32;
@@ -48,6 +51,8 @@ pub struct Posting {
     queue: Arc<dyn WorkQueue>,
     ledger: Arc<dyn Ledger>,
     office: Arc<DeadLetterOffice>,
+    opening: Opening,
+    claims: ClaimCheck,
     world: Arc<dyn World>,
     completions: Arc<Completions>,
     replies: Arc<dyn Replies>,
@@ -59,10 +64,15 @@ pub struct Posting {
 }
 
 impl Posting {
-    /// Posting at a bank. A received message is hidden for `visibility_timeout` at a time; work that
+    /// Posting at a bank. A received message is hidden for its `visibility_timeout` at a time; work that
     /// cannot be posted in `dequeue_count_max` receipts is tried alone, and then set aside.
-    pub fn new(bank: &Bank, meter: Arc<Meter>, visibility_timeout: Duration, dequeue_count_max: u32) -> Self {
+    pub fn new(bank: &Bank, meter: Arc<Meter>, config: &WorkerConfig) -> Self {
+        let WorkerConfig { visibility_timeout, dequeue_count_max, ref legacy_partner, .. } = *config;
+        // Half of the time, since leases are renewed only from then on.
+        let time_max = visibility_timeout.checked_div(2).unwrap_or_default();
         Self {
+            opening: Opening::new(bank, Arc::clone(&meter), legacy_partner.clone(), time_max),
+            claims: ClaimCheck::new(&bank.store, Arc::clone(&bank.world)),
             poster: Arc::clone(&bank.poster),
             queue: Arc::clone(&bank.store.queue),
             ledger: Arc::clone(&bank.store.ledger),
@@ -83,6 +93,7 @@ impl Posting {
             queue: Arc::clone(&self.queue),
             ledger: Arc::clone(&self.ledger),
             office: Arc::clone(&self.office),
+            claims: self.claims.clone(),
             world: Arc::clone(&self.world),
             meter: Arc::clone(&self.meter),
             back_in: Mutex::default(),
@@ -97,8 +108,8 @@ impl Handler for Posting {
 
     const NAME: &'static str = envelope::WORK;
 
-    async fn read(&self, message: &Message) -> Result<Envelope, Unreadable> {
-        Envelope::decode(&message.body)
+    async fn read(&self, message: &Message) -> Result<Envelope, Unopened> {
+        self.opening.open(message).await
     }
 
     async fn handle(&self, queue: &QueueName, deliveries: Vec<Delivery<Envelope>>) -> Handled {
@@ -285,14 +296,11 @@ impl Round<'_> {
     /// Settles one message. False when something was away.
     async fn settle(&self, delivery: &Delivery<Envelope>, results: &PostResults, alone: bool) -> bool {
         match &delivery.content {
-            Err(unreadable @ Unreadable::Newer(_)) => {
-                self.settlement.leave_to_newer(delivery, unreadable).await
-            }
-            Err(unreadable @ (Unreadable::Malformed(_) | Unreadable::Empty)) => {
-                self.settlement.set_aside(delivery, &chain(unreadable)).await
-            }
-            Err(unreadable @ Unreadable::Items { readable, bad, .. }) => {
-                self.settlement.set_items_aside(delivery, readable, bad, &chain(unreadable)).await
+            Err(unopened) => {
+                if let Unopened::LedgerAway(_) = unopened {
+                    self.posting.ledger_away.store(true, Ordering::Relaxed);
+                }
+                self.settlement.settle_unopened(delivery, unopened).await
             }
             Ok(_) => {
                 let outcome = |work| results.get(work).cloned().expect("each item was posted");

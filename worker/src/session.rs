@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures::future::{BoxFuture, select};
+use futures::future::{BoxFuture, join_all, select};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use postonce_shared::domain::time::Timestamp;
@@ -173,11 +173,9 @@ impl<H: Handler> Session<H> {
         meter.received.add(received);
         let demand = self.demand(&messages, world.now());
         let handling = async {
-            let mut deliveries = Vec::with_capacity(messages.len());
-            for message in messages {
-                let content = handler.read(&message).await;
-                deliveries.push(Delivery::new(message, content));
-            }
+            let contents = join_all(messages.iter().map(|message| handler.read(message))).await;
+            let deliveries = messages.into_iter().zip(contents);
+            let deliveries = deliveries.map(|(message, content)| Delivery::new(message, content)).collect();
             handler.handle(&self.name, deliveries).await
         };
         let (demand, handled) = futures::future::join(demand, handling).await;

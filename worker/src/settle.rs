@@ -4,9 +4,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::{StreamExt as _, TryStreamExt as _};
+use postonce_shared::claim_check::ClaimCheck;
 use postonce_shared::dead_letter_office::DeadLetterOffice;
 use postonce_shared::domain::decision::Work;
-use postonce_shared::envelope::{Envelope, Unreadable};
+use postonce_shared::envelope::{self, Body, Claim, Envelope, Unreadable};
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::ledger::Ledger;
 use postonce_shared::ports::queue::{Held, Message, QueueName, WorkQueue};
@@ -14,7 +16,7 @@ use postonce_shared::ports::world::World;
 use tracing::{error, warn};
 
 use crate::backoff::Backoff;
-use crate::delivery::Delivery;
+use crate::delivery::{Delivery, Unopened};
 use crate::disposition::Disposition;
 use crate::meter::Meter;
 
@@ -26,6 +28,8 @@ const RETRY_DELAY_MAX: Duration = Duration::from_secs(10);
 const SETTLING_TIME_MAX: Duration = Duration::from_secs(20);
 /// Longest wait of a message for a newer worker before it is looked at again.
 const NEWER_VERSION_DELAY_MAX: Duration = Duration::from_secs(60);
+/// Messages that are sent side by side when an envelope is taken apart.
+const SENDS_AT_ONCE: usize = 16;
 
 /// Settles messages that were received together from one queue.
 pub struct Settlement {
@@ -37,6 +41,8 @@ pub struct Settlement {
     pub ledger: Arc<dyn Ledger>,
     /// Where work goes that cannot be posted.
     pub office: Arc<DeadLetterOffice>,
+    /// Where payloads are removed.
+    pub claims: ClaimCheck,
     /// Time and chance.
     pub world: Arc<dyn World>,
     /// What is counted.
@@ -49,7 +55,12 @@ impl Settlement {
     /// Does what was chosen. False when something was away.
     pub async fn apply(&self, delivery: &Delivery<Envelope>, disposition: Disposition) -> bool {
         match disposition {
-            Disposition::Delete => self.delete(delivery).await,
+            Disposition::Delete => {
+                // Before the message, so that a crash in between leaves a claim on nothing, which
+                // says that its work is settled.
+                self.remove_payload(delivery).await;
+                self.delete(delivery).await
+            }
             Disposition::RetryLater { rest, forgive } => {
                 self.retry_later(delivery, rest, forgive).await;
                 !forgive
@@ -67,8 +78,48 @@ impl Settlement {
         }
     }
 
+    /// Settles a message that has no work to be done. False when something was away.
+    pub async fn settle_unopened(&self, delivery: &Delivery<Envelope>, unopened: &Unopened) -> bool {
+        match unopened {
+            Unopened::Unreadable(unreadable @ Unreadable::Newer(_)) => {
+                self.leave_to_newer(delivery, unreadable).await
+            }
+            Unopened::Unreadable(unreadable @ Unreadable::Items { readable, bad, .. }) => {
+                self.set_items_aside(delivery, readable, bad, &chain(unreadable)).await
+            }
+            Unopened::Unreadable(
+                unreadable @ (Unreadable::Malformed(_) | Unreadable::Damaged { .. } | Unreadable::Empty),
+            ) => self.set_aside(delivery, &chain(unreadable)).await,
+            Unopened::Refused(reason) => self.set_aside(delivery, reason).await,
+            Unopened::Settled => {
+                self.meter.settled_before.add(1);
+                self.delete(delivery).await
+            }
+            Unopened::PayloadAway { claim, .. } => {
+                let forgiven = claim.forgiven.saturating_add(1);
+                let body = Claim { forgiven, ..claim.clone() }.encode();
+                self.wait_for_store(delivery, &body, unopened).await;
+                // Work that stands in its messages can go on.
+                true
+            }
+            Unopened::LedgerAway(_) => {
+                // There is no room for a counter in such a body. None is needed: however often it was
+                // received, only what it says makes a dead letter of it.
+                self.wait_for_store(delivery, &delivery.message.body, unopened).await;
+                false
+            }
+        }
+    }
+
+    async fn wait_for_store(&self, delivery: &Delivery<Envelope>, body: &[u8], unopened: &Unopened) {
+        self.meter.transient_faults.add(1);
+        let id = &delivery.message.lease.message_id;
+        warn!(queue = %self.name, message = id, "Will open message {id} again: {}", chain(unopened));
+        self.hide(delivery, body, self.retry_delay(delivery)).await;
+    }
+
     /// Leaves a message for a worker that can read it, and says so loudly.
-    pub async fn leave_to_newer(&self, delivery: &Delivery<Envelope>, why: &Unreadable) -> bool {
+    async fn leave_to_newer(&self, delivery: &Delivery<Envelope>, why: &Unreadable) -> bool {
         self.meter.newer_versions.add(1);
         let id = &delivery.message.lease.message_id;
         error!(queue = %self.name, message = id, "Message {id} waits for a newer worker: {why}");
@@ -80,15 +131,23 @@ impl Settlement {
     }
 
     /// Sets a message aside and then deletes it. False when something was away.
-    pub async fn set_aside(&self, delivery: &Delivery<Envelope>, reason: &str) -> bool {
+    async fn set_aside(&self, delivery: &Delivery<Envelope>, reason: &str) -> bool {
         if !self.still_holds(delivery).await {
             return true;
         }
-        self.set_body_aside(delivery, delivery.message.clone(), reason).await
+        let body = match &delivery.content {
+            // What lies in a payload would be swept some day, and what a direct producer wrote does not
+            // say that it was accepted: the letter has the work itself.
+            Ok(envelope) if Envelope::decode(&delivery.message.body).is_err() => {
+                envelope.unclaimed().encode()
+            }
+            Ok(_) | Err(_) => delivery.message.body.clone(),
+        };
+        self.set_body_aside(delivery, body, reason).await && self.delete(delivery).await
     }
 
     /// Sends on what can be read of an envelope, and sets the rest of it aside.
-    pub async fn set_items_aside(
+    async fn set_items_aside(
         &self,
         delivery: &Delivery<Envelope>,
         readable: &[Work],
@@ -98,13 +157,17 @@ impl Settlement {
         if !self.still_holds(delivery).await {
             return true;
         }
-        if !readable.is_empty()
-            && let Err(fault) = self.send(&Envelope::of(readable.to_vec(), None)).await
-        {
-            return self.away("sending on what can be read", &fault);
+        for envelope in envelope::pack(readable, None) {
+            if let Err(fault) = self.send(&envelope).await {
+                return self.away("sending on what can be read", &fault);
+            }
         }
-        let rest = Message { body: bad.to_vec(), ..delivery.message.clone() };
-        self.set_body_aside(delivery, rest, reason).await
+        if !self.set_body_aside(delivery, bad.to_vec(), reason).await {
+            return false;
+        }
+        // All of it is in other places now, and for ever in one that a sweep cannot read.
+        self.remove_payload(delivery).await;
+        self.delete(delivery).await
     }
 
     /// Whether the message is still ours, asked of the queue: who lost the lease must neither take a
@@ -120,13 +183,15 @@ impl Settlement {
         }
     }
 
-    async fn set_body_aside(&self, delivery: &Delivery<Envelope>, message: Message, reason: &str) -> bool {
+    /// Writes the dead letter. The message is still to be deleted.
+    async fn set_body_aside(&self, delivery: &Delivery<Envelope>, body: Vec<u8>, reason: &str) -> bool {
+        let message = Message { body, ..delivery.message.clone() };
         let id = &message.lease.message_id;
         match self.office.set_aside(&self.name, &message, reason).await {
             Ok(()) => {
                 self.meter.dead_letters.add(1);
                 error!(queue = %self.name, message = id, "Set message {id} aside as a dead letter: {reason}");
-                self.delete(delivery).await
+                true
             }
             Err(fault) => self.away("setting a message aside", &fault),
         }
@@ -165,10 +230,25 @@ impl Settlement {
     async fn retry_later(&self, delivery: &Delivery<Envelope>, rest: Vec<Work>, forgive: bool) {
         let Ok(envelope) = &delivery.content else { return };
         let forgiven = envelope.forgiven.saturating_add(u32::from(forgive));
-        let rest = Envelope { forgiven, items: rest, ..envelope.clone() };
+        let rest = Envelope { forgiven, ..envelope.reduced_to(rest) };
+        self.hide(delivery, &rest.encode(), self.retry_delay(delivery)).await;
+    }
+
+    fn retry_delay(&self, delivery: &Delivery<Envelope>) -> Duration {
         let receipts_before = delivery.message.dequeue_count.saturating_sub(1);
-        let mut backoff = Backoff::after(RETRY_DELAY_MIN, RETRY_DELAY_MAX, receipts_before);
-        self.hide(delivery, &rest.encode(), backoff.next(&*self.world)).await;
+        Backoff::after(RETRY_DELAY_MIN, RETRY_DELAY_MAX, receipts_before).next(&*self.world)
+    }
+
+    /// Removes the payload of a message, if it has one. Should that fail, it is swept some day.
+    async fn remove_payload(&self, delivery: &Delivery<Envelope>) {
+        let Ok(Body::Claim(claim)) = Body::decode(&delivery.message.body) else { return };
+        // Who lost the message leaves its payload to whoever has it now.
+        if delivery.lease().is_none() {
+            return;
+        }
+        if let Err(fault) = self.claims.remove(&claim.name).await {
+            warn!(queue = %self.name, "Left the payload {} to the sweep: {}", claim.name, chain(&fault));
+        }
     }
 
     async fn hide(&self, delivery: &Delivery<Envelope>, body: &[u8], delay: Duration) {
@@ -183,10 +263,14 @@ impl Settlement {
 
     async fn split(&self, delivery: &Delivery<Envelope>, rest: &[Work]) -> Result<(), StoreFault> {
         let Ok(envelope) = &delivery.content else { return Ok(()) };
-        for item in rest {
-            let items = vec![item.clone()];
-            self.send(&Envelope { items, forgiven: 0, suspect: 0, ..envelope.clone() }).await?;
-        }
+        let envelope = Envelope { forgiven: 0, suspect: 0, ..envelope.unclaimed() };
+        let single = |item: &Work| Envelope { items: vec![item.clone()], ..envelope.clone() };
+        let envelopes: Vec<Envelope> = rest.iter().map(single).collect();
+        // Side by side: the many items of a payload must be sent before the lease ends.
+        futures::stream::iter(envelopes)
+            .map(Ok)
+            .try_for_each_concurrent(SENDS_AT_ONCE, async |envelope: Envelope| self.send(&envelope).await)
+            .await?;
         self.meter.splits.add(1);
         Ok(())
     }

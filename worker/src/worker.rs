@@ -7,6 +7,7 @@ use futures::FutureExt as _;
 use futures::future::{Either, join, select};
 use postonce_shared::bank::Bank;
 use postonce_shared::config::Config;
+use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::envelope;
 use postonce_shared::gate::Gate;
 use postonce_shared::ports::fault::chain;
@@ -23,6 +24,7 @@ use crate::meter::Meter;
 use crate::posting::Posting;
 use crate::receivers::Bounds;
 use crate::session::Means;
+use crate::sweeping::Sweeping;
 
 /// How long a drain may take: what is in hand then comes back when its leases end.
 pub const DRAIN_MAX: Duration = Duration::from_secs(10);
@@ -40,6 +42,8 @@ pub struct WorkerConfig {
     pub idle_delay_max: Duration,
     /// How many receivers a queue may have.
     pub receivers: Bounds,
+    /// In whose name orders of direct producers are accepted; they are refused without one.
+    pub legacy_partner: Option<PartnerId>,
     /// Whether to hold the gate first, if nobody ever touched it.
     pub held: bool,
 }
@@ -51,6 +55,7 @@ impl From<&Config> for WorkerConfig {
             dequeue_count_max: config.dequeue_count_max,
             idle_delay_max: config.idle_poll_max,
             receivers: Bounds { floor: config.receivers_min, ceiling: config.receivers_max },
+            legacy_partner: config.legacy_partner.clone(),
             held: false,
         }
     }
@@ -70,13 +75,18 @@ impl Worker {
     pub fn new(bank: &Bank, config: WorkerConfig, meter: Arc<Meter>) -> Self {
         let gate = Gate::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
         let gatekeeper = Arc::new(Gatekeeper::new(gate, Arc::clone(&bank.world), config.held));
-        let errands: Vec<Arc<dyn Errand>> = vec![gatekeeper.clone()];
+        let errands: Vec<Arc<dyn Errand>> = vec![gatekeeper.clone(), Arc::new(Sweeping::new(bank))];
         Self { bank: bank.clone(), config, meter, gatekeeper, errands }
     }
 
     /// Who obeys the gate here.
     pub fn gatekeeper(&self) -> Arc<Gatekeeper> {
         Arc::clone(&self.gatekeeper)
+    }
+
+    /// What it counts.
+    pub const fn meter(&self) -> &Arc<Meter> {
+        &self.meter
     }
 
     /// Adds a chore to those that ride on the safety poll, one at each.
@@ -123,8 +133,7 @@ impl Worker {
 
     fn listener(&self, queue_count: u16, drain: &Drain) -> Listener<Posting> {
         let Self { bank, config, meter, gatekeeper, errands } = self;
-        let WorkerConfig { visibility_timeout, dequeue_count_max, idle_delay_max, receivers, held: _ } =
-            config.clone();
+        let WorkerConfig { visibility_timeout, idle_delay_max, receivers, .. } = config.clone();
         let world = || Arc::clone(&bank.world);
         let leases = QueueLeases::new(
             bank.world.uuid(),
@@ -136,7 +145,7 @@ impl Worker {
             visibility_timeout.checked_div(2).unwrap_or_default(),
         );
         let means = Means {
-            handler: Arc::new(Posting::new(bank, Arc::clone(meter), visibility_timeout, dequeue_count_max)),
+            handler: Arc::new(Posting::new(bank, Arc::clone(meter), config)),
             queue: Arc::clone(&bank.store.queue),
             gatekeeper: Arc::clone(gatekeeper),
             leases: Arc::new(leases),

@@ -165,6 +165,7 @@ impl Stage {
             dequeue_count_max: DEQUEUE_COUNT_MAX,
             idle_delay_max: Duration::from_millis(100),
             receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
+            legacy_partner: None,
             held: false,
         };
         let counted = Arc::clone(&meter);
@@ -257,7 +258,7 @@ async fn an_unreadable_message_is_set_aside_at_once_and_stops_nobody() {
 #[tokio::test]
 async fn a_newer_envelope_waits_and_is_told() {
     let stage = Stage::new().await;
-    stage.send_body(br#"{"v":2,"items":"of another shape"}"#).await;
+    stage.send_body(br#"{"v":3,"items":"of another shape"}"#).await;
     let worker = stage.worker();
     until("it was seen", async || worker.meter.newer_versions.get() > 0).await;
     worker.drain().await;

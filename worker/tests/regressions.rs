@@ -17,6 +17,7 @@ use postonce_shared::adapters::bell::LocalBell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
+use postonce_shared::claim_check::ClaimCheck;
 use postonce_shared::domain::account::{Account, Revision, Versioned};
 use postonce_shared::domain::decision::{AccountCommit, Work};
 use postonce_shared::domain::ids::{
@@ -32,7 +33,7 @@ use postonce_shared::ports::ledger::{
 };
 use postonce_shared::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
 use postonce_shared::ports::world::World;
-use postonce_worker::delivery::Delivery;
+use postonce_worker::delivery::{Delivery, Unopened};
 use postonce_worker::disposition::Disposition;
 use postonce_worker::drain::{DrainStarter, drain};
 use postonce_worker::meter::Meter;
@@ -56,7 +57,7 @@ fn queue() -> QueueName {
 }
 
 fn opened(message: Message) -> Delivery<Envelope> {
-    let content = Envelope::decode(&message.body);
+    let content = Envelope::decode(&message.body).map_err(Unopened::from);
     Delivery::new(message, content)
 }
 
@@ -105,6 +106,7 @@ impl Stage {
             dequeue_count_max: DEQUEUE_COUNT_MAX,
             idle_delay_max: Duration::from_millis(100),
             receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
+            legacy_partner: None,
             held: false,
         };
         let counted = Arc::clone(&meter);
@@ -321,6 +323,7 @@ async fn who_lost_the_lease_sets_nothing_aside_and_takes_nothing_apart() {
         queue: Arc::clone(&bank.store.queue),
         ledger: Arc::clone(&bank.store.ledger),
         office: Arc::clone(&bank.dead_letter_office),
+        claims: ClaimCheck::new(&bank.store, Arc::clone(&bank.world)),
         world: Arc::clone(&bank.world),
         meter: Arc::default(),
         back_in: std::sync::Mutex::default(),

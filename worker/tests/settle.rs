@@ -11,6 +11,7 @@ use postonce_shared::adapters::bell::LocalBell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::bank::Bank;
+use postonce_shared::claim_check::ClaimCheck;
 use postonce_shared::domain::account::{Account, Revision, Versioned};
 use postonce_shared::domain::decision::{AccountCommit, Work};
 use postonce_shared::domain::ids::{
@@ -26,7 +27,7 @@ use postonce_shared::ports::ledger::{
 };
 use postonce_shared::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
 use postonce_shared::ports::world::World;
-use postonce_worker::delivery::Delivery;
+use postonce_worker::delivery::{Delivery, Unopened};
 use postonce_worker::disposition::Disposition;
 use postonce_worker::drain::drain;
 use postonce_worker::meter::Meter;
@@ -47,7 +48,7 @@ fn queue() -> QueueName {
 }
 
 fn opened(message: Message) -> Delivery<Envelope> {
-    let content = Envelope::decode(&message.body);
+    let content = Envelope::decode(&message.body).map_err(Unopened::from);
     Delivery::new(message, content)
 }
 
@@ -78,6 +79,7 @@ impl Stage {
             queue: Arc::clone(&self.store.queue),
             ledger: Arc::clone(&self.store.ledger),
             office: Arc::clone(&bank.dead_letter_office),
+            claims: ClaimCheck::new(&self.store, self.world.clone()),
             world: self.world.clone(),
             meter: Arc::default(),
             back_in: Mutex::default(),
@@ -275,7 +277,7 @@ async fn a_message_that_is_tried_again_waits_and_its_forgiven_receipts_add_up() 
 #[tokio::test]
 async fn a_renewal_and_the_wait_for_a_newer_worker_leave_the_body_as_it_was() {
     let stage = Stage::new().await;
-    let body: &[u8] = br#"{"v":2,"items":"of another shape"}"#;
+    let body: &[u8] = br#"{"v":3,"items":"of another shape"}"#;
     stage.store.queue.send(&queue(), body, Duration::ZERO).await.unwrap();
     let delivery = opened(stage.receive().await.remove(0));
     let _ = delivery.renew(&*stage.store.queue, &queue(), VISIBILITY).await.unwrap();
@@ -283,7 +285,7 @@ async fn a_renewal_and_the_wait_for_a_newer_worker_leave_the_body_as_it_was() {
     let delivery = opened(stage.receive().await.remove(0));
     assert_eq!(delivery.message.body, body);
     let why = delivery.content.as_ref().unwrap_err();
-    assert!(stage.settlement().leave_to_newer(&delivery, why).await);
+    assert!(stage.settlement().settle_unopened(&delivery, why).await);
     stage.world.advance(Duration::from_secs(60));
     assert_eq!(stage.receive().await[0].body, body);
 }
@@ -304,6 +306,7 @@ async fn work_is_posted_in_the_order_in_which_it_came() {
         dequeue_count_max: 2,
         idle_delay_max: Duration::from_millis(100),
         receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
+        legacy_partner: None,
         held: false,
     };
     let posted = async {

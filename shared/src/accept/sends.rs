@@ -3,20 +3,19 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use futures::FutureExt as _;
 use lru::LruCache;
 
 use super::Shared;
 use crate::completions::Completions;
+use crate::dispatch::Dispatch;
 use crate::domain::decision::Work;
 use crate::domain::ids::TransactionKey;
-use crate::envelope::{self, Envelope};
+use crate::envelope::Envelope;
 use crate::group_commit::Flush;
 use crate::ports::doorbell::Doorbell;
-use crate::ports::fault::StoreFault;
-use crate::ports::queue::{QueueName, WorkQueue};
+use crate::ports::queue::QueueName;
 
 /// Keys whose confirmed send is remembered; forgetting one costs a second send.
 const CONFIRMED_SENDS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
@@ -28,21 +27,21 @@ pub(super) struct Parcel {
 }
 
 /// What sends go through.
-pub(super) struct Dispatch {
-    pub(super) queue: Arc<dyn WorkQueue>,
+pub(super) struct Sending {
+    pub(super) dispatch: Dispatch,
     pub(super) doorbell: Arc<dyn Doorbell>,
     pub(super) confirmed: Arc<ConfirmedSends>,
 }
 
-/// Sends what collected for one queue, in as few envelopes as it takes.
-pub(super) fn send_groups(dispatch: Arc<Dispatch>) -> Flush<QueueName, Parcel, Shared<()>> {
+/// Sends what collected for one queue, in as few messages as it takes.
+pub(super) fn send_groups(sending: Arc<Sending>) -> Flush<QueueName, Parcel, Shared<()>> {
     Arc::new(move |name, parcels| {
-        let dispatch = Arc::clone(&dispatch);
-        async move { dispatch.send(&name, parcels).await }.boxed()
+        let sending = Arc::clone(&sending);
+        async move { sending.send(&name, parcels).await }.boxed()
     })
 }
 
-impl Dispatch {
+impl Sending {
     async fn send(&self, name: &QueueName, parcels: Vec<Parcel>) -> Vec<Shared<()>> {
         let keys: Vec<TransactionKey> = parcels.iter().map(|parcel| parcel.work.key.clone()).collect();
         let traceparent = parcels.iter().find_map(|parcel| parcel.traceparent.clone());
@@ -53,22 +52,19 @@ impl Dispatch {
             .map(|parcel| parcel.work)
             .filter(|work| self.confirmed.lacks(&work.key) && once.insert(work.key.clone()))
             .collect();
-        let mut failed: Option<Arc<StoreFault>> = None;
-        for envelope in envelope::pack(&work, traceparent.as_deref()) {
-            // Asked now, and not when the work was handed in: somebody may have come meanwhile.
-            let reply_to = self.confirmed.completions.reply_to(envelope.items.iter().map(|work| &work.key));
-            let envelope = Envelope { reply_to, ..envelope };
-            if let Err(fault) = self.queue.send(name, &envelope.encode(), Duration::ZERO).await {
-                failed = Some(Arc::new(fault));
-                break;
-            }
-            let asks = envelope.reply_to.is_some();
-            envelope.items.iter().for_each(|work| self.confirmed.insert(&work.key, asks));
-        }
+        // Asked when it is sent, and not when it was handed in: somebody may have come meanwhile.
+        let reply_to =
+            |items: &[Work]| self.confirmed.completions.reply_to(items.iter().map(|work| &work.key));
+        let confirm = |sent: &Envelope| {
+            let asks = sent.reply_to.is_some();
+            sent.items.iter().for_each(|work| self.confirmed.insert(&work.key, asks));
+        };
+        let sent = self.dispatch.send(name, &work, traceparent.as_deref(), reply_to, confirm).await;
+        let sent = sent.map_err(Arc::new);
         self.doorbell.ring(name);
-        let answer = |key: &TransactionKey| match &failed {
-            Some(fault) if !self.confirmed.contains(key) => Err(Arc::clone(fault)),
-            _ => Ok(()),
+        let answer = |key: &TransactionKey| match &sent {
+            Err(fault) if !self.confirmed.contains(key) => Err(Arc::clone(fault)),
+            Ok(()) | Err(_) => Ok(()),
         };
         keys.iter().map(answer).collect()
     }

@@ -47,7 +47,8 @@ pub async fn open(
     }
 }
 
-/// The queue messages for accepted work, which SQLite stores in the same step as the work.
+/// The queue messages for accepted work, which SQLite stores in the same step as the work. Never a
+/// claim on a payload: a message is one more row of the same step there, so there is nothing to save.
 pub fn enqueue(queue_count: u16, completions: Arc<Completions>) -> Enqueue {
     Arc::new(move |work| {
         let mut by_queue: std::collections::BTreeMap<QueueName, Vec<_>> = std::collections::BTreeMap::new();

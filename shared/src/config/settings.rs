@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Arg, Command};
 
+use crate::prices::defaults as prices;
+
 /// One setting: the flag `--name`, the variable `POSTONCE_NAME`, and `name` in the TOML file.
 pub(super) struct Setting {
     pub(super) name: &'static str,
@@ -107,10 +109,83 @@ pub(super) const SETTINGS: &[Setting] = &[
         "Longest wait between two safety polls of empty queues, in milliseconds, 100 to 600000",
     ),
     setting(
+        "legacy-partner",
+        "POSTONCE_LEGACY_PARTNER",
+        None,
+        "Partner in whose name the worker accepts what producers write to the queue directly, XML or delimited [default: none, they become dead letters]",
+    ),
+    setting(
         "name-prefix",
         "POSTONCE_NAME_PREFIX",
         Some("postonce"),
         "What names of tables, queues and containers begin with: 1 to 20 lower-case letters and digits, a letter first",
+    ),
+    setting(
+        "posting-age-target-s",
+        "POSTONCE_POSTING_AGE_TARGET_S",
+        Some("10"),
+        "Seconds that accepted work should wait at most, 1 to 86400; more workers are wanted where it would be longer",
+    ),
+    setting(
+        "worker-rate",
+        "POSTONCE_WORKER_RATE",
+        Some("200"),
+        "Queue messages that one worker posts in a second, 1 to 1000000: measure yours, the default is on the safe side",
+    ),
+    setting(
+        "workers-min",
+        "POSTONCE_WORKERS_MIN",
+        Some("1"),
+        "Fewest workers that are ever wanted, 0 to 1000; with 0 somebody has to look for work while none runs",
+    ),
+    setting("workers-max", "POSTONCE_WORKERS_MAX", Some("8"), "Most workers that are ever wanted, 1 to 1000"),
+    setting(
+        "workers-floor",
+        "POSTONCE_WORKERS_FLOOR",
+        None,
+        "Fewest workers at known peaks: cron expression = number, for every minute that matches; several with ;",
+    ),
+    setting(
+        "time-zone",
+        "POSTONCE_TIME_ZONE",
+        Some("UTC"),
+        "The time zone of workers-floor, by its name in the IANA database, such as Europe/Berlin",
+    ),
+    setting(
+        "scale-down-delay-s",
+        "POSTONCE_SCALE_DOWN_DELAY_S",
+        Some("60"),
+        "Seconds that fewer workers must have been wanted before postonce-worker --scale stops some, 0 to 3600",
+    ),
+    setting(
+        "price-table",
+        "POSTONCE_PRICE_TABLE",
+        Some(prices::TABLE),
+        "US dollars for 10000 reads or writes of a table row, at most 9 decimals; so with all prices",
+    ),
+    setting(
+        "price-table-batch",
+        "POSTONCE_PRICE_TABLE_BATCH",
+        Some(prices::TABLE_BATCH),
+        "US dollars for 10000 table batches or scans",
+    ),
+    setting(
+        "price-queue",
+        "POSTONCE_PRICE_QUEUE",
+        Some(prices::QUEUE),
+        "US dollars for 10000 queue operations",
+    ),
+    setting(
+        "price-blob-write",
+        "POSTONCE_PRICE_BLOB_WRITE",
+        Some(prices::BLOB_WRITE),
+        "US dollars for 10000 writes of a blob",
+    ),
+    setting(
+        "price-blob-read",
+        "POSTONCE_PRICE_BLOB_READ",
+        Some(prices::BLOB_READ),
+        "US dollars for 10000 reads of a blob and anything else on blobs",
     ),
     setting("log-format", "POSTONCE_LOG_FORMAT", Some("text"), "How log lines look: text or json"),
     setting(

@@ -3,6 +3,8 @@ use std::io::Write as _;
 use clap::Command;
 
 use super::*;
+use crate::domain::time::Timestamp;
+use crate::ports::operations::PriceKind;
 
 fn read(arguments: &[&str]) -> Result<Config, ConfigError> {
     let command = add_settings(Command::new("test"));
@@ -52,6 +54,17 @@ fn a_wrong_value_names_setting_value_and_what_is_allowed() {
     check(&["--worker-bind", "8081"], &["worker-bind", "\"8081\"", "ip:port"]);
     check(&["--advertise", "https://me:1"], &["advertise", "\"https://me:1\"", "http://host:port"]);
     check(&["--name-prefix", "my-bank"], &["name-prefix", "\"my-bank\"", "lower-case letters and digits"]);
+    check(&["--posting-age-target-s", "0"], &["posting-age-target-s", "\"0\"", "from 1 to 86400"]);
+    check(&["--worker-rate", "1.5"], &["worker-rate", "\"1.5\"", "from 1 to 1000000"]);
+    check(&["--workers-max", "0"], &["workers-max", "\"0\"", "from 1 to 1000"]);
+    check(&["--workers-min", "9"], &["workers-min", "\"9\"", "at most workers-max, which is 8"]);
+    check(&["--workers-floor", "* 7 * * MON"], &["workers-floor", "cron expression = number"]);
+    check(&["--workers-floor", "* 77 * * MON = 3"], &["workers-floor", "* 77 * * MON = 3", "0..=23"]);
+    check(&["--workers-floor", "* 7 * * MON = 9"], &["workers-floor", "at most workers-max, which is 8"]);
+    check(&["--time-zone", "Berlin"], &["time-zone", "\"Berlin\"", "Europe/Berlin"]);
+    check(&["--scale-down-delay-s", "3601"], &["scale-down-delay-s", "\"3601\"", "from 0 to 3600"]);
+    check(&["--price-queue", "0,004"], &["price-queue", "\"0,004\"", "US dollars for 10000 operations"]);
+    check(&["--legacy-partner", "The Shop"], &["legacy-partner", "\"The Shop\"", "lower-case letter first"]);
     check(&["--log-format", "xml"], &["log-format", "\"xml\"", "text or json"]);
     check(&["--storage", "postgres:x"], &["storage", "sqlite:<file>"]);
     check(&["--storage", "sqlite:"], &["storage", "sqlite:<file>"]);
@@ -64,6 +77,19 @@ fn a_wrong_value_names_setting_value_and_what_is_allowed() {
     );
     let broken = file("visibility_timeout_s = \n");
     check(&["--config", broken.path().to_str().unwrap()], &["is not TOML"]);
+}
+
+#[test]
+fn scaling_and_prices_are_read() {
+    let arguments = ["--workers-floor", "0-59 7-9 * * MON = 4", "--time-zone", "Europe/Berlin"];
+    let policy = read(&arguments).unwrap().scaling;
+    let monday_at_seven = Timestamp::parse("2026-11-23T07:00:00+01:00").unwrap();
+    assert_eq!((policy.floors.floor(monday_at_seven), policy.floors.highest()), (4, 4));
+    assert_eq!((policy.age_target, policy.worker_rate), (Duration::from_secs(10), 200));
+    assert_eq!((policy.workers_min, policy.workers_max), (1, 8));
+    assert_eq!(read(&[]).unwrap().prices, Prices::default());
+    let prices = read(&["--price-blob-read", "0.005"]).unwrap().prices;
+    assert_eq!(prices.of(PriceKind::BlobRead, 10_000).usd(), "0.005000000");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use secrecy::SecretString;
 use super::sources::Found;
 use super::{ConfigError, LogFormat, StorageConfig};
 use crate::adapters::azure::AzureConnection;
+use crate::domain::ids::PartnerId;
 use crate::ports::roster::Address;
 
 pub(super) fn storage(found: &Found) -> Result<StorageConfig, ConfigError> {
@@ -49,6 +50,14 @@ pub(super) fn name_prefix(found: &Found) -> Result<String, ConfigError> {
         return Ok(found.value.clone());
     }
     Err(found.refuse("must be 1 to 20 lower-case letters and digits, a letter first"))
+}
+
+pub(super) fn legacy_partner(found: &Found) -> Result<PartnerId, ConfigError> {
+    PartnerId::parse(&found.value).map_err(|_| {
+        found.refuse(
+            "must be a partner: 1 to 32 characters, a lower-case letter first, then lower-case letters, digits or _",
+        )
+    })
 }
 
 pub(super) fn log_format(found: &Found) -> Result<LogFormat, ConfigError> {

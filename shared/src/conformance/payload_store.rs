@@ -1,7 +1,10 @@
 //! Large bodies by reference.
 
-use super::case::Case;
+use std::time::Duration;
+
+use super::case::{Case, to_the_end};
 use crate::ports::Store;
+use crate::ports::payload_store::PayloadEntry;
 
 /// Checks [`crate::ports::payload_store::PayloadStore`].
 pub async fn payload_store_contract<F>(fresh: F)
@@ -12,6 +15,8 @@ where
     a_payload_is_kept_until_it_is_deleted(&case().await).await;
     the_same_content_can_be_written_again(&case().await).await;
     payloads_survive_byte_for_byte(&case().await).await;
+    a_listing_has_what_begins_with_the_prefix_page_by_page(&case().await).await;
+    a_listing_tells_when_a_payload_was_stored(&case().await).await;
 }
 
 async fn get(case: &Case, name: &str) -> Option<Vec<u8>> {
@@ -56,4 +61,41 @@ async fn payloads_survive_byte_for_byte(case: &Case) {
         assert!(get(case, name).await.as_ref() == Some(body), "a body of {} bytes survives", body.len());
         case.store.payloads.delete(name).await.unwrap();
     }
+}
+
+async fn list(case: &Case, prefix: &str, limit: usize) -> Vec<PayloadEntry> {
+    let page = async |cursor: Option<String>| {
+        case.store.payloads.list(prefix, cursor.as_deref(), limit).await.unwrap()
+    };
+    to_the_end(limit, page).await
+}
+
+async fn a_listing_has_what_begins_with_the_prefix_page_by_page(case: &Case) {
+    let prefix = format!("{}-", case.name());
+    assert_eq!(list(case, &prefix, 10).await, [], "nobody wrote any");
+    // Neighbors in the order of names: the prefix without its end, and with another one.
+    let (before, after) = (prefix.trim_end_matches('-').to_owned(), prefix.replace('-', "0"));
+    let mut names: Vec<String> = ["0", "0-", "1", "9", "a", "z", "zz"].map(|end| prefix.clone() + end).into();
+    for name in names.iter().rev().chain([&before, &after]) {
+        case.store.payloads.put(name, name.as_bytes()).await.unwrap();
+    }
+    for limit in [1, 2, 3, 7, 8, 5000] {
+        let listed: Vec<String> =
+            list(case, &prefix, limit).await.into_iter().map(|entry| entry.name).collect();
+        assert_eq!(listed, names, "each once, in the order of names, {limit} at a time");
+    }
+    case.store.payloads.delete(&names.remove(3)).await.unwrap();
+    let listed: Vec<String> = list(case, &prefix, 2).await.into_iter().map(|entry| entry.name).collect();
+    assert_eq!(listed, names, "without what was removed");
+}
+
+async fn a_listing_tells_when_a_payload_was_stored(case: &Case) {
+    let name = case.name();
+    let before = case.world.now();
+    case.store.payloads.put(&name, b"body").await.unwrap();
+    let entries = list(case, &name, 10).await;
+    let [entry] = entries.as_slice() else { panic!("one was stored, but {entries:?} are listed") };
+    let (distance, most) =
+        (entry.stored_at.since(before).max(before.since(entry.stored_at)), Duration::from_secs(60));
+    assert!(distance < most, "stored at {before}, but listed as of {}", entry.stored_at);
 }

@@ -117,8 +117,16 @@ pub const AMOUNT_MINOR_UNITS_MAX: i64 = 999_999_999_999_999_999;
 /// Largest distance of a balance from zero, in minor units.
 pub const BALANCE_MINOR_UNITS_MAX: i64 = 9_000_000_000_000_000_000;
 
-/// Reads a plain decimal number into minor units from 0 to [`AMOUNT_MINOR_UNITS_MAX`].
-fn parse_minor_units(text: &str, currency: Currency) -> Result<i64, AmountError> {
+/// Checks all of a plain decimal number that can be checked before its currency is known.
+///
+/// # Errors
+/// [`AmountError`] when it is a number of no currency.
+pub fn check_decimal(text: &str) -> Result<(), AmountError> {
+    split_decimal(text).map(drop)
+}
+
+/// The digits before and after the point.
+fn split_decimal(text: &str) -> Result<(&str, &str), AmountError> {
     if text.is_empty() {
         return Err(AmountError::Empty);
     }
@@ -133,7 +141,7 @@ fn parse_minor_units(text: &str, currency: Currency) -> Result<i64, AmountError>
             _ => AmountError::Malformed,
         });
     }
-    let (major, minor) = match text.split_once('.') {
+    let parts @ (major, _) = match text.split_once('.') {
         Some((major, minor)) if major.is_empty() || minor.is_empty() || minor.contains('.') => {
             return Err(AmountError::Point);
         }
@@ -143,6 +151,12 @@ fn parse_minor_units(text: &str, currency: Currency) -> Result<i64, AmountError>
     if major.len() > 1 && major.starts_with('0') {
         return Err(AmountError::LeadingZeros);
     }
+    Ok(parts)
+}
+
+/// Reads a plain decimal number into minor units from 0 to [`AMOUNT_MINOR_UNITS_MAX`].
+fn parse_minor_units(text: &str, currency: Currency) -> Result<i64, AmountError> {
+    let (major, minor) = split_decimal(text)?;
     let decimals = usize::from(currency.decimals());
     if minor.len() > decimals {
         return Err(AmountError::TooManyDecimals(currency));
@@ -301,100 +315,4 @@ impl fmt::Display for Balance {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn currency(code: &str) -> Currency {
-        Currency::parse(code).unwrap()
-    }
-
-    fn check(text: &str, code: &str, expected: Result<i64, AmountError>) {
-        let parsed = Amount::parse(text, currency(code)).map(Amount::minor_units);
-        assert_eq!(parsed, expected, "{text:?} {code}");
-    }
-
-    #[test]
-    fn amounts_are_read_by_the_currencys_decimals() {
-        check("12.34", "EUR", Ok(1234));
-        check("0.1", "EUR", Ok(10));
-        check("0.01", "EUR", Ok(1));
-        check("12", "EUR", Ok(1200));
-        check("12", "JPY", Ok(12));
-        check("1.005", "BHD", Ok(1005));
-        check("1.0005", "CLF", Ok(10005));
-        check("999999999999999999", "JPY", Ok(AMOUNT_MINOR_UNITS_MAX));
-        check("9999999999999999.99", "EUR", Ok(AMOUNT_MINOR_UNITS_MAX));
-    }
-
-    #[test]
-    fn what_is_not_an_amount_has_its_own_answer() {
-        let eur = currency("EUR");
-        check("", "EUR", Err(AmountError::Empty));
-        check("-5", "EUR", Err(AmountError::Signed));
-        check("+5", "EUR", Err(AmountError::Signed));
-        check("1e3", "EUR", Err(AmountError::Exponent));
-        check("1,50", "EUR", Err(AmountError::Comma));
-        check("１２", "EUR", Err(AmountError::ForeignDigits));
-        check("٣", "EUR", Err(AmountError::ForeignDigits));
-        check(" 5", "EUR", Err(AmountError::Malformed));
-        check("5 EUR", "EUR", Err(AmountError::Malformed));
-        check("0x10", "EUR", Err(AmountError::Malformed));
-        check("NaN", "EUR", Err(AmountError::Malformed));
-        check(".5", "EUR", Err(AmountError::Point));
-        check("5.", "EUR", Err(AmountError::Point));
-        check("1.2.3", "EUR", Err(AmountError::Point));
-        check("00012.50", "EUR", Err(AmountError::LeadingZeros));
-        check("12.505", "EUR", Err(AmountError::TooManyDecimals(eur)));
-        check("1.0", "JPY", Err(AmountError::TooManyDecimals(currency("JPY"))));
-        check("0", "EUR", Err(AmountError::Zero));
-        check("0.00", "EUR", Err(AmountError::Zero));
-        check("10000000000000000.00", "EUR", Err(AmountError::TooLarge));
-        check(&"9".repeat(40), "EUR", Err(AmountError::TooLarge));
-    }
-
-    #[test]
-    fn the_whole_table_of_currencies_round_trips() {
-        let mut seen = 0;
-        for code in <iso_currency::Currency as iso_currency::IntoEnumIterator>::iter().map(|c| c.code()) {
-            let Ok(currency) = Currency::parse(code) else { continue };
-            let amount = Amount::try_new(1_234_567, currency).unwrap();
-            assert_eq!(Amount::parse(&amount.to_string(), currency), Ok(amount), "{code}");
-            seen += 1;
-        }
-        assert!(seen > 150, "only {seen} currencies");
-        assert_eq!(currency("JPY").decimals(), 0);
-        assert_eq!(currency("EUR").decimals(), 2);
-        assert_eq!(currency("BHD").decimals(), 3);
-    }
-
-    #[test]
-    fn what_is_not_a_currency_is_refused() {
-        for code in ["", "eur", "EURO", "XXX", "XAU", "ZZZ", "12"] {
-            assert_eq!(Currency::parse(code), Err(UnknownCurrency), "{code}");
-        }
-    }
-
-    #[test]
-    fn balances_are_written_with_sign_and_never_wrap() {
-        let eur = currency("EUR");
-        let cents = |minor_units| Balance::try_new(minor_units, eur).unwrap();
-        assert_eq!(cents(-5).to_string(), "-0.05");
-        assert_eq!(cents(-1_234_567).to_string(), "-12345.67");
-        assert_eq!(Balance::zero(currency("JPY")).to_string(), "0");
-        let most = Amount::try_new(AMOUNT_MINOR_UNITS_MAX, eur).unwrap();
-        assert_eq!(cents(BALANCE_MINOR_UNITS_MAX).credited(most), None);
-        assert_eq!(cents(-BALANCE_MINOR_UNITS_MAX).debited(most), None);
-        assert_eq!(Balance::try_new(i64::MIN, eur), None);
-    }
-
-    #[test]
-    fn available_is_balance_plus_overdraft() {
-        let eur = currency("EUR");
-        let limit = OverdraftLimit::parse("10.00", eur).unwrap();
-        let cents = |minor_units| Balance::try_new(minor_units, eur).unwrap();
-        assert_eq!(cents(250).available(limit), cents(1250));
-        assert_eq!(cents(-1000).available(limit), cents(0));
-        // The limit was lowered after the money was spent.
-        assert_eq!(cents(-5000).available(limit), cents(0));
-    }
-}
+mod tests;

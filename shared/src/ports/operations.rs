@@ -15,6 +15,14 @@ pub enum Service {
 }
 
 impl Service {
+    /// Every service.
+    pub const ALL: [Self; 3] = [Self::Table, Self::Queue, Self::Blob];
+
+    /// The service of that name.
+    pub fn from_code(code: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|service| service.code() == code)
+    }
+
     /// The name in metrics and in the API.
     pub const fn code(self) -> &'static str {
         match self {
@@ -38,6 +46,27 @@ pub enum PriceKind {
     BlobWrite,
     /// A blob read, or anything else on blobs.
     BlobRead,
+}
+
+impl PriceKind {
+    /// Every kind.
+    pub const ALL: [Self; 5] = [Self::Table, Self::TableBatch, Self::Queue, Self::BlobWrite, Self::BlobRead];
+
+    /// The kind of that name.
+    pub fn from_code(code: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.code() == code)
+    }
+
+    /// The name in metrics and in the API.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Table => "table",
+            Self::TableBatch => "table_batch",
+            Self::Queue => "queue",
+            Self::BlobWrite => "blob_write",
+            Self::BlobRead => "blob_read",
+        }
+    }
 }
 
 /// One kind of operation, such as `table` / `insert`.

@@ -3,12 +3,27 @@
 use async_trait::async_trait;
 
 use super::fault::StoreFault;
+use super::ledger::Listing;
+use crate::domain::time::Timestamp;
+
+/// Longest name of a payload, in characters.
+pub const NAME_CHARS_MAX: usize = 200;
+
+/// A payload in a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PayloadEntry {
+    /// Its name.
+    pub name: String,
+    /// When it was written, by the clock of the store, to the second at least. Writing the same
+    /// content again may move it.
+    pub stored_at: Timestamp,
+}
 
 /// Bodies under names. A name is written once with one content; writing it again with the same
 /// content is allowed.
 #[async_trait]
 pub trait PayloadStore: Send + Sync {
-    /// Stores a body. Names are lower-case letters, digits and `-`, at most 200 characters.
+    /// Stores a body. Names are lower-case letters, digits and `-`, at most [`NAME_CHARS_MAX`].
     async fn put(&self, name: &str, body: &[u8]) -> Result<(), StoreFault>;
 
     /// Reads a body; `None` when there is none under that name.
@@ -16,4 +31,14 @@ pub trait PayloadStore: Send + Sync {
 
     /// Removes a body; removing one that is not there is fine.
     async fn delete(&self, name: &str) -> Result<(), StoreFault>;
+
+    /// Payloads whose names begin with `prefix`, in the order of their names. `cursor` is the `next`
+    /// of the page before; it is opaque. At most `limit`, itself at least 1. What is written or
+    /// removed in the meantime may or may not be in it.
+    async fn list(
+        &self,
+        prefix: &str,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<PayloadEntry>, StoreFault>;
 }

@@ -5,7 +5,9 @@
 
 mod accept;
 mod dead_letters;
+mod direct;
 mod guards;
+mod payloads;
 mod post;
 mod recover;
 mod regressions;

@@ -1,14 +1,13 @@
-//! What operators look at: queues, order numbers, costs.
+//! What operators look at: queues, order numbers, costs, the number of workers.
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
-use postonce_schemas::json::{OrderNumbers, QueueList, StorageOperation, StorageOperations};
+use postonce_schemas::json::{OrderNumbers, QueueList, Scale, StorageOperations};
 
 use crate::auth::Caller;
 use crate::error::ApiError;
 use crate::office::Office;
 use crate::openapi::Refusals;
-use crate::prices::{nano_usd, usd};
 use crate::respond;
 use crate::scopes::Admin;
 
@@ -45,7 +44,8 @@ pub async fn order_numbers(_caller: Caller<Admin>, office: Data<Office>) -> Resu
 
 /// Look at the cost of storage
 ///
-/// Requests of this process since it started, and their price on Azure at list prices.
+/// Requests of the processes in `processes` since they started, and their price at the configured prices. All
+/// requests count, also those that post nothing.
 #[utoipa::path(
     get,
     path = "/v1/admin/storage-operations",
@@ -58,16 +58,39 @@ pub async fn storage_operations(
     _caller: Caller<Admin>,
     office: Data<Office>,
 ) -> Result<HttpResponse, ApiError> {
-    let counts = office.storage_operations();
-    let total = counts.values().fold(0_u64, |sum, count| sum.saturating_add(*count));
-    let prices = counts.iter().map(|(operation, count)| nano_usd(operation.price, *count));
-    let price_usd = usd(prices.fold(0, u64::saturating_add));
-    let operations = counts.into_iter().map(|(operation, count)| StorageOperation {
-        service: operation.service.code(),
-        operation: operation.name,
-        count,
-        price_usd: usd(nano_usd(operation.price, count)),
-    });
-    let operations = operations.collect();
-    Ok(HttpResponse::Ok().json(StorageOperations { operations, count: total, price_usd }))
+    let costs = office.costs().await;
+    Ok(HttpResponse::Ok().json(respond::costs(&costs, office.prices())))
+}
+
+/// Ask how many workers are wanted
+///
+/// For the backlog, the age target and the schedule. However often it is asked, the queues are read at most
+/// once in 5 seconds. The number follows the backlog down at once; whoever acts on it waits a while before
+/// stopping workers, as Kubernetes does (`stabilizationWindowSeconds`) and `postonce-worker --scale` as well.
+///
+/// KEDA reads it with this trigger, where `postonce-scale` is a `TriggerAuthentication` that takes its parameter
+/// `token` from a secret with an API key of scope `admin`:
+///
+/// ```yaml
+/// triggers:
+///   - type: metrics-api
+///     metadata:
+///       url: http://postonce-web:8080/v1/admin/scale
+///       valueLocation: workers_wanted
+///       targetValue: "1"
+///       authMode: bearer
+///     authenticationRef:
+///       name: postonce-scale
+/// ```
+#[utoipa::path(
+    get,
+    path = "/v1/admin/scale",
+    operation_id = "get_scale",
+    tag = "admin",
+    responses((status = 200, description = "The number, and why.", body = Scale), Refusals),
+    security(("api_key" = ["admin"]))
+)]
+pub async fn scale(_caller: Caller<Admin>, office: Data<Office>) -> Result<HttpResponse, ApiError> {
+    let report = office.scale().await.map_err(ApiError::shared_queue)?;
+    Ok(HttpResponse::Ok().json(respond::scale(report)))
 }

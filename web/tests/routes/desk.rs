@@ -19,10 +19,14 @@ use postonce_shared::envelope::{Envelope, queues};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::world::World;
 use postonce_shared::post::Poster;
+use postonce_shared::prices::Prices;
+use postonce_shared::scaling::{ScalingPolicy, Schedule, TimeZone};
 use postonce_web::api_keys::NewKey;
+use postonce_web::office::OfficeTerms;
 use postonce_web::readiness::{Part, Readiness};
 use postonce_web::scopes::Scope;
 use postonce_web::server::{App, build};
+use postonce_worker::meter::Meter;
 use secrecy::SecretString;
 use serde_json::Value;
 
@@ -45,6 +49,7 @@ pub struct Desk {
     pub letters: Arc<DeadLetterOffice>,
     pub completions: Arc<Completions>,
     poster: Arc<Poster>,
+    meter: Arc<Meter>,
     /// A key of partner `shop` with every scope.
     key: NewKey,
 }
@@ -81,6 +86,19 @@ impl Answer {
     }
 }
 
+/// One worker posts ten messages in a second; three are wanted in the second hour of the day.
+fn policy() -> ScalingPolicy {
+    let utc = TimeZone::named("UTC").unwrap();
+    ScalingPolicy {
+        age_target: Duration::from_secs(2),
+        worker_rate: 10,
+        workers_min: 1,
+        workers_max: 5,
+        floors: Schedule::parse("* 1 * * * = 3", &utc).unwrap(),
+        down_delay: Duration::ZERO,
+    }
+}
+
 impl Desk {
     /// An empty bank that is ready.
     pub async fn new() -> Self {
@@ -98,10 +116,13 @@ impl Desk {
         let bank = Bank::new(store.clone(), as_world, exchange.local.clone(), QUEUE_COUNT);
         let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]);
         [Part::Ledger, Part::Queue, Part::FirstKey].into_iter().for_each(|part| readiness.gain(part));
-        let app = App::over(&bank, &exchange, (&Arc::default(), None), readiness);
+        let meter: Arc<Meter> = Arc::default();
+        let terms =
+            OfficeTerms { address: "http://desk".to_owned(), scaling: policy(), prices: Prices::default() };
+        let app = App::over(&bank, &exchange, (&meter, None), terms, readiness);
         let (letters, poster, completions) = (bank.dead_letter_office, bank.poster, bank.completions);
         let key = NewKey::random();
-        let desk = Self { store, world, app, letters, completions, poster, key };
+        let desk = Self { store, world, app, letters, completions, poster, meter, key };
         desk.admit(&desk.key, "shop", Scope::ALL).await;
         desk
     }
@@ -168,6 +189,7 @@ impl Desk {
                 for (account, work) in by_account {
                     let settled = self.poster.post(account, work).await;
                     assert!(settled.iter().all(|(_, result)| result.is_ok()), "{settled:?}");
+                    self.meter.settled.add(settled.len());
                 }
                 let _held = self.store.queue.delete(&queue, &message.lease).await.unwrap();
             }

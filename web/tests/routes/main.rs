@@ -3,10 +3,12 @@
 
 mod desk;
 mod gate;
+mod internal;
 
 mod accounts;
 mod coverage;
 mod operators;
 mod problems;
+mod scale;
 mod statements;
 mod submissions;

@@ -141,4 +141,34 @@ async fn order_numbers_and_costs_are_told() {
         [&json!({"service": "queue", "operation": "send", "count": 1, "price_usd": "0.000000400"})]
     );
     assert!(costs["price_usd"].as_str().unwrap().starts_with("0.00000"), "{costs}");
+    let metrics = desk.get("/metrics").await.text;
+    assert!(metrics.contains("postonce_storage_price_nano_usd_total{kind=\"queue\"} "), "{metrics}");
+}
+
+#[actix_web::test]
+async fn a_posting_has_a_price_once_there_is_one() {
+    let desk = Desk::with_account().await;
+    desk.submit("deposits", 1, ONE).await;
+    let costs = async || desk.get("/v1/admin/storage-operations").await.body;
+    let before = costs().await;
+    assert_eq!(before["postings"], 0);
+    for ratio in ["operations_per_posting", "price_usd_per_million_postings"] {
+        assert_eq!(before.get(ratio), Some(&Value::Null), "{before}");
+    }
+    desk.submit("deposits", 2, ONE).await;
+    desk.post_all().await;
+    let count = desk.operations();
+    let after = costs().await;
+    assert_eq!((&after["postings"], &after["count"]), (&json!(2), &json!(count)));
+    let half = format!("{}.{}0", count / 2, count % 2 * 5);
+    assert_eq!(after["operations_per_posting"], half, "{after}");
+    let nano = after["price_usd"].as_str().unwrap().replace('.', "").parse::<u64>().unwrap();
+    // Nano-dollars for two postings: half of it, times a million.
+    let million = nano * 500_000;
+    let million = format!("{}.{:09}", million / 1_000_000_000, million % 1_000_000_000);
+    assert_eq!(after["price_usd_per_million_postings"], million, "{after}");
+    let process = json!({
+        "process": "http://desk", "postings": 2, "count": count, "price_usd": after["price_usd"],
+    });
+    assert_eq!(after["processes"], json!([process]));
 }

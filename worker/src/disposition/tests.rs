@@ -121,6 +121,6 @@ fn forgiven_receipts_do_not_count() {
     let lease = Lease { message_id: "m".into(), pop_receipt: "r".into() };
     let message =
         Message { lease, body: envelope.encode(), dequeue_count: 9, inserted_at: Timestamp::from_unix_ms(0) };
-    let content = Envelope::decode(&message.body);
+    let content = Envelope::decode(&message.body).map_err(crate::delivery::Unopened::from);
     assert_eq!(Delivery::new(message, content).receipts(), 2);
 }

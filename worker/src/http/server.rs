@@ -9,6 +9,7 @@ use actix_web::dev::Server;
 use actix_web::http::StatusCode;
 use actix_web::web::{Data, get};
 use actix_web::{App, HttpResponse, HttpServer};
+use postonce_shared::prices::Prices;
 use serde_json::json;
 
 use super::{Callee, Refusal, configure};
@@ -29,6 +30,8 @@ pub struct WorkerApp {
     pub callee: Callee,
     /// What is missing.
     pub readiness: Arc<Readiness>,
+    /// What storage operations cost.
+    pub prices: Prices,
 }
 
 /// What a worker's health is read from.
@@ -62,8 +65,8 @@ impl Vitals {
 /// # Errors
 /// When the address cannot be listened on.
 pub fn serve(app: WorkerApp, listener: TcpListener) -> std::io::Result<Server> {
-    let WorkerApp { callee, readiness } = app;
-    let metrics = Data::new(WorkerMetrics::new(&callee.meter, &callee.operations));
+    let WorkerApp { callee, readiness, prices } = app;
+    let metrics = Data::new(WorkerMetrics::new(&callee.meter, &callee.operations, &prices));
     let meter = Arc::clone(&callee.meter);
     let (queue_faults, ledger_faults) = (AtomicU64::new(0), AtomicU64::new(0));
     let vitals = Data::new(Vitals { readiness, meter, queue_faults, ledger_faults });

@@ -37,6 +37,9 @@ pub struct OperationCount {
     pub service: String,
     /// The operation, such as `insert`.
     pub operation: String,
+    /// How it is priced, such as `table_batch`.
+    #[serde(default)]
+    pub price: String,
     /// How often.
     pub count: u64,
 }
@@ -53,6 +56,7 @@ impl Status {
         let operations = callee.operations.snapshot().into_iter().map(|(operation, count)| OperationCount {
             service: operation.service.code().to_owned(),
             operation: operation.name.to_owned(),
+            price: operation.price.code().to_owned(),
             count,
         });
         Self {

@@ -10,12 +10,11 @@ use async_trait::async_trait;
 use postonce_shared::adapters::bell::LocalBell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::envelope::Unreadable;
 use postonce_shared::gate::Gate;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::ports::world::{World, WorldExt as _};
-use postonce_worker::delivery::Delivery;
+use postonce_worker::delivery::{Delivery, Unopened};
 use postonce_worker::drain::{Drain, DrainStarter, drain};
 use postonce_worker::errand::Errand;
 use postonce_worker::gatekeeper::Gatekeeper;
@@ -69,7 +68,7 @@ impl Handler for Reader {
 
     const NAME: &'static str = "letter";
 
-    async fn read(&self, message: &Message) -> Result<String, Unreadable> {
+    async fn read(&self, message: &Message) -> Result<String, Unopened> {
         Ok(String::from_utf8(message.body.clone()).unwrap())
     }
 

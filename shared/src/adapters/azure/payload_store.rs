@@ -1,15 +1,25 @@
 //! Large bodies: one block blob each, in one container that is created on first use.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use azure_core::prelude::NextMarker;
+use azure_storage_blobs::blob::Blob;
+use azure_storage_blobs::container::operations::ListBlobsResponse;
 use azure_storage_blobs::prelude::{BlobClient, ContainerClient};
 use futures::StreamExt as _;
 
 use super::attempt::{Failure, Patience};
+use super::cursor;
+use crate::domain::time::Timestamp;
 use crate::ports::fault::StoreFault;
-use crate::ports::payload_store::PayloadStore;
+use crate::ports::ledger::Listing;
+use crate::ports::payload_store::{NAME_CHARS_MAX, PayloadEntry, PayloadStore};
 use crate::ports::world::World;
+
+/// Most blobs that the service lists at once.
+const LIST_MAX: usize = 5000;
 
 /// The payloads of one store.
 pub(super) struct AzurePayloadStore {
@@ -55,6 +65,28 @@ impl AzurePayloadStore {
             Err(failure) => Err(failure),
         }
     }
+
+    /// One page of the service; `None` while there is no container.
+    async fn list_page(
+        &self,
+        prefix: &str,
+        marker: Option<&str>,
+        limit: u32,
+    ) -> Result<Option<ListBlobsResponse>, Failure> {
+        let most = NonZeroU32::new(limit).unwrap_or(NonZeroU32::MIN);
+        let mut listing = self.container.list_blobs().prefix(prefix.to_owned()).max_results(most);
+        if let Some(marker) = marker {
+            listing = listing.marker(NextMarker::new(marker.to_owned()));
+        }
+        match listing.into_stream().next().await {
+            Some(Ok(page)) => Ok(Some(page)),
+            Some(Err(error)) => match Failure::from(error) {
+                failure if is_absent(&failure) => Ok(None),
+                failure => Err(failure),
+            },
+            None => Ok(None),
+        }
+    }
 }
 
 #[async_trait]
@@ -76,6 +108,34 @@ impl PayloadStore for AzurePayloadStore {
         let deleted = patience.repeat_write(|| self.delete_if_there(name)).await;
         deleted.map_err(|failure| patience.fault(failure, "deleting a payload"))
     }
+
+    async fn list(
+        &self,
+        prefix: &str,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<PayloadEntry>, StoreFault> {
+        let (doing, listing) = ("listing payloads", format!("payloads.{prefix}"));
+        let marker = cursor::read(&listing, cursor, doing)?.map(|(marker, _)| marker);
+        let limit = u32::try_from(limit.min(LIST_MAX)).unwrap_or(1);
+        let mut patience = Patience::new(&self.world);
+        let page = patience.repeat(|| self.list_page(prefix, marker.as_deref(), limit)).await;
+        let Some(page) = page.map_err(|failure| failure.into_fault(doing))? else {
+            return Ok(Listing { items: Vec::new(), next: None });
+        };
+        let entry = |blob: &Blob| PayloadEntry {
+            name: blob.name.clone(),
+            // To the second: the service tells no more.
+            stored_at: Timestamp::from_unix_ms(
+                blob.properties.last_modified.unix_timestamp().saturating_mul(1000),
+            ),
+        };
+        let next = page.next_marker.as_ref().map(|next| (next.as_str().to_owned(), None));
+        Ok(Listing {
+            items: page.blobs.blobs().map(entry).collect(),
+            next: next.map(|next| cursor::write(&listing, next)),
+        })
+    }
 }
 
 fn is_absent(failure: &Failure) -> bool {
@@ -85,6 +145,6 @@ fn is_absent(failure: &Failure) -> bool {
 /// Panics when the name could be read as something else than one name.
 fn blob(container: &ContainerClient, name: &str) -> BlobClient {
     let plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-    assert!(plain && !name.is_empty() && name.len() <= 200, "{name:?} cannot name a payload");
+    assert!(plain && !name.is_empty() && name.len() <= NAME_CHARS_MAX, "{name:?} cannot name a payload");
     container.blob_client(name)
 }

@@ -184,6 +184,8 @@ fn operation(service: Service, request: &Request) -> Operation {
         Service::Blob => match method {
             "PUT" if asks("restype") => ("create", PriceKind::BlobWrite),
             "PUT" => ("put", PriceKind::BlobWrite),
+            // Listing is priced like writing.
+            "GET" if asks("restype") => ("list", PriceKind::BlobWrite),
             "GET" => ("get", PriceKind::BlobRead),
             "DELETE" => ("delete", PriceKind::BlobRead),
             _ => ("other", PriceKind::BlobRead),

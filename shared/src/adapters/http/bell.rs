@@ -188,13 +188,14 @@ async fn ring_at(
     let Err(fault) = client.call(&peer.address, call, RING_TIMEOUT).await else { return true };
     let Peer { id, address } = peer;
     match &fault {
+        // Perhaps it does not know the secret yet.
+        CallFault::Refused(500..) | CallFault::Unreachable(_) | CallFault::Late => {
+            debug!(worker = %id, "Worker {id} at {address} did not hear a ring: {}", chain(&fault));
+        }
         // It lives, and nothing gets better by asking it again.
         CallFault::Refused(_) | CallFault::TooLarge => {
             warn!(worker = %id, "Worker {id} at {address} does not take a ring: {}", chain(&fault));
             return true;
-        }
-        CallFault::Unreachable(_) | CallFault::Late => {
-            debug!(worker = %id, "Worker {id} at {address} did not hear a ring: {}", chain(&fault));
         }
     }
     if let Some(bell) = bell.upgrade() {

@@ -95,7 +95,7 @@ struct Tables {
     queues: queue::Queues,
     dead_letters: BTreeMap<String, DeadLetter>,
     values: BTreeMap<String, Versioned<String>>,
-    payloads: BTreeMap<String, Vec<u8>>,
+    payloads: BTreeMap<String, payload_store::Payload>,
     api_keys: BTreeMap<String, ApiKeyRecord>,
     roster: BTreeMap<ProcessId, RosterEntry>,
     marks: Marks,

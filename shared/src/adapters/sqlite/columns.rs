@@ -10,6 +10,7 @@ use crate::domain::instruction::Fingerprint;
 use crate::domain::journal::PageHash;
 use crate::domain::money::Currency;
 use crate::domain::time::Timestamp;
+use crate::ports::payload_store::NAME_CHARS_MAX;
 
 /// A count of ours as SQLite's signed 64 bits. No counter of the bank gets that far.
 pub(super) fn signed(count: u64) -> Result<i64, SqlFault> {
@@ -98,9 +99,6 @@ pub(super) fn fingerprint(row: &Row<'_>, index: usize) -> Result<Fingerprint, Sq
     let digest: [u8; 32] = row.get(index.saturating_add(1))?;
     Fingerprint::parse(&format!("{version}:{}", hex::encode(digest))).ok_or(SqlFault::Column("fingerprint"))
 }
-
-/// Longest name of a value or a payload, in characters.
-const NAME_CHARS_MAX: usize = 200;
 
 /// A name that every store can keep: this one could keep others, and code that used them would work
 /// here only.

@@ -32,3 +32,4 @@ pub(super) const QUEUE_METADATA: Operation = queue("metadata");
 pub(super) const BLOB_PUT: Operation = blob("put", PriceKind::BlobWrite);
 pub(super) const BLOB_GET: Operation = blob("get", PriceKind::BlobRead);
 pub(super) const BLOB_DELETE: Operation = blob("delete", PriceKind::BlobRead);
+pub(super) const BLOB_LIST: Operation = blob("list", PriceKind::BlobWrite);

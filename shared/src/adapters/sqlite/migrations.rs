@@ -11,11 +11,14 @@ use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 use super::fault::OpenFault;
 
 /// All migrations, oldest first.
-const MIGRATIONS: [&str; 2] =
-    [include_str!("migrations/001_initial.sql"), include_str!("migrations/002_roster.sql")];
+const MIGRATIONS: [&str; 3] = [
+    include_str!("migrations/001_initial.sql"),
+    include_str!("migrations/002_roster.sql"),
+    include_str!("migrations/003_payload_age.sql"),
+];
 
 /// The schema version that this program writes, and the newest that it can use.
-pub const SCHEMA_VERSION: i64 = 2;
+pub const SCHEMA_VERSION: i64 = 3;
 
 /// "Post" in ASCII.
 const APPLICATION_ID: i64 = 0x506f_7374;

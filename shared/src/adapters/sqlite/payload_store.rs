@@ -1,4 +1,5 @@
-//! Large bodies by reference. Here they are rows: SQLite keeps them in pages of their own.
+//! Large bodies by reference. Here they are rows: SQLite keeps them in pages of their own. A cursor
+//! is the last name of the page before.
 
 use std::sync::Arc;
 
@@ -8,10 +9,13 @@ use rusqlite::{Connection, OptionalExtension as _};
 use super::columns;
 use super::database::Database;
 use super::fault::SqlFault;
+use super::log::listing;
 use super::meter;
 use super::writer::Verdict;
+use crate::domain::time::Timestamp;
 use crate::ports::fault::StoreFault;
-use crate::ports::payload_store::PayloadStore;
+use crate::ports::ledger::Listing;
+use crate::ports::payload_store::{PayloadEntry, PayloadStore};
 
 /// The bodies in the file.
 pub(super) struct SqlitePayloadStore {
@@ -29,8 +33,8 @@ impl PayloadStore for SqlitePayloadStore {
     async fn put(&self, name: &str, body: &[u8]) -> Result<(), StoreFault> {
         let doing = "storing a payload";
         columns::check_name(name).map_err(|fault| fault.doing(doing))?;
-        let (name, body) = (name.to_owned(), body.to_vec());
-        let job = move |connection: &_| put(connection, &name, &body);
+        let (name, body, world) = (name.to_owned(), body.to_vec(), self.database.world());
+        let job = move |connection: &_| put(connection, &name, &body, world.now());
         self.database.write(meter::BLOB_PUT, doing, job).await
     }
 
@@ -54,11 +58,36 @@ impl PayloadStore for SqlitePayloadStore {
         };
         self.database.write(meter::BLOB_DELETE, "removing a payload", job).await
     }
+
+    async fn list(
+        &self,
+        prefix: &str,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<PayloadEntry>, StoreFault> {
+        // Every name that begins with the prefix, and no other one, sorts before the prefix and a
+        // byte that is in no name.
+        let (prefix, end) = (prefix.to_owned(), format!("{prefix}~"));
+        let after = cursor.unwrap_or_default().to_owned();
+        let job = move |connection: &Connection| {
+            let sql = "SELECT name, stored_at FROM payloads
+                       WHERE name >= ?1 AND name < ?2 AND name > ?3 ORDER BY name LIMIT ?4";
+            let mut statement = connection.prepare_cached(sql)?;
+            let limits = (prefix, end, after, columns::limit(limit.saturating_add(1)));
+            let rows = statement.query_and_then(limits, |row| {
+                Ok::<_, SqlFault>(PayloadEntry { name: row.get(0)?, stored_at: columns::timestamp(row, 1)? })
+            })?;
+            let entries = rows.collect::<Result<_, _>>()?;
+            Ok(listing(entries, limit, |last: &PayloadEntry| last.name.clone()))
+        };
+        self.database.read(meter::BLOB_LIST, "listing payloads", job).await
+    }
 }
 
-fn put(connection: &Connection, name: &str, body: &[u8]) -> Result<Verdict<()>, SqlFault> {
-    let sql = "INSERT INTO payloads (name, body) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING";
-    if connection.prepare_cached(sql)?.execute((name, body))? == 1 {
+fn put(connection: &Connection, name: &str, body: &[u8], now: Timestamp) -> Result<Verdict<()>, SqlFault> {
+    let sql =
+        "INSERT INTO payloads (name, body, stored_at) VALUES (?1, ?2, ?3) ON CONFLICT (name) DO NOTHING";
+    if connection.prepare_cached(sql)?.execute((name, body, now.unix_ms()))? == 1 {
         return Ok(Verdict::Keep(()));
     }
     let same: bool = connection

@@ -1,0 +1,115 @@
+//! A message whose work lies in the payload store (claim check): the reference, and the payload.
+//!
+//! The payload is an envelope as it would stand in a message, only larger, and gzipped, so that a
+//! person can read it with common tools and damage is noticed by its checksum. The counters of
+//! receipts stay on the message, since a payload is never changed.
+//!
+//! A payload is removed, or swept, only when all its items are final. So a missing payload means
+//! that its work is settled.
+
+use std::io::{Error, ErrorKind, Read as _, Write as _};
+
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use serde::de::Error as _;
+use serde::{Deserialize, Serialize};
+
+use super::{CLAIM_VERSION, Envelope, Unreadable, address, is_zero};
+use crate::ports::payload_store::NAME_CHARS_MAX;
+use crate::ports::roster::Address;
+
+/// What the names of claimed payloads begin with. Only they are ever swept.
+pub const PAYLOADS: &str = "work-";
+
+/// Most bytes of a payload before it is compressed. More is never written, and is not unpacked: a
+/// small payload must not become a large one in the memory of a worker.
+pub const PAYLOAD_BYTES_MAX: usize = 768 * 1024;
+
+/// A claim on the work in a payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The name of the payload; it begins with [`PAYLOADS`].
+    pub name: String,
+    /// As in an envelope.
+    pub traceparent: Option<String>,
+    /// As in an envelope.
+    pub reply_to: Option<Address>,
+    /// As in an envelope.
+    pub forgiven: u32,
+    /// As in an envelope.
+    pub suspect: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Row {
+    v: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    traceparent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reply_to: Option<String>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    forgiven: u32,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    suspect: u32,
+    payload: String,
+}
+
+impl Claim {
+    /// A claim on a payload, that nobody received yet.
+    pub const fn on(name: String) -> Self {
+        Self { name, traceparent: None, reply_to: None, forgiven: 0, suspect: 0 }
+    }
+
+    /// The body of the queue message.
+    pub fn encode(&self) -> Vec<u8> {
+        let Self { name, traceparent, reply_to, forgiven, suspect } = self.clone();
+        let reply_to = reply_to.as_ref().map(ToString::to_string);
+        let row = Row { v: CLAIM_VERSION, traceparent, reply_to, forgiven, suspect, payload: name };
+        serde_json::to_vec(&row).expect("texts and numbers can always be written as JSON")
+    }
+
+    pub(super) fn decode(body: &[u8]) -> Result<Self, serde_json::Error> {
+        let Row { v: _, traceparent, reply_to, forgiven, suspect, payload: name } =
+            serde_json::from_slice(body)?;
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        // Whoever can write to the queue must not make us read, or remove, anything else.
+        if !name.starts_with(PAYLOADS) || name.len() > NAME_CHARS_MAX || !name.bytes().all(plain) {
+            return Err(serde_json::Error::custom("its payload has a name that none has"));
+        }
+        Ok(Self { name, traceparent, reply_to: address(reply_to), forgiven, suspect })
+    }
+
+    /// The work that is claimed, from the payload. Trace and counters are those of the message.
+    ///
+    /// # Errors
+    /// [`Unreadable`] when the payload is damaged, or not all of its items can be read.
+    pub fn open(&self, payload: &[u8]) -> Result<Envelope, Unreadable> {
+        let Self { name, traceparent, reply_to, forgiven, suspect } = self.clone();
+        let content = unpack(payload).map_err(|source| Unreadable::Damaged { name: name.clone(), source })?;
+        let Envelope { items, .. } = Envelope::decode(&content)?;
+        Ok(Envelope { traceparent, reply_to, forgiven, suspect, items, payload: Some(name) })
+    }
+}
+
+/// The payload that carries the work of an envelope, of at most [`PAYLOAD_BYTES_MAX`] bytes.
+pub(crate) fn payload(envelope: &Envelope) -> Vec<u8> {
+    let content = envelope.unclaimed().encode();
+    assert!(content.len() <= PAYLOAD_BYTES_MAX, "nobody would unpack {} bytes", content.len());
+    // The fastest level: items look alike, and shrink to a fifth even so.
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let written = encoder.write_all(&content).and_then(|()| encoder.finish());
+    written.expect("writing to memory does not fail")
+}
+
+fn unpack(payload: &[u8]) -> Result<Vec<u8>, Error> {
+    let most = u64::try_from(PAYLOAD_BYTES_MAX).unwrap_or(u64::MAX);
+    let mut content = Vec::new();
+    let mut decoder = GzDecoder::new(payload);
+    decoder.by_ref().take(most.saturating_add(1)).read_to_end(&mut content)?;
+    if content.len() > PAYLOAD_BYTES_MAX {
+        let why = format!("it holds more than {PAYLOAD_BYTES_MAX} bytes");
+        return Err(Error::new(ErrorKind::InvalidData, why));
+    }
+    Ok(content)
+}

@@ -1,0 +1,233 @@
+//! The queue message: many pieces of work in one envelope, versioned, at most 48 KiB.
+//!
+//! An item carries everything that posting needs, so that the worker reads nothing on the happy
+//! path. The envelope also remembers what the queue cannot know of its receipts: those that were
+//! nobody's failure (`forgiven`: an outage or a lost race must never push healthy work to the dead
+//! letters), and attempts that were begun and never ended (`suspect`: the work may end its workers).
+//!
+//! Work that would fill many messages goes to the payload store instead, and one message claims it
+//! ([`claim`]). To read this folder: [`routing`] says which queue, [`item`] how one piece of work is
+//! written, this file how many are, [`pack`] how many messages they take.
+//!
+//! Version rules: a reader ignores members that it does not know, so additions need no new version.
+//! A change that an older worker would get wrong takes a new number, and an older worker leaves
+//! such an envelope on the queue for a newer one ([`Unreadable::Newer`]). So work in the message is
+//! still version 1, which every worker reads; only a claim is version 2.
+
+pub mod claim;
+mod item;
+mod pack;
+mod routing;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::domain::decision::Work;
+use crate::ports::roster::Address;
+
+pub use claim::Claim;
+pub use pack::{Parcel, pack, pack_raw, parcels};
+pub use routing::{WORK, queue_of, queues};
+
+/// The newest version that this program reads.
+pub const VERSION: u32 = CLAIM_VERSION;
+/// The version of work that stands in the message.
+const WORK_VERSION: u32 = 1;
+/// The version of a message that claims a payload.
+const CLAIM_VERSION: u32 = 2;
+
+/// Longest trace that travels along; a longer one is dropped. Version 00 has 55 characters.
+pub const TRACEPARENT_BYTES_MAX: usize = 128;
+
+/// A decoded queue message of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Body {
+    /// The work itself.
+    Work(Envelope),
+    /// A claim on work that lies in the payload store.
+    Claim(Claim),
+}
+
+impl Body {
+    /// Reads the body of a queue message.
+    ///
+    /// # Errors
+    /// [`Unreadable`], by what is to be done about it.
+    pub fn decode(body: &[u8]) -> Result<Self, Unreadable> {
+        match version(body)? {
+            CLAIM_VERSION => Claim::decode(body).map(Self::Claim).map_err(Unreadable::Malformed),
+            newer if newer > VERSION => Err(Unreadable::Newer(newer)),
+            _ => Envelope::decode(body).map(Self::Work),
+        }
+    }
+}
+
+fn version(body: &[u8]) -> Result<u32, Unreadable> {
+    #[derive(Deserialize)]
+    struct Head {
+        v: u32,
+    }
+    serde_json::from_slice(body).map(|Head { v }| v).map_err(Unreadable::Malformed)
+}
+
+/// A decoded queue message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Envelope {
+    /// The trace of the request that sent it first (W3C Trace Context), if there was one.
+    pub traceparent: Option<String>,
+    /// The process that waits for an outcome of this work, and takes replies there.
+    pub reply_to: Option<Address>,
+    /// Receipts that do not count: outages and lost races.
+    pub forgiven: u32,
+    /// Attempts on this item alone that were begun and not known to have ended.
+    pub suspect: u32,
+    /// The work. At least one item; a key may stand twice.
+    pub items: Vec<Work>,
+    /// The payload that all of the items lie in, where they do not stand in the message itself.
+    pub payload: Option<String>,
+}
+
+/// Why a body is not an envelope for this program.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// A newer program wrote it: it has to wait for a worker that knows it.
+    #[error("the envelope has version {0}; this program reads up to {VERSION}")]
+    Newer(u32),
+    /// Nobody can read it.
+    #[error("the body is not an envelope")]
+    Malformed(#[source] serde_json::Error),
+    /// The payload that it claims is not what was stored.
+    #[error("the payload {name} is damaged")]
+    Damaged {
+        /// The name of the payload.
+        name: String,
+        /// What is wrong with it.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It reads as an envelope, but not every item in it does.
+    #[error("{} of {} items cannot be read: {why}", bad_count, readable.len().saturating_add(*bad_count))]
+    Items {
+        /// What is wrong with the first one.
+        why: String,
+        /// The items that can be read.
+        readable: Vec<Work>,
+        /// An envelope of the others, as they came. It may be larger than a message.
+        bad: Vec<u8>,
+        /// How many those are.
+        bad_count: usize,
+    },
+    /// An envelope without work: nobody sends one.
+    #[error("the envelope has no items")]
+    Empty,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Row {
+    v: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    traceparent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reply_to: Option<String>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    forgiven: u32,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    suspect: u32,
+    /// Raw, so that an item that cannot be read neither hides its neighbors nor changes.
+    items: Vec<Box<RawValue>>,
+}
+
+impl Row {
+    /// An envelope of items as they came. Whoever waited for them is not told.
+    const fn of_raw(traceparent: Option<String>, items: Vec<Box<RawValue>>) -> Self {
+        Self { v: WORK_VERSION, traceparent, reply_to: None, forgiven: 0, suspect: 0, items }
+    }
+}
+
+/// Nobody is told at an address that makes no sense; whoever waits reads the row then.
+fn address(text: Option<String>) -> Option<Address> {
+    text.and_then(|address| Address::parse(&address).ok())
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+impl Envelope {
+    /// An envelope around work.
+    pub const fn of(items: Vec<Work>, traceparent: Option<String>) -> Self {
+        Self { traceparent, reply_to: None, forgiven: 0, suspect: 0, items, payload: None }
+    }
+
+    /// The body of the queue message: the work, or the claim on it where it lies in a payload.
+    pub fn encode(&self) -> Vec<u8> {
+        let Self { traceparent, reply_to, forgiven, suspect, items, payload } = self;
+        let (traceparent, forgiven, suspect) = (traceparent.clone(), *forgiven, *suspect);
+        if let Some(name) = payload.clone() {
+            return Claim { name, traceparent, reply_to: reply_to.clone(), forgiven, suspect }.encode();
+        }
+        let items = items.iter().map(item::write).collect();
+        let reply_to = reply_to.as_ref().map(ToString::to_string);
+        write(&Row { v: WORK_VERSION, traceparent, reply_to, forgiven, suspect, items })
+    }
+
+    /// The same when only that is left of its work. What came from a payload stands in the message
+    /// from then on, if it fits: then what is final need not be looked up again, and the payload is
+    /// left to be swept. Else it stays claimed as a whole.
+    #[must_use]
+    pub fn reduced_to(&self, rest: Vec<Work>) -> Self {
+        let fits = pack(&rest, self.traceparent.as_deref()).len() <= 1;
+        if self.payload.is_some() && !fits {
+            return self.clone();
+        }
+        Self { items: rest, payload: None, ..self.clone() }
+    }
+
+    /// The same with the work in it, wherever that lay; it may be larger than a message.
+    #[must_use]
+    pub fn unclaimed(&self) -> Self {
+        Self { payload: None, ..self.clone() }
+    }
+
+    /// Reads a body that has the work in it; [`Body::decode`] reads any body.
+    ///
+    /// # Errors
+    /// [`Unreadable`], by what is to be done about it.
+    pub fn decode(body: &[u8]) -> Result<Self, Unreadable> {
+        let v = version(body)?;
+        if v > WORK_VERSION {
+            return Err(Unreadable::Newer(v));
+        }
+        let row: Row = serde_json::from_slice(body).map_err(Unreadable::Malformed)?;
+        let (mut readable, mut bad, mut why) =
+            (Vec::with_capacity(row.items.len()), Vec::new(), String::new());
+        for raw in row.items {
+            match item::read(&raw) {
+                Ok(work) => readable.push(work),
+                Err(unreadable) => {
+                    bad.push(raw);
+                    why = unreadable.to_string();
+                }
+            }
+        }
+        let traceparent = row.traceparent;
+        if !bad.is_empty() {
+            let bad_count = bad.len();
+            let bad = write(&Row::of_raw(traceparent, bad));
+            return Err(Unreadable::Items { why, readable, bad, bad_count });
+        }
+        if readable.is_empty() {
+            return Err(Unreadable::Empty);
+        }
+        let (reply_to, forgiven, suspect) = (address(row.reply_to), row.forgiven, row.suspect);
+        Ok(Self { traceparent, reply_to, forgiven, suspect, items: readable, payload: None })
+    }
+}
+
+fn write(row: &Row) -> Vec<u8> {
+    serde_json::to_vec(row).expect("texts and numbers can always be written as JSON")
+}
+
+#[cfg(test)]
+mod tests;

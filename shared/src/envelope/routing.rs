@@ -1,0 +1,50 @@
+//! Which queue work goes to.
+
+use crate::domain::ids::AccountKey;
+use crate::ports::queue::QueueName;
+
+/// The type of work that names its queues: `work-0`, `work-1`, …
+pub const WORK: &str = "work";
+
+/// Which of `queue_count` queues the work of an account goes to: always the same one, so that one
+/// worker tends to keep the account's row in its cache. Any worker may read any queue.
+pub fn queue_of(account: AccountKey, queue_count: u16) -> QueueName {
+    // FNV-1a, because it is the same on every machine and in every version of the standard library.
+    let bytes = account.user.as_uuid().into_bytes().into_iter().chain(account.account.as_uuid().into_bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    let folded = hash ^ (hash >> 32);
+    let partition = folded.checked_rem(u64::from(queue_count)).unwrap_or(0);
+    QueueName::of_partition(WORK, u16::try_from(partition).expect("a remainder of a u16 is a u16"))
+}
+
+/// All the queues of accepted work.
+pub fn queues(queue_count: u16) -> Vec<QueueName> {
+    (0..queue_count).map(|partition| QueueName::of_partition(WORK, partition)).collect()
+}
+
+#[cfg(test)]
+#[expect(clippy::arithmetic_side_effects, reason = "test code")]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::domain::ids::{AccountId, UserId};
+
+    #[test]
+    fn accounts_spread_over_all_queues_and_stay_there() {
+        let mut counts = BTreeMap::new();
+        for id in 0..4000 {
+            let user = UserId::from_uuid(Uuid::from_u128(id));
+            let account = AccountKey { user, account: AccountId::from_uuid(Uuid::from_u128(7)) };
+            assert_eq!(queue_of(account, 4), queue_of(account, 4));
+            let count: &mut u32 = counts.entry(queue_of(account, 4)).or_default();
+            *count += 1;
+        }
+        assert_eq!(counts.keys().cloned().collect::<Vec<_>>(), queues(4));
+        assert!(counts.values().all(|count| (700..1300).contains(count)), "{counts:?}");
+    }
+}

@@ -1,0 +1,206 @@
+#![expect(clippy::arithmetic_side_effects, reason = "test code")]
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use uuid::Uuid;
+
+use super::*;
+use crate::domain::account::Revision;
+use crate::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
+use crate::domain::instruction::{Details, Instruction, TransactionKind};
+use crate::domain::money::{Amount, Currency};
+use crate::domain::time::Timestamp;
+use crate::ports::queue::BODY_BYTES_MAX;
+
+fn work(id: u128, reference: &str) -> Work {
+    let account = AccountKey {
+        user: UserId::from_uuid(Uuid::from_u128(1)),
+        account: AccountId::from_uuid(Uuid::from_u128(2)),
+    };
+    let metadata = BTreeMap::from([("shop".to_owned(), "ü\"12".to_owned())]);
+    Work {
+        key: TransactionKey {
+            account,
+            partner: PartnerId::parse("shop").unwrap(),
+            message: MessageId::from_uuid(Uuid::from_u128(id)),
+        },
+        instruction: Instruction {
+            kind: TransactionKind::Withdrawal,
+            amount: Amount::parse("12.50", Currency::parse("EUR").unwrap()).unwrap(),
+            details: Details::from_stored(Some(reference.to_owned()), metadata, r#"{"x":1}"#.to_owned()),
+        },
+        accepted_at: Timestamp::from_unix_ms(1_795_248_000_123),
+        revision: Revision::new("W/\"datetime'2026'\""),
+    }
+}
+
+#[test]
+fn an_envelope_is_read_back_as_it_was_written() {
+    let mut envelope = Envelope::of(vec![work(1, "a"), work(2, "b")], Some("00-ab-cd-01".to_owned()));
+    (envelope.forgiven, envelope.suspect) = (3, 1);
+    assert_eq!(Envelope::decode(&envelope.encode()).unwrap(), envelope);
+    envelope.reply_to = Some(Address::parse("http://10.0.0.7:8080").unwrap());
+    let body = String::from_utf8(envelope.encode()).unwrap();
+    assert_eq!(Envelope::decode(body.as_bytes()).unwrap(), envelope);
+    let elsewhere = body.replace("http://10.0.0.7:8080", "https://thief.example/");
+    let unknown = Envelope { reply_to: None, ..envelope };
+    assert_eq!(Envelope::decode(elsewhere.as_bytes()).unwrap(), unknown, "nobody is told there");
+}
+
+#[test]
+fn bodies_are_sorted_by_what_is_to_be_done() {
+    let check = |body: &str, newer: bool| {
+        let unreadable = Body::decode(body.as_bytes()).unwrap_err();
+        assert_eq!(matches!(unreadable, Unreadable::Newer(_)), newer, "{body}: {unreadable}");
+    };
+    check(r#"{"v":3,"anything":"else"}"#, true);
+    check(r#"{"v":2,"anything":"else"}"#, false);
+    check(r#"{"v":2,"payload":"keys"}"#, false);
+    check(r#"{"v":2,"payload":"work-../keys"}"#, false);
+    check(r#"{"v":4000000000}"#, true);
+    check("", false);
+    check("{", false);
+    check("<UserAccountTransaction/>", false);
+    check(r#"{"v":1}"#, false);
+    check(r#"{"v":1,"items":[]}"#, false);
+    check(r#"{"v":1,"items":[{"u":"x"}]}"#, false);
+    let sound = String::from_utf8(Envelope::of(vec![work(1, "a")], None).encode()).unwrap();
+    check(&sound.replace("1250", "-1250"), false);
+    check(&sound.replace("EUR", "EUX"), false);
+    assert!(Envelope::decode(sound.replace(r#""v":1"#, r#""v":1,"new":true"#).as_bytes()).is_ok());
+}
+
+#[test]
+fn an_unreadable_item_hides_none_of_its_neighbors() {
+    let items = vec![work(1, "a"), work(2, "b"), work(3, "c")];
+    let body = String::from_utf8(Envelope::of(items.clone(), None).encode()).unwrap();
+    let damaged = body.replacen("withdrawal", "withdrawn", 2).replacen("withdrawn", "withdrawal", 1);
+    let Err(Unreadable::Items { readable, bad, bad_count, why }) = Envelope::decode(damaged.as_bytes())
+    else {
+        panic!("one item is damaged");
+    };
+    assert_eq!((readable, bad_count), (vec![items[0].clone(), items[2].clone()], 1));
+    assert!(why.contains("field k"), "{why}");
+    assert!(String::from_utf8(bad).unwrap().contains("withdrawn"));
+}
+
+#[test]
+fn packing_keeps_order_and_size() {
+    let items: Vec<Work> = (0..400).map(|id| work(id, &"r".repeat(140))).collect();
+    let envelopes = pack(&items, Some("00-ab-cd-01"));
+    assert!(envelopes.len() > 1 && envelopes.len() < 8, "{} envelopes", envelopes.len());
+    assert!(envelopes.iter().all(|envelope| envelope.encode().len() <= BODY_BYTES_MAX));
+    let unpacked: Vec<Work> = envelopes.into_iter().flat_map(|envelope| envelope.items).collect();
+    assert_eq!(unpacked, items);
+    assert!(pack(&[], None).is_empty());
+}
+
+#[test]
+fn a_worker_that_knows_no_claims_leaves_them_to_one_that_does() {
+    // What a worker of version 1 does with any body: it compares the number, and reads no further.
+    let claim = Claim::on("work-1".to_owned());
+    assert!(matches!(Envelope::decode(&claim.encode()), Err(Unreadable::Newer(2))));
+    let plain = Envelope::of(vec![work(1, "a")], None).encode();
+    assert!(plain.starts_with(b"{\"v\":1,"), "plain work needs no newer worker");
+}
+
+#[test]
+fn a_claim_is_read_back_and_gives_its_work() {
+    let claim = Claim {
+        traceparent: Some("00-ab".to_owned()),
+        reply_to: Some(Address::parse("http://10.0.0.7:8080").unwrap()),
+        forgiven: 3,
+        suspect: 2,
+        ..Claim::on("work-1".to_owned())
+    };
+    assert_eq!(Body::decode(&claim.encode()).unwrap(), Body::Claim(claim.clone()));
+    let envelope = Envelope::of(many(1500), None);
+    let payload = claim::payload(&envelope);
+    assert!(payload.len() < envelope.encode().len() / 4, "{} bytes", payload.len());
+    let opened = claim.open(&payload).unwrap();
+    assert_eq!(opened.items, envelope.items);
+    assert_eq!((&opened.reply_to, opened.payload.as_deref()), (&claim.reply_to, Some("work-1")));
+    assert_eq!(opened.encode(), claim.encode(), "what is written on the message is the claim");
+    assert_eq!((opened.forgiven, opened.suspect, opened.traceparent.as_deref()), (3, 2, Some("00-ab")));
+}
+
+#[test]
+fn a_damaged_payload_is_told_from_a_sound_one() {
+    let claim = Claim::on("work-1".to_owned());
+    let sound = claim::payload(&Envelope::of(many(10), None));
+    let damaged = |payload: &[u8]| match claim.open(payload).unwrap_err() {
+        Unreadable::Damaged { name, source } => format!("{name}: {source}"),
+        other => panic!("{other}"),
+    };
+    for cut in [0, 1, 10, sound.len() / 2, sound.len() - 1] {
+        assert!(damaged(&sound[..cut]).starts_with("work-1: "), "{cut} bytes are not all");
+    }
+    for place in [12, sound.len() / 2, sound.len() - 3] {
+        let mut flipped = sound.clone();
+        flipped[place] ^= 0x10;
+        assert!(claim.open(&flipped).is_err(), "byte {place} is another one");
+    }
+    let mut bomb = GzEncoder::new(Vec::new(), Compression::best());
+    bomb.write_all(&vec![b' '; 100 * claim::PAYLOAD_BYTES_MAX]).unwrap();
+    assert!(damaged(&bomb.finish().unwrap()).contains("more than 786432 bytes"));
+}
+
+#[test]
+fn much_work_is_claimed_and_little_is_not() {
+    let full = u128::try_from(pack(&many(1000), None)[0].items.len()).unwrap();
+    assert!(full > 50, "{full} fill a message");
+    let check = |count: u128, expected: &[&str]| {
+        let items = many(count);
+        let parcels = parcels(&items, None);
+        let told: Vec<String> = parcels
+            .iter()
+            .map(|parcel| match parcel {
+                Parcel::Message(_) => "message".to_owned(),
+                Parcel::Payload(envelopes) => format!("payload of {}", envelopes.len()),
+            })
+            .collect();
+        assert_eq!(told, expected, "{count} items");
+        let envelopes = parcels.into_iter().flat_map(|parcel| match parcel {
+            Parcel::Message(envelope) => vec![envelope],
+            Parcel::Payload(envelopes) => envelopes,
+        });
+        let unpacked: Vec<Work> = envelopes.flat_map(|envelope| envelope.items).collect();
+        assert_eq!(unpacked, items, "in order");
+    };
+    check(0, &[]);
+    check(1, &["message"]);
+    check(4 * full, &["message"; 4]);
+    check(4 * full + 1, &["payload of 5"]);
+    check(16 * full, &["payload of 16"]);
+    check(16 * full + 1, &["payload of 9", "payload of 8"]);
+}
+
+#[test]
+fn an_envelope_that_is_too_large_for_a_message_is_split_as_it_is() {
+    let body = String::from_utf8(Envelope::of(many(1000), Some("00-ab".to_owned())).encode()).unwrap();
+    let strange = body.replace("withdrawal", "withdrawn");
+    let bodies = pack_raw(strange.as_bytes());
+    assert!(bodies.len() > 5 && bodies.iter().all(|body| body.len() <= BODY_BYTES_MAX));
+    let items: Vec<String> = bodies
+        .iter()
+        .flat_map(|body| serde_json::from_slice::<Row>(body).unwrap().items)
+        .map(|item| item.get().to_owned())
+        .collect();
+    let whole: Vec<String> = serde_json::from_str::<Row>(&strange)
+        .unwrap()
+        .items
+        .iter()
+        .map(|item| item.get().to_owned())
+        .collect();
+    assert_eq!(items, whole);
+    for small in [b"<xml/>".as_slice(), b"{\"v\":7}", b"{\"v\":1,\"items\":[]}"] {
+        assert_eq!(pack_raw(small), [small]);
+    }
+}
+
+fn many(count: u128) -> Vec<Work> {
+    (0..count).map(|id| work(id, &"r".repeat(140))).collect()
+}

@@ -1,0 +1,160 @@
+//! Known peaks: fewest workers at the minutes that a cron expression matches.
+
+use std::fmt;
+
+use cronexpr::{Crontab, MakeTimestamp};
+
+use crate::domain::time::Timestamp;
+
+/// Fewest workers at known times, such as `* 7-9 * * MON = 4; * * 24-31 12 * = 6`.
+#[derive(Debug, Clone, Default)]
+pub struct Schedule(Vec<Floor>);
+
+#[derive(Debug, Clone)]
+struct Floor {
+    minutes: Crontab,
+    workers: u32,
+}
+
+/// A time zone of the IANA database, such as `Europe/Berlin`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimeZone(String);
+
+/// A schedule that cannot be understood: which part of it, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{part:?} {why}")]
+pub struct InvalidSchedule {
+    part: String,
+    why: String,
+}
+
+impl TimeZone {
+    /// The zone of that name; `None` when the database has none.
+    pub fn named(name: &str) -> Option<Self> {
+        jiff::tz::TimeZone::get(name).ok()?;
+        Some(Self(name.to_owned()))
+    }
+}
+
+impl fmt::Display for TimeZone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Schedule {
+    /// Reads `cron expression = number`, several of them with `;` in between. The expressions have the
+    /// five fields of cron (minute, hour, day of month, month, day of week), read in the time zone.
+    ///
+    /// # Errors
+    /// [`InvalidSchedule`] at the first part that is something else.
+    pub fn parse(text: &str, zone: &TimeZone) -> Result<Self, InvalidSchedule> {
+        let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
+        parts.map(|part| Floor::parse(part, zone)).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The fewest workers at that time: the most that any matching expression asks for, else 0.
+    pub fn floor(&self, now: Timestamp) -> u32 {
+        let matching = self.0.iter().filter(|floor| floor.holds(now));
+        matching.map(|floor| floor.workers).max().unwrap_or(0)
+    }
+
+    /// The most that is ever asked for.
+    pub fn highest(&self) -> u32 {
+        self.0.iter().map(|floor| floor.workers).max().unwrap_or(0)
+    }
+}
+
+impl Floor {
+    fn parse(part: &str, zone: &TimeZone) -> Result<Self, InvalidSchedule> {
+        let refuse = |why: &str| InvalidSchedule { part: part.to_owned(), why: why.to_owned() };
+        let (expression, workers) =
+            part.split_once('=').ok_or_else(|| refuse("is not of the form: cron expression = number"))?;
+        let workers = workers.trim().parse().ok().filter(|workers| *workers > 0);
+        let workers = workers.ok_or_else(|| refuse("does not end in a whole number of workers above 0"))?;
+        let fields: Vec<&str> = expression.split_whitespace().collect();
+        if fields.len() != 5 {
+            return Err(refuse("has not the five fields: minute, hour, day of month, month, day of week"));
+        }
+        let minutes = cronexpr::parse_crontab(&format!("{} {zone}", fields.join(" ")));
+        let minutes = minutes.map_err(|error| {
+            // Its text shows the place on a line of its own; one line has to do here.
+            let text = error.to_string();
+            let reason = text.rsplit_once("^ ").map_or(text.as_str(), |(_, reason)| reason);
+            refuse(&format!("is no cron expression: {reason}"))
+        })?;
+        Ok(Self { minutes, workers })
+    }
+
+    fn holds(&self, now: Timestamp) -> bool {
+        // Every time that we can write is in the calendar of the crate.
+        let now = MakeTimestamp::from_millisecond(now.unix_ms());
+        now.and_then(|now| self.minutes.matches(now)).unwrap_or(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn zone(name: &str) -> TimeZone {
+        TimeZone::named(name).unwrap()
+    }
+
+    #[test]
+    fn a_floor_holds_for_each_minute_that_its_expression_matches() {
+        let text = "0-59 7-9 * * MON = 4; * * 24-31 12 * = 6;30 8 * * 1=9;";
+        let check = |zone_name: &str, now: &str, expected: u32| {
+            let schedule = Schedule::parse(text, &zone(zone_name)).unwrap();
+            assert_eq!(schedule.floor(Timestamp::parse(now).unwrap()), expected, "{now} in {zone_name}");
+        };
+        // 2026-11-23 is a Monday.
+        check("UTC", "2026-11-23T06:59:59.999Z", 0);
+        check("UTC", "2026-11-23T07:00:00Z", 4);
+        check("UTC", "2026-11-23T08:30:59.999Z", 9);
+        check("UTC", "2026-11-23T08:31:00Z", 4);
+        check("UTC", "2026-11-23T09:59:59.999Z", 4);
+        check("UTC", "2026-11-23T10:00:00Z", 0);
+        check("UTC", "2026-11-24T08:00:00Z", 0);
+        check("UTC", "2026-12-24T00:00:00Z", 6);
+        check("UTC", "2026-12-28T08:00:00Z", 6);
+        check("UTC", "2027-01-01T00:00:00Z", 0);
+        // Where clocks are changed, the hours are those on the wall: UTC+1 in winter, UTC+2 in summer.
+        check("Europe/Berlin", "2026-11-23T06:00:00Z", 4);
+        check("Europe/Berlin", "2026-11-23T05:59:00Z", 0);
+        check("Europe/Berlin", "2026-07-06T05:00:00Z", 4);
+        check("America/New_York", "2026-11-23T12:00:00Z", 4);
+    }
+
+    #[test]
+    fn no_schedule_asks_for_nothing() {
+        let schedule = Schedule::parse("", &zone("UTC")).unwrap();
+        assert_eq!((schedule.floor(Timestamp::from_unix_ms(0)), schedule.highest()), (0, 0));
+    }
+
+    #[test]
+    fn a_wrong_part_is_named_with_what_is_wrong() {
+        let check = |text: &str, words: &[&str]| {
+            let message = Schedule::parse(text, &zone("UTC")).unwrap_err().to_string();
+            for word in words {
+                assert!(message.contains(word), "{message:?} lacks {word:?}");
+            }
+            assert!(!message.contains('\n'), "{message:?} is more than one line");
+        };
+        check("* 7 * * MON = 4; * 25 * * * = 2", &["\"* 25 * * * = 2\"", "range 0..=23", "25"]);
+        check("* 7 * * MON", &["\"* 7 * * MON\"", "cron expression = number"]);
+        check("* 7 * * MON = many", &["whole number of workers"]);
+        check("* 7 * * MON = 0", &["above 0"]);
+        check("* 7 * * = 4", &["five fields"]);
+        check("0 * 7 * * MON = 4", &["five fields"]);
+        check("* 7 * * FUNDAY = 4", &["FUNDAY", "no cron expression"]);
+    }
+
+    #[test]
+    fn zones_are_those_of_the_database() {
+        assert_eq!(TimeZone::named("Europe/Berlin").unwrap().to_string(), "Europe/Berlin");
+        for unknown in ["", "Europe/Nowhere", "UTC+1 ", "Europe/Berlin UTC"] {
+            assert_eq!(TimeZone::named(unknown), None, "{unknown:?}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Producers that write to the queue directly, in the two forms that they have always had. What they
+//! ask for is accepted in the name of a configured partner, and then like any other work.
+
+use std::time::Duration;
+
+use postonce_shared::domain::ids::{AccountKey, MessageId};
+use postonce_shared::envelope;
+use postonce_tests::client::{Client, Wish};
+use postonce_tests::faults::Point;
+use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
+use postonce_tests::wait;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+/// In whose name direct producers are accepted.
+const PARTNER: &str = "feeder";
+
+on_both_stands![
+    both_forms_are_posted_once_however_often_they_are_sent,
+    an_order_for_an_unknown_account_waits_for_a_person,
+    what_is_wrong_with_an_order_stands_in_its_dead_letter,
+    a_worker_that_dies_over_an_order_repeats_and_loses_nothing,
+];
+
+async fn both_forms_are_posted_once_however_often_they_are_sent(stand: Stand) {
+    let bank = plan(stand).start().await;
+    let client = feeder(&bank);
+    let account = fresh_account();
+    client.open(account).await;
+    let (deposit, withdrawal) = (fresh_id(), fresh_id());
+    for _ in 0..2 {
+        put(&bank, &xml(account, deposit, "12.50")).await;
+    }
+    assert_eq!(client.until_final(account, deposit).await.transaction_status(), "posted");
+    for _ in 0..2 {
+        put(&bank, &delimited(account, withdrawal, "-2.25")).await;
+    }
+    assert_eq!(client.until_final(account, withdrawal).await.transaction_status(), "posted");
+    put(&bank, &xml(account, deposit, "12.5")).await;
+    put(&bank, &xml(account, withdrawal, "-2.25")).await;
+    client.until_drained(wait::PATIENCE).await;
+
+    assert_eq!(client.balance(account).await, "10.25");
+    let statement = client.listing(account, None, 100).await;
+    let ids: Vec<&str> = statement.iter().filter_map(|entry| entry["message_id"].as_str()).collect();
+    assert_eq!(ids, [deposit.to_string(), withdrawal.to_string()], "each once");
+    assert_eq!(statement[1]["type"], "withdrawal");
+    // Over HTTP it is the same transaction: the same content is a replay.
+    let again = client.submit(account, deposit, &Wish::deposit("12.50")).await.expect(200);
+    assert_eq!(again.header("Idempotent-Replayed"), "true");
+    assert_eq!(client.balance(account).await, "10.25");
+    assert_eq!(bank.client(0).dead_letters().await, Vec::<Value>::new());
+}
+
+async fn an_order_for_an_unknown_account_waits_for_a_person(stand: Stand) {
+    let bank = plan(stand).start().await;
+    let (operator, client) = (bank.client(0), feeder(&bank));
+    let (account, id) = (fresh_account(), fresh_id());
+    put(&bank, &delimited(account, id, "4.00")).await;
+    let letter = one_letter(&operator).await;
+    let reason = text(&letter, "reason");
+    assert!(reason.contains("does not exist") && reason.contains(&account.account.to_string()), "{reason}");
+
+    client.open(account).await;
+    act(&operator, Method::POST, &format!("/{}/replay", text(&letter, "id"))).await;
+    assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
+    assert_eq!(client.balance(account).await, "4.00");
+    client.until_drained(wait::PATIENCE).await;
+    assert_eq!(operator.dead_letters().await, Vec::<Value>::new());
+}
+
+async fn what_is_wrong_with_an_order_stands_in_its_dead_letter(stand: Stand) {
+    let mut bank = plan(stand).processes(1, 0).start().await;
+    let (operator, client) = (bank.client(0), feeder(&bank));
+    let account = fresh_account();
+    client.open(account).await;
+    bank.start_worker();
+    let id = fresh_id();
+    put(&bank, &xml(account, id, "1.00")).await;
+    assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
+    let bodies = [
+        (xml(account, fresh_id(), "1,00"), "Amount must use a point"),
+        (xml(account, fresh_id(), "1.005"), "more decimals than EUR has (2)"),
+        (xml(account, fresh_id(), "1").replace("AccountId", "Account"), "AccountId is missing"),
+        (delimited(account, fresh_id(), "0"), "amount must not be zero"),
+        (delimited(account, id, "2.00"), "used before with another content"),
+        ("a|b".to_owned(), "has 2 fields"),
+    ];
+    for (body, words) in &bodies {
+        put(&bank, body).await;
+        let letter = one_letter(&operator).await;
+        assert!(text(&letter, "reason").contains(words), "{words}: {letter}");
+        assert_eq!(text(&letter, "body"), body, "the letter has the body as it came");
+        act(&operator, Method::DELETE, &format!("/{}", text(&letter, "id"))).await;
+    }
+    assert_eq!(client.balance(account).await, "1.00");
+    assert_eq!(client.transaction(account, id).await.transaction_status(), "posted", "that one stands");
+}
+
+#[tokio::test]
+async fn without_a_partner_an_order_is_set_aside_and_posts_when_one_is_set() {
+    let mut bank = Plan::on(Stand::Sqlite).polling_often().processes(1, 0).start().await;
+    let operator = bank.client(0);
+    let (account, id) = (fresh_account(), fresh_id());
+    operator.open(account).await;
+    bank.start_worker();
+    put(&bank, &delimited(account, id, "4.00")).await;
+    let letter = one_letter(&operator).await;
+    assert!(text(&letter, "reason").contains("POSTONCE_LEGACY_PARTNER"), "{letter}");
+
+    bank.workers.remove(0).kill();
+    bank.settings = bank.settings.clone().with("POSTONCE_LEGACY_PARTNER", PARTNER);
+    bank.start_worker();
+    act(&operator, Method::POST, &format!("/{}/replay", text(&letter, "id"))).await;
+    assert_eq!(feeder(&bank).until_final(account, id).await.transaction_status(), "posted");
+    assert_eq!(operator.balance(account).await, "4.00");
+}
+
+async fn a_worker_that_dies_over_an_order_repeats_and_loses_nothing(stand: Stand) {
+    let mut bank = plan(stand).processes(1, 0).receipts(1, 5).start().await;
+    let client = feeder(&bank);
+    let account = fresh_account();
+    client.open(account).await;
+    let (first, second) = (fresh_id(), fresh_id());
+    put(&bank, &xml(account, first, "4.00")).await;
+    put(&bank, &delimited(account, second, "5.00")).await;
+    for point in [Point::AfterReceive, Point::BeforeCommit, Point::AfterCommit] {
+        assert_eq!(bank.run_dying_worker(point), Some(9));
+    }
+    bank.start_worker();
+    for id in [first, second] {
+        assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
+    }
+    client.until_drained(wait::PATIENCE).await;
+    assert_eq!(client.balance(account).await, "9.00");
+    assert_eq!(client.listing(account, None, 100).await.len(), 2);
+}
+
+fn plan(stand: Stand) -> Plan {
+    // One queue: an order may lie in any.
+    Plan::on(stand).polling_often().with("POSTONCE_QUEUE_COUNT", "1").with("POSTONCE_LEGACY_PARTNER", PARTNER)
+}
+
+/// A client with a key of the partner that orders are accepted for.
+fn feeder(bank: &Scenario) -> Client {
+    let scopes = ["accounts:read", "accounts:write", "transactions:read", "transactions:write", "admin"];
+    bank.client(0).with_key(&bank.add_key(PARTNER, &scopes))
+}
+
+fn xml(account: AccountKey, id: MessageId, amount: &str) -> String {
+    let AccountKey { user, account } = account;
+    format!(
+        "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<UserAccountTransaction>\n  <UserId>{user}</UserId>\n  \
+         <AccountId>{account}</AccountId>\n  <TransactionId>{id}</TransactionId>\n  <Amount>{amount}</Amount>\n\
+         </UserAccountTransaction>\n"
+    )
+}
+
+fn delimited(account: AccountKey, id: MessageId, amount: &str) -> String {
+    let AccountKey { user, account } = account;
+    format!("{}|{}|{}|{amount}\r\n", user.simple(), account, id.to_string().to_uppercase())
+}
+
+/// Puts a body on a queue of the bank, past the API. As text, as direct producers do.
+async fn put(bank: &Scenario, body: &str) {
+    let queues = envelope::queues(1);
+    let queue = queues.first().expect("there is a queue");
+    bank.store()
+        .await
+        .queue
+        .send(queue, body.as_bytes(), Duration::ZERO)
+        .await
+        .expect("a queue takes any body");
+}
+
+async fn one_letter(client: &Client) -> Value {
+    wait::until("there is a dead letter", wait::PATIENCE, async || {
+        match client.dead_letters().await.as_slice() {
+            [letter] => Ok(letter.clone()),
+            others => Err(format!("{others:?}")),
+        }
+    })
+    .await
+}
+
+/// Decides about a letter; the answer is a success.
+async fn act(client: &Client, method: Method, path: &str) {
+    let answer = client.call(method, &format!("/v1/admin/dead-letters{path}"), &json!({})).await;
+    assert!([200, 202, 204].contains(&answer.status), "{answer:?}");
+}
+
+fn text<'a>(letter: &'a Value, member: &str) -> &'a str {
+    letter.get(member).and_then(Value::as_str).unwrap_or_else(|| panic!("no {member} in {letter}"))
+}

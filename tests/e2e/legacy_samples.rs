@@ -1,0 +1,59 @@
+//! The samples of what direct producers may write: the schema, the samples and the program agree.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use postonce_shared::legacy;
+use postonce_tests::workspace;
+
+const SCHEMA: &str = "schemas/xsd/user-account-transaction.xsd";
+const SAMPLES: &str = "schemas/samples/user-account-transaction";
+
+/// The samples of one kind, each with whether it is valid.
+fn samples() -> Vec<(PathBuf, bool)> {
+    let mut samples = Vec::new();
+    for (folder, valid) in [("valid", true), ("invalid", false)] {
+        let folder = workspace::root().join(SAMPLES).join(folder);
+        let entries = fs::read_dir(&folder).expect("the samples can be listed");
+        let paths = entries.map(|entry| entry.expect("a sample can be listed").path());
+        let found: Vec<(PathBuf, bool)> = paths.map(|path| (path, valid)).collect();
+        assert!(found.len() >= 6, "samples are missing in {}", folder.display());
+        samples.extend(found);
+    }
+    samples
+}
+
+#[test]
+fn the_program_reads_the_samples_as_they_are_filed() {
+    for (path, valid) in samples() {
+        let body = fs::read(&path).expect("a sample can be read");
+        let read = legacy::parse(&body).unwrap_or_else(|| panic!("{} has no form", path.display()));
+        assert_eq!(read.is_ok(), valid, "{}: {read:?}", path.display());
+    }
+}
+
+/// Where xmllint is installed, the schema is asked as well; every change of it was.
+#[test]
+fn the_schema_takes_the_samples_as_they_are_filed() {
+    if Command::new("xmllint").arg("--version").output().is_err() {
+        return;
+    }
+    for (path, valid) in samples() {
+        if path.extension().is_some_and(|extension| extension == "xml") {
+            assert_eq!(is_valid(&path), valid, "{}", path.display());
+        }
+    }
+}
+
+fn is_valid(path: &Path) -> bool {
+    let mut xmllint = Command::new("xmllint");
+    xmllint.args(["--noout", "--nonet", "--schema"]).arg(workspace::root().join(SCHEMA)).arg(path);
+    let status = xmllint.output().expect("xmllint runs").status;
+    match status.code() {
+        Some(0) => true,
+        // By its manual: the document does not validate.
+        Some(3) => false,
+        other => panic!("xmllint ended with {other:?} on {}", path.display()),
+    }
+}

@@ -1,0 +1,117 @@
+//! From a message to its work, wherever that lies: in the message, in the payload store, or, where a
+//! producer wrote to the queue directly, nowhere yet, so that it is accepted first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::{Either, select};
+use postonce_shared::accept::{Acceptor, Admission};
+use postonce_shared::bank::Bank;
+use postonce_shared::claim_check::{ClaimCheck, Claimed};
+use postonce_shared::domain::ids::PartnerId;
+use postonce_shared::envelope::{Body, Claim, Envelope, Unreadable};
+use postonce_shared::legacy::{self, LegacyOrder};
+use postonce_shared::ports::queue::Message;
+use postonce_shared::ports::world::World;
+use tracing::info;
+
+use crate::delivery::Unopened;
+use crate::meter::Meter;
+
+/// Opens messages of accepted work.
+pub struct Opening {
+    acceptor: Arc<Acceptor>,
+    claims: ClaimCheck,
+    world: Arc<dyn World>,
+    meter: Arc<Meter>,
+    legacy_partner: Option<PartnerId>,
+    time_max: Duration,
+}
+
+impl Opening {
+    /// Opening at a bank. Orders of direct producers are accepted in the name of `legacy_partner`;
+    /// without one they are refused. No message takes longer than `time_max`.
+    pub fn new(
+        bank: &Bank,
+        meter: Arc<Meter>,
+        legacy_partner: Option<PartnerId>,
+        time_max: Duration,
+    ) -> Self {
+        Self {
+            acceptor: Arc::clone(&bank.acceptor),
+            claims: ClaimCheck::new(&bank.store, Arc::clone(&bank.world)),
+            world: Arc::clone(&bank.world),
+            meter,
+            legacy_partner,
+            time_max,
+        }
+    }
+
+    /// The work of a message.
+    ///
+    /// # Errors
+    /// [`Unopened`], by what is to be done about it.
+    pub async fn open(&self, message: &Message) -> Result<Envelope, Unopened> {
+        match Body::decode(&message.body) {
+            Ok(Body::Work(envelope)) => Ok(envelope),
+            Ok(Body::Claim(claim)) => self.redeem(claim).await,
+            Err(malformed @ Unreadable::Malformed(_)) => match legacy::parse(&message.body) {
+                Some(Ok(order)) => self.admit(&order).await,
+                Some(Err(invalid)) => Err(Unopened::Refused(invalid.to_string())),
+                None => Err(Unopened::Unreadable(malformed)),
+            },
+            Err(unreadable) => Err(Unopened::Unreadable(unreadable)),
+        }
+    }
+
+    async fn redeem(&self, claim: Claim) -> Result<Envelope, Unopened> {
+        match self.in_time(self.claims.get(&claim)).await {
+            Some(Ok(Claimed::Work(content))) => Ok(content?),
+            Some(Ok(Claimed::Settled)) => {
+                info!("The payload {} is gone: its work is settled", claim.name);
+                Err(Unopened::Settled)
+            }
+            Some(Err(fault)) => Err(Unopened::PayloadAway { claim, source: Box::new(fault) }),
+            None => Err(Unopened::PayloadAway { claim, source: self.late().into() }),
+        }
+    }
+
+    async fn admit(&self, order: &LegacyOrder) -> Result<Envelope, Unopened> {
+        let Some(partner) = &self.legacy_partner else {
+            let why = "the body is of a direct producer, and no partner is configured to accept it for; \
+                       set legacy-partner (POSTONCE_LEGACY_PARTNER), then replay";
+            return Err(Unopened::Refused(why.to_owned()));
+        };
+        let admission = match self.in_time(self.acceptor.admit(order, partner)).await {
+            Some(Ok(admission)) => admission,
+            Some(Err(fault)) => return Err(Unopened::LedgerAway(Box::new(fault))),
+            None => return Err(Unopened::LedgerAway(self.late().into())),
+        };
+        match admission {
+            Admission::Open(work) => {
+                self.meter.admitted.add(1);
+                // From now on it is like any other work: should the message have to be written anew,
+                // then as an envelope, which has room for the counters of its receipts.
+                Ok(Envelope::of(vec![*work], None))
+            }
+            Admission::Final => {
+                self.meter.admitted.add(1);
+                Err(Unopened::Settled)
+            }
+            Admission::Refused(refusal) => Err(Unopened::Refused(refusal.to_string())),
+        }
+    }
+
+    /// The answer, if it comes in time.
+    async fn in_time<T>(&self, asking: impl Future<Output = T> + Send) -> Option<T> {
+        match select(asking.boxed(), self.world.sleep(self.time_max)).await {
+            Either::Left((answer, _)) => Some(answer),
+            Either::Right(_) => None,
+        }
+    }
+
+    fn late(&self) -> String {
+        format!("there was no answer within {:?}", self.time_max)
+    }
+}

@@ -1,0 +1,71 @@
+//! How many worker processes a supervisor may run.
+
+use std::str::FromStr;
+
+/// Most worker processes of one supervisor.
+pub const SCALE_MAX: u32 = 64;
+
+/// From so many to so many workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScaleRange {
+    /// Fewest. At least 1: with none, nobody would hear that there is work.
+    pub min: u32,
+    /// Most. At least as many, at most [`SCALE_MAX`].
+    pub max: u32,
+}
+
+/// What is no range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidRange {
+    /// Something else was written.
+    #[error("it must be a number of workers such as 3, or a range such as 1..8")]
+    Syntax,
+    /// Too few or too many.
+    #[error("it must stay within 1 and {SCALE_MAX} workers")]
+    Limit,
+    /// The wrong way around.
+    #[error("the first number must not be above the second")]
+    Order,
+}
+
+impl FromStr for ScaleRange {
+    type Err = InvalidRange;
+
+    fn from_str(text: &str) -> Result<Self, InvalidRange> {
+        let (min, max) = text.split_once("..").unwrap_or((text, text));
+        let number = |text: &str| {
+            let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            // What does not fit is a number all the same, only too large.
+            if is_number { Ok(text.parse().unwrap_or(u32::MAX)) } else { Err(InvalidRange::Syntax) }
+        };
+        let (min, max) = (number(min)?, number(max)?);
+        let limits = 1..=SCALE_MAX;
+        match limits.contains(&min) && limits.contains(&max) {
+            false => Err(InvalidRange::Limit),
+            true if min > max => Err(InvalidRange::Order),
+            true => Ok(Self { min, max }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_and_numbers_are_read() {
+        assert_eq!("1..8".parse(), Ok(ScaleRange { min: 1, max: 8 }));
+        assert_eq!("3".parse(), Ok(ScaleRange { min: 3, max: 3 }));
+        assert_eq!("64..64".parse(), Ok(ScaleRange { min: 64, max: 64 }));
+        let check = |text: &str, expected| assert_eq!(text.parse::<ScaleRange>(), Err(expected), "{text:?}");
+        for text in
+            ["", "..", "1..", "..8", "1...8", "1..=8", "1-8", "a", "1..b", "-1..2", "+1", " 1", "1..2..3"]
+        {
+            check(text, InvalidRange::Syntax);
+        }
+        for text in ["0", "0..4", "1..65", "65", "1..99999999999999999999"] {
+            check(text, InvalidRange::Limit);
+        }
+        check("4..1", InvalidRange::Order);
+    }
+}

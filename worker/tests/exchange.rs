@@ -1,0 +1,372 @@
+//! Processes call each other over real connections on loopback.
+
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "test code")]
+
+use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use actix_web::dev::ServerHandle;
+use actix_web::web::{Data, post};
+use actix_web::{App, HttpResponse, HttpServer};
+use postonce_shared::adapters::http::{
+    COMPLETIONS_PATH, CallFault, Exchange, Question, RING_PATH, STATUS_PATH, decode_ring,
+};
+use postonce_shared::adapters::memory::MemoryStore;
+use postonce_shared::adapters::memory::world::TestWorld;
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::bank::Bank;
+use postonce_shared::completions::{Completion, note};
+use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
+use postonce_shared::domain::rejection::RejectReason;
+use postonce_shared::domain::transaction::Outcome;
+use postonce_shared::ports::doorbell::Doorbell as _;
+use postonce_shared::ports::queue::QueueName;
+use postonce_shared::ports::replies::Replies as _;
+use postonce_shared::ports::roster::{Address, ProcessId, ProcessKind, RosterEntry};
+use postonce_shared::ports::world::{World, WorldExt as _};
+use postonce_worker::http::{Callee, SignedBody, Status, WorkerApp, serve};
+use postonce_worker::readiness::{Part, Readiness};
+use secrecy::SecretString;
+use tokio::sync::Semaphore;
+
+/// Nothing here takes longer; most takes milliseconds.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+fn queue(partition: u16) -> QueueName {
+    QueueName::of_partition("work", partition)
+}
+
+/// One store, and processes that share it.
+struct Town {
+    world: Arc<dyn World>,
+    clock: Arc<TestWorld>,
+    store: MemoryStore,
+    secret: SecretString,
+}
+
+/// A process that serves.
+struct House {
+    address: Address,
+    callee: Callee,
+    server: ServerHandle,
+}
+
+impl Town {
+    /// The clock stands still: no wait of the processes ends by itself.
+    fn new() -> Self {
+        let clock = Arc::new(TestWorld::new(1));
+        Self::in_world(clock.clone(), clock)
+    }
+
+    /// The clock goes.
+    fn in_real_time() -> Self {
+        Self::in_world(Arc::new(SystemWorld::new()), Arc::new(TestWorld::new(1)))
+    }
+
+    fn in_world(world: Arc<dyn World>, clock: Arc<TestWorld>) -> Self {
+        let store = MemoryStore::empty(Arc::clone(&world));
+        Self { world, clock, store, secret: "0123456789abcdef".into() }
+    }
+
+    fn exchange(&self) -> Exchange {
+        Exchange::new(&self.store.ports(), &self.world, Some(&self.secret)).unwrap()
+    }
+
+    /// A process with the server of a worker. It is not in the roster yet.
+    fn house(&self) -> House {
+        let exchange = self.exchange();
+        let bank = Bank::new(self.store.ports(), Arc::clone(&self.world), exchange.local.clone(), 1);
+        let callee = Callee::of(&bank, &exchange, &Arc::default(), None);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
+        let readiness = Readiness::starting([Part::Roster]);
+        let server = serve(
+            WorkerApp {
+                callee: callee.clone(),
+                readiness,
+                prices: postonce_shared::prices::Prices::default(),
+            },
+            listener,
+        )
+        .unwrap();
+        let handle = server.handle();
+        tokio::spawn(server);
+        House { address, callee, server: handle }
+    }
+
+    /// Puts a process into the roster.
+    async fn announce(&self, id: ProcessId, address: &Address) {
+        let entry = RosterEntry {
+            id,
+            kind: ProcessKind::Worker,
+            address: address.clone(),
+            started_at: self.world.now(),
+            next_by: self.world.now().after(Duration::from_secs(3600)),
+        };
+        self.store.ports().roster.announce(&entry).await.unwrap();
+    }
+
+    async fn worker(&self) -> House {
+        let house = self.house();
+        self.announce(house.callee.id, &house.address).await;
+        house
+    }
+
+    fn fresh_id(&self) -> ProcessId {
+        ProcessId::from_uuid(self.world.uuid())
+    }
+}
+
+impl House {
+    /// Waits for a ring.
+    async fn heard(&self) -> BTreeSet<QueueName> {
+        within(self.callee.bell.rung("work")).await
+    }
+}
+
+async fn within<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(DEADLINE, what).await.expect("it takes no longer than the deadline")
+}
+
+async fn until(what: impl Fn() -> bool) {
+    within(async {
+        while !what() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+fn completion(world: &dyn World, message: u128) -> Completion {
+    let account =
+        AccountKey { user: UserId::from_uuid(world.uuid()), account: AccountId::from_uuid(world.uuid()) };
+    let message = MessageId::from_uuid(uuid::Uuid::from_u128(message));
+    let key = TransactionKey { account, partner: PartnerId::parse("shop").unwrap(), message };
+    let outcome = Outcome::Rejected { reason: RejectReason::InsufficientFunds, rejected_at: world.now() };
+    Completion { key, outcome }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_ring_of_a_process_is_heard_by_every_worker_and_by_itself() {
+    let town = Town::new();
+    let workers = [town.worker().await, town.worker().await];
+    let store = town.store.ports();
+    let web = Exchange::new(&store, &town.world, Some(&town.secret)).unwrap();
+    let reads = || store.operations.snapshot().values().sum::<u64>();
+    assert_eq!(reads(), 0, "nothing is read before somebody rings");
+    web.bell.ring(&queue(0));
+    for worker in &workers {
+        assert_eq!(worker.heard().await, BTreeSet::from([queue(0)]));
+    }
+    assert_eq!(within(web.bell.rung("work")).await, BTreeSet::from([queue(0)]));
+    // By now it knows them: nothing is read for another ring.
+    assert_eq!(reads(), 1);
+    web.bell.ring(&queue(1));
+    for worker in &workers {
+        assert_eq!(worker.heard().await, BTreeSet::from([queue(1)]));
+    }
+    assert_eq!(reads(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_starts_later_is_found_and_told_what_it_missed() {
+    let town = Town::new();
+    let early = town.worker().await;
+    let web = town.exchange();
+    web.bell.ring(&queue(0));
+    early.heard().await;
+    let late = town.worker().await;
+    web.bell.ring(&queue(1));
+    early.heard().await;
+    town.clock.advance(Duration::from_secs(16));
+    web.bell.ring(&queue(2));
+    assert_eq!(late.heard().await, BTreeSet::from([queue(1), queue(2)]), "all since the roster was read");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_took_the_place_of_a_dead_one_is_found_by_the_ring_that_fails() {
+    let town = Town::new();
+    let dead = town.worker().await;
+    let web = town.exchange();
+    web.bell.ring(&queue(0));
+    dead.heard().await;
+    dead.server.stop(false).await;
+    let successor = town.worker().await;
+    town.clock.advance(Duration::from_secs(3));
+    web.bell.ring(&queue(0));
+    assert_eq!(successor.heard().await, BTreeSet::from([queue(0)]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_that_do_not_answer_hold_up_nobody() {
+    let town = Town::new();
+    // One port where nobody listens, and one where nobody ever answers.
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    for address in [closed, silent.local_addr().unwrap()] {
+        town.announce(town.fresh_id(), &Address::parse(&address.to_string()).unwrap()).await;
+    }
+    let alive = town.worker().await;
+    let web = town.exchange();
+    for round in 0..20 {
+        web.bell.ring(&queue(round));
+        assert_eq!(alive.heard().await, BTreeSet::from([queue(round)]));
+    }
+}
+
+/// A worker that answers when it is told to.
+#[derive(Default)]
+struct Slow {
+    answers: Option<Arc<Semaphore>>,
+    rings: Mutex<Vec<BTreeSet<QueueName>>>,
+    in_flight: AtomicUsize,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rings_collect_while_one_is_in_flight() {
+    let town = Town::in_real_time();
+    let gate = Arc::new(Semaphore::new(0));
+    let slow = Data::new(Slow { answers: Some(Arc::clone(&gate)), ..Slow::default() });
+    let (app_data, callee) = (Data::clone(&slow), Data::new(town.house().callee));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
+    let server = HttpServer::new(move || {
+        let ring = async |body: SignedBody, slow: Data<Slow>| {
+            assert_eq!(slow.in_flight.fetch_add(1, Ordering::SeqCst), 0, "at most one is in flight");
+            slow.rings.lock().unwrap().push(decode_ring(body.bytes()).unwrap().into_iter().collect());
+            slow.answers.as_ref().unwrap().acquire().await.unwrap().forget();
+            slow.in_flight.fetch_sub(1, Ordering::SeqCst);
+            HttpResponse::NoContent().finish()
+        };
+        App::new()
+            .app_data(Data::clone(&app_data))
+            .app_data(Data::clone(&callee))
+            .route(RING_PATH, post().to(ring))
+    });
+    tokio::spawn(server.workers(1).disable_signals().listen(listener).unwrap().run());
+    town.announce(town.fresh_id(), &address).await;
+
+    let web = town.exchange();
+    web.bell.ring(&queue(0));
+    until(|| slow.rings.lock().unwrap().len() == 1).await;
+    for round in 0..300 {
+        web.bell.ring(&queue(round % 3));
+    }
+    gate.add_permits(2);
+    until(|| slow.rings.lock().unwrap().len() == 2 && slow.in_flight.load(Ordering::SeqCst) == 0).await;
+    within(web.bell.until_heard(DEADLINE)).await;
+    let expected = [BTreeSet::from([queue(0)]), BTreeSet::from([queue(0), queue(1), queue(2)])];
+    assert_eq!(*slow.rings.lock().unwrap(), expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_elsewhere_is_told() {
+    let town = Town::new();
+    let (web, worker) = (town.house(), town.exchange());
+    let completions: Vec<Completion> = (0..2500).map(|message| completion(&*town.world, message)).collect();
+    let waiters: Vec<_> =
+        completions.iter().map(|completion| web.callee.completions.register(&completion.key)).collect();
+    for completion in &completions {
+        worker.replies.tell(&web.address, completion.clone());
+    }
+    for (mut waiter, completion) in waiters.into_iter().zip(&completions) {
+        assert_eq!(within(waiter.outcome()).await, completion.outcome);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_note_that_is_lost_twice_is_dropped() {
+    let town = Town::new();
+    let notes: Data<Mutex<Vec<Completion>>> = Data::default();
+    let app_data = Data::clone(&notes);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
+    let server = HttpServer::new(move || {
+        let take = async |body: actix_web::web::Bytes, notes: Data<Mutex<Vec<Completion>>>| {
+            notes.lock().unwrap().extend(note::decode(&body).unwrap());
+            HttpResponse::InternalServerError().finish()
+        };
+        App::new().app_data(Data::clone(&app_data)).route(COMPLETIONS_PATH, post().to(take))
+    });
+    tokio::spawn(server.workers(1).disable_signals().listen(listener).unwrap().run());
+    let worker = town.exchange();
+    let (lost, later) = (completion(&*town.world, 1), completion(&*town.world, 2));
+    let told = |count| {
+        let notes = Data::clone(&notes);
+        let world = Arc::clone(&town.clock);
+        // Its clock goes on only so that it tries again.
+        until(move || {
+            world.advance(Duration::from_millis(10));
+            notes.lock().unwrap().len() >= count
+        })
+    };
+    worker.replies.tell(&address, lost.clone());
+    told(2).await;
+    worker.replies.tell(&address, later.clone());
+    told(4).await;
+    assert_eq!(*notes.lock().unwrap(), [lost.clone(), lost, later.clone(), later]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_other_workers_are_asked_at_once() {
+    let town = Town::new();
+    let (asker, other) = (town.exchange(), town.worker().await);
+    town.announce(asker.id, &other.address).await;
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let dead = town.fresh_id();
+    town.announce(dead, &Address::parse(&closed.to_string()).unwrap()).await;
+    other.callee.meter.listeners(&queue(0)).allow(7);
+    other.callee.meter.received.add(3);
+
+    let answers = within(asker.switchboard.ask(&Question::get(STATUS_PATH), DEADLINE)).await.unwrap();
+    let mut ids: Vec<ProcessId> = answers.iter().map(|(entry, _)| entry.id).collect();
+    ids.sort();
+    let mut expected = vec![other.callee.id, dead];
+    expected.sort();
+    assert_eq!(ids, expected, "itself it knows");
+    for (entry, answer) in answers {
+        if entry.id == dead {
+            assert!(matches!(answer, Err(CallFault::Unreachable(_))), "{answer:?}");
+            continue;
+        }
+        let status: Status = serde_json::from_slice(&answer.unwrap()).unwrap();
+        assert_eq!(status, Status::of(&other.callee));
+        assert_eq!((status.listeners["work-0"].max, status.counters["messages_received"]), (7, 3));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_listens_only_to_who_knows_the_secret() {
+    let town = Town::in_real_time();
+    let worker = town.worker().await;
+    let http = reqwest::Client::new();
+    for (method, path) in [("POST", RING_PATH), ("POST", COMPLETIONS_PATH), ("GET", STATUS_PATH)] {
+        let request = http.request(method.parse().unwrap(), format!("{}{path}", worker.address));
+        let answer = within(request.body(r#"{"queues":["work-0"]}"#).send()).await.unwrap();
+        assert_eq!(answer.status(), 401, "{method} {path}");
+    }
+    let stranger = Exchange::new(
+        &town.store.ports(),
+        &town.world,
+        Some(&SecretString::from("another secret, long enough")),
+    )
+    .unwrap();
+    let answers = within(stranger.switchboard.ask(&Question::get(STATUS_PATH), DEADLINE)).await.unwrap();
+    assert!(matches!(answers[0].1, Err(CallFault::Refused(401))), "{answers:?}");
+    stranger.bell.ring(&queue(0));
+    within(stranger.bell.until_heard(DEADLINE)).await;
+    town.exchange().bell.ring(&queue(1));
+    assert_eq!(worker.heard().await, BTreeSet::from([queue(1)]), "the stranger was not heard");
+    // Health and metrics are for everybody.
+    for (path, status) in [("/livez", 200), ("/readyz", 503), ("/metrics", 200), ("/v1/users", 404)] {
+        let answer = within(http.get(format!("{}{path}", worker.address)).send()).await.unwrap();
+        assert_eq!(answer.status(), status, "{path}");
+        if path == "/metrics" {
+            let text = answer.text().await.unwrap();
+            assert!(text.contains("postonce_worker_messages_received_total 0"), "{text}");
+        }
+    }
+}
