@@ -45,10 +45,7 @@ impl Vitals {
 
     /// What it asked of the store since it started, by service and operation.
     pub async fn storage_operations(&self) -> BTreeMap<String, u64> {
-        let text = self.metrics().await;
-        let samples = text.lines().filter_map(sample);
-        let of_store = samples.filter(|(name, _, _)| *name == "postonce_storage_operations_total");
-        of_store.map(|(_, labels, count)| (kind(labels), count)).collect()
+        storage_operations(&self.metrics().await)
     }
 
     async fn metrics(&self) -> String {
@@ -62,6 +59,13 @@ impl Vitals {
         let response = self.http.get(format!("{}{path}", self.address)).send().await?;
         Ok((response.status().as_u16(), response.text().await?))
     }
+}
+
+/// The operations that a process asked of the store, by service and operation, in its metrics.
+pub fn storage_operations(metrics: &str) -> BTreeMap<String, u64> {
+    let samples = metrics.lines().filter_map(sample);
+    let of_store = samples.filter(|(name, _, _)| *name == "postonce_storage_operations_total");
+    of_store.map(|(_, labels, count)| (kind(labels), count)).collect()
 }
 
 /// A line such as `name{label="value"} 12`: the name, the labels, the count.
