@@ -15,11 +15,10 @@ on_both_stands![
     work_that_kills_its_workers_is_set_aside_and_can_be_replayed,
     a_discarded_item_is_rejected_for_good,
     a_poisoned_message_holds_nobody_up,
-    an_envelope_of_a_newer_version_waits_for_a_newer_worker,
 ];
 
 async fn a_poisoned_message_is_set_aside_with_its_reason_and_can_be_replayed_and_discarded(stand: Stand) {
-    let bank = Plan::on(stand).receipts(1, 2).start().await;
+    let bank = Plan::on(stand).polling_often().receipts(1, 2).start().await;
     let client = bank.client(0);
     poison(&bank, b"this is no envelope").await;
     let letter = one_letter(&client).await;
@@ -79,7 +78,7 @@ async fn a_discarded_item_is_rejected_for_good(stand: Stand) {
 }
 
 async fn a_poisoned_message_holds_nobody_up(stand: Stand) {
-    let bank = Plan::on(stand).processes(1, 0).receipts(1, 2).start().await;
+    let bank = Plan::on(stand).polling_often().processes(1, 0).receipts(1, 2).start().await;
     let client = bank.client(0);
     let account = fresh_account();
     client.open(account).await;
@@ -97,24 +96,6 @@ async fn a_poisoned_message_holds_nobody_up(stand: Stand) {
     })
     .await;
     client.until_drained(wait::PATIENCE).await;
-}
-
-async fn an_envelope_of_a_newer_version_waits_for_a_newer_worker(stand: Stand) {
-    let bank = Plan::on(stand).receipts(1, 1).start().await;
-    let client = bank.client(0);
-    poison(&bank, b"{\"v\":4000000,\"items\":\"in a form that is not invented yet\"}").await;
-    let account = fresh_account();
-    client.open(account).await;
-    // Several rounds of the worker later it still lies there, and is nobody's dead letter.
-    for _ in 0..5 {
-        drop(client.post(account, fresh_id(), &Wish::deposit("1.00")).await);
-    }
-    assert_eq!(client.dead_letters().await, Vec::<Value>::new());
-    wait::until("only it is left", wait::PATIENCE, async || match client.over_queues("depth").await {
-        1 => Ok(()),
-        other => Err(format!("{other} messages")),
-    })
-    .await;
 }
 
 /// Accepts a deposit of 4.00 whose workers die over it until the next one sets it aside; returns

@@ -59,6 +59,7 @@ async fn a_revoked_key_opens_nothing(stand: Stand) {
 
     // A process that did not see the key before knows at once; others soon.
     bank.start_web();
+    bank.client(1).until_ready().await;
     assert_eq!(bank.client(1).with_key(&key).get(&path_of(account)).await.status, 401);
     assert_eq!(bank.client(1).balance(account).await, "0.00", "other keys work on");
 }

@@ -99,7 +99,7 @@ async fn what_is_wrong_with_an_order_stands_in_its_dead_letter(stand: Stand) {
 
 #[tokio::test]
 async fn without_a_partner_an_order_is_set_aside_and_posts_when_one_is_set() {
-    let mut bank = Plan::on(Stand::Sqlite).processes(1, 0).start().await;
+    let mut bank = Plan::on(Stand::Sqlite).polling_often().processes(1, 0).start().await;
     let operator = bank.client(0);
     let (account, id) = (fresh_account(), fresh_id());
     operator.open(account).await;
@@ -138,7 +138,7 @@ async fn a_worker_that_dies_over_an_order_repeats_and_loses_nothing(stand: Stand
 
 fn plan(stand: Stand) -> Plan {
     // One queue: an order may lie in any.
-    Plan::on(stand).with("POSTONCE_QUEUE_COUNT", "1").with("POSTONCE_LEGACY_PARTNER", PARTNER)
+    Plan::on(stand).polling_often().with("POSTONCE_QUEUE_COUNT", "1").with("POSTONCE_LEGACY_PARTNER", PARTNER)
 }
 
 /// A client with a key of the partner that orders are accepted for.

@@ -115,7 +115,7 @@ async fn nothing_is_promised_without_a_confirmed_send() {
 /// Three accepted deposits of one account, while no worker runs.
 async fn waiting_work(stand: Stand) -> (Scenario, Client, Vec<Work>) {
     let plan = Plan::on(stand).processes(1, 0).with("POSTONCE_QUEUE_COUNT", &QUEUE_COUNT.to_string());
-    let bank = plan.receipts(2, 3).start().await;
+    let bank = plan.polling_often().receipts(2, 3).start().await;
     let client = bank.client(0);
     let account = fresh_account();
     client.open(account).await;

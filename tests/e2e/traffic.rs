@@ -8,7 +8,6 @@ use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, UserId};
 use postonce_tests::auditor::Auditor;
 use postonce_tests::client::{Client, Wish};
 use postonce_tests::scenario::{Plan, Scenario, Stand};
-use postonce_tests::wait;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use uuid::Uuid;
@@ -94,13 +93,7 @@ async fn submit(clients: &[Client], request: &Request, auditor: &RefCell<Auditor
     let Request { account, id, wish, reuse, web } = request;
     let client = clients.get(*web).expect("there is such a web process");
     auditor.borrow_mut().sent(*account, *id, wish);
-    // A busy machine may be slow enough for a time-out; a partner repeats the request then.
-    let answer = wait::until("it is accepted", wait::PATIENCE, async || {
-        let answer = client.submit(*account, *id, wish).await;
-        if answer.status == 503 { Err(format!("{answer:?}")) } else { Ok(answer) }
-    })
-    .await;
-    assert!([200, 202].contains(&answer.status), "{answer:?}");
+    let answer = client.submit_until_accepted(*account, *id, wish).await;
     auditor.borrow_mut().heard(*account, *id, &answer);
     if *reuse {
         let other = wish.clone().with("reference", "something else");

@@ -220,6 +220,18 @@ impl Client {
         self.send(self.submission(account, id, wish)).await
     }
 
+    /// Submits a wish; the same again while the answer is 503, as a partner does: a busy machine may be
+    /// slow enough for a time-out of the storage.
+    pub async fn submit_until_accepted(&self, account: AccountKey, id: MessageId, wish: &Wish) -> Answer {
+        let answer = wait::until("it is accepted", wait::PATIENCE, async || {
+            let answer = self.submit(account, id, wish).await;
+            if answer.status == 503 { Err(format!("{answer:?}")) } else { Ok(answer) }
+        })
+        .await;
+        assert!([200, 202].contains(&answer.status), "{answer:?}");
+        answer
+    }
+
     /// Submits a wish and waits up to 30 s for what becomes of it.
     pub async fn submit_and_wait(&self, account: AccountKey, id: MessageId, wish: &Wish) -> Answer {
         self.send(self.submission(account, id, wish).header("Prefer", "wait=30")).await

@@ -27,6 +27,10 @@ pub mod service;
 
 pub mod client;
 
+pub mod vitals;
+
+pub mod gate;
+
 pub mod faults;
 
 pub mod scenario;

@@ -21,6 +21,7 @@ use crate::faults::Point;
 use crate::process::Process;
 use crate::proxy::{Mode, Proxy};
 use crate::service::{self, Service, Settings};
+use crate::vitals::Vitals;
 use crate::wait;
 
 /// Which store the bank stands on.
@@ -53,8 +54,7 @@ impl Plan {
             Stand::Sqlite => 0,
             Stand::Azurite => 1,
         };
-        // Where a test takes rings away, or sends to a queue by itself, each hop may take a minute else.
-        let settings = Settings::default().with("POSTONCE_IDLE_POLL_MAX_MS", "150");
+        let settings = Settings::default();
         let hosts_worker = stand == Stand::Sqlite;
         Self { stand, webs: 1, workers, private: None, proxies: false, hosts_worker, settings }
     }
@@ -94,6 +94,12 @@ impl Plan {
     pub fn receipts(self, visibility_timeout_s: u32, dequeue_count_max: u32) -> Self {
         self.with("POSTONCE_VISIBILITY_TIMEOUT_S", &visibility_timeout_s.to_string())
             .with("POSTONCE_DEQUEUE_COUNT_MAX", &dequeue_count_max.to_string())
+    }
+
+    /// Safety polls come soon: for tests that put messages on a queue by themselves, which rings nobody.
+    #[must_use]
+    pub fn polling_often(self) -> Self {
+        self.with("POSTONCE_IDLE_POLL_MAX_MS", "150")
     }
 
     /// Another setting, for all processes.
@@ -216,7 +222,7 @@ impl Scenario {
         self.webs.push(web);
     }
 
-    /// Starts another worker process.
+    /// Starts another worker process. It can be asked when this returns; it may not be ready.
     pub fn start_worker(&mut self) {
         self.start_worker_with(&[]);
     }
@@ -225,6 +231,20 @@ impl Scenario {
     pub fn start_worker_with(&mut self, arguments: &[&str]) {
         let worker = Service::start(Binary::Worker, &self.settings, arguments, self.directory.path());
         self.workers.push(worker);
+    }
+
+    /// What can be asked of a worker process.
+    pub fn vitals(&self, worker: usize) -> Vitals {
+        let worker =
+            self.workers.get(worker).unwrap_or_else(|| panic!("there is no worker process {worker}"));
+        Vitals::of(worker.address())
+    }
+
+    /// Waits until every worker process is ready: others know it and can reach it.
+    pub async fn until_workers_ready(&self) {
+        for worker in 0..self.workers.len() {
+            self.vitals(worker).until_ready().await;
+        }
     }
 
     /// The proxies of a plan that has them.

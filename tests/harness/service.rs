@@ -43,29 +43,20 @@ pub fn launch(binary: Binary, settings: &Settings, arguments: &[&str], directory
 #[derive(Debug)]
 pub struct Service {
     process: Process,
-    address: Option<String>,
+    address: String,
 }
 
 impl Service {
     /// Starts a process and waits until it says that it listens.
     pub fn start(binary: Binary, settings: &Settings, arguments: &[&str], directory: &Path) -> Self {
         let mut process = Process::start(&launch(binary, settings, arguments, directory));
-        let address = match binary {
-            Binary::Web | Binary::Worker => {
-                Some(process.wait_for_line("listening on http://…", wait::PATIENCE, address_in))
-            }
-            Binary::DyingWorker => {
-                let says_so = |line: &str| line.to_lowercase().contains("listening").then_some(());
-                process.wait_for_line("listening", wait::PATIENCE, says_so);
-                None
-            }
-        };
+        let address = process.wait_for_line("listening on http://…", wait::PATIENCE, address_in);
         Self { process, address }
     }
 
     /// Where it listens, such as `http://127.0.0.1:40123`.
     pub fn address(&self) -> &str {
-        self.address.as_deref().expect("it is shipped, and has a server")
+        &self.address
     }
 
     /// What it wrote.

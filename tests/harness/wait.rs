@@ -56,6 +56,12 @@ pub async fn throughout(what: &str, duration: Duration, mut holds: impl AsyncFnM
     }
 }
 
+/// Lets time pass: for traffic with a pace, and for measurements after idleness. A test that waits for
+/// something waits with [`until`].
+pub async fn pass(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}
+
 /// Measures time.
 pub struct Stopwatch(Instant);
 

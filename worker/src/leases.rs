@@ -145,6 +145,14 @@ impl QueueLeases {
         }
     }
 
+    /// Forgets the leases of others until the next look at them.
+    pub fn forget_others(&self) {
+        let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+        view.leases.retain(|worker, _| *worker == self.me);
+        // Read again before the next change: it must not undo what others have.
+        view.revision = None;
+    }
+
     fn live(&self) -> Leases {
         let now = self.world.now();
         let mut leases = self.view.lock().unwrap_or_else(PoisonError::into_inner).leases.clone();

@@ -116,7 +116,11 @@ impl<H: Handler> Listener<H> {
         loop {
             match self.next_event(&mut state, was_open).await {
                 Event::Drained => break,
-                Event::Released => self.start_all(&mut state),
+                Event::Released => {
+                    // Whatever was shared out before the hold: now everybody starts.
+                    self.means.leases.forget_others();
+                    self.start_all(&mut state);
+                }
                 Event::Rung(queues) => self.rung(queues, &mut state),
                 Event::Ended(queue, occasion, ended) => self.ended(&queue, occasion, ended, &mut state),
                 Event::Leased => self.leased(&mut state),

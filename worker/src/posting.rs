@@ -32,7 +32,7 @@ use tokio::sync::Notify;
 use tracing::{error, info, warn};
 
 use crate::delivery::{Delivery, Unopened};
-use crate::disposition::{Disposition, Results, Treatment, choose, treat};
+use crate::disposition::{Disposition, Treatment, choose, treat};
 use crate::handler::{Handled, Handler, Health};
 use crate::meter::Meter;
 use crate::opening::Opening;
@@ -261,13 +261,13 @@ impl Round<'_> {
     /// Posts the work of one account. Should that fall over a bug, the other accounts go on.
     async fn post_account(&self, account: AccountKey, work: Vec<Work>) -> Vec<Settled> {
         let keys: Vec<TransactionKey> = work.iter().map(|work| work.key.clone()).collect();
-        match AssertUnwindSafe(self.posting.poster.post(account, work)).catch_unwind().await {
-            Ok(settled) => settled,
-            Err(_) => {
-                error!(account = %account, "Posting on account {account} fell over a bug");
-                keys.into_iter().map(|key| (key, Err(PostFault::Bug))).collect()
-            }
-        }
+        let posted = AssertUnwindSafe(self.posting.poster.post(account, work)).catch_unwind().await;
+        let settled = posted.unwrap_or_else(|_| {
+            error!(account = %account, "Posting on account {account} fell over a bug");
+            keys.into_iter().map(|key| (key, Err(PostFault::Bug))).collect()
+        });
+        self.count(&settled);
+        settled
     }
 
     /// Renews the leases at half of their time, until the work is done.
@@ -306,7 +306,6 @@ impl Round<'_> {
                 let outcome = |work| results.get(work).cloned().expect("each item was posted");
                 let results: Vec<_> =
                     delivery.items().iter().map(|work| (work, outcome(&work.key))).collect();
-                self.count(&results);
                 let disposition =
                     choose(&results, delivery.receipts(), alone, self.posting.dequeue_count_max);
                 self.settlement.apply(delivery, disposition).await
@@ -314,8 +313,9 @@ impl Round<'_> {
         }
     }
 
-    fn count(&self, results: Results<'_>) {
-        for (work, result) in results {
+    /// Each piece of work once, in however many messages it came.
+    fn count(&self, settled: &[Settled]) {
+        for (key, result) in settled {
             let Err(fault) = result else {
                 self.posting.meter.settled.add(1);
                 continue;
@@ -328,10 +328,10 @@ impl Round<'_> {
             }
             if fault.is_transient() {
                 self.posting.meter.transient_faults.add(1);
-                warn!(transaction = %work.key, "Will try transaction {} again: {why}", work.key);
+                warn!(transaction = %key, "Will try transaction {key} again: {why}");
             } else {
                 self.posting.meter.permanent_faults.add(1);
-                warn!(transaction = %work.key, "Cannot post transaction {}: {why}", work.key);
+                warn!(transaction = %key, "Cannot post transaction {key}: {why}");
             }
         }
     }

@@ -26,10 +26,10 @@ const RETRY_DELAY_MIN: Duration = Duration::from_secs(1);
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(10);
 /// How long it may take to set a message aside, or to take it apart.
 const SETTLING_TIME_MAX: Duration = Duration::from_secs(20);
+/// Longest wait of a message for a newer worker before it is looked at again.
+const NEWER_VERSION_DELAY_MAX: Duration = Duration::from_secs(60);
 /// Messages that are sent side by side when an envelope is taken apart.
 const SENDS_AT_ONCE: usize = 16;
-/// How long a message waits for a newer worker before it is looked at again.
-const NEWER_VERSION_DELAY: Duration = Duration::from_secs(60);
 
 /// Settles messages that were received together from one queue.
 pub struct Settlement {
@@ -123,7 +123,10 @@ impl Settlement {
         self.meter.newer_versions.add(1);
         let id = &delivery.message.lease.message_id;
         error!(queue = %self.name, message = id, "Message {id} waits for a newer worker: {why}");
-        self.hide(delivery, &delivery.message.body, NEWER_VERSION_DELAY).await;
+        // Soon at first: in a rolling upgrade the newer worker may start any moment.
+        let receipts_before = delivery.message.dequeue_count.saturating_sub(1);
+        let mut backoff = Backoff::after(RETRY_DELAY_MIN, NEWER_VERSION_DELAY_MAX, receipts_before);
+        self.hide(delivery, &delivery.message.body, backoff.next(&*self.world)).await;
         true
     }
 

@@ -177,6 +177,34 @@ async fn held_nothing_is_received_and_released_everybody_starts_at_once() {
 }
 
 #[tokio::test]
+async fn a_release_starts_those_as_well_who_left_their_queues_to_others() {
+    let stage = Stage::new();
+    let (busy, idle) = (stage.process(NEVER, 1), stage.process(NEVER, 1));
+    for number in 0..20 {
+        stage.send(0, &number.to_string()).await;
+        busy.bell.ring(&letter(0));
+        stage.pass(Duration::from_millis(250)).await;
+    }
+    idle.leases.look().await;
+    assert!(busy.leases.is_held() && !idle.leases.is_mine(&letter(0)), "the busy one tends to all queues");
+
+    let held = stage.gate().set(GateState::Held { release_at: None }).await.unwrap();
+    futures::join!(busy.gatekeeper.heard(held.epoch), idle.gatekeeper.heard(held.epoch));
+    for process in [&busy, &idle] {
+        process.reader.allowed.forget_permits(Semaphore::MAX_PERMITS);
+    }
+    for number in 20..220 {
+        stage.send(number % QUEUES, &number.to_string()).await;
+    }
+    settle().await;
+    let before = busy.meter.received.get();
+    let released = stage.gate().set(GateState::Released).await.unwrap();
+    futures::join!(busy.gatekeeper.heard(released.epoch), idle.gatekeeper.heard(released.epoch));
+    settle().await;
+    assert!(busy.meter.received.get() > before && idle.meter.received.get() > 0, "no time has passed");
+}
+
+#[tokio::test]
 async fn a_hold_is_acknowledged_and_finishes_what_is_in_hand() {
     let stage = Stage::new();
     let process = stage.process(NEVER, 8);

@@ -1,21 +1,18 @@
-//! What a posting costs: storage operations on Azurite, and transactions per second on both stores.
-//!
-//! `cargo run --release -p postonce-tests --bin bench [-- azurite|sqlite [<queue count>]]`
+//! Storage operations of a posting on Azurite, and transactions a second on both stores.
 //!
 //! One process with its worker inside, so that its counters see both halves; single deposits from
-//! 256 connections. The store, the bank and the clients share one machine, so the rates say how
-//! versions compare, and not what a deployment can do. Idle polls are counted in.
+//! 256 connections. Idle polls are counted in.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::envelope;
-use postonce_tests::client::{Client, Wish};
+use postonce_tests::client::Wish;
 use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
 use postonce_tests::wait::{self, Stopwatch};
-use serde_json::Value;
+
+use crate::figures::{counts, difference, ratio};
 
 /// Requests under way at once, each on a connection of its own.
 const CONNECTIONS: usize = 256;
@@ -28,25 +25,23 @@ const DEPOSITS_NARROW: usize = 10_000;
 /// Longest time for a phase's work to become final.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(300);
 
-/// Counts by service and operation.
-type Counts = BTreeMap<String, u64>;
-
-#[tokio::main]
-async fn main() {
-    let (only, queue_count) = (std::env::args().nth(1), std::env::args().nth(2));
-    let queue_count = queue_count.as_deref();
-    let wanted = |name: &str| only.as_deref().is_none_or(|only| only == name);
+/// Prints a table, of one store or of both.
+pub async fn measure(arguments: &[&str]) -> Result<(), String> {
+    let (stands, queue_count): (&[Stand], _) = match arguments {
+        [] => (&[Stand::Azurite, Stand::Sqlite], None),
+        ["azurite", rest @ ..] => (&[Stand::Azurite], rest.first()),
+        ["sqlite", rest @ ..] => (&[Stand::Sqlite], rest.first()),
+        other => return Err(format!("{other:?} is no store; there are azurite and sqlite")),
+    };
     println!("| store | phase | deposits | operations per posting | goal | deposits/s | by kind |");
     println!("|---|---|---|---|---|---|---|");
-    if wanted("azurite") {
-        measure(Stand::Azurite, queue_count).await;
+    for stand in stands {
+        measure_on(*stand, queue_count.copied()).await;
     }
-    if wanted("sqlite") {
-        measure(Stand::Sqlite, queue_count).await;
-    }
+    Ok(())
 }
 
-async fn measure(stand: Stand, queue_count: Option<&str>) {
+async fn measure_on(stand: Stand, queue_count: Option<&str>) {
     let mut plan = Plan::on(stand).in_one_process().with("POSTONCE_IDLE_POLL_MAX_MS", "1000");
     if let Some(queue_count) = queue_count {
         plan = plan.with("POSTONCE_QUEUE_COUNT", queue_count);
@@ -111,31 +106,4 @@ async fn until_empty(bank: &Scenario) {
         Ok(())
     })
     .await;
-}
-
-async fn counts(client: &Client) -> Counts {
-    let answer = client.get("/v1/admin/storage-operations").await.expect(200);
-    let operations =
-        answer.body.pointer("/operations").and_then(Value::as_array).cloned().unwrap_or_default();
-    let text = |operation: &Value, member: &str| {
-        operation.get(member).and_then(Value::as_str).unwrap_or_default().to_owned()
-    };
-    let entry = |operation: &Value| {
-        let kind = format!("{}/{}", text(operation, "service"), text(operation, "operation"));
-        (kind, operation.get("count").and_then(Value::as_u64).unwrap_or(0))
-    };
-    operations.iter().map(entry).collect()
-}
-
-fn difference(after: &Counts, before: &Counts) -> Counts {
-    let spent = |(kind, count): (&String, &u64)| {
-        (kind.clone(), count.saturating_sub(before.get(kind).copied().unwrap_or(0)))
-    };
-    after.iter().map(spent).filter(|(_, count)| *count > 0).collect()
-}
-
-/// A quotient with two decimals.
-fn ratio(count: u64, of: u64) -> String {
-    let hundredths = count.saturating_mul(100).checked_div(of).unwrap_or(0);
-    format!("{}.{:02}", hundredths.div_euclid(100), hundredths.rem_euclid(100))
 }

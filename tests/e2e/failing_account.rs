@@ -1,0 +1,114 @@
+//! One account fails whenever it is posted to. Whoever shares its envelopes does not notice.
+//!
+//! The account is one whose rows are gone: the worker finds work for it on the queue, and nothing
+//! in the ledger, each time it tries. Such work cannot be had over the API, so it is slipped into
+//! the envelopes that the API sent, before any worker sees them.
+
+use std::time::Duration;
+
+use postonce_shared::domain::decision::Work;
+use postonce_shared::domain::ids::{AccountKey, TransactionKey};
+use postonce_shared::envelope::{self, Envelope};
+use postonce_shared::ports::queue::RECEIVE_MAX;
+use postonce_tests::client::Wish;
+use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
+use postonce_tests::wait::{self, Stopwatch};
+use serde_json::Value;
+
+/// Healthy accounts; each has one item in every envelope.
+const HEALTHY: usize = 4;
+/// Envelopes.
+const ROUNDS: usize = 3;
+/// Items of the failing account in every envelope.
+const FAILING: usize = 2;
+/// Receipts after which what fails is taken apart, and then set aside.
+const DEQUEUE_COUNT_MAX: u32 = 2;
+/// How long a message would be hidden that nobody gave back: healthy work must not wait for that.
+const VISIBILITY_TIMEOUT_S: u32 = 40;
+/// Longest time for healthy work, the start of the worker included, on a busy machine.
+const ON_TIME: Duration = Duration::from_secs(20);
+
+on_both_stands![an_account_that_always_fails_delays_nobody_and_ends_in_the_dead_letters];
+
+async fn an_account_that_always_fails_delays_nobody_and_ends_in_the_dead_letters(stand: Stand) {
+    let plan = Plan::on(stand).processes(1, 0).with("POSTONCE_QUEUE_COUNT", "1");
+    let mut bank = plan.receipts(VISIBILITY_TIMEOUT_S, DEQUEUE_COUNT_MAX).start().await;
+    let client = bank.client(0);
+    let (accounts, lost): (Vec<AccountKey>, _) =
+        ((0..HEALTHY).map(|_| fresh_account()).collect(), fresh_account());
+    let mut healthy = Vec::new();
+    for account in &accounts {
+        client.open(*account).await;
+        for _ in 0..ROUNDS {
+            let id = fresh_id();
+            drop(client.submit(*account, id, &Wish::deposit("1.00")).await.expect(202));
+            healthy.push((*account, id));
+        }
+    }
+    mix_in(&bank, lost).await;
+
+    let watch = Stopwatch::start();
+    bank.start_worker();
+    for (account, id) in &healthy {
+        let left = ON_TIME.saturating_sub(watch.elapsed());
+        let answer = client.until_final_within(*account, *id, left).await;
+        assert_eq!(answer.transaction_status(), "posted");
+    }
+    // While the others are tried again and again, new work is posted at once, too.
+    let account = *accounts.first().expect("there are accounts");
+    let answer = client.submit_and_wait(account, fresh_id(), &Wish::deposit("1.00")).await;
+    assert_eq!(answer.expect(200).transaction_status(), "posted");
+
+    let letters = wait::until("what fails has its letters", wait::PATIENCE, async || {
+        let letters = client.dead_letters().await;
+        if letters.len() == ROUNDS * FAILING {
+            Ok(letters)
+        } else {
+            Err(format!("{} letters", letters.len()))
+        }
+    })
+    .await;
+    for letter in &letters {
+        let reason = letter.get("reason").and_then(Value::as_str).unwrap_or_default();
+        assert!(reason.contains("account"), "the reason says what is wrong: {letter}");
+    }
+    client.until_drained(wait::PATIENCE).await;
+    for account in &accounts[1..] {
+        assert_eq!(client.balance(*account).await, format!("{ROUNDS}.00"));
+    }
+}
+
+/// Packs what waits anew: each envelope holds one item of each healthy account, and work for the
+/// lost one at its beginning and in its middle.
+async fn mix_in(bank: &Scenario, lost: AccountKey) {
+    let queue = bank.store().await.queue;
+    let name = envelope::queues(1).swap_remove(0);
+    let mut works: Vec<Work> = Vec::new();
+    loop {
+        let messages = queue.receive(&name, RECEIVE_MAX, wait::PATIENCE).await.expect("a queue answers");
+        if messages.is_empty() {
+            break;
+        }
+        for message in messages {
+            works.extend(Envelope::decode(&message.body).expect("the web sent it").items);
+            drop(queue.delete(&name, &message.lease).await.expect("a queue answers"));
+        }
+    }
+    assert_eq!(works.len(), HEALTHY * ROUNDS, "everything that was accepted waited");
+    works.sort_by_key(|work| work.key.account);
+    for round in 0..ROUNDS {
+        let of_round: Vec<Work> = works.iter().skip(round).step_by(ROUNDS).cloned().collect();
+        let like = of_round.first().expect("each envelope has healthy work").clone();
+        let failing = || Work {
+            key: TransactionKey { account: lost, message: fresh_id(), ..like.key.clone() },
+            ..like.clone()
+        };
+        let (before, after) = of_round.split_at(HEALTHY / FAILING);
+        let mut items = vec![failing()];
+        items.extend_from_slice(before);
+        items.push(failing());
+        items.extend_from_slice(after);
+        let body = Envelope::of(items, None).encode();
+        queue.send(&name, &body, Duration::ZERO).await.expect("a queue takes an envelope");
+    }
+}

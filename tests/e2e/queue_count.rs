@@ -1,0 +1,89 @@
+//! The number of queues is configuration. Changing it strands nothing.
+
+use postonce_shared::domain::ids::{AccountKey, MessageId};
+use postonce_tests::client::Client;
+use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account};
+use postonce_tests::service::Service;
+use postonce_tests::wait;
+use serde_json::Value;
+
+/// Accounts, so many that each of eight queues has some with near certainty.
+const ACCOUNTS: usize = 48;
+/// The larger number of queues.
+const MANY: u16 = 8;
+/// The smaller number of queues.
+const FEW: u16 = 2;
+/// The setting.
+const SETTING: &str = "POSTONCE_QUEUE_COUNT";
+
+on_both_stands![
+    work_waits_in_queues_that_are_no_longer_configured_and_is_posted,
+    work_of_few_queues_is_posted_when_there_are_more,
+];
+
+async fn work_waits_in_queues_that_are_no_longer_configured_and_is_posted(stand: Stand) {
+    let (bank, before) = restarted(stand, MANY, FEW).await;
+    let client = bank.client(0);
+    let depths = depths(&client).await;
+    let names: Vec<&str> = depths.iter().map(|(name, _)| name.as_str()).collect();
+    let all: Vec<String> = (0..MANY).map(|queue| format!("work-{queue}")).collect();
+    assert_eq!(names, all, "an operator sees the old queues");
+    let old: u64 = depths.iter().skip(FEW.into()).map(|(_, depth)| depth).sum();
+    assert!(old > 0, "work waits in queues that are no longer configured: {depths:?}");
+    everything_is_posted(&client, before).await;
+}
+
+async fn work_of_few_queues_is_posted_when_there_are_more(stand: Stand) {
+    let (bank, before) = restarted(stand, FEW, MANY).await;
+    let client = bank.client(0);
+    let depths = depths(&client).await;
+    assert_eq!(depths.len(), usize::from(MANY));
+    assert!(depths.iter().take(FEW.into()).all(|(_, depth)| *depth > 0), "{depths:?}");
+    everything_is_posted(&client, before).await;
+}
+
+/// A bank whose work waits behind the gate, spread over one number of queues, and whose processes were
+/// all stopped and started again with another number.
+async fn restarted(stand: Stand, from: u16, to: u16) -> (Scenario, Vec<(AccountKey, MessageId)>) {
+    let mut bank = Plan::on(stand).processes(1, 1).with(SETTING, &from.to_string()).start().await;
+    let client = bank.client(0);
+    bank.until_workers_ready().await;
+    drop(client.hold(1).await);
+    let accounts: Vec<AccountKey> = (0..ACCOUNTS).map(|_| fresh_account()).collect();
+    for account in &accounts {
+        client.open(*account).await;
+    }
+    let waiting = client.queue_up(&accounts, ACCOUNTS, from).await;
+
+    let Scenario { webs, workers, .. } = &mut bank;
+    let stopped: Vec<Service> = webs.drain(..).chain(workers.drain(..)).collect();
+    for mut service in stopped {
+        service.drain().await;
+    }
+    bank.settings = bank.settings.clone().with(SETTING, to.to_string());
+    bank.start_web();
+    bank.start_worker();
+    bank.client(0).until_ready().await;
+    bank.until_workers_ready().await;
+    (bank, waiting)
+}
+
+/// The depth of each queue, by its name.
+async fn depths(client: &Client) -> Vec<(String, u64)> {
+    let answer = client.get("/v1/admin/queues").await.expect(200);
+    let queues = answer.body.pointer("/queues").and_then(Value::as_array).expect("the queues");
+    let depth = |queue: &Value| {
+        let name = queue.get("name").and_then(Value::as_str).expect("a queue has a name");
+        (name.to_owned(), queue.get("depth").and_then(Value::as_u64).expect("a queue has a depth"))
+    };
+    queues.iter().map(depth).collect()
+}
+
+async fn everything_is_posted(client: &Client, waiting: Vec<(AccountKey, MessageId)>) {
+    drop(client.release(1).await);
+    for (account, id) in waiting {
+        assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
+    }
+    client.until_drained(wait::PATIENCE).await;
+    assert_eq!(client.dead_letters().await, Vec::<Value>::new());
+}

@@ -1,0 +1,85 @@
+//! Much work and a cold worker: receivers grow, the queues drain, receivers fall back to none. Shown
+//! as a series, as an operator sees it in `/v1/admin/queues`.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use postonce_shared::domain::ids::AccountKey;
+use postonce_tests::client::{Client, Wish};
+use postonce_tests::scenario::{Plan, Stand, fresh_account, fresh_id};
+use postonce_tests::wait::{self, Stopwatch};
+
+use crate::figures::{ms, ratio};
+
+/// Transactions that wait.
+pub const TRANSACTIONS: u32 = 20_000;
+
+/// Accounts that they are for.
+const ACCOUNTS: usize = 1000;
+/// Requests under way at once while they are queued.
+const CONNECTIONS: usize = 64;
+/// Pause between two lines.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// Longest time for all of it.
+const TIME_MAX: Duration = Duration::from_secs(600);
+
+/// Prints the series.
+pub async fn measure(transactions: u32) -> Result<(), String> {
+    let mut bank = Plan::on(Stand::Azurite).processes(1, 0).start().await;
+    let client = bank.client(0);
+    let accounts: Vec<AccountKey> = (0..ACCOUNTS).map(|_| fresh_account()).collect();
+    futures::stream::iter(&accounts)
+        .for_each_concurrent(CONNECTIONS, async |account| client.open(*account).await)
+        .await;
+    let wish = Wish::deposit("1.00");
+    let wishes = accounts.iter().cycle().take(usize::try_from(transactions).unwrap_or(usize::MAX));
+    futures::stream::iter(wishes)
+        .for_each_concurrent(CONNECTIONS, async |account| {
+            drop(client.submit(*account, fresh_id(), &wish).await.expect(202));
+        })
+        .await;
+    let messages = client.over_queues("depth").await;
+    println!("{transactions} transactions wait in {messages} messages; a worker starts.\n");
+    println!("| s | messages | active receivers | at most |");
+    println!("|---|---|---|---|");
+    let watch = Stopwatch::start();
+    bank.start_worker();
+    let took = series(&client, &watch).await;
+    let rate = u128::from(transactions).saturating_mul(1000).checked_div(took.as_millis()).unwrap_or(0);
+    let per_posting = ratio(bank.vitals(0).storage_operations().await.values().sum(), transactions.into());
+    println!("\nDrained in {} ms: {rate} a second; {per_posting} operations of the worker each.", ms(took));
+    Ok(())
+}
+
+/// A line now and then, until the queues are empty and nobody receives any more. The answer is when
+/// the queues were seen to be empty.
+async fn series(client: &Client, watch: &Stopwatch) -> Duration {
+    let mut drained = None;
+    let mut peak = 0;
+    loop {
+        let at = watch.elapsed();
+        let messages = client.over_queues("depth").await;
+        let active = client.over_queues("active_listeners").await;
+        println!(
+            "| {} | {messages} | {active} | {} |",
+            seconds(at),
+            client.over_queues("listeners_max").await
+        );
+        peak = active.max(peak);
+        if messages == 0 {
+            drained.get_or_insert(at);
+        }
+        if let (Some(drained), 0) = (drained, active) {
+            println!("\nAt the peak {peak} receivers were active.");
+            return drained;
+        }
+        assert!(at < TIME_MAX, "not within {TIME_MAX:?}");
+        wait::pass(INTERVAL).await;
+    }
+}
+
+/// Seconds with one decimal.
+fn seconds(duration: Duration) -> String {
+    let tenths = duration.as_millis().div_euclid(100);
+    format!("{}.{}", tenths.div_euclid(10), tenths.rem_euclid(10))
+}

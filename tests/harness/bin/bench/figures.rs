@@ -1,0 +1,70 @@
+//! What is printed: quotients, percentiles, counts of operations.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use postonce_tests::client::Client;
+use serde_json::Value;
+
+/// Counts by service and operation.
+pub type Counts = BTreeMap<String, u64>;
+
+/// What a web process asked of the store so far.
+pub async fn counts(client: &Client) -> Counts {
+    let answer = client.get("/v1/admin/storage-operations").await.expect(200);
+    let operations =
+        answer.body.pointer("/operations").and_then(Value::as_array).cloned().unwrap_or_default();
+    let text = |operation: &Value, member: &str| {
+        operation.get(member).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let entry = |operation: &Value| {
+        let kind = format!("{}/{}", text(operation, "service"), text(operation, "operation"));
+        (kind, operation.get("count").and_then(Value::as_u64).unwrap_or(0))
+    };
+    operations.iter().map(entry).collect()
+}
+
+/// What came in between.
+pub fn difference(after: &Counts, before: &Counts) -> Counts {
+    let spent = |(kind, count): (&String, &u64)| {
+        (kind.clone(), count.saturating_sub(before.get(kind).copied().unwrap_or(0)))
+    };
+    after.iter().map(spent).filter(|(_, count)| *count > 0).collect()
+}
+
+/// A quotient with two decimals.
+pub fn ratio(count: u64, of: u64) -> String {
+    let hundredths = count.saturating_mul(100).checked_div(of).unwrap_or(0);
+    format!("{}.{:02}", hundredths.div_euclid(100), hundredths.rem_euclid(100))
+}
+
+/// Milliseconds with one decimal.
+pub fn ms(duration: Duration) -> String {
+    let tenths = duration.as_micros().div_euclid(100);
+    format!("{}.{}", tenths.div_euclid(10), tenths.rem_euclid(10))
+}
+
+/// The smallest duration that `percent` of them do not exceed. They must be sorted.
+pub fn percentile(sorted: &[Duration], percent: usize) -> Duration {
+    let rank = sorted.len().saturating_mul(percent).div_ceil(100).max(1);
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_go_by_the_nearest_rank() {
+        let sorted: Vec<Duration> = (1..=60).map(Duration::from_millis).collect();
+        let check = |percent, expected| {
+            assert_eq!(percentile(&sorted, percent), Duration::from_millis(expected), "p{percent}");
+        };
+        check(50, 30);
+        check(90, 54);
+        check(99, 60);
+        check(100, 60);
+        assert_eq!(percentile(&[], 50), Duration::ZERO);
+        assert_eq!(ms(Duration::from_micros(12_345)), "12.3");
+    }
+}

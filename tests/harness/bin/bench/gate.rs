@@ -1,0 +1,81 @@
+//! "Release the hounds": four workers, a thousand deposits behind the gate, and how long each worker
+//! takes from the release to its first posting.
+//!
+//! The time starts before the operator's request is sent. A worker counts a posting once its commit
+//! is confirmed; it is asked for that count every 15 ms, so figures are rather too long.
+
+use std::time::Duration;
+
+use futures::future::{join, join_all};
+use postonce_shared::domain::ids::AccountKey;
+use postonce_tests::gate::obedient;
+use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account};
+use postonce_tests::vitals::Vitals;
+use postonce_tests::wait::{self, Stopwatch};
+use serde_json::json;
+
+use crate::figures::ms;
+
+/// Worker processes.
+const WORKERS: usize = 4;
+/// Deposits, each in a message of its own.
+const DEPOSITS: usize = 1000;
+/// How many accounts they are spread over, in the rounds that are measured.
+const ACCOUNTS: [usize; 2] = [100, 1000];
+/// Longest time for everything.
+const TIME_MAX: Duration = Duration::from_secs(120);
+
+/// Prints a table.
+pub async fn measure() -> Result<(), String> {
+    println!(
+        "| store | accounts | messages | release to first posting, ms, by worker | goal | all posted, ms |"
+    );
+    println!("|---|---|---|---|---|---|");
+    for accounts in ACCOUNTS {
+        let bank = Plan::on(Stand::Azurite).processes(1, WORKERS).start().await;
+        bank.until_workers_ready().await;
+        let client = bank.client(0);
+        let accounts: Vec<AccountKey> = (0..accounts).map(|_| fresh_account()).collect();
+        for account in &accounts {
+            client.open(*account).await;
+        }
+        // Once with cold workers, and once more with warm ones.
+        for cold in ["cold", "warm"] {
+            drop(client.hold(WORKERS).await);
+            drop(client.queue_up(&accounts, DEPOSITS, bank.queue_count()).await);
+            let messages = client.over_queues("depth").await;
+            let (first, all) = release(&bank).await;
+            let first: Vec<String> = first.into_iter().map(ms).collect();
+            let (first, all) = (first.join(", "), ms(all));
+            let count = accounts.len();
+            println!("| azurite | {count}, {cold} | {messages} | {first} | 500 | {all} |");
+        }
+    }
+    Ok(())
+}
+
+/// From the release to the first posting of each worker, and to the last of all.
+async fn release(bank: &Scenario) -> (Vec<Duration>, Duration) {
+    let client = bank.client(0);
+    let vitals: Vec<Vitals> = (0..WORKERS).map(|worker| bank.vitals(worker)).collect();
+    let before = join_all(vitals.iter().map(settled)).await;
+    let watch = Stopwatch::start();
+    let released = async {
+        let answer = client.set_gate(&json!({"state": "released"})).await.expect(200);
+        assert_eq!(obedient(&answer), WORKERS, "{answer:?}");
+    };
+    let first = vitals.iter().zip(&before).map(async |(vitals, before)| {
+        wait::until("each worker posts something", TIME_MAX, async || match settled(vitals).await {
+            count if count > *before => Ok(watch.elapsed()),
+            _ => Err("nothing yet".to_owned()),
+        })
+        .await
+    });
+    let (first, ()) = join(join_all(first), released).await;
+    client.until_drained(TIME_MAX).await;
+    (first, watch.elapsed())
+}
+
+async fn settled(vitals: &Vitals) -> u64 {
+    vitals.count("worker_settled").await
+}

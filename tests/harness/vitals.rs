@@ -1,0 +1,98 @@
+//! What a worker process says of itself to whoever asks: whether it is ready, and what it counts.
+//! Asking costs the store nothing, so a test may ask as often as it likes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::wait;
+
+/// Longest time that one answer may take.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+/// What the names of its metrics begin with.
+const PREFIX: &str = "postonce_";
+
+/// Asks one worker process.
+#[derive(Debug, Clone)]
+pub struct Vitals {
+    http: reqwest::Client,
+    address: String,
+}
+
+impl Vitals {
+    /// Of the process at that address.
+    pub fn of(address: &str) -> Self {
+        let http = reqwest::Client::builder().timeout(ANSWER_TIME_MAX).tcp_nodelay(true).no_proxy().build();
+        Self { http: http.expect("a client without special wishes"), address: address.to_owned() }
+    }
+
+    /// Waits until it says that it is ready.
+    pub async fn until_ready(&self) {
+        wait::until("the worker is ready", wait::PATIENCE, async || match self.get("/readyz").await {
+            Ok((200, _)) => Ok(()),
+            other => Err(format!("{other:?}")),
+        })
+        .await;
+    }
+
+    /// What it counted since it started: the sum of all samples of a metric, such as
+    /// `worker_settled`; zero when there is none.
+    pub async fn count(&self, metric: &str) -> u64 {
+        let text = self.metrics().await;
+        let name = format!("{PREFIX}{metric}_total");
+        let samples = text.lines().filter_map(sample).filter(|(named, _, _)| *named == name);
+        samples.map(|(_, _, count)| count).sum()
+    }
+
+    /// What it asked of the store since it started, by service and operation.
+    pub async fn storage_operations(&self) -> BTreeMap<String, u64> {
+        let text = self.metrics().await;
+        let samples = text.lines().filter_map(sample);
+        let of_store = samples.filter(|(name, _, _)| *name == "postonce_storage_operations_total");
+        of_store.map(|(_, labels, count)| (kind(labels), count)).collect()
+    }
+
+    async fn metrics(&self) -> String {
+        match self.get("/metrics").await {
+            Ok((200, text)) => text,
+            other => panic!("{} has no metrics: {other:?}", self.address),
+        }
+    }
+
+    async fn get(&self, path: &str) -> Result<(u16, String), reqwest::Error> {
+        let response = self.http.get(format!("{}{path}", self.address)).send().await?;
+        Ok((response.status().as_u16(), response.text().await?))
+    }
+}
+
+/// A line such as `name{label="value"} 12`: the name, the labels, the count.
+fn sample(line: &str) -> Option<(&str, &str, u64)> {
+    let (metric, count) = line.rsplit_once(' ')?;
+    let (name, labels) = metric.split_once('{').unwrap_or((metric, ""));
+    Some((name, labels.trim_end_matches('}'), count.parse().ok()?))
+}
+
+/// Labels such as `service="table",operation="insert"` as `table/insert`.
+fn kind(labels: &str) -> String {
+    let value = |label: &str| {
+        let (_, rest) = labels.split_once(&format!("{label}=\""))?;
+        rest.split('"').next()
+    };
+    format!("{}/{}", value("service").unwrap_or_default(), value("operation").unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{kind, sample};
+
+    #[test]
+    fn samples_are_read_with_and_without_labels() {
+        assert_eq!(
+            sample("postonce_worker_settled_total 12"),
+            Some(("postonce_worker_settled_total", "", 12))
+        );
+        let line = r#"ops_total{service="table",operation="insert"} 3"#;
+        let (name, labels, count) = sample(line).unwrap();
+        assert_eq!((name, kind(labels).as_str(), count), ("ops_total", "table/insert", 3));
+        assert_eq!(sample("# EOF"), None);
+    }
+}
