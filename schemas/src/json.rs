@@ -302,8 +302,8 @@ pub struct GateChanged {
 /// A process that listens, and what it obeys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct GateListener {
-    /// The address at which other processes reach it.
-    #[schema(example = "http://127.0.0.1:40123")]
+    /// The process, as its log names it.
+    #[schema(format = Uuid)]
     pub listener: String,
     /// Whether it obeys the epoch of the answer. Held, it receives nothing more from then on.
     pub acknowledged: bool,

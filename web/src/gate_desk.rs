@@ -2,60 +2,47 @@
 //! obey.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use async_trait::async_trait;
-use futures::future::join_all;
+use futures::future::join;
+use postonce_shared::adapters::http::{CallFault, Exchange, GATE_PATH, GateEpoch, Question, Switchboard};
 use postonce_shared::bank::Bank;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::gate::{Gate, GateOrder, GateState};
-use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::fault::{StoreFault, chain};
+use postonce_shared::ports::roster::{ProcessId, RosterEntry};
 use postonce_shared::ports::world::World;
 use postonce_worker::gatekeeper::Gatekeeper;
+use tracing::warn;
+
+/// How long a listener may take to say that it obeys: the operator waits.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(4);
 
 /// What a listening process said when it was told of an epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Acknowledgment {
-    /// The process, by the address at which others reach it.
-    pub listener: String,
+    /// The process.
+    pub listener: ProcessId,
     /// The epoch that it obeys; `None` when it did not answer.
     pub epoch: Option<u64>,
-}
-
-/// Processes that listen.
-#[async_trait]
-pub trait GateListeners: Send + Sync {
-    /// Tells all of them that the gate has this epoch, and waits a bounded time for what they say.
-    async fn tell(&self, epoch: u64) -> Vec<Acknowledgment>;
-}
-
-/// The worker of this process.
-pub struct WorkerHere {
-    /// Who obeys the gate in it.
-    pub gatekeeper: Arc<Gatekeeper>,
-    /// The address of this process.
-    pub address: String,
-}
-
-#[async_trait]
-impl GateListeners for WorkerHere {
-    async fn tell(&self, epoch: u64) -> Vec<Acknowledgment> {
-        let epoch = Some(self.gatekeeper.heard(epoch).await);
-        vec![Acknowledgment { listener: self.address.clone(), epoch }]
-    }
 }
 
 /// The gate, and whoever obeys it.
 pub struct GateDesk {
     gate: Gate,
     world: Arc<dyn World>,
-    listeners: Vec<Arc<dyn GateListeners>>,
+    own: ProcessId,
+    gatekeeper: Option<Arc<Gatekeeper>>,
+    switchboard: Arc<Switchboard>,
 }
 
 impl GateDesk {
-    /// The gate of a bank, obeyed by these listeners.
-    pub fn new(bank: &Bank, listeners: Vec<Arc<dyn GateListeners>>) -> Self {
+    /// The gate of a bank, obeyed by the worker of this process, if it has one, and by all that can be
+    /// reached.
+    pub fn new(bank: &Bank, exchange: &Exchange, gatekeeper: Option<Arc<Gatekeeper>>) -> Self {
         let gate = Gate::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
-        Self { gate, world: Arc::clone(&bank.world), listeners }
+        let (own, switchboard) = (exchange.id, Arc::clone(&exchange.switchboard));
+        Self { gate, world: Arc::clone(&bank.world), own, gatekeeper, switchboard }
     }
 
     /// The time, for schedules.
@@ -77,9 +64,35 @@ impl GateDesk {
     /// [`StoreFault`]: it may be changed. Asking again is safe.
     pub async fn set(&self, state: GateState) -> Result<(GateOrder, Vec<Acknowledgment>), StoreFault> {
         let order = self.gate.set(state).await?;
-        let told = join_all(self.listeners.iter().map(|listeners| listeners.tell(order.epoch))).await;
-        let mut told: Vec<Acknowledgment> = told.into_iter().flatten().collect();
-        told.sort_by(|one, other| one.listener.cmp(&other.listener));
+        let (mut told, here) = join(self.tell_others(order.epoch), self.tell_here(order.epoch)).await;
+        told.extend(here);
+        told.sort_by_key(|acknowledgment| acknowledgment.listener);
         Ok((order, told))
+    }
+
+    async fn tell_here(&self, epoch: u64) -> Option<Acknowledgment> {
+        let gatekeeper = self.gatekeeper.as_ref()?;
+        Some(Acknowledgment { listener: self.own, epoch: Some(gatekeeper.heard(epoch).await) })
+    }
+
+    async fn tell_others(&self, epoch: u64) -> Vec<Acknowledgment> {
+        let question = Question::put(GATE_PATH, GateEpoch { epoch }.encode());
+        let answers = match self.switchboard.ask(&question, ANSWER_TIME_MAX).await {
+            Ok(answers) => answers,
+            Err(fault) => {
+                // The gate is changed; they notice by themselves.
+                warn!("The listeners could not be told of the gate: {}", chain(&fault));
+                return Vec::new();
+            }
+        };
+        let acknowledgment = |(entry, answer): (RosterEntry, Result<Vec<u8>, CallFault>)| {
+            let listener = entry.id;
+            let epoch = answer.ok().and_then(|body| GateEpoch::decode(&body)).map(|obeyed| obeyed.epoch);
+            if epoch.is_none() {
+                warn!(worker = %listener, "Worker {listener} at {} does not answer", entry.address);
+            }
+            Acknowledgment { listener, epoch }
+        };
+        answers.into_iter().map(acknowledgment).collect()
     }
 }

@@ -18,7 +18,6 @@ use postonce_worker::worker::{Worker, WorkerConfig};
 use tracing::{error, info, warn};
 
 use crate::api_keys::{Established, FirstKey};
-use crate::gate_desk::{GateDesk, WorkerHere};
 use crate::keyring::Keyring;
 use crate::readiness::{Part, Readiness};
 use crate::server::{App, serve};
@@ -52,17 +51,14 @@ pub async fn run(
     // Known only now, where the port was left open; nothing was accepted yet.
     bank.completions.take_replies_at(address.clone());
     let first_key = FirstKey::try_new(config.bootstrap_key.as_ref()).context("bootstrap-key")?;
-    let (meter, readiness) =
-        (Arc::new(Meter::default()), Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]));
+    let meter: Arc<Meter> = Arc::default();
+    let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]);
     let worker = match hosting {
         Hosting::WithWorker => Some(Worker::new(bank, WorkerConfig::from(config), Arc::clone(&meter))),
         Hosting::WebOnly => None,
     };
-    let mut app = App::over(bank, exchange, &meter, Arc::clone(&readiness));
-    if let Some(worker) = &worker {
-        let here = WorkerHere { gatekeeper: worker.gatekeeper(), address: address.to_string() };
-        app.gate = Arc::new(GateDesk::new(bank, vec![Arc::new(here)]));
-    }
+    let gatekeeper = worker.as_ref().map(Worker::gatekeeper);
+    let app = App::over(bank, exchange, (&meter, gatekeeper), Arc::clone(&readiness));
     let keyring = Arc::clone(&app.keyring);
     keyring.await_first_key();
     let server = serve(app, listener).context("the server cannot be started")?;

@@ -14,6 +14,7 @@ use postonce_shared::accept::Acceptor;
 use postonce_shared::adapters::http::Exchange;
 use postonce_shared::bank::Bank;
 use postonce_shared::ports::world::World;
+use postonce_worker::gatekeeper::Gatekeeper;
 use postonce_worker::http::Callee;
 use postonce_worker::meter::Meter;
 use postonce_worker::metrics::WorkerCollector;
@@ -60,19 +61,24 @@ pub struct App {
 
 impl App {
     /// The application over a bank that reaches others through `exchange`, and whose own worker, if
-    /// it has one, counts on `meter`.
-    pub fn over(bank: &Bank, exchange: &Exchange, meter: &Arc<Meter>, readiness: Arc<Readiness>) -> Self {
+    /// it has one, counts on `meter` and obeys the gate by `gatekeeper`.
+    pub fn over(
+        bank: &Bank,
+        exchange: &Exchange,
+        (meter, gatekeeper): (&Arc<Meter>, Option<Arc<Gatekeeper>>),
+        readiness: Arc<Readiness>,
+    ) -> Self {
         let world = || Arc::clone(&bank.world);
         let metrics = Metrics::new(Arc::clone(&bank.store.operations));
         metrics.add(Box::new(WorkerCollector(Arc::clone(meter))));
         let listeners =
             AllWorkers { meter: Arc::clone(meter), switchboard: Arc::clone(&exchange.switchboard) };
         Self {
-            callee: Arc::new(Callee::of(bank, exchange, meter)),
+            callee: Arc::new(Callee::of(bank, exchange, meter, gatekeeper.clone())),
             acceptor: Arc::clone(&bank.acceptor),
             books: Arc::new(Books::new(bank.store.clone(), world(), bank.repair.clone())),
             office: Arc::new(Office::new(bank, Arc::new(listeners))),
-            gate: Arc::new(GateDesk::new(bank, Vec::new())),
+            gate: Arc::new(GateDesk::new(bank, exchange, gatekeeper)),
             keyring: Arc::new(Keyring::new(Arc::clone(&bank.store.api_keys), world())),
             readiness,
             metrics: Arc::new(metrics),

@@ -102,7 +102,7 @@ impl Heartbeat {
         while !drain.is_started() {
             match self.announce().await {
                 Ok(()) => {
-                    info!("Others ring at {}", self.address);
+                    info!("This is worker {}; others ring at {}", self.id, self.address);
                     announced();
                     break;
                 }

@@ -25,6 +25,7 @@ use postonce_shared::ports::operations::StorageOperations;
 use postonce_shared::ports::roster::ProcessId;
 use postonce_shared::ports::world::World;
 
+use crate::gatekeeper::Gatekeeper;
 use crate::meter::Meter;
 
 /// What this process is to others that call it.
@@ -42,6 +43,8 @@ pub struct Callee {
     pub completions: Arc<Completions>,
     /// What its worker counts.
     pub meter: Arc<Meter>,
+    /// Told of the gate; `None` without a worker here.
+    pub gatekeeper: Option<Arc<Gatekeeper>>,
     /// What it asked of the store.
     pub operations: Arc<StorageOperations>,
     /// The clock.
@@ -49,8 +52,13 @@ pub struct Callee {
 }
 
 impl Callee {
-    /// The process of that bank and exchange, whose worker counts there.
-    pub fn of(bank: &Bank, exchange: &Exchange, meter: &Arc<Meter>) -> Self {
+    /// The process of that bank and exchange, whose worker, if it has one, counts and obeys there.
+    pub fn of(
+        bank: &Bank,
+        exchange: &Exchange,
+        meter: &Arc<Meter>,
+        gatekeeper: Option<Arc<Gatekeeper>>,
+    ) -> Self {
         Self {
             id: exchange.id,
             started_at: bank.world.now(),
@@ -58,6 +66,7 @@ impl Callee {
             bell: Arc::clone(&exchange.local),
             completions: Arc::clone(&bank.completions),
             meter: Arc::clone(meter),
+            gatekeeper,
             operations: Arc::clone(&bank.store.operations),
             world: Arc::clone(&bank.world),
         }

@@ -14,7 +14,7 @@ use postonce_shared::ports::world::World;
 use postonce_shared::telemetry::{self, LogTo};
 use postonce_worker::drain::until_asked_to_stop;
 use postonce_worker::process;
-use postonce_worker::worker::{Worker, WorkerConfig};
+use postonce_worker::worker::WorkerConfig;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -33,8 +33,7 @@ async fn main() -> anyhow::Result<()> {
     let exchange = Exchange::new(&store, &world, config.ring_secret.as_ref())?;
     let bank = Bank::linked(store, world, exchange.links(&completions), config.queue_count);
     let worker = WorkerConfig { held: matches.get_flag("held"), ..WorkerConfig::from(&config) };
-    let worker = Worker::new(&bank, worker, Arc::default());
-    process::run(worker, &bank, &exchange, &config, until_asked_to_stop()).await
+    process::run(&bank, &exchange, &config, worker, until_asked_to_stop()).await
 }
 
 fn held_flag() -> Arg {

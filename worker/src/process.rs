@@ -10,32 +10,35 @@ use postonce_shared::adapters::http::{Exchange, advertised};
 use postonce_shared::bank::Bank;
 use postonce_shared::config::Config;
 use postonce_shared::envelope;
-use postonce_shared::ports::roster::Address;
 use tracing::info;
 
 use crate::drain::{Drain, drain};
 use crate::heartbeat::Heartbeat;
 use crate::http::{Callee, WorkerApp, serve};
+use crate::meter::Meter;
 use crate::readiness::{Part, Readiness};
-use crate::worker::Worker;
+use crate::worker::{Worker, WorkerConfig};
+use postonce_shared::ports::roster::Address;
 
-/// Runs a worker until `stop` returns; then drains: what is in hand is finished, for at most 10 s.
+/// Listens and posts until `stop` returns; then drains: what is in hand is finished, for at most 10 s.
 ///
 /// # Errors
 /// When the address is taken, or the server fails.
 pub async fn run(
-    worker: Worker,
     bank: &Bank,
     exchange: &Exchange,
     config: &Config,
+    worker: WorkerConfig,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let listener = TcpListener::bind(config.worker_bind)
         .with_context(|| format!("cannot listen on {}", config.worker_bind))?;
     let bound = listener.local_addr().context("the listening address cannot be read")?;
     let address = advertised(config, bound);
+    let meter: Arc<Meter> = Arc::default();
     let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::Roster]);
-    let callee = Callee::of(bank, exchange, worker.meter());
+    let worker = Worker::new(bank, worker, Arc::clone(&meter));
+    let callee = Callee::of(bank, exchange, &meter, Some(worker.gatekeeper()));
     let server = serve(WorkerApp { callee, readiness: Arc::clone(&readiness) }, listener)
         .context("the server cannot be started")?;
     let handle = server.handle();

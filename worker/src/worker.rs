@@ -79,11 +79,6 @@ impl Worker {
         Arc::clone(&self.gatekeeper)
     }
 
-    /// What it counts.
-    pub const fn meter(&self) -> &Arc<Meter> {
-        &self.meter
-    }
-
     /// Adds a chore to those that ride on the safety poll, one at each.
     pub fn add_errand(&mut self, errand: Arc<dyn Errand>) {
         self.errands.push(errand);

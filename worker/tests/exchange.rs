@@ -79,7 +79,7 @@ impl Town {
     fn house(&self) -> House {
         let exchange = self.exchange();
         let bank = Bank::new(self.store.ports(), Arc::clone(&self.world), exchange.local.clone(), 1);
-        let callee = Callee::of(&bank, &exchange, &Arc::default());
+        let callee = Callee::of(&bank, &exchange, &Arc::default(), None);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
         let readiness = Readiness::starting([Part::Roster]);

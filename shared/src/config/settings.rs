@@ -103,8 +103,8 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting(
         "idle-poll-max-ms",
         "POSTONCE_IDLE_POLL_MAX_MS",
-        Some("1000"),
-        "Longest wait between two looks at an empty queue, in milliseconds, 100 to 600000",
+        Some("60000"),
+        "Longest wait between two safety polls of empty queues, in milliseconds, 100 to 600000",
     ),
     setting(
         "name-prefix",

@@ -52,8 +52,8 @@ pub async fn change(
     let state = translate::gate_state(&document, desk.now())?;
     let (order, told) = desk.set(state).await?;
     let listener = |Acknowledgment { listener, epoch }| GateListener {
+        listener: listener.to_string(),
         acknowledged: epoch == Some(order.epoch),
-        listener,
         epoch,
     };
     let listeners = told.into_iter().map(listener).collect();

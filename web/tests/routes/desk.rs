@@ -98,7 +98,7 @@ impl Desk {
         let bank = Bank::new(store.clone(), as_world, exchange.local.clone(), QUEUE_COUNT);
         let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]);
         [Part::Ledger, Part::Queue, Part::FirstKey].into_iter().for_each(|part| readiness.gain(part));
-        let app = App::over(&bank, &exchange, &Arc::default(), readiness);
+        let app = App::over(&bank, &exchange, (&Arc::default(), None), readiness);
         let (letters, poster, completions) = (bank.dead_letter_office, bank.poster, bank.completions);
         let key = NewKey::random();
         let desk = Self { store, world, app, letters, completions, poster, key };

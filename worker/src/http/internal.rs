@@ -1,8 +1,10 @@
 //! What the other processes of the bank ask: rings, replies, how this one is. Not part of the API.
 
 use actix_web::HttpResponse;
-use actix_web::web::{Data, ServiceConfig, get, post, resource};
-use postonce_shared::adapters::http::{COMPLETIONS_PATH, RING_PATH, STATUS_PATH, decode_ring};
+use actix_web::web::{Data, ServiceConfig, get, post, put, resource};
+use postonce_shared::adapters::http::{
+    COMPLETIONS_PATH, GATE_PATH, GateEpoch, RING_PATH, STATUS_PATH, decode_ring,
+};
 use postonce_shared::completions::note;
 use postonce_shared::ports::doorbell::Doorbell as _;
 
@@ -14,6 +16,7 @@ pub fn configure(config: &mut ServiceConfig) {
     config
         .service(resource(RING_PATH).route(post().to(ring)))
         .service(resource(COMPLETIONS_PATH).route(post().to(complete)))
+        .service(resource(GATE_PATH).route(put().to(gate)))
         .service(resource(STATUS_PATH).route(get().to(status)));
 }
 
@@ -29,6 +32,18 @@ async fn complete(body: SignedBody, callee: Data<Callee>) -> Result<HttpResponse
         callee.completions.announce(&completion.key, &completion.outcome);
     }
     Ok(HttpResponse::NoContent().finish())
+}
+
+/// Told of the gate: the answer is the epoch that is obeyed from now on.
+async fn gate(body: SignedBody, callee: Data<Callee>) -> Result<HttpResponse, Refusal> {
+    let told: GateEpoch =
+        serde_json::from_slice(body.bytes()).map_err(|error| Refusal::unreadable(&error))?;
+    let epoch = match &callee.gatekeeper {
+        Some(gatekeeper) => gatekeeper.heard(told.epoch).await,
+        // Nobody listens here.
+        None => 0,
+    };
+    Ok(HttpResponse::Ok().json(GateEpoch { epoch }))
 }
 
 async fn status(_: SignedBody, callee: Data<Callee>) -> HttpResponse {

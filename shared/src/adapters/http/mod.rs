@@ -44,6 +44,9 @@ pub const STATUS_PATH: &str = "/internal/status";
 /// Where a process that waits takes replies.
 pub const COMPLETIONS_PATH: &str = "/internal/completions";
 
+/// Where a worker is told of the gate.
+pub const GATE_PATH: &str = "/internal/gate";
+
 /// Most bytes of a request or an answer between processes.
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 
@@ -116,4 +119,23 @@ fn encode_ring<'a>(queues: impl IntoIterator<Item = &'a QueueName>) -> Vec<u8> {
 pub fn decode_ring(body: &[u8]) -> Result<Vec<QueueName>, serde_json::Error> {
     let ring: Ring = serde_json::from_slice(body)?;
     Ok(ring.queues.iter().filter_map(|name| QueueName::parse(name)).collect())
+}
+
+/// Tells of an epoch of the gate, and answers with the one that is obeyed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateEpoch {
+    /// The epoch.
+    pub epoch: u64,
+}
+
+impl GateEpoch {
+    /// The body of question and answer.
+    pub fn encode(self) -> Vec<u8> {
+        serde_json::to_vec(&self).expect("a number can always be written as JSON")
+    }
+
+    /// Reads a body; `None` if it is none.
+    pub fn decode(body: &[u8]) -> Option<Self> {
+        serde_json::from_slice(body).ok()
+    }
 }
