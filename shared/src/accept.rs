@@ -13,11 +13,13 @@
 
 mod inserts;
 mod sends;
+mod underway;
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::{Either, select};
 use lru::LruCache;
 
@@ -28,7 +30,7 @@ use crate::domain::instruction::Instruction;
 use crate::domain::money::Currency;
 use crate::domain::transaction::Transaction;
 use crate::envelope;
-use crate::group_commit::{Abandoned, GroupCommit};
+use crate::group_commit::{Abandoned, Gather, GroupCommit};
 use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::fault::StoreFault;
@@ -85,6 +87,7 @@ pub enum AcceptFault {
 
 use inserts::insert_groups;
 use sends::{ConfirmedSends, Dispatch, Parcel, send_groups};
+use underway::Underway;
 
 type Shared<T> = Result<T, Arc<StoreFault>>;
 
@@ -98,6 +101,7 @@ pub struct Acceptor {
     known: Mutex<LruCache<AccountKey, Currency>>,
     inserts: GroupCommit<AccountKey, NewTransaction, Shared<AcceptOutcome>>,
     sends: GroupCommit<QueueName, Parcel, Shared<()>>,
+    underway: Arc<Underway>,
     confirmed: Arc<ConfirmedSends>,
     doorbell: Arc<dyn Doorbell>,
 }
@@ -121,6 +125,12 @@ impl Acceptor {
             confirmed: Arc::clone(&confirmed),
         };
         let send = send_groups(Arc::new(dispatch));
+        let underway = Arc::new(Underway::new(Arc::clone(&world)));
+        let inserts_underway = Arc::clone(&underway);
+        let gather: Gather<QueueName> = Arc::new(move |queue| {
+            let underway = Arc::clone(&inserts_underway);
+            async move { underway.settled(&queue).await }.boxed()
+        });
         Self {
             ledger: Arc::clone(&store.ledger),
             completions,
@@ -128,7 +138,8 @@ impl Acceptor {
             queue_count,
             known: Mutex::new(LruCache::new(KNOWN_ACCOUNTS_MAX)),
             inserts: GroupCommit::new(Arc::clone(&world), ACCEPT_GROUP_MAX, insert),
-            sends: GroupCommit::new(Arc::clone(&world), SEND_GROUP_MAX, send),
+            sends: GroupCommit::new(Arc::clone(&world), SEND_GROUP_MAX, send).gathering(gather),
+            underway,
             confirmed,
             doorbell,
             world,
@@ -201,7 +212,10 @@ impl Acceptor {
             accepted_at: self.world.now(),
             nonce: self.world.nonce(),
         };
-        let outcome = self.inserts.submit(key.account, new.clone()).await?.map_err(AcceptFault::Log)?;
+        let outcome = {
+            let _insert = self.underway.begin(envelope::queue_of(key.account, self.queue_count));
+            self.inserts.submit(key.account, new.clone()).await?.map_err(AcceptFault::Log)?
+        };
         match outcome {
             AcceptOutcome::Inserted { revision, enqueued } => {
                 let stored = as_stored(new, revision);

@@ -16,6 +16,9 @@ use crate::ports::world::World;
 /// Writes a group of items of one lane; one answer each, in their order.
 pub type Flush<L, T, A> = Arc<dyn Fn(L, Vec<T>) -> BoxFuture<'static, Vec<A>> + Send + Sync>;
 
+/// Waits for company, before the next group of a lane is taken.
+pub type Gather<L> = Arc<dyn Fn(L) -> BoxFuture<'static, ()> + Send + Sync>;
+
 struct Waiting<T, A> {
     item: T,
     answer: oneshot::Sender<A>,
@@ -27,6 +30,7 @@ type Lanes<L, T, A> = Arc<Mutex<BTreeMap<L, VecDeque<Waiting<T, A>>>>>;
 /// Collects items by lane, and writes them in groups.
 pub struct GroupCommit<L, T, A> {
     world: Arc<dyn World>,
+    gather: Option<Gather<L>>,
     flush: Flush<L, T, A>,
     group_max: usize,
     lanes: Lanes<L, T, A>,
@@ -46,7 +50,12 @@ where
 {
     /// Groups of at most `group_max` items, written by `flush`.
     pub fn new(world: Arc<dyn World>, group_max: usize, flush: Flush<L, T, A>) -> Self {
-        Self { world, flush, group_max, lanes: Arc::default() }
+        Self { world, gather: None, flush, group_max, lanes: Arc::default() }
+    }
+
+    /// Waits for `gather` before each group is taken: for items that are known to be on their way.
+    pub fn gathering(self, gather: Gather<L>) -> Self {
+        Self { gather: Some(gather), ..self }
     }
 
     /// Hands in an item, and waits for its answer.
@@ -73,6 +82,7 @@ where
             let writer = LaneWriter {
                 owns_lane: true,
                 lane,
+                gather: self.gather.clone(),
                 flush: Arc::clone(&self.flush),
                 group_max: self.group_max,
                 lanes: Arc::clone(&self.lanes),
@@ -87,6 +97,7 @@ struct LaneWriter<L: Ord, T, A> {
     /// Whether the lane is in the map because of this writer.
     owns_lane: bool,
     lane: L,
+    gather: Option<Gather<L>>,
     flush: Flush<L, T, A>,
     group_max: usize,
     lanes: Lanes<L, T, A>,
@@ -94,7 +105,11 @@ struct LaneWriter<L: Ord, T, A> {
 
 impl<L: Clone + Ord, T, A> LaneWriter<L, T, A> {
     async fn run(mut self) {
-        while let Some(group) = self.next_group() {
+        loop {
+            if let Some(gather) = &self.gather {
+                gather(self.lane.clone()).await;
+            }
+            let Some(group) = self.next_group() else { return };
             let (items, answers): (Vec<T>, Vec<oneshot::Sender<A>>) =
                 group.into_iter().map(|waiting| (waiting.item, waiting.answer)).unzip();
             let results = (self.flush)(self.lane.clone(), items).await;
