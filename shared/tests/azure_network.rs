@@ -196,3 +196,25 @@ async fn a_connection_is_used_again() {
         "a handshake for each costs more than the rest"
     );
 }
+
+#[tokio::test]
+async fn a_crowd_of_requests_waits_outside_of_the_storage() {
+    let listener = Listener::start(Manner::Silent).await;
+    let store = listener.store(Arc::new(SystemWorld::new())).await;
+    let name = QueueName::of_partition("work", 0);
+    let crowd = futures::future::join_all((0..200).map(|_| store.queue.backlog(&name)));
+    let watching = async {
+        let mut looks = tokio::time::interval(Duration::from_millis(10));
+        while listener.requests().len() < 64 {
+            looks.tick().await;
+        }
+        // None of them was answered, and none has run out of time yet.
+        for _ in 0..50 {
+            looks.tick().await;
+            assert_eq!(listener.requests().len(), 64);
+        }
+    };
+    let both = futures::future::select(Box::pin(crowd), Box::pin(watching));
+    let ended = tokio::time::timeout(Duration::from_secs(20), both).await.unwrap();
+    assert!(matches!(ended, futures::future::Either::Right(_)), "the watch ends first");
+}

@@ -28,9 +28,15 @@ fn patient(stand: Stand) -> Plan {
     Plan::on(stand).with("POSTONCE_IDLE_POLL_MAX_MS", "60000")
 }
 
+/// The status and the body of an answer of a process that must be there.
+async fn ask(request: reqwest::RequestBuilder) -> (u16, String) {
+    let answer = request.send().await.expect("the process answers");
+    (answer.status().as_u16(), answer.text().await.expect("the answer is whole"))
+}
+
 /// How often a worker looked into a queue so far.
 async fn receives(worker: &Service) -> u64 {
-    let text = reqwest::get(format!("{}/metrics", worker.address())).await.unwrap().text().await.unwrap();
+    let (_, text) = ask(reqwest::Client::new().get(format!("{}/metrics", worker.address()))).await;
     let receives = text.lines().filter(|line| {
         line.starts_with("postonce_storage_operations_total") && line.contains(r#"operation="receive""#)
     });
@@ -96,11 +102,11 @@ async fn a_worker_that_is_killed_or_stands_still_delays_nobody(stand: Stand) {
 async fn the_view_of_the_queues_adds_up_all_workers(stand: Stand) {
     let settings = |plan: Plan| plan.with("POSTONCE_RECEIVERS_MIN", "1").with("POSTONCE_RECEIVERS_MAX", "3");
     let mut bank = settings(patient(stand)).processes(1, 2).start().await;
-    let queues = u64::from(bank.queue_count());
+    let of_a_process = u64::from(bank.queue_count()).saturating_mul(3);
     let listeners = async |bank: &Scenario, processes: u64| {
         wait::until("all workers are counted", wait::PATIENCE, async || {
             match bank.client(0).over_queues("listeners_max").await {
-                max if max == processes * 3 * queues => Ok(()),
+                max if max == of_a_process.saturating_mul(processes) => Ok(()),
                 max => Err(format!("{max} listeners")),
             }
         })
@@ -127,16 +133,16 @@ async fn a_worker_listens_only_to_signed_requests(stand: Stand) {
                 .header("x-postonce-timestamp", "1795248000000")
                 .header("x-postonce-signature", signature)
                 .body(r#"{"queues":["work-0"]}"#);
-            assert_eq!(request.send().await.unwrap().status(), 401, "{}", process.address());
+            assert_eq!(ask(request).await.0, 401, "{}", process.address());
         }
         let unsigned = http.get(format!("{}/internal/status", process.address()));
-        assert_eq!(unsigned.send().await.unwrap().status(), 401);
+        assert_eq!(ask(unsigned).await.0, 401);
     }
     let worker = bank.workers[0].address();
     wait::until("the worker is ready", wait::PATIENCE, async || {
-        let answer = http.get(format!("{worker}/readyz")).send().await.unwrap();
-        if answer.status() == 200 { Ok(()) } else { Err(answer.text().await.unwrap()) }
+        let (status, text) = ask(http.get(format!("{worker}/readyz"))).await;
+        if status == 200 { Ok(()) } else { Err(text) }
     })
     .await;
-    assert_eq!(http.get(format!("{worker}/livez")).send().await.unwrap().status(), 200);
+    assert_eq!(ask(http.get(format!("{worker}/livez"))).await.0, 200);
 }

@@ -201,8 +201,7 @@ mod tests {
                 test_world.advance(Duration::from_secs(120));
                 heartbeat.run().await;
             }
-            let announcements = operations();
-            assert!((200..=300).contains(&announcements), "{announcements} announcements a day");
+            assert_eq!(operations(), 361, "one at the start, and one at every second turn");
             assert_eq!(living(&*store.roster, world.now()).await.unwrap().len(), 1);
             starter.start();
         };

@@ -79,14 +79,14 @@ impl Worker {
         Self { bank: bank.clone(), config, meter, gatekeeper, errands }
     }
 
-    /// Who obeys the gate here.
-    pub fn gatekeeper(&self) -> Arc<Gatekeeper> {
-        Arc::clone(&self.gatekeeper)
-    }
-
     /// What it counts.
     pub const fn meter(&self) -> &Arc<Meter> {
         &self.meter
+    }
+
+    /// Who obeys the gate here.
+    pub fn gatekeeper(&self) -> Arc<Gatekeeper> {
+        Arc::clone(&self.gatekeeper)
     }
 
     /// Adds a chore to those that ride on the safety poll, one at each.

@@ -183,7 +183,12 @@ async fn a_worker_that_starts_later_is_found_and_told_what_it_missed() {
     early.heard().await;
     town.clock.advance(Duration::from_secs(16));
     web.bell.ring(&queue(2));
-    assert_eq!(late.heard().await, BTreeSet::from([queue(1), queue(2)]), "all since the roster was read");
+    // All since the roster was read; in two rings where the clock overtook the answer to an earlier one.
+    let mut heard = late.heard().await;
+    while heard.len() < 2 {
+        heard.extend(late.heard().await);
+    }
+    assert_eq!(heard, BTreeSet::from([queue(1), queue(2)]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -279,7 +284,7 @@ async fn whoever_waits_elsewhere_is_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_note_that_is_lost_twice_is_dropped() {
-    let town = Town::new();
+    let town = Town::in_real_time();
     let notes: Data<Mutex<Vec<Completion>>> = Data::default();
     let app_data = Data::clone(&notes);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -296,12 +301,7 @@ async fn a_note_that_is_lost_twice_is_dropped() {
     let (lost, later) = (completion(&*town.world, 1), completion(&*town.world, 2));
     let told = |count| {
         let notes = Data::clone(&notes);
-        let world = Arc::clone(&town.clock);
-        // Its clock goes on only so that it tries again.
-        until(move || {
-            world.advance(Duration::from_millis(10));
-            notes.lock().unwrap().len() >= count
-        })
+        until(move || notes.lock().unwrap().len() >= count)
     };
     worker.replies.tell(&address, lost.clone());
     told(2).await;

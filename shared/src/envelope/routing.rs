@@ -25,7 +25,6 @@ pub fn queues(queue_count: u16) -> Vec<QueueName> {
 }
 
 #[cfg(test)]
-#[expect(clippy::arithmetic_side_effects, reason = "test code")]
 mod tests {
     use std::collections::BTreeMap;
 

@@ -83,9 +83,16 @@ async fn send(
     let mut store = stage.store.ports();
     trouble(&mut store);
     let dispatch = Dispatch::new(&store, Arc::clone(&stage.world));
-    let mut confirmed = 0;
-    let sent =
-        dispatch.send(&queue(), work, Some("00-ab"), |_| None, |sent| confirmed += sent.items.len()).await;
+    let mut confirmed = 0_usize;
+    let sent = dispatch
+        .send(
+            &queue(),
+            work,
+            Some("00-ab"),
+            |_| None,
+            |sent| confirmed = confirmed.saturating_add(sent.items.len()),
+        )
+        .await;
     (sent.is_ok(), confirmed)
 }
 

@@ -9,10 +9,11 @@ use azure_data_tables::clients::{TableServiceClient, TableServiceClientBuilder};
 use azure_storage::{CloudLocation, StorageCredentials};
 use azure_storage_blobs::prelude::{ClientBuilder, ContainerClient};
 use azure_storage_queues::{QueueServiceClient, QueueServiceClientBuilder};
+use tokio::sync::Semaphore;
 
 use super::connection::AzureConnection;
 use super::table::Table;
-use super::transport::{CountingTransport, http_client};
+use super::transport::{CountingTransport, REQUESTS_AT_ONCE_MAX, http_client};
 use crate::ports::fault::StoreFault;
 use crate::ports::operations::{Service, StorageOperations};
 
@@ -48,9 +49,11 @@ impl Clients {
             account: connection.account().to_owned(),
             uri: endpoint.to_owned(),
         };
+        let turns = Arc::new(Semaphore::new(REQUESTS_AT_ONCE_MAX));
         let transport = |service| {
-            let (http, operations) = (http.clone(), Arc::clone(operations));
-            let transport: Arc<dyn HttpClient> = Arc::new(CountingTransport { http, service, operations });
+            let (http, turns, operations) = (http.clone(), Arc::clone(&turns), Arc::clone(operations));
+            let transport: Arc<dyn HttpClient> =
+                Arc::new(CountingTransport { http, turns, service, operations });
             TransportOptions::new(transport)
         };
         // Retries are ours, where the nonce is known.

@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use azure_core::error::{Error, ErrorKind};
 use azure_core::headers::{CONTENT_LENGTH, ERROR_CODE, HeaderName, HeaderValue, Headers};
 use azure_core::{Body, BytesStream, HttpClient, Request, Response, StatusCode};
+use tokio::sync::Semaphore;
 
 use super::connection::AzureConnection;
 use crate::ports::fault::StoreFault;
@@ -25,6 +26,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(4);
 /// The same for a scan: the service itself works on one for up to 5 seconds.
 const SCAN_TIMEOUT: Duration = Duration::from_secs(8);
+/// Most requests of a process under way at once; the others wait for their turn, before their time
+/// begins. Far more than a healthy storage needs to be busy (at 10 ms a request it is 6,400 a second),
+/// and few enough that a backlog does not drown a small one in requests that all run out of time.
+pub(super) const REQUESTS_AT_ONCE_MAX: usize = 64;
 /// Azurite closes an idle connection after 5 seconds; a request that meets the closing is unclear.
 const IDLE_PLAIN: Duration = Duration::from_secs(4);
 /// A TLS handshake is dear, and Azure keeps idle connections for minutes.
@@ -57,6 +62,8 @@ pub(super) fn http_client(connection: &AzureConnection) -> Result<reqwest::Clien
 #[derive(Debug)]
 pub(super) struct CountingTransport {
     pub(super) http: reqwest::Client,
+    /// One for all services: [`REQUESTS_AT_ONCE_MAX`].
+    pub(super) turns: Arc<Semaphore>,
     pub(super) service: Service,
     pub(super) operations: Arc<StorageOperations>,
 }
@@ -65,6 +72,7 @@ pub(super) struct CountingTransport {
 impl HttpClient for CountingTransport {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<Response> {
         let operation = operation(self.service, request);
+        let _turn = self.turns.acquire().await.map_err(|error| Error::new(ErrorKind::Other, error))?;
         self.operations.count(operation);
         let answer = self.prepare(request, operation)?.send().await.map_err(|error| {
             if error.is_connect() {
