@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures::future::{join, join_all};
 use postonce_shared::domain::ids::AccountKey;
+use postonce_tests::client::Client;
 use postonce_tests::gate::obedient;
 use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account};
 use postonce_tests::vitals::Vitals;
@@ -35,23 +36,29 @@ pub async fn measure() -> Result<(), String> {
         let bank = Plan::on(Stand::Azurite).processes(1, WORKERS).start().await;
         bank.until_workers_ready().await;
         let client = bank.client(0);
-        let accounts: Vec<AccountKey> = (0..accounts).map(|_| fresh_account()).collect();
-        for account in &accounts {
-            client.open(*account).await;
-        }
-        // Once with cold workers, and once more with warm ones.
-        for cold in ["cold", "warm"] {
+        let [first, second] = [open(&client, accounts).await, open(&client, accounts).await];
+        // Cold workers; workers that have order numbers but know no account; warm workers.
+        let rounds = [("cold", &first), ("new accounts", &second), ("warm", &second)];
+        for (name, accounts) in rounds {
             drop(client.hold(WORKERS).await);
-            drop(client.queue_up(&accounts, DEPOSITS, bank.queue_count()).await);
+            drop(client.queue_up(accounts, DEPOSITS, bank.queue_count()).await);
             let messages = client.over_queues("depth").await;
             let (first, all) = release(&bank).await;
             let first: Vec<String> = first.into_iter().map(ms).collect();
             let (first, all) = (first.join(", "), ms(all));
             let count = accounts.len();
-            println!("| azurite | {count}, {cold} | {messages} | {first} | 500 | {all} |");
+            println!("| azurite | {count}, {name} | {messages} | {first} | 500 | {all} |");
         }
     }
     Ok(())
+}
+
+async fn open(client: &Client, count: usize) -> Vec<AccountKey> {
+    let accounts: Vec<AccountKey> = (0..count).map(|_| fresh_account()).collect();
+    for account in &accounts {
+        client.open(*account).await;
+    }
+    accounts
 }
 
 /// From the release to the first posting of each worker, and to the last of all.
