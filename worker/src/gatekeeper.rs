@@ -45,6 +45,8 @@ pub struct Gatekeeper {
     /// Whether a gate that nobody ever touched is held first.
     hold_first: bool,
     known: watch::Sender<Known>,
+    /// How often it went from held to open.
+    openings: watch::Sender<u64>,
     /// Receives under way.
     receiving: watch::Sender<usize>,
 }
@@ -53,8 +55,14 @@ impl Gatekeeper {
     /// A gatekeeper who has not looked yet: the gate counts as held. With `hold_first`, a gate that
     /// nobody ever touched is held before anything is received.
     pub fn new(gate: Gate, world: Arc<dyn World>, hold_first: bool) -> Self {
-        let (known, receiving) = (watch::Sender::new(Known::Nothing), watch::Sender::new(0));
-        Self { gate, world, hold_first, known, receiving }
+        Self {
+            gate,
+            world,
+            hold_first,
+            known: watch::Sender::new(Known::Nothing),
+            openings: watch::Sender::new(0),
+            receiving: watch::Sender::new(0),
+        }
     }
 
     /// Whether listeners may receive.
@@ -77,14 +85,13 @@ impl Gatekeeper {
         self.is_open().then_some(receiving)
     }
 
-    /// Returns when the gate is, or becomes, what is asked for.
-    pub async fn until(&self, open: bool) {
-        let mut known = self.known.subscribe();
-        while self.is_open() != open {
-            // The sender lives in self.
-            if known.changed().await.is_err() {
-                return;
-            }
+    /// Returns when the gate was opened since `seen`, which is then how often it was: also when it was
+    /// held only for a moment.
+    pub async fn opened(&self, seen: &mut u64) {
+        let mut openings = self.openings.subscribe();
+        // The sender lives in self.
+        if let Ok(now) = openings.wait_for(|openings| *openings != *seen).await.map(|now| *now) {
+            *seen = now;
         }
     }
 
@@ -172,6 +179,7 @@ impl Gatekeeper {
     }
 
     fn obey(&self, order: GateOrder) {
+        let was_open = self.is_open();
         let newer = self.known.send_if_modified(|known| {
             // Answers may overtake each other: an older order never undoes a newer one.
             let newer = match *known {
@@ -183,6 +191,9 @@ impl Gatekeeper {
             }
             newer
         });
+        if !was_open && self.is_open() {
+            self.openings.send_modify(|openings| *openings = openings.saturating_add(1));
+        }
         if newer && order.epoch > 0 {
             let (epoch, state) = (order.epoch, order.state);
             match state {

@@ -34,6 +34,10 @@ const IDLE_DELAY_MIN: Duration = Duration::from_millis(100);
 const RESTART_DELAY: Duration = Duration::from_secs(1);
 /// Work that lasts this long is worth a lease.
 const LASTING: Duration = Duration::from_secs(2);
+/// Rings for what others tend to that go on for this long are for work that lasts.
+const LASTING_ELSEWHERE: Duration = Duration::from_secs(10);
+/// For how long after its start others may not know of a process, and not ring for it.
+const UNKNOWN_TIME_MAX: Duration = Duration::from_secs(20);
 /// Pauses up to this long do not end it.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -82,12 +86,16 @@ struct Loop {
     errand_at: Duration,
     errands_done: usize,
     lease_at: Option<Duration>,
+    /// How often the gate was opened.
+    openings: u64,
     /// Since when there is work, and when a session last received any.
     busy_since: Duration,
     busy_last: Option<Duration>,
     /// Queues that were rung for and left to whoever tends to them, each until it is known whether
     /// they were alive.
     left_to_others: BTreeMap<QueueName, Duration>,
+    /// Since when there are such queues.
+    left_since: Option<Duration>,
 }
 
 impl<H: Handler> Listener<H> {
@@ -105,16 +113,18 @@ impl<H: Handler> Listener<H> {
             errand_at: now.saturating_add(self.idle_delay_max),
             errands_done: 0,
             lease_at: None,
+            openings: 0,
             busy_since: now,
             busy_last: None,
             left_to_others: BTreeMap::new(),
+            left_since: None,
         };
         for queue in &self.means.leases.queues() {
+            state.agenda.note(queue, now.saturating_add(UNKNOWN_TIME_MAX));
             self.means.meter.listeners(queue).allow(self.means.receivers.ceiling.get());
         }
-        let mut was_open = false;
         loop {
-            match self.next_event(&mut state, was_open).await {
+            match self.next_event(&mut state).await {
                 Event::Drained => break,
                 Event::Released => {
                     // Whatever was shared out before the hold: now everybody starts.
@@ -126,7 +136,6 @@ impl<H: Handler> Listener<H> {
                 Event::Leased => self.leased(&mut state),
                 Event::Due => self.due(&mut state),
             }
-            was_open = self.means.gatekeeper.is_open();
         }
         while !state.sessions.is_empty()
             && let Some(event) = state.jobs.next().await
@@ -141,21 +150,16 @@ impl<H: Handler> Listener<H> {
         debug!("Stopped listening for {}", H::NAME);
     }
 
-    async fn next_event(&self, state: &mut Loop, was_open: bool) -> Event {
+    async fn next_event(&self, state: &mut Loop) -> Event {
         let Means { world, gatekeeper, drain, .. } = &*self.means;
-        let until = self.next_time(state, was_open).saturating_sub(self.now());
+        let until = self.next_time(state, gatekeeper.is_open()).saturating_sub(self.now());
         let job = async {
             match state.jobs.next().await {
                 Some(event) => event,
                 None => pending().await,
             }
         };
-        let released = async {
-            if was_open {
-                gatekeeper.until(false).await;
-            }
-            gatekeeper.until(true).await;
-        };
+        let released = gatekeeper.opened(&mut state.openings);
         futures::select_biased! {
             () = drain.started().fuse() => Event::Drained,
             () = released.fuse() => Event::Released,
@@ -245,7 +249,9 @@ impl<H: Handler> Listener<H> {
 
     fn leave_to_others(&self, queue: &QueueName, state: &mut Loop) {
         let left = self.means.leases.others_left();
-        state.left_to_others.insert(queue.clone(), self.now().saturating_add(left.unwrap_or_default()));
+        let now = self.now();
+        state.left_to_others.insert(queue.clone(), now.saturating_add(left.unwrap_or_default()));
+        state.left_since.get_or_insert(now);
         self.note_lease(left, state);
     }
 
@@ -296,10 +302,12 @@ impl<H: Handler> Listener<H> {
             state.poll_at = now.saturating_add(state.idle.next(&*self.means.world));
         }
         let rung = state.rings.get(queue).is_some_and(|rings| rings.load(Ordering::SeqCst) > seen);
-        if !self.means.leases.is_mine(queue) {
+        if self.means.leases.is_mine(queue) {
+            if rung {
+                self.start(queue, Occasion::Expected, state);
+            }
+        } else if rung || received > 0 {
             self.leave_to_others(queue, state);
-        } else if rung {
-            self.start(queue, Occasion::Expected, state);
         }
     }
 
@@ -318,7 +326,9 @@ impl<H: Handler> Listener<H> {
         let lasting = since.is_some_and(|since| now.saturating_sub(since) >= LASTING);
         let held = self.means.leases.is_held();
         let leases = Arc::clone(&self.means.leases);
-        let job = if lasting {
+        // Work that lasts elsewhere as well can be shared by more hands.
+        let joins = state.left_since.is_some_and(|since| now.saturating_sub(since) >= LASTING_ELSEWHERE);
+        let job = if lasting || joins {
             async move { leases.renew().await }.boxed()
         } else if held && since.is_none() {
             async move { leases.release().await }.boxed()
@@ -343,6 +353,9 @@ impl<H: Handler> Listener<H> {
                 state.left_to_others.insert(queue, until);
                 self.note_lease(Some(until.saturating_sub(now)), state);
             }
+        }
+        if state.left_to_others.is_empty() {
+            state.left_since = None;
         }
         if self.means.leases.is_held() {
             self.note_lease(Some(self.means.leases.renewal_interval()), state);

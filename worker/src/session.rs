@@ -108,8 +108,12 @@ impl<H: Handler> Session<H> {
         let mut faults = Backoff::new(FAULT_DELAY_MIN, FAULT_DELAY_MAX);
         // One looks first: whether there is work for more, it has to see.
         let (mut look, mut receivers, mut delay) = (true, 1, Duration::ZERO);
+        let mut first = !self.means.drain.is_started();
         loop {
-            while look && rounds.len() < receivers && self.may_look() {
+            // The first look is free: it may be for something that whoever tends to the queue was not
+            // told of.
+            while look && rounds.len() < receivers && (first || self.may_look()) {
+                first = false;
                 rounds.push(self.round(delay).boxed());
             }
             let Some(round) = rounds.next().await else { return ended };

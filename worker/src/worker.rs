@@ -97,6 +97,7 @@ impl Worker {
     /// Listens to all queues of the bank until the drain starts, and finishes what is in hand, for at
     /// most [`DRAIN_MAX`]. Unused order numbers are given back at the end.
     pub async fn run(self, drain: &Drain) {
+        self.prepare_order_numbers();
         let queue_count = self.queue_count(drain).await;
         info!("Listening to {queue_count} queue(s)");
         let gatekeeper = Arc::clone(&self.gatekeeper);
@@ -117,6 +118,19 @@ impl Worker {
             Either::Left((Err(fault), _)) => warn!("Unused order numbers are lost: {}", chain(&fault)),
             Either::Right(_) => warn!("Unused order numbers are lost: the store did not answer in time"),
         }
+    }
+
+    /// Reserves the first order numbers beside the start: the first posting need not wait for them, and
+    /// neither do many workers that begin at the same moment, for each other.
+    fn prepare_order_numbers(&self) {
+        let numbers = Arc::clone(&self.bank.order_numbers);
+        let prepare = async move {
+            match numbers.take(1).await {
+                Ok(unused) => numbers.give_back(unused),
+                Err(fault) => warn!("No order numbers could be reserved yet: {}", chain(&fault)),
+            }
+        };
+        self.bank.world.spawn(prepare.boxed());
     }
 
     /// The largest number of queues that work was ever spread over; as configured if that cannot be

@@ -285,6 +285,52 @@ async fn while_work_lasts_queues_are_shared_out_and_pass_on_when_a_process_dies(
 }
 
 #[tokio::test]
+async fn who_left_a_queue_to_others_joins_them_while_work_lasts() {
+    let stage = Stage::new();
+    let (one, two) = (stage.process(NEVER, 1), stage.process(NEVER, 1));
+    settle().await;
+    let work = async |seconds: usize, beside: Option<&Process>| {
+        for step in 0..seconds * 4 {
+            for place in 0..QUEUES {
+                stage.send(place, "work").await;
+                // Now the one is faster, now the other.
+                let order = if step.is_multiple_of(2) { [&one, &two] } else { [&two, &one] };
+                for process in order.into_iter().chain(beside) {
+                    process.bell.ring(&letter(place));
+                    settle().await;
+                }
+            }
+            stage.pass(Duration::from_millis(250)).await;
+        }
+    };
+    work(10, None).await;
+    assert!(one.leases.is_held() && two.leases.is_held());
+    // One that had no part in it, but has seen the leases.
+    let three = stage.process(NEVER, 1);
+    settle().await;
+    three.leases.look().await;
+    work(5, Some(&three)).await;
+    assert!(!three.leases.is_held(), "at first it leaves the queues to the others");
+    work(40, Some(&three)).await;
+    assert_eq!((three.leases.is_held(), three.reader.read() > 0), (true, true));
+}
+
+#[tokio::test]
+async fn a_hold_for_a_moment_is_followed_by_a_start() {
+    let stage = Stage::new();
+    let process = stage.process(NEVER, 8);
+    stage.pass(MINUTE).await;
+    let held = stage.gate().set(GateState::Held { release_at: None }).await.unwrap();
+    assert_eq!(process.gatekeeper.heard(held.epoch).await, held.epoch);
+    stage.send(0, "rung for while it was held").await;
+    let released = stage.gate().set(GateState::Released).await.unwrap();
+    // The listener has not run in between.
+    assert_eq!(process.gatekeeper.heard(released.epoch).await, released.epoch);
+    settle().await;
+    assert_eq!(process.reader.read(), 1);
+}
+
+#[tokio::test]
 async fn a_drain_finishes_what_is_in_hand_and_takes_no_more() {
     let stage = Stage::new();
     let process = stage.process(NEVER, 1);
