@@ -91,6 +91,16 @@ pub enum AcceptFault {
 
 pub use direct::{Admission, Refusal};
 
+impl AcceptFault {
+    /// Whether trying again later can help.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Account(fault) | Self::Log(fault) | Self::Queue(fault) => fault.is_transient(),
+            Self::Abandoned(_) => true,
+        }
+    }
+}
+
 use inserts::insert_groups;
 use sends::{ConfirmedSends, Parcel, Sending, send_groups};
 use underway::Underway;

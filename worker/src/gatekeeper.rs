@@ -45,7 +45,7 @@ pub struct Gatekeeper {
     /// Whether a gate that nobody ever touched is held first.
     hold_first: bool,
     known: watch::Sender<Known>,
-    /// How often it went from held to open.
+    /// How often a release was noticed.
     openings: watch::Sender<u64>,
     /// Receives under way.
     receiving: watch::Sender<usize>,
@@ -129,7 +129,7 @@ impl Gatekeeper {
     }
 
     /// Told that the gate has this epoch: reads it, and obeys. The answer is the epoch that is obeyed
-    /// from now on; when it is held, no receive is under way any more.
+    /// from now on; when it is held, no receive is under way any more. Zero when that takes too long.
     pub async fn heard(&self, epoch: u64) -> u64 {
         if self.epoch() != epoch || *self.known.borrow() == Known::Nothing {
             // Logged where it failed; the answer tells.
@@ -140,7 +140,10 @@ impl Gatekeeper {
             let ended = std::pin::pin!(receiving.wait_for(|count| *count == 0));
             match select(ended, self.world.sleep(RECEIVES_END_MAX)).await {
                 Either::Left(_) => {}
-                Either::Right(_) => warn!("A receive is still under way while the gate is held"),
+                Either::Right(_) => {
+                    warn!("A receive is still under way while the gate is held");
+                    return 0;
+                }
             }
         }
         self.epoch()
@@ -179,7 +182,6 @@ impl Gatekeeper {
     }
 
     fn obey(&self, order: GateOrder) {
-        let was_open = self.is_open();
         let newer = self.known.send_if_modified(|known| {
             // Answers may overtake each other: an older order never undoes a newer one.
             let newer = match *known {
@@ -191,7 +193,8 @@ impl Gatekeeper {
             }
             newer
         });
-        if !was_open && self.is_open() {
+        // Whatever came in between: after a newer release everybody starts.
+        if newer && order.state == GateState::Released {
             self.openings.send_modify(|openings| *openings = openings.saturating_add(1));
         }
         if newer && order.epoch > 0 {

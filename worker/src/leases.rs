@@ -53,6 +53,8 @@ const ROW_VERSION: u32 = 1;
 struct View {
     leases: Leases,
     revision: Option<Revision>,
+    /// Who had a lease before that changed, and when it was seen to, on the clock of the uptime.
+    before: Option<(Vec<Uuid>, Duration)>,
 }
 
 /// The leases on the queues of one kind of work, as one worker sees them.
@@ -88,10 +90,14 @@ impl QueueLeases {
     /// Adds queues, should they be new: somebody has more of them than this process was told of.
     pub fn add(&self, queue: &QueueName) {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        if !queues.contains(queue) {
-            queues.push(queue.clone());
-            queues.sort_by_key(|queue| queue.partition());
+        // All that come before it as well: workers agree on whose a queue is by its place.
+        for partition in 0..=queue.partition() {
+            let queue = QueueName::of_partition(queue.kind(), partition);
+            if !queues.contains(&queue) {
+                queues.push(queue);
+            }
         }
+        queues.sort_by_key(|queue| queue.partition());
     }
 
     /// When to renew: well before a lease expires.
@@ -100,12 +106,20 @@ impl QueueLeases {
     }
 
     /// Whether this worker tends to a queue, by what it saw last: to each one when it knows of nobody
-    /// with a lease.
+    /// with a lease. After a change it goes on to tend to what it did before, until the others have
+    /// seen the change too: for a while two tend to a queue, rather than nobody.
     pub fn is_mine(&self, queue: &QueueName) -> bool {
-        let workers: Vec<Uuid> = self.live().into_keys().collect();
         let queues = self.queues();
-        let place = queues.iter().position(|other| other == queue);
-        place.is_none_or(|place| tends(&workers, self.me, place, queues.len()))
+        let Some(place) = queues.iter().position(|other| other == queue) else { return true };
+        let now: Vec<Uuid> = self.live().into_keys().collect();
+        if tends(&now, self.me, place, queues.len()) {
+            return true;
+        }
+        let view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+        view.before.as_ref().is_some_and(|(before, changed_at)| {
+            self.world.uptime().saturating_sub(*changed_at) < self.renewal_interval()
+                && tends(before, self.me, place, queues.len())
+        })
     }
 
     /// Whether this worker has a lease.
@@ -156,7 +170,9 @@ impl QueueLeases {
     fn live(&self) -> Leases {
         let now = self.world.now();
         let mut leases = self.view.lock().unwrap_or_else(PoisonError::into_inner).leases.clone();
-        leases.retain(|_, until| *until > now);
+        // One that lasts longer than any lease can is of a clock that is wrong.
+        let last = now.after(self.duration.saturating_mul(2));
+        leases.retain(|_, until| *until > now && *until <= last);
         leases
     }
 
@@ -179,7 +195,7 @@ impl QueueLeases {
             let revision = self.view.lock().unwrap_or_else(PoisonError::into_inner).revision.clone();
             match self.sync.swap(&self.name, revision.as_ref(), &encode(&leases)).await? {
                 Swapped::Done(revision) => {
-                    self.see(View { leases, revision: Some(revision) });
+                    self.see(leases, Some(revision));
                     return Ok(());
                 }
                 Swapped::Conflict => {}
@@ -190,17 +206,24 @@ impl QueueLeases {
     }
 
     async fn load(&self) -> Result<(), StoreFault> {
-        let view = match self.sync.get(&self.name).await? {
+        match self.sync.get(&self.name).await? {
             // What nobody can read is written anew: nothing depends on it.
-            Some(stored) => View { leases: decode(&stored.value), revision: Some(stored.revision) },
-            None => View::default(),
-        };
-        self.see(view);
+            Some(stored) => self.see(decode(&stored.value), Some(stored.revision)),
+            None => self.see(Leases::new(), None),
+        }
         Ok(())
     }
 
-    fn see(&self, view: View) {
-        *self.view.lock().unwrap_or_else(PoisonError::into_inner) = view;
+    fn see(&self, leases: Leases, revision: Option<Revision>) {
+        let before: Vec<Uuid> = self.live().into_keys().collect();
+        let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+        (view.leases, view.revision) = (leases, revision);
+        drop(view);
+        let now: Vec<Uuid> = self.live().into_keys().collect();
+        if before != now {
+            let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+            view.before = Some((before, self.world.uptime()));
+        }
     }
 }
 

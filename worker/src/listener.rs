@@ -11,7 +11,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, pending};
@@ -26,10 +25,12 @@ use crate::agenda::Agenda;
 use crate::backoff::Backoff;
 use crate::errand::Errand;
 use crate::handler::Handler;
-use crate::session::{Ended, Means, Session};
+use crate::session::{Ended, Means, Rings, Session};
 
 /// First wait when the queues are empty.
 const IDLE_DELAY_MIN: Duration = Duration::from_millis(100);
+/// Longest wait between two safety polls while there is work.
+const BUSY_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Wait before a queue is looked into again over which a session fell.
 const RESTART_DELAY: Duration = Duration::from_secs(1);
 /// Work that lasts this long is worth a lease.
@@ -77,11 +78,12 @@ enum Occasion {
 /// What the loop keeps. All times are on the clock of the uptime.
 struct Loop {
     sessions: BTreeMap<QueueName, Duration>,
-    rings: BTreeMap<QueueName, Arc<AtomicU64>>,
+    rings: BTreeMap<QueueName, Rings>,
     jobs: FuturesUnordered<BoxFuture<'static, Event>>,
     agenda: Agenda,
     idle: Backoff,
     poll_at: Duration,
+    polled_at: Duration,
     polled: usize,
     errand_at: Duration,
     errands_done: usize,
@@ -109,6 +111,7 @@ impl<H: Handler> Listener<H> {
             agenda: Agenda::default(),
             idle: Backoff::steady(IDLE_DELAY_MIN, self.idle_delay_max),
             poll_at: now,
+            polled_at: now,
             polled: 0,
             errand_at: now.saturating_add(self.idle_delay_max),
             errands_done: 0,
@@ -219,7 +222,8 @@ impl<H: Handler> Listener<H> {
 
     /// The safety poll: one queue in turn.
     fn poll(&self, state: &mut Loop) {
-        state.poll_at = self.now().saturating_add(state.idle.next(&*self.means.world));
+        state.polled_at = self.now();
+        state.poll_at = state.polled_at.saturating_add(state.idle.next(&*self.means.world));
         // An errand that is due about then rides along, so that an idle process wakes once.
         let near = self.idle_delay_max.checked_div(10).unwrap_or_default();
         if state.errand_at.abs_diff(state.poll_at) < near {
@@ -238,13 +242,19 @@ impl<H: Handler> Listener<H> {
             // Somebody may have more queues than this process was told of.
             self.means.leases.add(&queue);
             self.means.meter.listeners(&queue).allow(self.means.receivers.ceiling.get());
-            state.rings.entry(queue.clone()).or_default().fetch_add(1, Ordering::SeqCst);
+            self.ring(&queue, state);
             if self.means.leases.is_mine(&queue) {
                 self.start(&queue, Occasion::Expected, state);
             } else {
                 self.leave_to_others(&queue, state);
             }
         }
+    }
+
+    /// Counts a ring; a session on that queue looks again.
+    fn ring(&self, queue: &QueueName, state: &mut Loop) {
+        let rings = state.rings.entry(queue.clone()).or_default();
+        rings.send_modify(|rings| *rings = rings.saturating_add(1));
     }
 
     fn leave_to_others(&self, queue: &QueueName, state: &mut Loop) {
@@ -257,6 +267,8 @@ impl<H: Handler> Listener<H> {
 
     fn start_all(&self, state: &mut Loop) {
         for queue in self.means.leases.queues() {
+            // A session that is just ending looks again.
+            self.ring(&queue, state);
             self.start(&queue, Occasion::Expected, state);
         }
     }
@@ -266,7 +278,7 @@ impl<H: Handler> Listener<H> {
         if state.sessions.contains_key(queue) || !self.means.gatekeeper.is_open() {
             return;
         }
-        let rings = Arc::clone(state.rings.entry(queue.clone()).or_default());
+        let rings = state.rings.entry(queue.clone()).or_default().subscribe();
         let session = Session::new(Arc::clone(&self.means), queue.clone(), rings);
         let (tell, told) = oneshot::channel();
         // A task of its own, so that queues use more than one core.
@@ -299,9 +311,12 @@ impl<H: Handler> Listener<H> {
             }
             state.busy_last = Some(now);
             state.idle.reset();
-            state.poll_at = now.saturating_add(state.idle.next(&*self.means.world));
+            let next = now.saturating_add(state.idle.next(&*self.means.world));
+            // However busy some queues are: a ring for another one may have been lost.
+            let polled_at = state.polled_at.max(state.busy_since);
+            state.poll_at = next.min(polled_at.saturating_add(BUSY_POLL_INTERVAL)).max(now);
         }
-        let rung = state.rings.get(queue).is_some_and(|rings| rings.load(Ordering::SeqCst) > seen);
+        let rung = state.rings.get(queue).is_some_and(|rings| *rings.borrow() > seen);
         if self.means.leases.is_mine(queue) {
             if rung {
                 self.start(queue, Occasion::Expected, state);

@@ -12,6 +12,7 @@ use postonce_shared::claim_check::{ClaimCheck, Claimed};
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::envelope::{Body, Claim, Envelope, Unreadable};
 use postonce_shared::legacy::{self, LegacyOrder};
+use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::queue::Message;
 use postonce_shared::ports::world::World;
 use tracing::info;
@@ -85,7 +86,9 @@ impl Opening {
         };
         let admission = match self.in_time(self.acceptor.admit(order, partner)).await {
             Some(Ok(admission)) => admission,
-            Some(Err(fault)) => return Err(Unopened::LedgerAway(Box::new(fault))),
+            Some(Err(fault)) if fault.is_transient() => return Err(Unopened::LedgerAway(Box::new(fault))),
+            // What nobody can read is for a person.
+            Some(Err(fault)) => return Err(Unopened::Refused(chain(&fault))),
             None => return Err(Unopened::LedgerAway(self.late().into())),
         };
         match admission {

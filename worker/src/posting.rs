@@ -42,6 +42,9 @@ use crate::worker::WorkerConfig;
 /// Accounts that are posted side by side out of one receive.
 const ACCOUNTS_AT_ONCE: usize = 32;
 
+/// Longest time that the opening of a message may take; it is tried again later.
+const OPENING_TIME_MAX: Duration = Duration::from_secs(2);
+
 /// What became of each piece of work.
 type PostResults = BTreeMap<TransactionKey, Result<(), PostFault>>;
 
@@ -68,8 +71,8 @@ impl Posting {
     /// cannot be posted in `dequeue_count_max` receipts is tried alone, and then set aside.
     pub fn new(bank: &Bank, meter: Arc<Meter>, config: &WorkerConfig) -> Self {
         let WorkerConfig { visibility_timeout, dequeue_count_max, ref legacy_partner, .. } = *config;
-        // Half of the time, since leases are renewed only from then on.
-        let time_max = visibility_timeout.checked_div(2).unwrap_or_default();
+        // Leases are renewed only from half of their time on, and what stands in other messages waits.
+        let time_max = visibility_timeout.checked_div(2).unwrap_or_default().min(OPENING_TIME_MAX);
         Self {
             opening: Opening::new(bank, Arc::clone(&meter), legacy_partner.clone(), time_max),
             claims: ClaimCheck::new(&bank.store, Arc::clone(&bank.world)),

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures::future::{BoxFuture, join_all, select};
+use futures::future::{BoxFuture, Either, join_all, pending, select};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::queue::{Message, QueueName, RECEIVE_MAX, WorkQueue};
 use postonce_shared::ports::world::World;
+use tokio::sync::watch;
 use tracing::{error, warn};
 
 use crate::backoff::Backoff;
@@ -30,6 +31,12 @@ const FAULT_DELAY_MIN: Duration = Duration::from_millis(100);
 const FAULT_DELAY_MAX: Duration = Duration::from_secs(5);
 /// Least time between two questions for the depth of a queue: they cost operations, too.
 const DEPTH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A receiver that is busy for this long does not keep another one from looking.
+const SLOW: Duration = Duration::from_millis(250);
+
+/// How often it rang for one queue.
+pub type Rings = watch::Sender<u64>;
 
 /// What the sessions of a listener share.
 pub struct Means<H> {
@@ -75,19 +82,25 @@ enum Round {
     Handled { received: usize, handled: Handled, demand: Demand },
 }
 
+/// When a receiver began, and how often it had rung by then.
+struct Begun {
+    at: Duration,
+    rings: u64,
+}
+
 /// Works off one queue.
 pub struct Session<H> {
     means: Arc<Means<H>>,
     name: QueueName,
     /// How often it was rung for the queue.
-    rings: Arc<AtomicU64>,
+    rings: watch::Receiver<u64>,
     gauge: Arc<ListenerGauge>,
     depth_asked_at: AtomicU64,
 }
 
 impl<H: Handler> Session<H> {
     /// A session on a queue.
-    pub fn new(means: Arc<Means<H>>, name: QueueName, rings: Arc<AtomicU64>) -> Self {
+    pub fn new(means: Arc<Means<H>>, name: QueueName, rings: watch::Receiver<u64>) -> Self {
         let gauge = means.meter.listeners(&name);
         Self { means, name, rings, gauge, depth_asked_at: AtomicU64::new(0) }
     }
@@ -103,21 +116,36 @@ impl<H: Handler> Session<H> {
     }
 
     async fn work_off(&self) -> Ended {
-        let mut ended = Ended { seen: self.rings.load(Ordering::SeqCst), ..Ended::default() };
+        let mut ended = Ended { seen: self.rung(), ..Ended::default() };
         let mut rounds: FuturesUnordered<BoxFuture<'_, Round>> = FuturesUnordered::new();
         let mut faults = Backoff::new(FAULT_DELAY_MIN, FAULT_DELAY_MAX);
         // One looks first: whether there is work for more, it has to see.
         let (mut look, mut receivers, mut delay) = (true, 1, Duration::ZERO);
         let mut first = !self.means.drain.is_started();
+        let mut begun = self.begin();
         loop {
             // The first look is free: it may be for something that whoever tends to the queue was not
             // told of.
             while look && rounds.len() < receivers && (first || self.may_look()) {
                 first = false;
+                begun = self.begin();
                 rounds.push(self.round(delay).boxed());
             }
-            let Some(round) = rounds.next().await else { return ended };
+            let round = {
+                let room = rounds.len() < self.means.receivers.ceiling.get() && self.may_look();
+                let helper = async { if room { self.another_hand(&begun).await } else { pending().await } };
+                match select(rounds.next(), std::pin::pin!(helper)).await {
+                    Either::Left((None, _)) => return ended,
+                    Either::Left((Some(round), _)) => Some(round),
+                    Either::Right(((), _)) => None,
+                }
+            };
             delay = Duration::ZERO;
+            let Some(round) = round else {
+                look = true;
+                receivers = rounds.len().saturating_add(1);
+                continue;
+            };
             let health = match round {
                 Round::Nothing { seen } => {
                     ended.seen = ended.seen.max(seen);
@@ -143,6 +171,26 @@ impl<H: Handler> Session<H> {
         }
     }
 
+    fn rung(&self) -> u64 {
+        *self.rings.borrow()
+    }
+
+    fn begin(&self) -> Begun {
+        Begun { at: self.means.world.uptime(), rings: self.rung() }
+    }
+
+    /// Returns when it rang since the last receiver began, and that one is still busy after a while:
+    /// what came meanwhile must not wait for a slow account.
+    async fn another_hand(&self, begun: &Begun) {
+        let mut rings = self.rings.clone();
+        if rings.wait_for(|rings| *rings > begun.rings).await.is_err() {
+            // The listener is gone.
+            return pending().await;
+        }
+        let busy = self.means.world.uptime().saturating_sub(begun.at);
+        self.means.world.sleep(SLOW.saturating_sub(busy)).await;
+    }
+
     fn may_look(&self) -> bool {
         !self.means.drain.is_started() && self.means.leases.is_mine(&self.name)
     }
@@ -159,7 +207,7 @@ impl<H: Handler> Session<H> {
         if !handler.is_ready().await {
             return Round::Away;
         }
-        let seen = self.rings.load(Ordering::SeqCst);
+        let seen = self.rung();
         let Some(permit) = gatekeeper.enter() else { return Round::Nothing { seen } };
         let received = queue.receive(&self.name, RECEIVE_MAX, *visibility_timeout).await;
         drop(permit);

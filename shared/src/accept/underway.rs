@@ -15,6 +15,10 @@ use tokio::sync::watch;
 use crate::ports::queue::QueueName;
 use crate::ports::world::World;
 
+/// Longest wait for company, however long inserts take: one account in trouble holds up its neighbors
+/// for no longer.
+const PATIENCE_MAX: Duration = Duration::from_millis(100);
+
 /// The inserts whose work goes to one queue.
 struct Lane {
     next: u64,
@@ -79,7 +83,7 @@ impl Drop for Insert<'_> {
         let took = self.underway.world.uptime().saturating_sub(self.begun_at);
         self.underway.lane(&self.queue, |lane| {
             lane.open.remove(&self.number);
-            lane.took = took;
+            lane.took = took.min(PATIENCE_MAX);
             let oldest = lane.open.first().copied().unwrap_or(lane.next);
             lane.oldest.send_replace(oldest);
         });

@@ -64,6 +64,11 @@ async fn queues_are_shared_out_and_pass_on_when_a_lease_expires() {
     assert_eq!(stage.mine(&two), [1, 3]);
     assert_eq!(stage.mine(&one), [0, 1, 2, 3], "it did not look yet");
     one.renew().await;
+    assert_eq!(stage.mine(&one), [0, 1, 2, 3], "until the other one has seen it for sure");
+    stage.world.advance(DURATION / 2);
+    two.renew().await;
+    assert_eq!(stage.mine(&one), [0, 2]);
+    one.renew().await;
     assert_eq!(stage.mine(&one), [0, 2]);
 
     // The second one dies.
@@ -76,11 +81,14 @@ async fn queues_are_shared_out_and_pass_on_when_a_lease_expires() {
 
     // A third one that has no lease leaves the queues to the first, until that one gives its back.
     let three = stage.worker(3);
+    one.renew().await;
     three.look().await;
+    stage.world.advance(DURATION / 2);
     assert_eq!(stage.mine(&three), [0_usize; 0]);
     one.release().await;
+    assert_eq!((stage.mine(&one), one.is_held()), (vec![0, 1, 2, 3], false));
     three.look().await;
-    assert_eq!((stage.mine(&three), one.is_held()), (vec![0, 1, 2, 3], false));
+    assert_eq!(stage.mine(&three), [0, 1, 2, 3]);
 }
 
 #[tokio::test]
@@ -92,5 +100,6 @@ async fn a_value_that_nobody_can_read_is_written_anew() {
     assert!(one.is_held());
     let two = stage.worker(2);
     two.look().await;
+    stage.world.advance(DURATION / 2);
     assert!(!two.is_mine(&stage.queues[0]));
 }

@@ -111,6 +111,38 @@ async fn a_second_ring_starts_no_second_session() {
 }
 
 #[tokio::test]
+async fn a_slow_message_keeps_nobody_waiting() {
+    let stage = Stage::new();
+    let process = stage.process(NEVER, 2);
+    process.reader.allowed.forget_permits(Semaphore::MAX_PERMITS);
+    stage.pass(MINUTE).await;
+    for body in ["slow", "next", "third"] {
+        stage.send(0, body).await;
+        process.bell.ring(&letter(0));
+        stage.pass(Duration::from_millis(750)).await;
+    }
+    assert_eq!(process.meter.received.get(), 2, "as many as there may be receivers");
+    process.reader.allowed.add_permits(9);
+    settle().await;
+    assert_eq!(process.reader.read(), 3);
+}
+
+#[tokio::test]
+async fn a_busy_queue_keeps_no_other_one_from_being_looked_into() {
+    let stage = Stage::new();
+    let process = stage.process(MINUTE, 8);
+    stage.pass(10 * MINUTE).await;
+    stage.send(2, "nobody rings for this").await;
+    for _ in 0..120 {
+        stage.send(0, "busy").await;
+        process.bell.ring(&letter(0));
+        stage.pass(Duration::from_millis(250)).await;
+    }
+    let read = process.reader.read.lock().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(read, ["busy", "nobody rings for this"]);
+}
+
+#[tokio::test]
 async fn what_was_given_back_is_looked_for_when_it_is_due() {
     let stage = Stage::new();
     let process = stage.process(NEVER, 8);
@@ -180,12 +212,14 @@ async fn held_nothing_is_received_and_released_everybody_starts_at_once() {
 async fn a_release_starts_those_as_well_who_left_their_queues_to_others() {
     let stage = Stage::new();
     let (busy, idle) = (stage.process(NEVER, 1), stage.process(NEVER, 1));
-    for number in 0..20 {
+    for number in 0..50 {
         stage.send(0, &number.to_string()).await;
         busy.bell.ring(&letter(0));
         stage.pass(Duration::from_millis(250)).await;
+        if number >= 20 {
+            idle.leases.look().await;
+        }
     }
-    idle.leases.look().await;
     assert!(busy.leases.is_held() && !idle.leases.is_mine(&letter(0)), "the busy one tends to all queues");
 
     let held = stage.gate().set(GateState::Held { release_at: None }).await.unwrap();
