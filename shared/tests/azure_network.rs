@@ -205,13 +205,13 @@ async fn a_crowd_of_requests_waits_outside_of_the_storage() {
     let crowd = futures::future::join_all((0..200).map(|_| store.queue.backlog(&name)));
     let watching = async {
         let mut looks = tokio::time::interval(Duration::from_millis(10));
-        while listener.requests().len() < 64 {
+        while listener.requests().len() < 32 {
             looks.tick().await;
         }
         // None of them was answered, and none has run out of time yet.
         for _ in 0..50 {
             looks.tick().await;
-            assert_eq!(listener.requests().len(), 64);
+            assert_eq!(listener.requests().len(), 32);
         }
     };
     let both = futures::future::select(Box::pin(crowd), Box::pin(watching));

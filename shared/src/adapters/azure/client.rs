@@ -9,11 +9,10 @@ use azure_data_tables::clients::{TableServiceClient, TableServiceClientBuilder};
 use azure_storage::{CloudLocation, StorageCredentials};
 use azure_storage_blobs::prelude::{ClientBuilder, ContainerClient};
 use azure_storage_queues::{QueueServiceClient, QueueServiceClientBuilder};
-use tokio::sync::Semaphore;
 
 use super::connection::AzureConnection;
 use super::table::Table;
-use super::transport::{CountingTransport, REQUESTS_AT_ONCE_MAX, http_client};
+use super::transport::{CountingTransport, Turns, http_client};
 use crate::ports::fault::StoreFault;
 use crate::ports::operations::{Service, StorageOperations};
 
@@ -49,7 +48,7 @@ impl Clients {
             account: connection.account().to_owned(),
             uri: endpoint.to_owned(),
         };
-        let turns = Arc::new(Semaphore::new(REQUESTS_AT_ONCE_MAX));
+        let turns = Arc::new(Turns::new());
         let transport = |service| {
             let (http, turns, operations) = (http.clone(), Arc::clone(&turns), Arc::clone(operations));
             let transport: Arc<dyn HttpClient> =

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use azure_core::error::{Error, ErrorKind};
 use azure_core::headers::{CONTENT_LENGTH, ERROR_CODE, HeaderName, HeaderValue, Headers};
 use azure_core::{Body, BytesStream, HttpClient, Request, Response, StatusCode};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::connection::AzureConnection;
 use crate::ports::fault::StoreFault;
@@ -27,9 +27,12 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(4);
 /// The same for a scan: the service itself works on one for up to 5 seconds.
 const SCAN_TIMEOUT: Duration = Duration::from_secs(8);
 /// Most requests of a process under way at once; the others wait for their turn, before their time
-/// begins. Far more than a healthy storage needs to be busy (at 10 ms a request it is 6,400 a second),
-/// and few enough that a backlog does not drown a small one in requests that all run out of time.
-pub(super) const REQUESTS_AT_ONCE_MAX: usize = 64;
+/// begins. Enough to keep a healthy storage busy (at 10 ms a request it is 3,200 a second), and few
+/// enough that a backlog does not drown a small one in requests that all run out of time.
+const REQUESTS_AT_ONCE_MAX: usize = 32;
+/// Most of these that read a row: a crowd of cold accounts must not keep the first of them, which has
+/// been read, from being committed.
+const READS_AT_ONCE_MAX: usize = 16;
 /// Azurite closes an idle connection after 5 seconds; a request that meets the closing is unclear.
 const IDLE_PLAIN: Duration = Duration::from_secs(4);
 /// A TLS handshake is dear, and Azure keeps idle connections for minutes.
@@ -58,12 +61,33 @@ pub(super) fn http_client(connection: &AzureConnection) -> Result<reqwest::Clien
         .map_err(|error| StoreFault::Refused { doing: "making an HTTP client", source: Box::new(error) })
 }
 
+/// Lets a bounded number of requests through.
+#[derive(Debug)]
+pub(super) struct Turns {
+    all: Semaphore,
+    reads: Semaphore,
+}
+
+impl Turns {
+    pub(super) fn new() -> Self {
+        Self { all: Semaphore::new(REQUESTS_AT_ONCE_MAX), reads: Semaphore::new(READS_AT_ONCE_MAX) }
+    }
+
+    /// Waits for the turn of a request; it ends with what is returned.
+    async fn take(&self, operation: Operation) -> (SemaphorePermit<'_>, Option<SemaphorePermit<'_>>) {
+        const OPEN: &str = "nobody closes the semaphores";
+        let reads_a_row = operation.service == Service::Table && operation.name == GET;
+        let read = if reads_a_row { Some(self.reads.acquire().await.expect(OPEN)) } else { None };
+        (self.all.acquire().await.expect(OPEN), read)
+    }
+}
+
 /// Sends requests of one service and counts them. A request that finds no connection counts too.
 #[derive(Debug)]
 pub(super) struct CountingTransport {
     pub(super) http: reqwest::Client,
-    /// One for all services: [`REQUESTS_AT_ONCE_MAX`].
-    pub(super) turns: Arc<Semaphore>,
+    /// One for all services.
+    pub(super) turns: Arc<Turns>,
     pub(super) service: Service,
     pub(super) operations: Arc<StorageOperations>,
 }
@@ -72,7 +96,7 @@ pub(super) struct CountingTransport {
 impl HttpClient for CountingTransport {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<Response> {
         let operation = operation(self.service, request);
-        let _turn = self.turns.acquire().await.map_err(|error| Error::new(ErrorKind::Other, error))?;
+        let _turn = self.turns.take(operation).await;
         self.operations.count(operation);
         let answer = self.prepare(request, operation)?.send().await.map_err(|error| {
             if error.is_connect() {
@@ -150,6 +174,7 @@ fn table_error_code(body: &[u8]) -> Option<String> {
 }
 
 const QUERY: &str = "query";
+const GET: &str = "get";
 const BATCH: &str = "batch";
 
 /// The answer to a batch that failed, with the number of the operation that did as the one header of
@@ -208,7 +233,7 @@ fn table_operation(method: &str, path: &str) -> (&'static str, PriceKind) {
         "POST" if path.ends_with("/Tables") => ("create", PriceKind::Table),
         "POST" => ("insert", PriceKind::Table),
         "GET" if path.ends_with("()") => (QUERY, PriceKind::TableBatch),
-        "GET" => ("get", PriceKind::Table),
+        "GET" => (GET, PriceKind::Table),
         "MERGE" => ("merge", PriceKind::Table),
         "PUT" => ("update", PriceKind::Table),
         "DELETE" => ("delete", PriceKind::Table),
