@@ -103,7 +103,7 @@ impl AcceptFault {
 
 use inserts::insert_groups;
 use sends::{ConfirmedSends, Parcel, Sending, send_groups};
-use underway::Underway;
+use underway::{Insert, Underway};
 
 type Shared<T> = Result<T, Arc<StoreFault>>;
 
@@ -178,13 +178,14 @@ impl Acceptor {
         traceparent: Option<String>,
         patience: Option<Duration>,
     ) -> Result<Acceptance, AcceptFault> {
+        let underway = self.underway.begin(envelope::queue_of(key.account, self.queue_count));
         let Some(currency) = self.currency(key.account).await? else { return Ok(Acceptance::AccountUnknown) };
         if currency != instruction.amount.currency() {
             return Ok(Acceptance::CurrencyMismatch { account: currency });
         }
         // Before the work is enqueued: whatever is announced from now on is heard.
         let waiter = patience.map(|patience| (self.completions.register(&key), patience));
-        let acceptance = self.store_and_enqueue(key, instruction, traceparent).await?;
+        let acceptance = self.store_and_enqueue(key, instruction, traceparent, underway).await?;
         let (transaction, first): (Transaction, bool) = match acceptance {
             Acceptance::Accepted(transaction) => (transaction, true),
             Acceptance::Replayed(transaction) => (transaction, false),
@@ -221,6 +222,7 @@ impl Acceptor {
         key: TransactionKey,
         instruction: Instruction,
         traceparent: Option<String>,
+        underway: Insert<'_>,
     ) -> Result<Acceptance, AcceptFault> {
         let new = NewTransaction {
             key: key.clone(),
@@ -228,10 +230,9 @@ impl Acceptor {
             accepted_at: self.world.now(),
             nonce: self.world.nonce(),
         };
-        let outcome = {
-            let _insert = self.underway.begin(envelope::queue_of(key.account, self.queue_count));
-            self.inserts.submit(key.account, new.clone()).await?.map_err(AcceptFault::Log)?
-        };
+        let outcome = self.inserts.submit(key.account, new.clone()).await?.map_err(AcceptFault::Log)?;
+        // Ended here, and not with the send: sends wait for it.
+        drop(underway);
         match outcome {
             AcceptOutcome::Inserted { revision, enqueued } => {
                 let stored = as_stored(new, revision);

@@ -1,6 +1,6 @@
-//! Inserts that are under way, so that a send can wait for their work to come along: one message then
-//! carries it all. Sending, receiving and deleting a message cost three operations, so company is
-//! worth more than the time that it takes.
+//! Requests on their way to the log, so that a send can wait for their work to come along: one message
+//! then carries it all. Sending, receiving and deleting a message cost three operations, so company
+//! is worth more than the time that it takes.
 //!
 //! Only what is under way already is waited for, and no longer than an insert lately took: a request
 //! that is alone never waits, and one that is stuck holds up nobody for long.
