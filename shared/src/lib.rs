@@ -34,3 +34,5 @@ pub mod telemetry;
 pub mod adapters;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "conformance")]
+pub mod decorators;
