@@ -8,17 +8,14 @@ use async_trait::async_trait;
 use postonce_shared::accept::{AcceptFault, Acceptance};
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::bank::Bank;
-use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::decision::AccountCommit;
-use postonce_shared::domain::ids::{AccountKey, TransactionKey};
+use postonce_shared::decorators::LedgerDecorator;
+use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::transaction::Transaction;
 use postonce_shared::envelope::Envelope;
 use postonce_shared::owed_replies::OwedReplies;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{
-    AcceptOutcome, Committed, Ledger, Marks, NewTransaction, StoredTransaction,
-};
+use postonce_shared::ports::ledger::{Ledger, StoredTransaction};
 
 use crate::stage::{Stage, account, address, deposit, key, submit};
 
@@ -212,34 +209,13 @@ impl CountedReads {
 }
 
 #[async_trait]
-impl Ledger for CountedReads {
-    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
-        self.inner.accept(group).await
-    }
-
-    async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
-        self.inner.commit(commit).await
-    }
-
-    async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault> {
-        self.inner.account(key).await
+impl LedgerDecorator for CountedReads {
+    fn inner(&self) -> &dyn Ledger {
+        &*self.inner
     }
 
     async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
         self.reads.fetch_add(1, Ordering::SeqCst);
         self.inner.transaction(key).await
-    }
-
-    async fn mark(
-        &self,
-        key: &TransactionKey,
-        at: &Revision,
-        marks: Marks,
-    ) -> Result<Option<Revision>, StoreFault> {
-        self.inner.mark(key, at, marks).await
-    }
-
-    async fn probe(&self) -> Result<(), StoreFault> {
-        self.inner.probe().await
     }
 }
