@@ -29,6 +29,8 @@ use postonce_shared::ports::replies::Replies;
 use postonce_shared::ports::roster::Address;
 use postonce_shared::ports::sync_store::SyncStore;
 use postonce_shared::ports::world::World;
+use postonce_shared::reply_to::{ReplySeal, ReplyTo};
+use postonce_shared::ring_secret::{RingKeys, RingSecret};
 use uuid::Uuid;
 
 /// One queue: the tests look into it.
@@ -62,15 +64,15 @@ pub struct Stage {
     pub store: MemoryStore,
     pub world: Arc<dyn World>,
     mail: Arc<Mail>,
+    seal: ReplySeal,
 }
 
 /// Carries replies from one process of the stage to another.
-#[derive(Default)]
-struct Mail(Mutex<BTreeMap<Address, Arc<Completions>>>);
+struct Mail(Mutex<BTreeMap<Address, Arc<Completions>>>, ReplySeal);
 
 impl Replies for Mail {
-    fn tell(&self, to: &Address, completion: Completion) {
-        if let Some(process) = self.0.lock().unwrap().get(to) {
+    fn tell(&self, to: &ReplyTo, completion: Completion) {
+        if let Some(process) = self.0.lock().unwrap().get(self.1.open(to).unwrap()) {
             process.announce(&completion.key, &completion.outcome);
         }
     }
@@ -86,7 +88,10 @@ impl Stage {
     }
 
     pub async fn in_world(world: Arc<dyn World>) -> Self {
-        let stage = Self { store: MemoryStore::empty(Arc::clone(&world)), world, mail: Arc::default() };
+        let keys = RingKeys::parse("the-secret-of-the-stage").unwrap();
+        let seal = ReplySeal::new(&Arc::new(RingSecret::new(Some(&keys))), &world);
+        let mail = Arc::new(Mail(Mutex::default(), seal.clone()));
+        let stage = Self { store: MemoryStore::empty(Arc::clone(&world)), world, mail, seal };
         let eur = Currency::parse("EUR").unwrap();
         let new = Account::open(account(), eur, OverdraftLimit::none(eur), None, stage.world.now());
         let _ = stage.store.ports().accounts.open(&new).await.unwrap();
@@ -112,10 +117,15 @@ impl Stage {
         trouble(&mut store);
         let doorbell = Arc::new(LocalBell::default());
         let completions: Arc<Completions> = Arc::default();
-        completions.take_replies_at(address(number));
+        completions.take_replies_at(address(number), self.seal.clone());
         self.mail.0.lock().unwrap().insert(address(number), Arc::clone(&completions));
         let links = Links { doorbell, completions, replies: self.mail.clone() };
         Bank::linked(store, Arc::clone(&self.world), links, QUEUES)
+    }
+
+    /// The address at which somebody asks for a reply.
+    pub fn asked_at(&self, envelope: &Envelope) -> Option<Address> {
+        envelope.reply_to.as_ref().map(|to| self.seal.open(to).unwrap().clone())
     }
 
     /// From now on no reply arrives anywhere.

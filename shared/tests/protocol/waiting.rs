@@ -81,12 +81,12 @@ async fn only_work_that_is_waited_for_asks_for_a_reply() {
     let (web, alone) = (stage.linked_process(1, |_| {}), stage.process());
     transaction(submit(&web, 7, deposit("1.00")).await);
     let sent = envelopes(&stage).await;
-    assert_eq!(sent.iter().map(|envelope| envelope.reply_to.clone()).collect::<Vec<_>>(), [None]);
+    assert_eq!(sent.iter().map(|envelope| stage.asked_at(envelope)).collect::<Vec<_>>(), [None]);
     for (message, bank, reply_to) in [(8, &web, Some(address(1))), (9, &alone, None)] {
         let mut asked = Box::pin(wait_for(bank, message, PATIENCE));
         let sent = futures::future::select(&mut asked, Box::pin(envelopes(&stage))).await;
         let futures::future::Either::Right((sent, _)) = sent else { panic!("nobody posted it") };
-        assert_eq!(sent[0].reply_to, reply_to);
+        assert_eq!(stage.asked_at(&sent[0]), reply_to);
     }
 }
 
@@ -99,7 +99,7 @@ async fn who_comes_late_sends_again_to_be_told_and_only_once() {
     assert_eq!(first[0].reply_to, None, "nobody waited for it");
     let late = async {
         let again = envelopes(&stage).await;
-        assert_eq!((again.len(), again[0].reply_to.clone()), (1, Some(address(1))));
+        assert_eq!((again.len(), stage.asked_at(&again[0])), (1, Some(address(1))));
         // Another one that waits for the same work finds it asked for.
         let another = async {
             let mut asked = Box::pin(wait_for(&web, 7, PATIENCE));
@@ -134,7 +134,7 @@ async fn who_asks_at_another_process_is_told_there() {
         while sent.len() < 2 {
             sent.extend(envelopes(&stage).await);
         }
-        let mut addresses: Vec<_> = sent.iter().filter_map(|envelope| envelope.reply_to.clone()).collect();
+        let mut addresses: Vec<_> = sent.iter().filter_map(|envelope| stage.asked_at(envelope)).collect();
         addresses.sort();
         assert_eq!(addresses, [address(1), address(2)]);
         for envelope in sent {
