@@ -27,6 +27,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 
 use crate::domain::account::{Account, Revision, Versioned};
 use crate::domain::decision::AccountCommit;
@@ -45,6 +46,7 @@ use crate::ports::payload_store::{PayloadEntry, PayloadStore};
 use crate::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
 use crate::ports::roster::{ProcessId, Roster, RosterEntry};
 use crate::ports::sync_store::{Swapped, SyncStore};
+use crate::ports::world::World;
 
 /// The trait of decorators of a port: every method passes on unless it is written anew.
 macro_rules! decorator {
@@ -138,3 +140,58 @@ decorator!(RosterDecorator of Roster {
     fn withdraw(id: ProcessId) -> ();
     fn list() -> Vec<RosterEntry>;
 });
+
+/// In front of a [`World`]: every method passes on unless it is written anew.
+#[async_trait]
+pub trait WorldDecorator: Send + Sync {
+    /// What is behind it.
+    fn inner(&self) -> &dyn World;
+
+    /// As [`World::now`].
+    fn now(&self) -> Timestamp {
+        self.inner().now()
+    }
+
+    /// As [`World::uptime`].
+    fn uptime(&self) -> Duration {
+        self.inner().uptime()
+    }
+
+    /// As [`World::sleep`].
+    async fn sleep(&self, duration: Duration) {
+        self.inner().sleep(duration).await;
+    }
+
+    /// As [`World::random`].
+    fn random(&self) -> u64 {
+        self.inner().random()
+    }
+
+    /// As [`World::spawn`].
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.inner().spawn(task);
+    }
+}
+
+#[async_trait]
+impl<D: WorldDecorator> World for D {
+    fn now(&self) -> Timestamp {
+        WorldDecorator::now(self)
+    }
+
+    fn uptime(&self) -> Duration {
+        WorldDecorator::uptime(self)
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        WorldDecorator::sleep(self, duration).await;
+    }
+
+    fn random(&self) -> u64 {
+        WorldDecorator::random(self)
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        WorldDecorator::spawn(self, task);
+    }
+}

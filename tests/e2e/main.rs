@@ -47,5 +47,6 @@ mod repeated_work;
 mod rolling_upgrade;
 mod same_id;
 mod scaling;
+mod sweep;
 mod tidy;
 mod traffic;
