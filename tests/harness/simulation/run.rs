@@ -208,8 +208,9 @@ impl Run {
         Ok(())
     }
 
-    /// Breaks the circles between tasks and what they hold, so that the memory is given back.
+    /// Breaks the circles: tasks hold the scheduler that holds them, and processes know each other.
     fn clear(&self) {
         self.scheduler().clear();
+        self.processes.clear();
     }
 }
