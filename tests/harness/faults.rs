@@ -14,9 +14,7 @@ use postonce_shared::decorators::{LedgerDecorator, WorkQueueDecorator};
 use postonce_shared::domain::decision::AccountCommit;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{
-    Committed, Ledger,
-};
+use postonce_shared::ports::ledger::{Committed, Ledger};
 use postonce_shared::ports::queue::{Held, Lease, Message, QueueName, WorkQueue};
 
 /// Where a worker dies.
