@@ -24,6 +24,7 @@ macro_rules! on_both_stands {
 }
 
 mod amounts;
+mod backup;
 mod cached_rows;
 mod conformance;
 mod crashes;

@@ -240,3 +240,6 @@ fn kept_name(store: &Path, now: Timestamp) -> PathBuf {
     let time: String = now.to_string().chars().filter(|c| !matches!(c, '-' | ':')).collect();
     beside(store, &format!("{KEPT_MARK}{time}"))
 }
+
+#[cfg(test)]
+mod tests;
