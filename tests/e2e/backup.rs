@@ -301,6 +301,39 @@ async fn a_restore_beside_the_running_service_is_refused_and_changes_nothing() {
     assert_eq!(client.balance(account).await, "9.00");
 }
 
+#[tokio::test]
+async fn what_was_accepted_when_the_backup_was_taken_is_posted_after_the_restore() {
+    const DEPOSITS: usize = 5;
+    // No worker: work waits.
+    let mut bank = Plan::on(Stand::Sqlite).processes(1, 0).start().await;
+    let client = bank.client(0);
+    let account = fresh_account();
+    client.open(account).await;
+    for _ in 0..DEPOSITS {
+        drop(client.submit(account, fresh_id(), &Wish::deposit("1.00")).await.expect(202));
+    }
+    let file = bank.directory().join("backup.db");
+    let backup = run(&bank, &["backup", "backup.db"]).await;
+    assert!(backup.printed.contains("5 still to be posted"), "{backup:?}");
+    bank.host_worker();
+    bank.webs.remove(0).drain().await;
+    bank.start_web();
+    let client = bank.client(0);
+    client.until_ready().await;
+    drop(client.post(account, fresh_id(), &Wish::deposit("7.00")).await);
+    client.until_drained(DRAIN_TIME_MAX).await;
+    assert_eq!(client.balance(account).await, "12.00");
+    bank.webs.remove(0).drain().await;
+
+    restore(&bank, &file).await;
+    bank.start_web();
+    let client = bank.client(0);
+    client.until_ready().await;
+    client.until_drained(DRAIN_TIME_MAX).await;
+    assert_eq!(client.balance(account).await, "5.00");
+    assert_eq!(client.listing(account, None, 100).await.len(), DEPOSITS);
+}
+
 /// Killed at any time, a restore leaves the old store or the new one: never half of it, never the log of one
 /// beside the other. The old one was killed too, so that its last deposit is only in its log.
 #[tokio::test]

@@ -170,6 +170,11 @@ fn the_gap_grows_with_the_age_of_the_backup_where_the_store_is_lost() {
         assert!((least..least + 100 * NUMBERS_PER_SECOND_MAX).contains(&prepare(LOOK).plan().gap));
         assert!(matches!(prepare(LOOK).plan().replaced, Replaced::Unreadable(_)));
         assert_eq!(prepare(Terms { order_number_gap: Some(7), ..LOOK }).plan().gap, 7);
+        // A clock that stands before the backup tells no age.
+        bank.set_clock_back(Duration::from_secs(2 * HOURS * 3600));
+        let refused = restore(&bank, &file, REPLACE).unwrap_err();
+        assert!(matches!(refused, BackupFault::AgeUnknown { .. }), "{refused}");
+        bank.move_clock(Duration::from_secs(2 * HOURS * 3600));
         let plan = restore(&bank, &file, REPLACE).unwrap();
         assert_eq!(fs::read_to_string(plan.kept.unwrap()).unwrap(), "it was a database once");
         assert!(register(&bank.open()).await.next >= reserved + least);

@@ -95,7 +95,10 @@ impl Restoration {
 
         let now = world.now();
         let floor = floor_of(&replaced);
-        let gap = terms.order_number_gap.unwrap_or_else(|| default_gap(floor.is_some(), &backup, now));
+        let gap = match terms.order_number_gap {
+            Some(gap) => gap,
+            None => default_gap(floor.is_some(), (&file, &backup), now)?,
+        };
         let keys = KeysAfter::of(keys, replaced_keys);
         let (floor, terms) = (floor.unwrap_or_default(), (gap, terms.held));
         let ahead = Ahead::try_new((&file, &backup), floor, terms, keys.revoked_again.clone(), now)?;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::adapters::sqlite::fault::{OpenFault, SqlFault};
+use crate::domain::time::Timestamp;
 use crate::order_numbers::UnsoundRegister;
 use crate::ports::fault::Cause;
 
@@ -83,6 +84,22 @@ pub enum BackupFault {
         /// Why.
         #[source]
         source: UnsoundRegister,
+    },
+    /// Neither the replaced store nor the backup tells how many order numbers were told since.
+    #[error(
+        "how many order numbers were given out since the backup {} is not known: there is no store that tells, the backup \
+         is of {}, and the clock says {now}. Set the clock right, or say with --order-number-gap how many to skip: more \
+         than there can have been",
+        path.display(),
+        as_of.map_or_else(|| "an unknown time".to_owned(), |at| at.to_string())
+    )]
+    AgeUnknown {
+        /// The backup.
+        path: PathBuf,
+        /// The moment that it is of, as far as it tells.
+        as_of: Option<Timestamp>,
+        /// The time now.
+        now: Timestamp,
     },
     /// A value that nobody can understand.
     #[error("the file {} has a value in it that this program cannot understand", path.display())]

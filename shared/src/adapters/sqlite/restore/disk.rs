@@ -65,8 +65,8 @@ pub(super) fn settle(store: &Path) -> Result<Option<Connection>, BackupFault> {
         Ok((connection, journal_mode)) if journal_mode == "delete" => Ok(Some(connection)),
         Ok(_) => Err(in_use()),
         Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => Err(in_use()),
-        Err(error) if remedy(&error) == Remedy::Wait => Err(Doing::of("settle", store).sql(error)),
-        Err(_) => Ok(None),
+        Err(error) if remedy(&error) == Remedy::Repair => Ok(None),
+        Err(error) => Err(Doing::of("be alone with", store).sql(error)),
     }
 }
 

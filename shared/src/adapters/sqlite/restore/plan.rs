@@ -1,7 +1,6 @@
 //! What a restore would do, for the person who has to decide; and what is known of the store that it replaces.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 
@@ -112,12 +111,18 @@ pub(super) fn floor_of(replaced: &Replaced) -> Option<Floor> {
 }
 
 /// The gap where nobody names one: `known` says whether the replaced store tells how far it had got.
-pub(super) fn default_gap(known: bool, backup: &Contents, now: Timestamp) -> u64 {
+pub(super) fn default_gap(
+    known: bool,
+    (file, backup): (&Path, &Contents),
+    now: Timestamp,
+) -> Result<u64, BackupFault> {
     if known {
-        return ORDER_NUMBER_GAP_MIN;
+        return Ok(ORDER_NUMBER_GAP_MIN);
     }
-    // Without any time in it, it is a store that never did anything.
-    let age = backup.as_of().map_or(Duration::ZERO, |at| now.since(at));
-    ORDER_NUMBER_GAP_MIN
-        .saturating_add(age.as_secs().saturating_add(1).saturating_mul(NUMBERS_PER_SECOND_MAX))
+    let as_of = backup.as_of();
+    let Some(at) = as_of.filter(|at| *at <= now) else {
+        return Err(BackupFault::AgeUnknown { path: file.to_owned(), as_of, now });
+    };
+    let seconds = now.since(at).as_secs().saturating_add(1);
+    Ok(ORDER_NUMBER_GAP_MIN.saturating_add(seconds.saturating_mul(NUMBERS_PER_SECOND_MAX)))
 }
