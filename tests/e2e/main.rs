@@ -45,6 +45,7 @@ mod passing_on;
 mod queue_count;
 mod recovery;
 mod repeated_work;
+mod restore;
 mod rolling_upgrade;
 mod same_id;
 mod scaling;
