@@ -87,6 +87,19 @@ impl Bank {
         }
     }
 
+    pub fn world(&self) -> &dyn World {
+        &*self.world
+    }
+
+    pub fn shared_world(&self) -> Arc<dyn World> {
+        self.world.clone()
+    }
+
+    /// A file beside the folder of the store.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
     pub fn move_clock(&self, by: Duration) {
         self.world.moved_ms.fetch_add(i64::try_from(by.as_millis()).unwrap(), Ordering::Relaxed);
     }
