@@ -77,6 +77,15 @@ pub(super) enum SqlFault {
 }
 
 impl SqlFault {
+    /// Whether it says something about one row, and nothing about the file.
+    pub(super) fn is_of_a_row(&self) -> bool {
+        match self {
+            Self::Column(_) | Self::Unsound(_) => true,
+            Self::Database(error) => is_of_a_value(error),
+            Self::Refused(_) => false,
+        }
+    }
+
     /// The fault of the port, told as what was being attempted.
     pub(super) fn doing(self, doing: &'static str) -> StoreFault {
         match self {
@@ -102,12 +111,17 @@ enum Remedy {
     Change,
 }
 
-fn remedy(error: &rusqlite::Error) -> Remedy {
+/// Whether a value is not of the type that this program writes there.
+fn is_of_a_value(error: &rusqlite::Error) -> bool {
     use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
-    if matches!(
+    matches!(
         error,
         FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..) | Utf8Error(..)
-    ) {
+    )
+}
+
+fn remedy(error: &rusqlite::Error) -> Remedy {
+    if is_of_a_value(error) {
         return Remedy::Repair;
     }
     let Some(code) = error.sqlite_error_code() else { return Remedy::Change };

@@ -11,6 +11,7 @@
 mod accept;
 mod accounts;
 mod api_keys;
+mod archive;
 mod columns;
 mod commit;
 mod connection;
@@ -68,6 +69,7 @@ impl SqliteStore {
             ledger: Arc::new(ledger::SqliteLedger::new(Arc::clone(&database), enqueue)),
             accounts: Arc::new(accounts::SqliteAccounts::new(Arc::clone(&database))),
             log: Arc::new(log::SqliteLog::new(Arc::clone(&database))),
+            archive: Arc::new(archive::SqliteArchive::new(Arc::clone(&database))),
             queue: Arc::new(queue::SqliteQueue::new(Arc::clone(&database))),
             dead_letters: Arc::new(dead_letters::SqliteDeadLetters::new(Arc::clone(&database))),
             sync: Arc::new(sync_store::SqliteSyncStore::new(Arc::clone(&database))),
