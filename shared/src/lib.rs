@@ -22,6 +22,7 @@ pub mod post;
 pub mod queue_count;
 pub mod recover;
 pub mod sweep;
+pub mod verify;
 
 pub mod prices;
 pub mod scaling;

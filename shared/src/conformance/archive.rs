@@ -29,17 +29,15 @@ where
 impl Case {
     async fn listed_accounts(&self, limit: usize) -> Vec<AccountKey> {
         let archive = &self.store.archive;
-        let page = async |cursor: Option<String>| {
-            archive.listed_accounts(cursor.as_deref(), limit).await.unwrap()
-        };
+        let page =
+            async |cursor: Option<String>| archive.listed_accounts(cursor.as_deref(), limit).await.unwrap();
         readable(to_the_end(limit, page).await)
     }
 
     async fn ledger_accounts(&self, limit: usize) -> Vec<AccountKey> {
         let archive = &self.store.archive;
-        let page = async |cursor: Option<String>| {
-            archive.ledger_accounts(cursor.as_deref(), limit).await.unwrap()
-        };
+        let page =
+            async |cursor: Option<String>| archive.ledger_accounts(cursor.as_deref(), limit).await.unwrap();
         readable(to_the_end(limit, page).await)
     }
 

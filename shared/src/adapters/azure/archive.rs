@@ -39,8 +39,7 @@ impl AzureArchive {
         let partition = partition(account);
         let listing = format!("{partition}/{first}");
         let from = cursor::read(&listing, cursor, doing)?;
-        let filter =
-            format!("PartitionKey eq '{partition}' and RowKey ge '{first}' and RowKey lt '{end}'");
+        let filter = format!("PartitionKey eq '{partition}' and RowKey ge '{first}' and RowKey lt '{end}'");
         let top = u32::try_from(limit).unwrap_or(ROWS_MAX).max(1);
         let Scanned { rows, next } = self.ledger.scan(&filter, top, from.as_ref(), doing).await?;
         Ok(Listing { items: rows, next: next.map(|next| cursor::write(&listing, next)) })
@@ -76,7 +75,8 @@ impl Archive for AzureArchive {
         });
         let mut continuation = None;
         loop {
-            let Scanned { rows, next } = self.keys(&self.names, &filter, continuation.as_ref(), doing).await?;
+            let Scanned { rows, next } =
+                self.keys(&self.names, &filter, continuation.as_ref(), doing).await?;
             if rows.is_empty() && next.is_some() {
                 continuation = next;
                 continue;
@@ -97,9 +97,8 @@ impl Archive for AzureArchive {
         let doing = "looking for the accounts of the ledger";
         let listing = "ledger";
         let after = cursor::read(listing, cursor, doing)?;
-        let filter = after.map_or_else(String::new, |(partition, _)| {
-            format!("PartitionKey gt '{}'", quoted(&partition))
-        });
+        let filter = after
+            .map_or_else(String::new, |(partition, _)| format!("PartitionKey gt '{}'", quoted(&partition)));
         let mut continuation = None;
         loop {
             let scanned = self.keys(&self.ledger.table, &filter, continuation.as_ref(), doing).await?;
@@ -148,8 +147,7 @@ impl Archive for AzureArchive {
     ) -> Result<Listing<Readable<StoredTransaction>>, StoreFault> {
         let doing = "reading all transactions of an account";
         let Listing { items, next } = self.rows(account, TRANSACTIONS, cursor, limit, doing).await?;
-        let read =
-            |found: &Found| transaction_row::read(found, doing).map_err(|fault| told(found, &fault));
+        let read = |found: &Found| transaction_row::read(found, doing).map_err(|fault| told(found, &fault));
         Ok(Listing { items: items.iter().map(read).collect(), next })
     }
 }

@@ -54,8 +54,7 @@ impl Archive for MemoryStore {
         limit: usize,
     ) -> Result<Listing<StoredPage>, StoreFault> {
         self.count_query();
-        let after: Option<u64> =
-            cursor.map(|text| text.parse().map_err(|_| foreign_cursor())).transpose()?;
+        let after: Option<u64> = cursor.map(|text| text.parse().map_err(|_| foreign_cursor())).transpose()?;
         let start = after.map_or(Bound::Included((account, 0)), |after| Bound::Excluded((account, after)));
         Ok(self.step(|Tables { ledger, .. }| {
             let mut pages = ledger.pages.range((start, Bound::Included((account, u64::MAX))));
@@ -87,7 +86,10 @@ impl Archive for MemoryStore {
             let found: Vec<StoredTransaction> =
                 rows.by_ref().take(limit).map(|(_, row)| row.stored.clone()).collect();
             let last = found.last().map(|stored| write_cursor(&stored.transaction.key));
-            Listing { next: last.filter(|_| rows.next().is_some()), items: found.into_iter().map(Ok).collect() }
+            Listing {
+                next: last.filter(|_| rows.next().is_some()),
+                items: found.into_iter().map(Ok).collect(),
+            }
         }))
     }
 }

@@ -91,8 +91,10 @@ impl Archive for SqliteArchive {
         limit: usize,
     ) -> Result<Listing<Readable<StoredTransaction>>, StoreFault> {
         let doing = "reading all transactions of an account";
-        let after =
-            cursor.map(|cursor| RowCursor::parse(account, cursor)).transpose().map_err(|fault| fault.doing(doing))?;
+        let after = cursor
+            .map(|cursor| RowCursor::parse(account, cursor))
+            .transpose()
+            .map_err(|fault| fault.doing(doing))?;
         let job = move |connection: &Connection| transactions(connection, account, after, limit);
         self.database.read(meter::TABLE_QUERY, doing, job).await
     }
@@ -138,8 +140,7 @@ fn accounts(
         ),
     };
     // Empty blobs are before every name.
-    let NameCursor { user, account } =
-        after.unwrap_or(NameCursor { user: Vec::new(), account: Vec::new() });
+    let NameCursor { user, account } = after.unwrap_or(NameCursor { user: Vec::new(), account: Vec::new() });
     let sql = format!(
         "SELECT n.user_id, n.account_id, n.id FROM account_names n
          WHERE (n.user_id, n.account_id) > (?1, ?2) AND {wanted} ORDER BY n.user_id, n.account_id LIMIT ?3"
