@@ -149,7 +149,9 @@ impl AccountAudit {
         }
         self.chain.page(stored, &mut self.findings);
         self.counts.pages = self.counts.pages.saturating_add(1);
-        for entry in stored.page.iter().flat_map(|page| &page.entries) {
+        let entries = stored.page.iter().flat_map(|page| &page.entries);
+        // Of a page that goes on behind the end, what stands before it counts.
+        for (entry, _) in entries.zip(stored.first_sequence.unwrap_or(0)..=self.until) {
             self.counts.entries = self.counts.entries.saturating_add(1);
             self.sieve.entry(entry, &mut self.findings);
         }

@@ -76,7 +76,7 @@ impl Verifier<'_> {
             let Listing { items, next } = list(&self.patient, self.store, cursor.as_deref()).await?;
             for letter in items {
                 match self.patient.read(async || content(&claims, &letter).await).await? {
-                    Some(work) => work.iter().for_each(|work| drop(missing.remove(&work.key))),
+                    Some(work) => missing.retain(|key| work.iter().all(|held| held.key != *key)),
                     None => unread = unread.saturating_add(1),
                 }
             }

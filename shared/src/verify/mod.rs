@@ -23,8 +23,6 @@ mod letters;
 mod numbers;
 mod reading;
 mod sieve;
-#[cfg(test)]
-mod tests;
 mod walk;
 
 use std::num::NonZeroUsize;
@@ -93,6 +91,10 @@ pub enum VerifyFault {
     /// The store could not be read.
     #[error("the ledger could not be read to its end")]
     Store(#[from] StoreFault),
+    /// Neither an account nor a register of order numbers, which the first process writes when it
+    /// starts: most likely this is not the store that was meant.
+    #[error("nothing was ever stored here: is this the store that you mean?")]
+    Nothing,
     /// There is no such account.
     #[error("there is no account {0}: no list names it, and the ledger has no row of it")]
     NoSuchAccount(AccountKey),
@@ -153,10 +155,13 @@ impl<'a> Verifier<'a> {
     /// # Errors
     /// [`VerifyFault`] when the store could not be read to the end.
     pub async fn run(self, extent: Extent) -> Result<Totals, VerifyFault> {
-        self.read_register(true).await?;
+        let has_register = self.read_register(true).await?;
         match extent.account {
             Some(key) => self.audit_one(key).await?,
             None => self.audit_all(extent.concurrency).await?,
+        }
+        if !has_register && self.shared().totals == Totals::default() {
+            return Err(VerifyFault::Nothing);
         }
         self.check_numbers(extent).await?;
         self.check_marked().await?;
@@ -189,40 +194,26 @@ impl<'a> Verifier<'a> {
         stream::try_unfold(walk, async |mut walk| Ok(walk.next().await?.map(|step| (step, walk))))
     }
 
-    /// The first counter that nobody has reserved by now; `None` when that cannot be known. What is
-    /// wrong with the register is told once.
-    async fn read_register(&self, tell: bool) -> Result<Option<u64>, StoreFault> {
-        let read = async || self.store.sync.get(REGISTER).await;
-        let register = match self.patient.read(read).await {
-            Ok(Some(found)) => Register::decode(&found.value),
-            Ok(None) => Ok(Register::fresh()),
+    /// Notes the first counter that nobody has reserved by now; `None` when that cannot be known. Gives
+    /// whether there is a register at all. What is wrong with it is told once.
+    async fn read_register(&self, tell: bool) -> Result<bool, StoreFault> {
+        let (register, exists) = match self.patient.read(async || self.store.sync.get(REGISTER).await).await {
+            Ok(Some(found)) => {
+                (Register::decode(&found.value).map_err(|unsound| unsound_register(&unsound)), true)
+            }
+            Ok(None) => (Ok(Register::fresh()), false),
             Err(fault @ StoreFault::Corrupt { .. }) => {
-                if tell {
-                    let finding = Finding::of(FindingKind::RegisterUnsound, None);
-                    self.tell(&finding.finding(causes(&fault)));
-                }
-                return Ok(None);
+                (Err(Finding::of(FindingKind::RegisterUnsound, None).finding(causes(&fault))), true)
             }
             Err(fault) => return Err(fault),
         };
-        let unreserved_from = match register {
-            Ok(register) => Some(register.next),
-            Err(unsound) => {
-                let kind = match &unsound {
-                    UnsoundRegister::Newer(_) => FindingKind::RegisterUnknown,
-                    UnsoundRegister::Unreadable(_)
-                    | UnsoundRegister::Impossible(_)
-                    | UnsoundRegister::WentBack { .. }
-                    | UnsoundRegister::UsedUp => FindingKind::RegisterUnsound,
-                };
-                if tell {
-                    self.tell(&Finding::of(kind, None).finding(causes(&unsound)));
-                }
-                None
-            }
-        };
-        self.shared().unreserved_from = unreserved_from;
-        Ok(unreserved_from)
+        if let Err(finding) = register.as_ref()
+            && tell
+        {
+            self.tell(finding);
+        }
+        self.shared().unreserved_from = register.ok().map(|register| register.next);
+        Ok(exists)
     }
 
     /// Numbers that came more than once are looked for once more, to tell all of their places.
@@ -273,5 +264,34 @@ impl<'a> Verifier<'a> {
     /// Never held across an `await`.
     fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn unsound_register(unsound: &UnsoundRegister) -> Finding {
+    let kind = match unsound {
+        UnsoundRegister::Newer(_) => FindingKind::RegisterUnknown,
+        UnsoundRegister::Unreadable(_)
+        | UnsoundRegister::Impossible(_)
+        | UnsoundRegister::WentBack { .. }
+        | UnsoundRegister::UsedUp => FindingKind::RegisterUnsound,
+    };
+    Finding::of(kind, None).finding(causes(unsound))
+}
+
+/// How many accounts the lists of the users name: what an audit is measured by.
+///
+/// # Errors
+/// [`StoreFault`] when the lists cannot be read.
+pub async fn count_accounts(store: &Store, world: &Arc<dyn World>) -> Result<u64, StoreFault> {
+    let patient = Patient { world: Arc::clone(world) };
+    let (mut count, mut cursor) = (0_u64, None::<String>);
+    loop {
+        let read = async || store.archive.listed_accounts(cursor.as_deref(), walk::LIMIT).await;
+        let listing = patient.read(read).await?;
+        count = count.saturating_add(u64::try_from(listing.items.len()).unwrap_or(u64::MAX));
+        match listing.next {
+            Some(next) => cursor = Some(next),
+            None => return Ok(count),
+        }
     }
 }

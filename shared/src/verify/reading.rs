@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::account::{AccountAudit, AccountRow, Beyond, Look, Report, Subject};
+use super::account::{AccountAudit, AccountRow, Beyond, Counts, Look, Report, Subject};
 use super::finding::{Finding, FindingKind, Weight};
 use super::sieve::Suspects;
 use super::{MARKED_MAX, Patient, Verifier};
@@ -44,7 +44,9 @@ impl Verifier<'_> {
     /// Audits an account and tells what is wrong with it. False when there is nothing of that name.
     pub(super) async fn audit(&self, key: AccountKey, listed: bool) -> Result<bool, StoreFault> {
         let mut subject = Subject { key, row: self.read_row(key).await?, listed };
-        let mut report = self.look(&subject, None, Suspects::default(), true).await?;
+        let mut noted = 0;
+        let mut report = self.look(&subject, None, Suspects::default(), &mut noted).await?;
+        self.note_transactions(report.counts);
         let counts = report.counts;
         for pause in SECOND_LOOKS {
             if !self.is_suspicious(&report).await? {
@@ -52,8 +54,9 @@ impl Verifier<'_> {
             }
             self.world.sleep(pause).await;
             subject = self.read_again(subject).await?;
-            let unreserved_from = self.read_register(false).await?;
-            report = self.look(&subject, unreserved_from, report.suspects, false).await?;
+            self.read_register(false).await?;
+            let unreserved_from = self.shared().unreserved_from;
+            report = self.look(&subject, unreserved_from, report.suspects, &mut noted).await?;
         }
         let is_there = subject.listed
             || counts.pages > 0
@@ -92,24 +95,29 @@ impl Verifier<'_> {
         let Some(highest) = report.highest_number else { return Ok(false) };
         let is_reserved = |end: Option<u64>| end.is_none_or(|end| highest < end);
         let known = self.shared().unreserved_from;
-        Ok(!is_reserved(known) && !is_reserved(self.read_register(false).await?))
+        if is_reserved(known) {
+            return Ok(false);
+        }
+        self.read_register(false).await?;
+        let known = self.shared().unreserved_from;
+        Ok(!is_reserved(known))
     }
 
-    /// One reading: pages, then transactions, of the account as `subject` has it.
+    /// One reading: pages, then transactions, of the account as `subject` has it. `noted`: the last
+    /// sequence whose order number was counted.
     async fn look(
         &self,
         subject: &Subject,
         unreserved_from: Option<u64>,
         suspects: Suspects,
-        first: bool,
+        noted: &mut u64,
     ) -> Result<Report, StoreFault> {
         let look = Look { salt: self.salt, now: self.world.now(), unreserved_from, suspects };
         let audit = Mutex::new(AccountAudit::new(subject.clone(), look));
         for_each_page(&self.patient, self.store, subject.key, |page| {
             let mut audit = audit.lock().unwrap_or_else(PoisonError::into_inner);
-            // Each number is counted once, however often its page is read.
-            if first && audit.counts_page(page) {
-                self.note_page(page);
+            if audit.counts_page(page) {
+                self.note_page(page, noted);
             }
             audit.page(page);
         })
@@ -123,14 +131,7 @@ impl Verifier<'_> {
             let read = async || archive.stored_transactions(key, from, TRANSACTIONS_LIMIT).await;
             let Listing { items, next } = self.patient.read(read).await?;
             items.iter().for_each(|stored| audit.transaction(stored));
-            if first {
-                let count = u64::try_from(items.len()).unwrap_or(u64::MAX);
-                let totals = &mut self.shared().totals;
-                totals.transactions = totals.transactions.saturating_add(count);
-            }
-            if first {
-                self.progress();
-            }
+            self.progress();
             if next.is_none() {
                 return Ok(audit.end());
             }
@@ -138,13 +139,21 @@ impl Verifier<'_> {
         }
     }
 
-    fn note_page(&self, page: &StoredPage) {
+    /// Counts a page and its order numbers, once, however often it is read.
+    fn note_page(&self, page: &StoredPage, noted: &mut u64) {
+        let Some(first) = page.first_sequence.filter(|first| first > noted) else { return };
+        *noted = page.page.as_ref().map_or(first, |page| page.last_sequence().max(first));
         let mut shared = self.shared();
         shared.totals.pages = shared.totals.pages.saturating_add(1);
         for entry in page.page.iter().flat_map(|page| &page.entries) {
             shared.totals.entries = shared.totals.entries.saturating_add(1);
             shared.numbers.add(entry.order_number);
         }
+    }
+
+    fn note_transactions(&self, counts: Counts) {
+        let totals = &mut self.shared().totals;
+        totals.transactions = totals.transactions.saturating_add(counts.transactions);
     }
 
     fn progress(&self) {

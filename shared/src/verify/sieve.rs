@@ -98,11 +98,14 @@ impl Sieve {
         if !self.is_suspect(entry.message) {
             return;
         }
-        let earlier = self.kept.insert((entry.partner.clone(), entry.message), entry.clone());
-        if let Some(earlier) = earlier {
-            let finding = self.finding(FindingKind::PostedTwice, entry).at(entry.sequence);
-            let found = format!("entries {} and {}", earlier.sequence, entry.sequence);
-            findings.push(finding.expecting("one entry").finding(found));
+        let key = (entry.partner.clone(), entry.message);
+        match self.kept.get(&key) {
+            None => drop(self.kept.insert(key, entry.clone())),
+            Some(earlier) => {
+                let finding = self.finding(FindingKind::PostedTwice, entry).at(entry.sequence);
+                let found = format!("entries {} and {}", earlier.sequence, entry.sequence);
+                findings.push(finding.expecting("one entry").finding(found));
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use crate::ports::fault::StoreFault;
 use crate::ports::ledger::Listing;
 
 /// Accounts of one request.
-const LIMIT: usize = 1000;
+pub(super) const LIMIT: usize = 1000;
 
 /// One step of the walk.
 #[derive(Debug, Clone, PartialEq, Eq)]

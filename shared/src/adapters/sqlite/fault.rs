@@ -40,6 +40,26 @@ pub enum OpenFault {
         /// The newest version that this program knows.
         known: i64,
     },
+    /// Nothing to read.
+    #[error("there is no database {}", path.display())]
+    Missing {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// An older program has written the file, and who only reads must not change its schema.
+    #[error(
+        "the database {} has schema version {found}, and this program reads {known}: start the service \
+         with this program once, which brings the file up to date",
+        path.display()
+    )]
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// The version of the file.
+        found: i64,
+        /// The version that this program reads.
+        known: i64,
+    },
     /// A database, but not one of ours.
     #[error("the database {} belongs to another program", path.display())]
     Foreign {
