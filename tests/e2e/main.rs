@@ -49,3 +49,4 @@ mod same_id;
 mod scaling;
 mod tidy;
 mod traffic;
+mod verify;

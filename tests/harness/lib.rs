@@ -36,3 +36,7 @@ pub mod faults;
 pub mod scenario;
 
 pub mod auditor;
+
+pub mod tamper;
+
+pub mod verify;

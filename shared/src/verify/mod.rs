@@ -155,6 +155,8 @@ impl<'a> Verifier<'a> {
     /// # Errors
     /// [`VerifyFault`] when the store could not be read to the end.
     pub async fn run(self, extent: Extent) -> Result<Totals, VerifyFault> {
+        // Without patience: a store that is not there at all is told at once.
+        self.store.ledger.probe().await?;
         let has_register = self.read_register(true).await?;
         match extent.account {
             Some(key) => self.audit_one(key).await?,

@@ -62,7 +62,7 @@ impl Verifier<'_> {
             || counts.pages > 0
             || counts.transactions > 0
             || subject.row != AccountRow::Missing;
-        for finding in &report.findings {
+        for finding in report.findings.iter().chain(unexplained(&subject, &report).as_ref()) {
             self.tell(finding);
         }
         if let Some(finding) = self.check_beyond(&subject, report.beyond).await? {
@@ -103,8 +103,8 @@ impl Verifier<'_> {
         Ok(!is_reserved(known))
     }
 
-    /// One reading: pages, then transactions, of the account as `subject` has it. `noted`: the last
-    /// sequence whose order number was counted.
+    /// One reading: pages, then transactions, of the account as `subject` has it. `noted`: the
+    /// last page that was counted.
     async fn look(
         &self,
         subject: &Subject,
@@ -142,7 +142,7 @@ impl Verifier<'_> {
     /// Counts a page and its order numbers, once, however often it is read.
     fn note_page(&self, page: &StoredPage, noted: &mut u64) {
         let Some(first) = page.first_sequence.filter(|first| first > noted) else { return };
-        *noted = page.page.as_ref().map_or(first, |page| page.last_sequence().max(first));
+        *noted = first;
         let mut shared = self.shared();
         shared.totals.pages = shared.totals.pages.saturating_add(1);
         for entry in page.page.iter().flat_map(|page| &page.entries) {
@@ -212,4 +212,12 @@ impl Verifier<'_> {
             finding.expecting(format!("nothing behind entry {ends_at}")).finding(format!("entry {sequence}")),
         ))
     }
+}
+
+/// Sums that differ are a finding also where nothing could be named that explains them.
+fn unexplained(subject: &Subject, report: &Report) -> Option<Finding> {
+    let is_explained = report.findings.iter().any(|finding| finding.kind.weight() == Weight::Finding);
+    let finding = Finding::of(FindingKind::ContentDiffers, Some(subject.key));
+    (!report.suspects.is_empty() && !is_explained)
+        .then(|| finding.finding("the sums over journal and log differ"))
 }

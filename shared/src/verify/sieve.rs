@@ -10,7 +10,7 @@ use crate::domain::ids::{AccountKey, MessageId, Nonce, PartnerId, TransactionKey
 use crate::domain::journal::Entry;
 use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
 
-/// Groups of an account. Each costs 20 bytes while its account is read.
+/// Groups of an account. Each costs 48 bytes while its account is read.
 const GROUPS: usize = 1024;
 /// Most entries that are kept to compare them one by one: some 50 MB with the usual content.
 const COMPARED_MAX: u64 = 100_000;
