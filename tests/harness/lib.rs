@@ -40,3 +40,5 @@ pub mod auditor;
 pub mod tamper;
 
 pub mod verify;
+
+pub mod simulation;
