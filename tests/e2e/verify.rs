@@ -125,6 +125,10 @@ async fn whatever_was_changed_is_found_and_named(stand: Stand) {
     tamper.remove_page(removed.key(), 3).await;
     expected.push((removed.key(), 3, vec!["entries_missing"]));
 
+    let garbled = subject().await;
+    tamper.garble_page(garbled.key(), 2).await;
+    expected.push((garbled.key(), 2, vec!["page_unreadable"]));
+
     for reseal in [false, true] {
         let mut swapped = subject().await;
         let (one, other) = (swapped.pages[1].entries.clone(), swapped.pages[2].entries.clone());

@@ -94,6 +94,17 @@ impl Tamper {
         self.change(&sql, &parameters, page.account, &row, Some(properties)).await;
     }
 
+    /// Makes nonsense of the entries of a page.
+    pub async fn garble_page(&self, key: AccountKey, first_sequence: u64) {
+        let sql = format!(
+            "UPDATE journal_pages SET entries = '[{{' WHERE account = {ACCOUNT_NUMBER} AND first_sequence = ?"
+        );
+        let [user, account] = blobs(key);
+        let row = format!("jrnl-{first_sequence:020}");
+        let properties = json!({"Body0": "[{"});
+        self.change(&sql, &json!([user, account, first_sequence]), key, &row, Some(properties)).await;
+    }
+
     /// Removes a page.
     pub async fn remove_page(&self, key: AccountKey, first_sequence: u64) {
         let sql =

@@ -119,7 +119,7 @@ impl Desk {
 }
 
 /// Three accounts with some history.
-async fn small_bank(desk: &Desk) -> Vec<AccountKey> {
+pub async fn small_bank(desk: &Desk) -> Vec<AccountKey> {
     let mut keys = Vec::new();
     for _ in 0..3 {
         let key = desk.open().await;
@@ -134,7 +134,7 @@ async fn small_bank(desk: &Desk) -> Vec<AccountKey> {
     keys
 }
 
-fn sound() -> Totals {
+pub fn sound() -> Totals {
     Totals {
         accounts: 4,
         pages: 6,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use rusqlite::{Connection, Row};
+use uuid::Uuid;
 
 use super::columns;
 use super::database::Database;
@@ -203,7 +204,7 @@ fn pages(
     let wanted = columns::limit(limit.saturating_add(1));
     let rows = statement.query_and_then((account, after.unwrap_or(i64::MIN), wanted), |row| {
         let first: i64 = row.get(0)?;
-        let place = || format!("the page from {first}, of account number {account}");
+        let place = || format!("the page from {first}");
         let page = told(log::unchecked_page(row, key), place)?;
         Ok::<_, SqlFault>((StoredPage { first_sequence: u64::try_from(first).ok(), page }, first))
     })?;
@@ -249,9 +250,12 @@ fn transactions(
     let wanted = columns::limit(limit.saturating_add(1));
     let rows = statement.query_and_then((account, partner, message, wanted), |row| {
         let (partner, message): (i64, Vec<u8>) = (row.get(column(2))?, row.get(column(0))?);
+        let name: Option<String> = row.get(column(1))?;
         let place = || {
-            let message = hex::encode(&message);
-            format!("the transaction {account}, {partner}, x'{message}' (account, partner, message)")
+            // As its id, where it is one.
+            let text = Uuid::from_slice(&message).map_or_else(|_| hex::encode(&message), |id| id.to_string());
+            let name = name.unwrap_or_else(|| format!("partner number {partner}"));
+            format!("transaction {name}/{text}")
         };
         let stored = told(transaction(row, key), place)?;
         Ok::<_, SqlFault>((stored, partner, message))
