@@ -24,6 +24,7 @@ pub mod recover;
 pub mod reply_to;
 pub mod ring_secret;
 pub mod sweep;
+pub mod verify;
 
 pub mod prices;
 pub mod scaling;

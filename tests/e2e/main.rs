@@ -52,3 +52,4 @@ mod scaling;
 mod sweep;
 mod tidy;
 mod traffic;
+mod verify;

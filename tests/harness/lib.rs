@@ -37,4 +37,8 @@ pub mod scenario;
 
 pub mod auditor;
 
+pub mod tamper;
+
+pub mod verify;
+
 pub mod simulation;

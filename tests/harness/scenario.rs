@@ -22,6 +22,7 @@ use crate::faults::Point;
 use crate::process::Process;
 use crate::proxy::{Mode, Proxy};
 use crate::service::{self, Service, Settings};
+use crate::tamper::Tamper;
 use crate::vitals::Vitals;
 use crate::wait;
 
@@ -293,6 +294,11 @@ impl Scenario {
         let connection = AzureConnection::parse(connection).expect("the harness knows connection strings");
         let config = AzureConfig { connection, prefix: self.prefix.clone() };
         azure::open(&config, world).await.expect("opening asks nobody")
+    }
+
+    /// Means to change the store past the bank.
+    pub fn tamper(&self) -> Tamper {
+        Tamper::with(&self.direct, &self.prefix)
     }
 
     /// Runs `postonce-web` with a subcommand for operators; returns what it printed.

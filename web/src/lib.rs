@@ -11,6 +11,7 @@ pub mod headers;
 pub mod pages;
 pub mod paths;
 pub mod translate;
+pub mod verify_command;
 
 pub mod books;
 pub mod costs;

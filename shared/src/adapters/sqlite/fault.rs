@@ -40,6 +40,26 @@ pub enum OpenFault {
         /// The newest version that this program knows.
         known: i64,
     },
+    /// Nothing to read.
+    #[error("there is no database {}", path.display())]
+    Missing {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// An older program has written the file, and who only reads must not change its schema.
+    #[error(
+        "the database {} has schema version {found}, and this program reads {known}: start the service \
+         with this program once, which brings the file up to date",
+        path.display()
+    )]
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// The version of the file.
+        found: i64,
+        /// The version that this program reads.
+        known: i64,
+    },
     /// A database, but not one of ours.
     #[error("the database {} belongs to another program", path.display())]
     Foreign {
@@ -92,6 +112,15 @@ pub(super) enum SqlFault {
 }
 
 impl SqlFault {
+    /// Whether it says something about one row, and nothing about the file.
+    pub(super) fn is_of_a_row(&self) -> bool {
+        match self {
+            Self::Column(_) | Self::Unsound(_) => true,
+            Self::Database(error) => is_of_a_value(error),
+            Self::Refused(_) => false,
+        }
+    }
+
     /// The fault of the port, told as what was being attempted.
     pub(super) fn doing(self, doing: &'static str) -> StoreFault {
         match self {
@@ -118,13 +147,18 @@ pub(super) enum Remedy {
     Change,
 }
 
-/// What helps against it.
-pub(super) fn remedy(error: &rusqlite::Error) -> Remedy {
+/// Whether a value is not of the type that this program writes there.
+fn is_of_a_value(error: &rusqlite::Error) -> bool {
     use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
-    if matches!(
+    matches!(
         error,
         FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..) | Utf8Error(..)
-    ) {
+    )
+}
+
+/// What helps against it.
+pub(super) fn remedy(error: &rusqlite::Error) -> Remedy {
+    if is_of_a_value(error) {
         return Remedy::Repair;
     }
     let Some(code) = error.sqlite_error_code() else { return Remedy::Change };
