@@ -69,7 +69,7 @@ async fn print(arguments: &[&str]) -> (Verdict, String, AccountKey) {
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     let (store, orphan) = store(&world).await;
     let mut out = Vec::new();
-    let verdict = run(parse(arguments).unwrap(), &store, &world, &mut out).await.unwrap();
+    let verdict = run(&parse(arguments).unwrap(), &store, &world, &mut out).await.unwrap();
     (verdict, String::from_utf8(out).unwrap(), orphan)
 }
 
@@ -124,6 +124,6 @@ impl Write for Closed {
 async fn findings_that_nobody_takes_are_no_clean_audit() {
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     let (store, _) = store(&world).await;
-    let told = run(parse(&[]).unwrap(), &store, &world, &mut Closed).await.unwrap_err();
+    let told = run(&parse(&[]).unwrap(), &store, &world, &mut Closed).await.unwrap_err();
     assert_eq!(told.to_string(), "the findings could not be printed");
 }
