@@ -1,0 +1,287 @@
+//! A partner of the bank: asks for new things, repeats old ones, and does not let go before there is
+//! an answer, from whichever web process.
+//!
+//! What has to be refused it tries as well: an id with other content, another currency, an account
+//! that nobody opened.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, UserId};
+use postonce_shared::domain::instruction::TransactionKind;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::fleet::Fleet;
+use super::tally::Tally;
+use super::watch::Watch;
+use crate::auditor::Auditor;
+use crate::client::{Answer, Client, Wish, path_of};
+use crate::wait::{self, Stopwatch};
+
+/// Longest wait for one answer; a process that stands still gives none.
+const ONE_ANSWER_TIME_MAX: Duration = Duration::from_secs(8);
+/// Longest time until a request has an answer, through whomever.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(180);
+/// Longest pause before a request is sent again, in milliseconds.
+const AGAIN_MS_MAX: u64 = 250;
+/// Longest pause between two requests of a partner, in milliseconds.
+const PACE_MS_MAX: u64 = 60;
+/// Accounts are opened until there are that many.
+const ACCOUNTS_MAX: usize = 60;
+/// How far accounts may be overdrawn.
+const OVERDRAFTS: [&str; 3] = ["0.00", "50.00", "500.00"];
+
+/// A wish that was promised.
+#[derive(Debug, Clone)]
+struct Promised {
+    account: AccountKey,
+    id: MessageId,
+    wish: Wish,
+}
+
+/// What all partners share.
+#[derive(Debug, Default)]
+pub struct Books {
+    /// Notes everything that is asked and answered.
+    pub auditor: RefCell<Auditor>,
+    accounts: RefCell<Vec<AccountKey>>,
+    promised: RefCell<Vec<Promised>>,
+}
+
+/// One partner's connection to the bank.
+pub struct Partner<'a> {
+    client: Client,
+    fleet: &'a Fleet,
+    books: &'a Books,
+    watch: &'a Watch,
+    tally: &'a Tally,
+    rng: StdRng,
+}
+
+impl<'a> Partner<'a> {
+    /// A partner with that key, whose wishes the seed decides.
+    pub fn new(
+        key: &str,
+        fleet: &'a Fleet,
+        books: &'a Books,
+        watch: &'a Watch,
+        tally: &'a Tally,
+        seed: u64,
+    ) -> Self {
+        let rng = StdRng::seed_from_u64(seed);
+        Self { client: Client::new("", key), fleet, books, watch, tally, rng }
+    }
+
+    /// Asks for one thing after the other while it is rough, and ends with an answer to the last.
+    pub async fn trade(mut self) {
+        while self.watch.is_rough() {
+            let accounts = self.books.accounts.borrow().len();
+            match self.rng.random_range(0..100) {
+                0..4 if accounts < ACCOUNTS_MAX => self.open_account().await,
+                _ if accounts < 3 => self.open_account().await,
+                4..12 => self.repeat().await,
+                12..18 => self.reuse_an_id().await,
+                18..26 => self.read().await,
+                26..28 => self.ask_for_nonsense().await,
+                _ => self.submit().await,
+            }
+            let pause = self.rng.random_range(0..PACE_MS_MAX);
+            wait::pass(Duration::from_millis(pause)).await;
+        }
+    }
+
+    async fn open_account(&mut self) {
+        let account =
+            AccountKey { user: UserId::from_uuid(self.uuid()), account: AccountId::from_uuid(self.uuid()) };
+        let overdraft = self.pick(&OVERDRAFTS);
+        let terms = |currency: &str| json!({"currency": currency, "overdraft_limit": overdraft});
+        let put =
+            |terms: Value| move |client: &Client| client.request(Method::PUT, &path_of(account)).json(&terms);
+        if self.insist("opening an account", &[200, 201], put(terms("EUR"))).await.is_none() {
+            return;
+        }
+        self.books.auditor.borrow_mut().account(account, overdraft);
+        self.books.accounts.borrow_mut().push(account);
+        self.tally.count(|counts| counts.accounts = counts.accounts.saturating_add(1));
+        if self.chance(30) {
+            self.refused("opening an account otherwise", 409, "account_exists", put(terms("USD"))).await;
+        }
+    }
+
+    async fn submit(&mut self) {
+        let (account, id, wish) = (self.account(), MessageId::from_uuid(self.uuid()), self.wish());
+        if self.chance(3) {
+            let other = wish.clone().with("currency", "USD");
+            let submit = move |client: &Client| client.submission(account, id, &other);
+            self.refused("another currency", 422, "currency_mismatch", submit).await;
+        }
+        self.books.auditor.borrow_mut().sent(account, id, &wish);
+        let promised = Promised { account, id, wish };
+        if let Some(answer) = self.send(&promised).await {
+            self.tally.count(|counts| counts.transactions = counts.transactions.saturating_add(1));
+            self.books.auditor.borrow_mut().heard(account, id, &answer);
+            self.books.promised.borrow_mut().push(promised);
+        }
+    }
+
+    async fn send(&mut self, promised: &Promised) -> Option<Answer> {
+        let Promised { account, id, wish } = promised.clone();
+        let patience = self.rng.random_range(1..5);
+        let waits = self.chance(25);
+        let submit = move |client: &Client| {
+            let request = client.submission(account, id, &wish);
+            if waits { request.header("Prefer", format!("wait={patience}")) } else { request }
+        };
+        self.insist("a transaction", &[200, 202], submit).await
+    }
+
+    /// The same id and the same content again, as if the answer had been lost.
+    async fn repeat(&mut self) {
+        let Some(promised) = self.promised() else { return };
+        if let Some(answer) = self.send(&promised).await {
+            self.books.auditor.borrow_mut().heard(promised.account, promised.id, &answer);
+            self.tally.count(|counts| counts.replays = counts.replays.saturating_add(1));
+        }
+    }
+
+    /// The same id with other content: refused, whatever became of the first.
+    async fn reuse_an_id(&mut self) {
+        let Some(Promised { account, id, wish }) = self.promised() else { return };
+        let other = match self.rng.random_range(0..3) {
+            0 => wish.with("amount", "1234.56"),
+            1 => wish.with("reference", "something else"),
+            _ => Wish {
+                kind: match wish.kind {
+                    TransactionKind::Deposit => TransactionKind::Withdrawal,
+                    TransactionKind::Withdrawal => TransactionKind::Deposit,
+                },
+                ..wish
+            },
+        };
+        let submit = move |client: &Client| client.submission(account, id, &other);
+        self.refused("a used id", 422, "idempotency_key_reused", submit).await;
+    }
+
+    async fn read(&mut self) {
+        let Some(Promised { account, id, .. }) = self.promised() else { return };
+        let path = format!("{}/transactions/{id}", path_of(account));
+        let get = move |client: &Client| client.request(Method::GET, &path);
+        if let Some(answer) = self.insist("reading a promised transaction", &[200], get).await {
+            self.books.auditor.borrow_mut().heard(account, id, &answer);
+            self.tally.count(|counts| counts.reads = counts.reads.saturating_add(1));
+        }
+    }
+
+    async fn ask_for_nonsense(&mut self) {
+        let unknown =
+            AccountKey { user: UserId::from_uuid(self.uuid()), account: AccountId::from_uuid(self.uuid()) };
+        let (id, wish) = (MessageId::from_uuid(self.uuid()), self.wish());
+        let submit = move |client: &Client| client.submission(unknown, id, &wish);
+        self.refused("an account that nobody opened", 404, "account_unknown", submit).await;
+    }
+
+    /// Expects a refusal.
+    async fn refused(
+        &mut self,
+        what: &str,
+        status: u16,
+        code: &str,
+        make: impl Fn(&Client) -> RequestBuilder,
+    ) {
+        let Some(answer) = self.insist(what, &[status], make).await else { return };
+        if answer.code() == code {
+            self.tally.count(|counts| counts.refusals = counts.refusals.saturating_add(1));
+        } else {
+            self.tally.find(format!("{what} was refused with another code than {code}: {answer:?}"));
+        }
+    }
+
+    /// Sends a request, each time to any web process, until there is an answer. Any other than the
+    /// expected ones is a finding, and so is none for very long.
+    async fn insist(
+        &mut self,
+        what: &str,
+        expected: &[u16],
+        make: impl Fn(&Client) -> RequestBuilder,
+    ) -> Option<Answer> {
+        let since = Stopwatch::start();
+        let mut last = "no web process was there".to_owned();
+        while since.elapsed() < ANSWER_TIME_MAX {
+            let addresses = self.fleet.addresses();
+            if !addresses.is_empty() {
+                let address: &String = self.pick(&addresses);
+                let client = self.client.at(address);
+                match client.try_send(make(&client).timeout(ONE_ANSWER_TIME_MAX)).await {
+                    Ok(answer) if expected.contains(&answer.status) => return Some(answer),
+                    Ok(answer) if answer.status == 503 && answer.code() == "storage_unavailable" => {
+                        self.tally.count(|counts| counts.unavailable = counts.unavailable.saturating_add(1));
+                        last = format!("{answer:?}");
+                    }
+                    Ok(answer) => {
+                        self.tally.find(format!("{what} was answered with {answer:?}"));
+                        return None;
+                    }
+                    Err(error) => {
+                        self.tally.count(|counts| counts.unanswered = counts.unanswered.saturating_add(1));
+                        last = error.to_string();
+                    }
+                }
+            }
+            let pause = self.rng.random_range(10..AGAIN_MS_MAX);
+            wait::pass(Duration::from_millis(pause)).await;
+        }
+        self.tally.find(format!("{what}: no answer within {ANSWER_TIME_MAX:?}; last: {last}"));
+        None
+    }
+
+    fn wish(&mut self) -> Wish {
+        let amount = format!("{}.{:02}", self.rng.random_range(0..100), self.rng.random_range(1..100));
+        let wish = if self.rng.random_range(0..100) < 55 {
+            Wish::deposit(&amount)
+        } else {
+            Wish::withdrawal(&amount)
+        };
+        match self.rng.random_range(0..20) {
+            0 => wish.with("reference", format!("invoice {}", self.rng.random_range(0..1000))),
+            // Large, so that some envelopes are kept beside the queue.
+            1 => {
+                let text = |rng: &mut StdRng| format!("{:032x}", rng.random::<u128>()).repeat(3);
+                let members: Map<String, Value> =
+                    (0..18).map(|member| (format!("{member:02}"), text(&mut self.rng).into())).collect();
+                wish.with("metadata", members)
+            }
+            _ => wish,
+        }
+    }
+
+    fn account(&mut self) -> AccountKey {
+        let accounts = self.books.accounts.borrow();
+        // Half of the traffic meets on the first three.
+        let count = if self.rng.random_range(0..2) == 0 { 3.min(accounts.len()) } else { accounts.len() };
+        *accounts.get(self.rng.random_range(0..count)).expect("accounts were opened first")
+    }
+
+    /// A wish that was promised: mostly a recent one.
+    fn promised(&mut self) -> Option<Promised> {
+        let promised = self.books.promised.borrow();
+        let from = if self.rng.random_range(0..3) > 0 { promised.len().saturating_sub(30) } else { 0 };
+        let found = (from < promised.len()).then(|| self.rng.random_range(from..promised.len()))?;
+        promised.get(found).cloned()
+    }
+
+    fn pick<'b, T>(&mut self, from: &'b [T]) -> &'b T {
+        from.get(self.rng.random_range(0..from.len())).expect("a place within")
+    }
+
+    fn chance(&mut self, percent: u32) -> bool {
+        self.rng.random_range(0..100) < percent
+    }
+
+    fn uuid(&mut self) -> Uuid {
+        uuid::Builder::from_random_bytes(self.rng.random()).into_uuid()
+    }
+}

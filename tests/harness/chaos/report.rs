@@ -1,0 +1,108 @@
+//! The figures of a run, for people.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use super::mishap::Mishap;
+use super::tally::Counts;
+use crate::scenario::Stand;
+
+/// What a run counted and found, so far or in the end.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The store.
+    pub stand: Stand,
+    /// What it can be repeated with.
+    pub seed: u64,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// What processes and partners did.
+    pub counts: Counts,
+    /// Requests to the storage, through the proxies.
+    pub requests: u64,
+    /// What befell them.
+    pub mishaps: BTreeMap<Mishap, u64>,
+    /// What must not be.
+    pub findings: Vec<String>,
+}
+
+impl Report {
+    /// Requests to the storage that something befell.
+    pub fn mishap_count(&self) -> u64 {
+        self.mishaps.values().sum()
+    }
+
+    /// One line, for while it goes on.
+    pub fn line(&self) -> String {
+        let Counts { transactions, .. } = self.counts;
+        format!(
+            "{} s, {} kills, {transactions} transactions, {} storage faults, {} findings",
+            self.elapsed.as_secs(),
+            self.counts.kills(),
+            self.mishap_count(),
+            self.findings.len()
+        )
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let store = match self.stand {
+            Stand::Sqlite => "SQLite",
+            Stand::Azurite => "Azurite",
+        };
+        let Counts {
+            webs_killed,
+            workers_killed,
+            killed_together,
+            restarts,
+            suspensions,
+            locks_held,
+            accounts,
+            transactions,
+            posted,
+            rejected,
+            unavailable,
+            unanswered,
+            replays,
+            refusals,
+            reads,
+            replayed_letters,
+        } = &self.counts;
+        writeln!(f, "chaos on {store}, seed {}, {} s", self.seed, self.elapsed.as_secs())?;
+        writeln!(
+            f,
+            "  processes     {} killed ({webs_killed} web, {workers_killed} worker; {killed_together} times several at once), \
+             {restarts} restarts, {suspensions} stood still",
+            self.counts.kills()
+        )?;
+        match self.stand {
+            Stand::Sqlite => writeln!(f, "  storage       {locks_held} times somebody else held the lock")?,
+            Stand::Azurite => {
+                let (requests, befallen) = (self.requests, self.mishap_count());
+                writeln!(
+                    f,
+                    "  storage       {requests} requests through the proxy, {befallen} with a fault:"
+                )?;
+                for (mishap, count) in &self.mishaps {
+                    writeln!(f, "    {count:>7}     {}", mishap.words())?;
+                }
+            }
+        }
+        writeln!(
+            f,
+            "  transactions  {transactions} acknowledged on {accounts} accounts; {posted} posted, {rejected} rejected"
+        )?;
+        writeln!(
+            f,
+            "  partners      sent again after 503 {unavailable} times, without an answer {unanswered} times; \
+             {replays} replays, {refusals} refusals, {reads} reads"
+        )?;
+        writeln!(f, "  dead letters  {replayed_letters} after attempts that were killed, replayed")?;
+        match self.findings.as_slice() {
+            [] => write!(f, "  findings      none"),
+            findings => write!(f, "  findings      {}:\n{}", findings.len(), findings.join("\n")),
+        }
+    }
+}
