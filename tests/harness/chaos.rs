@@ -2,8 +2,9 @@
 //! the storage that loses, delays, repeats and refuses requests; and partners who ask on until they
 //! have an answer. A run has three parts:
 //!
-//! 1. **Rough.** Processes are killed (SIGKILL), several at once too, or stand still for longer than their
-//!    leases; requests to Azurite have [`mishap`]s; the lock of the SQLite file is held by somebody else.
+//! 1. **Rough.** Processes are killed (SIGKILL), several at once too, stand still for longer than their
+//!    leases, or are asked to drain; requests to Azurite have [`mishap`]s; the lock of the SQLite file is
+//!    held by somebody else; an operator holds and releases the gate.
 //! 2. **Calm.** No more faults. Every request that is open gets its answer, and everything that was
 //!    acknowledged becomes final within a deadline.
 //! 3. **Audit.** The auditor compares its own books with the bank's, to the cent.
@@ -11,11 +12,15 @@
 //! The seed decides who is killed and when, what befalls which request and what partners ask for. Real
 //! processes have their own timing, so a seed repeats a kind of run and not a run.
 
+pub mod door;
+
 pub mod fleet;
 
 pub mod killer;
 
 pub mod mishap;
+
+pub mod operator;
 
 pub mod partner;
 
@@ -33,7 +38,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{join, join_all};
+use futures::future::{OptionFuture, join, join_all, join3, join4};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde_json::Value;
@@ -42,6 +47,7 @@ use crate::azurite::{Azurite, Ports};
 use crate::client::Client;
 use crate::scenario::{Plan, Scenario, Stand};
 use crate::wait::{self, Stopwatch};
+use door::Door;
 use fleet::{Fleet, Post};
 use mishap::{Dice, Mishap};
 use partner::{Books, Partner};
@@ -58,6 +64,9 @@ const FINAL_TIME_MAX: Duration = Duration::from_secs(120);
 const SHOW_DELAY: Duration = Duration::from_millis(250);
 /// The start of the reason of a dead letter that is nobody's fault but the killer's.
 const KILLED_TOO_OFTEN: &str = "5 attempts on it alone were begun and none ended";
+
+/// Seeds that are not those of partners.
+const SEEDS_OF_FAULTS: usize = 4;
 
 /// What a run is made of.
 #[derive(Debug, Clone)]
@@ -80,13 +89,18 @@ pub struct Course {
     pub posts: Vec<Post>,
     /// Who is killed: processes of one kind, or all.
     pub prey: Option<Kill>,
-    /// Whether the storage has faults too, and processes stand still.
-    pub storage_faults: bool,
+    /// Whether anything else happens than kills: to the storage, the gate, and processes that stand still.
+    pub every_fault: bool,
 }
 
 impl Course {
     /// Two web and two worker processes on that store, and every fault there is.
     pub fn on(stand: Stand, seed: u64, duration: Duration) -> Self {
+        let first = match stand {
+            // As on one machine, where web hosts a worker by default.
+            Stand::Sqlite => Post::web_with_worker(),
+            Stand::Azurite => Post::web(),
+        };
         Self {
             stand,
             seed,
@@ -95,9 +109,9 @@ impl Course {
             every_mishap: false,
             duration_max: duration,
             partners: 8,
-            posts: vec![Post::web(), Post::web(), Post::worker(), Post::worker()],
+            posts: vec![first, Post::web(), Post::worker(), Post::worker()],
             prey: None,
-            storage_faults: true,
+            every_fault: true,
         }
     }
 
@@ -157,7 +171,7 @@ impl Run {
     async fn through(mut self, show: impl Fn(&Report)) -> Report {
         let seed = self.rng.random();
         let seeds: Vec<u64> = std::iter::repeat_with(|| self.rng.random())
-            .take(self.course.partners.saturating_add(3))
+            .take(self.course.partners.saturating_add(SEEDS_OF_FAULTS))
             .collect();
         let run = &self;
         let story = async {
@@ -179,12 +193,11 @@ impl Run {
     /// Part 1, until all that was asked for has happened; and the answers to what partners asked last.
     async fn rough(&self, seeds: &[u64]) {
         let Self { course, fleet, watch, tally, .. } = self;
-        self.dice.set_rough(course.storage_faults);
-        let (own, of_partners) = seeds.split_at(3);
-        let [first, second, third] = own else { return };
-        let partners = of_partners
-            .iter()
-            .map(|seed| Partner::new(self.bank.key(), fleet, &self.books, watch, tally, *seed).trade());
+        let door = Door::new(self.bank.key(), fleet, tally);
+        let (own, of_partners) = seeds.split_at(SEEDS_OF_FAULTS);
+        let [of_killer, of_disturber, of_locker, of_operator] = own else { return };
+        let partners =
+            of_partners.iter().map(|seed| Partner::new(&door, &self.books, watch, tally, *seed).trade());
         let clock = async {
             while !self.is_enough() {
                 wait::pass(SHOW_DELAY).await;
@@ -192,18 +205,15 @@ impl Run {
             self.dice.set_rough(false);
             watch.calm();
         };
-        let sleeper = async {
-            if course.storage_faults {
-                killer::let_sleep(fleet, watch, tally, *second).await;
-            }
-        };
-        let locker = async {
-            if let Some(file) = self.file().filter(|_| course.storage_faults) {
-                killer::hold_lock(&file, watch, tally, *third).await;
-            }
-        };
-        let faults = join(killer::kill(fleet, watch, course.prey, tally, *first), join(sleeper, locker));
-        join(join(faults, clock), join_all(partners)).await;
+        let file = self.file();
+        let lock =
+            OptionFuture::from(file.as_ref().map(|file| killer::hold_lock(file, watch, tally, *of_locker)));
+        let disturb = killer::disturb(fleet, watch, tally, *of_disturber);
+        let gate = operator::work_the_gate(&door, watch, tally, *of_operator);
+        let others = OptionFuture::from(course.every_fault.then(|| join3(lock, disturb, gate)));
+        let kill = killer::kill(fleet, watch, course.prey, tally, *of_killer);
+        self.dice.set_rough(course.every_fault);
+        join4(kill, others, clock, join_all(partners)).await;
     }
 
     fn is_enough(&self) -> bool {

@@ -14,8 +14,8 @@ use super::tally::{Kill, Tally};
 use super::watch::Watch;
 use crate::binaries::Binary;
 use crate::process::{Launch, Process, Signal};
-use crate::service::{self, Settings};
-use crate::wait;
+use crate::service::{self, DRAIN_TIME_MAX, Settings};
+use crate::wait::{self, Stopwatch};
 
 /// How often the processes are looked at.
 const LOOK_DELAY: Duration = Duration::from_millis(20);
@@ -43,6 +43,11 @@ impl Post {
         Self { kind: Kill::Web, binary: Binary::Web, arguments: vec!["--no-worker"] }
     }
 
+    /// A web process with a worker inside.
+    pub fn web_with_worker() -> Self {
+        Self { arguments: vec!["--with-worker"], ..Self::web() }
+    }
+
     /// A worker process.
     pub const fn worker() -> Self {
         Self { kind: Kill::Worker, binary: Binary::Worker, arguments: Vec::new() }
@@ -58,8 +63,20 @@ struct Place {
     process: Option<Process>,
     /// Where it listens, once it said so.
     address: Option<String>,
+    fate: Fate,
+}
+
+/// What was done to the process at a place.
+#[derive(Debug)]
+enum Fate {
+    /// Nothing: it has to run.
+    Runs,
+    /// It stands still.
+    Sleeps,
+    /// It was asked to end, that long ago.
+    Drains(Stopwatch),
     /// It was sent SIGKILL.
-    killed: bool,
+    Killed,
 }
 
 /// All places.
@@ -77,7 +94,7 @@ impl Fleet {
             let mut launch = service::launch(post.binary, settings, &post.arguments, directory);
             launch.name.clone_from(&name);
             let place =
-                Place { name, post: post.clone(), launch, process: None, address: None, killed: false };
+                Place { name, post: post.clone(), launch, process: None, address: None, fate: Fate::Runs };
             RefCell::new(place)
         };
         let places = posts.iter().enumerate().map(place).collect();
@@ -112,42 +129,66 @@ impl Fleet {
         }
     }
 
-    /// Places where a process of that kind runs, or of any kind.
+    /// Places where a process of that kind, or of any, runs undisturbed.
     pub fn running(&self, kind: Option<Kill>) -> Vec<usize> {
         let runs = |place: &RefCell<Place>| {
             let place = place.borrow();
-            kind.is_none_or(|kind| kind == place.post.kind) && place.process.is_some() && !place.killed
+            kind.is_none_or(|kind| kind == place.post.kind)
+                && place.process.is_some()
+                && matches!(place.fate, Fate::Runs)
         };
         self.places.iter().enumerate().filter(|(_, place)| runs(place)).map(|(number, _)| number).collect()
     }
 
     /// SIGKILL, if a process runs there. True if one did.
     pub fn kill(&self, place: usize) -> bool {
+        let struck = self.strike(place, Signal::Kill, Fate::Killed);
+        if let Some(kind) = struck {
+            self.tally.killed(kind);
+        }
+        struck.is_some()
+    }
+
+    /// SIGTERM, if a process runs there that said that it listens. It has to drain and to exit with 0.
+    pub fn ask_to_end(&self, place: usize) {
+        let listens = self.places.get(place).is_some_and(|place| place.borrow().address.is_some());
+        if listens {
+            self.strike(place, Signal::Terminate, Fate::Drains(Stopwatch::start()));
+        }
+    }
+
+    /// Lets the process stand still for that long. True if it did, and went on.
+    pub async fn let_sleep(&self, place: usize, duration: Duration) -> bool {
+        if self.strike(place, Signal::Stop, Fate::Sleeps).is_none() {
+            return false;
+        }
+        wait::pass(duration).await;
         let Some(place) = self.places.get(place) else { return false };
         let mut place = place.borrow_mut();
-        if place.killed {
-            return false;
-        }
         let Some(process) = place.process.as_mut() else { return false };
-        if process.ended().is_some() {
-            return false;
-        }
-        process.signal(Signal::Kill);
-        place.killed = true;
-        place.address = None;
-        self.tally.killed(place.post.kind);
+        process.signal(Signal::Continue);
+        place.fate = Fate::Runs;
         true
     }
 
-    /// Lets a process stand still, or go on, if one runs there that was not killed. Gives its id.
-    pub fn send(&self, place: usize, signal: Signal) -> Option<u32> {
+    /// Sends a signal to a process that runs undisturbed; gives its kind.
+    fn strike(&self, place: usize, signal: Signal, fate: Fate) -> Option<Kill> {
         let mut place = self.places.get(place)?.borrow_mut();
-        if place.killed {
+        if !matches!(place.fate, Fate::Runs) {
             return None;
         }
         let process = place.process.as_mut()?;
+        if process.ended().is_some() {
+            return None;
+        }
         process.signal(signal);
-        Some(process.pid())
+        match fate {
+            // Clients find out by themselves that nobody answers.
+            Fate::Sleeps | Fate::Runs => {}
+            Fate::Drains(_) | Fate::Killed => place.address = None,
+        }
+        place.fate = fate;
+        Some(place.post.kind)
     }
 
     /// Where the web processes listen that said so.
@@ -156,9 +197,9 @@ impl Fleet {
         webs.filter_map(|place| place.address.clone()).collect()
     }
 
-    /// Where the processes listen, by name; `None` where one is not up.
+    /// Where the processes listen that do so, by name; `None` where one is not up.
     pub fn all_addresses(&self) -> Vec<(String, Option<String>)> {
-        let places = self.places.iter().map(RefCell::borrow);
+        let places = self.places.iter().map(RefCell::borrow).filter(|place| place.post.binary.serves());
         places.map(|place| (place.name.clone(), place.address.clone())).collect()
     }
 }
@@ -166,31 +207,49 @@ impl Fleet {
 impl Place {
     fn start(&mut self) {
         self.process = Some(Process::start(&self.launch));
-        self.killed = false;
+        self.fate = Fate::Runs;
         self.address = None;
     }
 
     /// Looks after the process. True when it has ended.
     fn look(&mut self, tally: &Tally) -> bool {
         let Some(process) = self.process.as_mut() else { return true };
-        if self.address.is_none() && !self.killed {
+        if self.address.is_none() && matches!(self.fate, Fate::Runs) {
             self.address = process.log().find(service::address_in);
         }
-        let Some(status) = process.ended() else { return false };
+        let Some(status) = process.ended() else {
+            if let Fate::Drains(since) = &self.fate
+                && since.elapsed() > DRAIN_TIME_MAX
+            {
+                tally.find(format!("{} did not drain within {DRAIN_TIME_MAX:?}", self.name));
+                process.signal(Signal::Kill);
+                self.fate = Fate::Killed;
+            }
+            return false;
+        };
         process.wait_for_output();
         let lines = process.log().lines();
-        let told = |lines: &[String]| {
-            lines.get(lines.len().saturating_sub(LINES_TOLD)..).unwrap_or_default().join("\n")
-        };
-        if !self.killed {
-            tally.find(format!("{} ended by itself ({status}):\n{}", self.name, told(&lines)));
+        match &self.fate {
+            Fate::Killed => {}
+            Fate::Drains(_) if status.success() => tally.drained(),
+            Fate::Drains(_) => {
+                tally.find(format!("{} drained and ended with {status}:\n{}", self.name, last(&lines)));
+            }
+            Fate::Runs | Fate::Sleeps => {
+                tally.find(format!("{} ended by itself ({status}):\n{}", self.name, last(&lines)));
+            }
         }
         if let Some(bug) = lines.iter().position(|line| BUGS.iter().any(|bug| line.contains(bug))) {
-            let upto = lines.get(..=bug.saturating_add(2).min(lines.len().saturating_sub(1)));
-            tally.find(format!("{} fell over a bug:\n{}", self.name, told(upto.unwrap_or(&lines))));
+            let through = lines.get(..lines.len().min(bug.saturating_add(3))).unwrap_or(&lines);
+            tally.find(format!("{} fell over a bug:\n{}", self.name, last(through)));
         }
         self.address = None;
         self.process = None;
         true
     }
+}
+
+/// The last lines of a log.
+fn last(lines: &[String]) -> String {
+    lines.get(lines.len().saturating_sub(LINES_TOLD)..).unwrap_or_default().join("\n")
 }

@@ -1,5 +1,5 @@
-//! Who kills: one process or several at once, and sometimes lets one stand still for longer than its
-//! leases. On SQLite somebody else also holds the lock of the file for a while.
+//! Who kills: one process or several at once; who lets one stand still for longer than its leases, or
+//! asks it to end. On SQLite somebody else also holds the lock of the file for a while.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,7 +11,6 @@ use rusqlite::{Connection, OpenFlags};
 use super::fleet::Fleet;
 use super::tally::{Kill, Tally};
 use super::watch::Watch;
-use crate::process::Signal;
 use crate::wait;
 
 /// Between two strikes, in milliseconds.
@@ -51,20 +50,20 @@ pub async fn kill(fleet: &Fleet, watch: &Watch, prey: Option<Kill>, tally: &Tall
     }
 }
 
-/// Lets one process after the other stand still. It goes on with old leases in its hands, unless it was
-/// killed meanwhile.
-pub async fn let_sleep(fleet: &Fleet, watch: &Watch, tally: &Tally, seed: u64) {
+/// Lets one process after the other stand still. It goes on with old leases in its hands. Some are asked
+/// to end instead, as in a rolling upgrade.
+pub async fn disturb(fleet: &Fleet, watch: &Watch, tally: &Tally, seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
     loop {
         wait::pass(milliseconds(&mut rng, STILL_PAUSE_MS)).await;
-        let running = fleet.running(None);
         if !watch.is_rough() {
             return;
         }
+        let running = fleet.running(None);
         let Some(place) = running.get(rng.random_range(0..running.len().max(1))).copied() else { continue };
-        let Some(pid) = fleet.send(place, Signal::Stop) else { continue };
-        wait::pass(milliseconds(&mut rng, STILL_MS)).await;
-        if fleet.send(place, Signal::Continue) == Some(pid) {
+        if rng.random_range(0..3) == 0 {
+            fleet.ask_to_end(place);
+        } else if fleet.let_sleep(place, milliseconds(&mut rng, STILL_MS)).await {
             tally.count(|counts| counts.suspensions = counts.suspensions.saturating_add(1));
         }
     }

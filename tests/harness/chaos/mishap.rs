@@ -7,8 +7,11 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-/// Of a thousand requests, those that something befalls.
-const PER_MILLE: u32 = 60;
+/// Of a thousand requests, those that something befalls: mostly few; now and then so many that whoever
+/// asks gives up after all its attempts.
+const PER_MILLE: [u32; 6] = [20, 20, 60, 60, 150, 700];
+/// Requests until the weather changes.
+const SPELL_REQUESTS: u64 = 150;
 /// Shortest and longest wait of a request that is only delayed, in milliseconds.
 const DELAY_MS: std::ops::Range<u64> = 20..1_200;
 /// The same for one that arrives when whoever sent it has given it up: the adapter waits 4 seconds.
@@ -126,6 +129,7 @@ pub struct Dice(Mutex<State>);
 struct State {
     rng: StdRng,
     rough: bool,
+    per_mille: u32,
     requests: u64,
     counts: BTreeMap<Mishap, u64>,
 }
@@ -134,7 +138,7 @@ impl Dice {
     /// Dice that fall as the seed says. Nothing befalls requests until [`Self::set_rough`].
     pub fn new(seed: u64) -> Self {
         let rng = StdRng::seed_from_u64(seed);
-        Self(Mutex::new(State { rng, rough: false, requests: 0, counts: BTreeMap::new() }))
+        Self(Mutex::new(State { rng, rough: false, per_mille: 0, requests: 0, counts: BTreeMap::new() }))
     }
 
     /// From now on requests have mishaps, or none has.
@@ -155,8 +159,12 @@ impl Dice {
     /// What is to befall a request.
     pub(super) fn roll(&self, request: Traits) -> Option<Mishap> {
         let mut state = self.lock();
+        if state.requests.is_multiple_of(SPELL_REQUESTS) {
+            let spell = state.rng.random_range(0..PER_MILLE.len());
+            state.per_mille = *PER_MILLE.get(spell).expect("a place within");
+        }
         state.requests = state.requests.saturating_add(1);
-        if !state.rough || state.rng.random_range(0..1000) >= PER_MILLE {
+        if !state.rough || state.rng.random_range(0..1000) >= state.per_mille {
             return None;
         }
         let fitting = || Mishap::ALL.into_iter().filter(|mishap| mishap.may_befall(request));

@@ -15,19 +15,13 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::fleet::Fleet;
+use super::door::Door;
 use super::tally::Tally;
 use super::watch::Watch;
 use crate::auditor::Auditor;
 use crate::client::{Answer, Client, Wish, path_of};
-use crate::wait::{self, Stopwatch};
+use crate::wait;
 
-/// Longest wait for one answer; a process that stands still gives none.
-const ONE_ANSWER_TIME_MAX: Duration = Duration::from_secs(8);
-/// Longest time until a request has an answer, through whomever.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(180);
-/// Longest pause before a request is sent again, in milliseconds.
-const AGAIN_MS_MAX: u64 = 250;
 /// Longest pause between two requests of a partner, in milliseconds.
 const PACE_MS_MAX: u64 = 60;
 /// Accounts are opened until there are that many.
@@ -54,8 +48,7 @@ pub struct Books {
 
 /// One partner's connection to the bank.
 pub struct Partner<'a> {
-    client: Client,
-    fleet: &'a Fleet,
+    door: &'a Door<'a>,
     books: &'a Books,
     watch: &'a Watch,
     tally: &'a Tally,
@@ -63,17 +56,9 @@ pub struct Partner<'a> {
 }
 
 impl<'a> Partner<'a> {
-    /// A partner with that key, whose wishes the seed decides.
-    pub fn new(
-        key: &str,
-        fleet: &'a Fleet,
-        books: &'a Books,
-        watch: &'a Watch,
-        tally: &'a Tally,
-        seed: u64,
-    ) -> Self {
-        let rng = StdRng::seed_from_u64(seed);
-        Self { client: Client::new("", key), fleet, books, watch, tally, rng }
+    /// A partner at that door, whose wishes the seed decides.
+    pub fn new(door: &'a Door<'a>, books: &'a Books, watch: &'a Watch, tally: &'a Tally, seed: u64) -> Self {
+        Self { door, books, watch, tally, rng: StdRng::seed_from_u64(seed) }
     }
 
     /// Asks for one thing after the other while it is rough, and ends with an answer to the last.
@@ -200,47 +185,18 @@ impl<'a> Partner<'a> {
         }
     }
 
-    /// Sends a request, each time to any web process, until there is an answer. Any other than the
-    /// expected ones is a finding, and so is none for very long.
     async fn insist(
         &mut self,
         what: &str,
         expected: &[u16],
         make: impl Fn(&Client) -> RequestBuilder,
     ) -> Option<Answer> {
-        let since = Stopwatch::start();
-        let mut last = "no web process was there".to_owned();
-        while since.elapsed() < ANSWER_TIME_MAX {
-            let addresses = self.fleet.addresses();
-            if !addresses.is_empty() {
-                let address: &String = self.pick(&addresses);
-                let client = self.client.at(address);
-                match client.try_send(make(&client).timeout(ONE_ANSWER_TIME_MAX)).await {
-                    Ok(answer) if expected.contains(&answer.status) => return Some(answer),
-                    Ok(answer) if answer.status == 503 && answer.code() == "storage_unavailable" => {
-                        self.tally.count(|counts| counts.unavailable = counts.unavailable.saturating_add(1));
-                        last = format!("{answer:?}");
-                    }
-                    Ok(answer) => {
-                        self.tally.find(format!("{what} was answered with {answer:?}"));
-                        return None;
-                    }
-                    Err(error) => {
-                        self.tally.count(|counts| counts.unanswered = counts.unanswered.saturating_add(1));
-                        last = error.to_string();
-                    }
-                }
-            }
-            let pause = self.rng.random_range(10..AGAIN_MS_MAX);
-            wait::pass(Duration::from_millis(pause)).await;
-        }
-        self.tally.find(format!("{what}: no answer within {ANSWER_TIME_MAX:?}; last: {last}"));
-        None
+        self.door.insist(&mut self.rng, what, expected, make).await
     }
 
     fn wish(&mut self) -> Wish {
         let amount = format!("{}.{:02}", self.rng.random_range(0..100), self.rng.random_range(1..100));
-        let wish = if self.rng.random_range(0..100) < 55 {
+        let wish = if self.rng.random_range(0..100) < 50 {
             Wish::deposit(&amount)
         } else {
             Wish::withdrawal(&amount)

@@ -56,7 +56,9 @@ impl fmt::Display for Report {
             webs_killed,
             workers_killed,
             killed_together,
+            drained,
             restarts,
+            gates_held,
             suspensions,
             locks_held,
             accounts,
@@ -74,7 +76,7 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "  processes     {} killed ({webs_killed} web, {workers_killed} worker; {killed_together} times several at once), \
-             {restarts} restarts, {suspensions} stood still",
+             {suspensions} stood still, {drained} drained, {restarts} restarts",
             self.counts.kills()
         )?;
         match self.stand {
@@ -90,6 +92,7 @@ impl fmt::Display for Report {
                 }
             }
         }
+        writeln!(f, "  gate          held and released {gates_held} times")?;
         writeln!(
             f,
             "  transactions  {transactions} acknowledged on {accounts} accounts; {posted} posted, {rejected} rejected"

@@ -23,12 +23,16 @@ pub struct Counts {
     pub workers_killed: u64,
     /// Times at which more than one process was killed at once.
     pub killed_together: u64,
+    /// Processes that were asked to end, drained, and exited with 0.
+    pub drained: u64,
     /// Processes that were started again.
     pub restarts: u64,
     /// Processes that stood still for longer than their leases.
     pub suspensions: u64,
     /// Times at which somebody else held the lock of the file.
     pub locks_held: u64,
+    /// Times at which an operator held the gate, and released it.
+    pub gates_held: u64,
     /// Accounts that were opened.
     pub accounts: u64,
     /// Transactions that were acknowledged.
@@ -100,6 +104,10 @@ impl Tally {
             };
             *count = count.saturating_add(1);
         });
+    }
+
+    pub(super) fn drained(&self) {
+        self.count(|counts| counts.drained = counts.drained.saturating_add(1));
     }
 
     pub(super) fn restarted(&self) {
