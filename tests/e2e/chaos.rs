@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use postonce_tests::chaos::Course;
+use postonce_tests::chaos::fleet::Post;
 use postonce_tests::chaos::mishap::Mishap;
 use postonce_tests::chaos::report::Report;
+use postonce_tests::chaos::tally::Kill;
 use postonce_tests::scenario::Stand;
 
 /// Repeats a run.
@@ -18,10 +20,7 @@ const ROUGH_TIME_MAX: Duration = Duration::from_secs(180);
 on_both_stands![everything_promised_is_final_exactly_once_after_kills_and_storage_faults];
 
 async fn everything_promised_is_final_exactly_once_after_kills_and_storage_faults(stand: Stand) {
-    let seed = std::env::var(SEED_VARIABLE).ok().and_then(|seed| seed.parse().ok());
-    let seed: u64 = seed.unwrap_or_else(rand::random);
-    println!("seed {seed} (set {SEED_VARIABLE} to repeat it)");
-    let short = Course::on(stand, seed, Duration::from_secs(15));
+    let short = Course::on(stand, seed(), Duration::from_secs(15));
     let course = Course { kills_min: KILLS_MIN, every_mishap: true, duration_max: ROUGH_TIME_MAX, ..short };
     let report = course.run(|_: &Report| {}).await;
     println!("{report}");
@@ -36,4 +35,30 @@ async fn everything_promised_is_final_exactly_once_after_kills_and_storage_fault
         }
         Stand::Sqlite => assert!(report.counts.locks_held > 0, "{report}"),
     }
+}
+
+/// The same chaos finds out that a worker is wrong. Only workers are killed, and nothing else happens: what
+/// is lost was lost by them.
+#[tokio::test]
+async fn a_worker_that_deletes_before_it_commits_is_found_out() {
+    let quiet = Course::on(Stand::Azurite, seed(), Duration::from_secs(10));
+    let course = Course {
+        kills_min: KILLS_MIN,
+        duration_max: ROUGH_TIME_MAX,
+        posts: vec![Post::web(), Post::hasty_worker(), Post::hasty_worker()],
+        prey: Some(Kill::Worker),
+        every_fault: false,
+        ..quiet
+    };
+    let report = course.run(|_: &Report| {}).await;
+    println!("{report}");
+    let lost = report.findings.iter().filter(|finding| finding.contains("was promised and is nowhere"));
+    assert!(lost.count() > 0, "the wrong worker was not found out\n{report}");
+}
+
+fn seed() -> u64 {
+    let seed = std::env::var(SEED_VARIABLE).ok().and_then(|seed| seed.parse().ok());
+    let seed: u64 = seed.unwrap_or_else(rand::random);
+    println!("seed {seed} (set {SEED_VARIABLE} to repeat it)");
+    seed
 }

@@ -78,17 +78,18 @@ impl Auditor {
         assert!(noted.kind == wish.kind && noted.cents == cents(amount), "the id {id} was used twice");
     }
 
-    /// Notes an answer about a wish. Answers other than 200 and 202 promise nothing.
-    pub fn heard(&mut self, account: AccountKey, id: MessageId, answer: &Answer) {
+    /// Notes an answer about a wish. Answers other than 200 and 202 promise nothing. True when this is the
+    /// first promise.
+    pub fn heard(&mut self, account: AccountKey, id: MessageId, answer: &Answer) -> bool {
         if ![200, 202].contains(&answer.status) {
-            return;
+            return false;
         }
         let tally = self.accounts.get_mut(&account).expect("an account that was noted");
         let noted = tally.wishes.get_mut(&id).expect("a wish that was noted");
-        noted.promised = true;
+        let first = !std::mem::replace(&mut noted.promised, true);
         if !answer.is_final() {
             // Reads from different processes may overtake each other, but a final status stays.
-            return;
+            return first;
         }
         match &noted.told {
             None => noted.told = Some(answer.body.clone()),
@@ -97,6 +98,7 @@ impl Auditor {
                 self.contradictions.push(format!("transaction {id}: told {told}, then {}", answer.body));
             }
         }
+        first
     }
 
     /// Sends a wish and notes both the wish and the answer.

@@ -2,7 +2,7 @@
 //!
 //! [`deadly`] ports die at a named point: the process that uses them kills itself with SIGKILL right
 //! there, so that nothing is finished, flushed or dropped. [`unreliable`] ports are away while they
-//! are told to.
+//! are told to. [`hasty`] ports make a worker of which tests have to find out that it is wrong.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -69,6 +69,7 @@ fn die() -> ! {
 enum Fate {
     DiesAt(Point),
     Weather(Arc<Weather>),
+    DeletesEarly,
 }
 
 /// What is away at the moment.
@@ -87,6 +88,15 @@ pub fn unreliable(store: Store, weather: Arc<Weather>) -> Store {
     with_fate(store, &Fate::Weather(weather))
 }
 
+/// The name of [`hasty`] ports on the command line.
+pub const DELETES_EARLY: &str = "deletes-early";
+
+/// The same store, but a message is deleted as soon as it is received: its work is lost when whoever
+/// received it dies before the commit.
+pub fn hasty(store: Store) -> Store {
+    with_fate(store, &Fate::DeletesEarly)
+}
+
 fn with_fate(store: Store, fate: &Fate) -> Store {
     let ledger = Arc::new(FatefulLedger { inner: Arc::clone(&store.ledger), fate: fate.clone() });
     let queue = Arc::new(FatefulQueue { inner: Arc::clone(&store.queue), fate: fate.clone() });
@@ -97,7 +107,7 @@ impl Fate {
     fn strikes(&self, here: Point) {
         match self {
             Self::DiesAt(point) if *point == here => die(),
-            Self::DiesAt(_) | Self::Weather(_) => {}
+            Self::DiesAt(_) | Self::Weather(_) | Self::DeletesEarly => {}
         }
     }
 
@@ -114,7 +124,7 @@ impl Fate {
             Self::Weather(weather) if part(weather).load(Ordering::Relaxed) => {
                 Err(StoreFault::Unavailable { doing: "what a test forbids", source: "bad weather".into() })
             }
-            Self::Weather(_) | Self::DiesAt(_) => Ok(()),
+            Self::Weather(_) | Self::DiesAt(_) | Self::DeletesEarly => Ok(()),
         }
     }
 
@@ -145,6 +155,11 @@ impl WorkQueue for FatefulQueue {
     ) -> Result<Vec<Message>, StoreFault> {
         let messages = self.inner.receive(queue, max, visibility).await?;
         self.fate.note_received(&messages);
+        if matches!(self.fate, Fate::DeletesEarly) {
+            for message in &messages {
+                drop(self.inner.delete(queue, &message.lease).await?);
+            }
+        }
         if !messages.is_empty() {
             self.fate.strikes(Point::AfterReceive);
         }

@@ -13,6 +13,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use super::tally::{Kill, Tally};
 use super::watch::Watch;
 use crate::binaries::Binary;
+use crate::faults::DELETES_EARLY;
 use crate::process::{Launch, Process, Signal};
 use crate::service::{self, DRAIN_TIME_MAX, Settings};
 use crate::wait::{self, Stopwatch};
@@ -46,6 +47,11 @@ impl Post {
     /// A web process with a worker inside.
     pub fn web_with_worker() -> Self {
         Self { arguments: vec!["--with-worker"], ..Self::web() }
+    }
+
+    /// A worker that is wrong: it deletes messages before their work is committed.
+    pub fn hasty_worker() -> Self {
+        Self { kind: Kill::Worker, binary: Binary::DyingWorker, arguments: vec![DELETES_EARLY] }
     }
 
     /// A worker process.

@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
+use futures::future::join_all;
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, UserId};
 use postonce_shared::domain::instruction::TransactionKind;
 use rand::rngs::StdRng;
@@ -24,6 +25,8 @@ use crate::wait;
 
 /// Longest pause between two requests of a partner, in milliseconds.
 const PACE_MS_MAX: u64 = 60;
+/// Most wishes that are sent at once.
+const BURST_MAX: usize = 60;
 /// Accounts are opened until there are that many.
 const ACCOUNTS_MAX: usize = 60;
 /// How far accounts may be overdrawn.
@@ -72,6 +75,7 @@ impl<'a> Partner<'a> {
                 12..18 => self.reuse_an_id().await,
                 18..26 => self.read().await,
                 26..28 => self.ask_for_nonsense().await,
+                28..30 => self.submit_many().await,
                 _ => self.submit().await,
             }
             let pause = self.rng.random_range(0..PACE_MS_MAX);
@@ -104,32 +108,67 @@ impl<'a> Partner<'a> {
             let submit = move |client: &Client| client.submission(account, id, &other);
             self.refused("another currency", 422, "currency_mismatch", submit).await;
         }
-        self.books.auditor.borrow_mut().sent(account, id, &wish);
-        let promised = Promised { account, id, wish };
-        if let Some(answer) = self.send(&promised).await {
-            self.tally.count(|counts| counts.transactions = counts.transactions.saturating_add(1));
-            self.books.auditor.borrow_mut().heard(account, id, &answer);
-            self.books.promised.borrow_mut().push(promised);
-        }
+        self.send_all(vec![Promised { account, id, wish }]).await;
     }
 
-    async fn send(&mut self, promised: &Promised) -> Option<Answer> {
+    /// Many wishes for one account at once, so that they are inserted, sent and posted together; among
+    /// them some that stand twice, and some that were promised before.
+    async fn submit_many(&mut self) {
+        let account = self.account();
+        let count = self.rng.random_range(5..BURST_MAX);
+        let mut wishes: Vec<Promised> = Vec::new();
+        while wishes.len() < count {
+            let wish = self.wish();
+            let wish = if self.chance(50) { self.enlarged(wish) } else { wish };
+            wishes.push(Promised { account, id: MessageId::from_uuid(self.uuid()), wish });
+        }
+        let twice: Vec<Promised> =
+            wishes.iter().filter(|_| self.rng.random_range(0..10) == 0).cloned().collect();
+        wishes.extend(twice);
+        let before = self.rng.random_range(0..4);
+        {
+            let promised = self.books.promised.borrow();
+            let of_account = promised.iter().rev().filter(|promised| promised.account == account);
+            wishes.extend(of_account.take(before).cloned());
+        }
+        self.send_all(wishes).await;
+    }
+
+    /// Sends wishes at the same time, and notes them before and their answers after.
+    async fn send_all(&mut self, wishes: Vec<Promised>) {
+        for Promised { account, id, wish } in &wishes {
+            self.books.auditor.borrow_mut().sent(*account, *id, wish);
+        }
+        let seeds: Vec<u64> = wishes.iter().map(|_| self.rng.random()).collect();
+        let sends = wishes.into_iter().zip(seeds).map(|(wish, seed)| self.send(wish, seed));
+        join_all(sends).await;
+    }
+
+    /// Sends one wish until it is promised. The first promise for an id counts.
+    async fn send(&self, promised: Promised, seed: u64) {
+        let mut rng = StdRng::seed_from_u64(seed);
         let Promised { account, id, wish } = promised.clone();
-        let patience = self.rng.random_range(1..5);
-        let waits = self.chance(25);
+        let patience = rng.random_range(1..5);
+        let waits = rng.random_range(0..100) < 25;
         let submit = move |client: &Client| {
             let request = client.submission(account, id, &wish);
             if waits { request.header("Prefer", format!("wait={patience}")) } else { request }
         };
-        self.insist("a transaction", &[200, 202], submit).await
+        let Some(answer) = self.door.insist(&mut rng, "a transaction", &[200, 202], submit).await else {
+            return;
+        };
+        if self.books.auditor.borrow_mut().heard(account, id, &answer) {
+            self.tally.count(|counts| counts.transactions = counts.transactions.saturating_add(1));
+            self.books.promised.borrow_mut().push(promised);
+        } else {
+            self.tally.count(|counts| counts.replays = counts.replays.saturating_add(1));
+        }
     }
 
     /// The same id and the same content again, as if the answer had been lost.
     async fn repeat(&mut self) {
-        let Some(promised) = self.promised() else { return };
-        if let Some(answer) = self.send(&promised).await {
-            self.books.auditor.borrow_mut().heard(promised.account, promised.id, &answer);
-            self.tally.count(|counts| counts.replays = counts.replays.saturating_add(1));
+        if let Some(promised) = self.promised() {
+            self.send_all(vec![promised]).await;
         }
     }
 
@@ -156,7 +195,8 @@ impl<'a> Partner<'a> {
         let path = format!("{}/transactions/{id}", path_of(account));
         let get = move |client: &Client| client.request(Method::GET, &path);
         if let Some(answer) = self.insist("reading a promised transaction", &[200], get).await {
-            self.books.auditor.borrow_mut().heard(account, id, &answer);
+            let first = self.books.auditor.borrow_mut().heard(account, id, &answer);
+            assert!(!first, "what is read was promised before");
             self.tally.count(|counts| counts.reads = counts.reads.saturating_add(1));
         }
     }
@@ -203,15 +243,17 @@ impl<'a> Partner<'a> {
         };
         match self.rng.random_range(0..20) {
             0 => wish.with("reference", format!("invoice {}", self.rng.random_range(0..1000))),
-            // Large, so that some envelopes are kept beside the queue.
-            1 => {
-                let text = |rng: &mut StdRng| format!("{:032x}", rng.random::<u128>()).repeat(3);
-                let members: Map<String, Value> =
-                    (0..18).map(|member| (format!("{member:02}"), text(&mut self.rng).into())).collect();
-                wish.with("metadata", members)
-            }
+            1 => self.enlarged(wish),
             _ => wish,
         }
+    }
+
+    /// Large, so that many of them together are kept beside the queue.
+    fn enlarged(&mut self, wish: Wish) -> Wish {
+        let mut text = || format!("{:032x}", self.rng.random::<u128>()).repeat(3);
+        let members: Map<String, Value> =
+            (0..18).map(|member| (format!("{member:02}"), text().into())).collect();
+        wish.with("metadata", members)
     }
 
     fn account(&mut self) -> AccountKey {

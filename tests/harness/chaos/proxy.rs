@@ -278,3 +278,6 @@ fn respond(status: StatusCode, headers: HeaderMap, body: Body) -> Response<Body>
     *response.headers_mut() = headers;
     response
 }
+
+#[cfg(test)]
+mod tests;
