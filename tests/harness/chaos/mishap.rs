@@ -7,6 +7,8 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
+use super::proxy::Service;
+
 /// Of a thousand requests, those that something befalls: mostly few; now and then so many that whoever
 /// asks gives up after all its attempts.
 const PER_MILLE: [u32; 6] = [20, 20, 60, 60, 150, 700];
@@ -82,7 +84,8 @@ impl Mishap {
     /// everything up for seconds less.
     const fn weight(self) -> u32 {
         match self {
-            Self::Refused | Self::Repeated => 4,
+            Self::Refused => 12,
+            Self::Repeated => 4,
             Self::Delayed
             | Self::CutBefore
             | Self::AnswerLost
@@ -131,6 +134,7 @@ struct State {
     rough: bool,
     per_mille: u32,
     requests: u64,
+    by_service: BTreeMap<Service, u64>,
     counts: BTreeMap<Mishap, u64>,
 }
 
@@ -138,7 +142,14 @@ impl Dice {
     /// Dice that fall as the seed says. Nothing befalls requests until [`Self::set_rough`].
     pub fn new(seed: u64) -> Self {
         let rng = StdRng::seed_from_u64(seed);
-        Self(Mutex::new(State { rng, rough: false, per_mille: 0, requests: 0, counts: BTreeMap::new() }))
+        Self(Mutex::new(State {
+            rng,
+            rough: false,
+            per_mille: 0,
+            requests: 0,
+            by_service: BTreeMap::new(),
+            counts: BTreeMap::new(),
+        }))
     }
 
     /// From now on requests have mishaps, or none has.
@@ -146,9 +157,9 @@ impl Dice {
         self.lock().rough = rough;
     }
 
-    /// Requests so far.
-    pub fn requests(&self) -> u64 {
-        self.lock().requests
+    /// Requests so far, by service.
+    pub fn requests(&self) -> BTreeMap<Service, u64> {
+        self.lock().by_service.clone()
     }
 
     /// How often each mishap was done to a request so far.
@@ -157,13 +168,15 @@ impl Dice {
     }
 
     /// What is to befall a request.
-    pub(super) fn roll(&self, request: Traits) -> Option<Mishap> {
+    pub(super) fn roll(&self, service: Service, request: Traits) -> Option<Mishap> {
         let mut state = self.lock();
         if state.requests.is_multiple_of(SPELL_REQUESTS) {
             let spell = state.rng.random_range(0..PER_MILLE.len());
             state.per_mille = *PER_MILLE.get(spell).expect("a place within");
         }
         state.requests = state.requests.saturating_add(1);
+        let of_service = state.by_service.entry(service).or_default();
+        *of_service = of_service.saturating_add(1);
         if !state.rough || state.rng.random_range(0..1000) >= state.per_mille {
             return None;
         }
@@ -206,7 +219,7 @@ mod tests {
 
     fn rolled(dice: &Dice, request: Traits) -> BTreeMap<Mishap, u64> {
         let mut rolled: BTreeMap<Mishap, u64> = BTreeMap::new();
-        for mishap in (0..20_000).filter_map(|_| dice.roll(request)) {
+        for mishap in (0..20_000).filter_map(|_| dice.roll(Service::Table, request)) {
             let count = rolled.entry(mishap).or_default();
             *count = count.saturating_add(1);
         }

@@ -27,6 +27,8 @@ use crate::wait;
 const PACE_MS_MAX: u64 = 60;
 /// Most wishes that are sent at once.
 const BURST_MAX: usize = 60;
+/// As many large ones at once that their work is kept beside the queue, and claimed.
+const FLOOD: usize = 180;
 /// Accounts are opened until there are that many.
 const ACCOUNTS_MAX: usize = 60;
 /// How far accounts may be overdrawn.
@@ -115,11 +117,12 @@ impl<'a> Partner<'a> {
     /// them some that stand twice, and some that were promised before.
     async fn submit_many(&mut self) {
         let account = self.account();
-        let count = self.rng.random_range(5..BURST_MAX);
+        let flood = self.chance(25);
+        let count = if flood { FLOOD } else { self.rng.random_range(5..BURST_MAX) };
         let mut wishes: Vec<Promised> = Vec::new();
         while wishes.len() < count {
             let wish = self.wish();
-            let wish = if self.chance(50) { self.enlarged(wish) } else { wish };
+            let wish = if flood { enlarged(wish) } else { wish };
             wishes.push(Promised { account, id: MessageId::from_uuid(self.uuid()), wish });
         }
         let twice: Vec<Promised> =
@@ -243,17 +246,9 @@ impl<'a> Partner<'a> {
         };
         match self.rng.random_range(0..20) {
             0 => wish.with("reference", format!("invoice {}", self.rng.random_range(0..1000))),
-            1 => self.enlarged(wish),
+            1 => enlarged(wish),
             _ => wish,
         }
-    }
-
-    /// Large, so that many of them together are kept beside the queue.
-    fn enlarged(&mut self, wish: Wish) -> Wish {
-        let mut text = || format!("{:032x}", self.rng.random::<u128>()).repeat(3);
-        let members: Map<String, Value> =
-            (0..18).map(|member| (format!("{member:02}"), text().into())).collect();
-        wish.with("metadata", members)
     }
 
     fn account(&mut self) -> AccountKey {
@@ -282,4 +277,11 @@ impl<'a> Partner<'a> {
     fn uuid(&mut self) -> Uuid {
         uuid::Builder::from_random_bytes(self.rng.random()).into_uuid()
     }
+}
+
+/// With as much in it as may be, of characters that grow when they are escaped.
+fn enlarged(wish: Wish) -> Wish {
+    let members: Map<String, Value> =
+        (0..20).map(|member| (format!("{member:02}"), "\"".repeat(100).into())).collect();
+    wish.with("metadata", members)
 }

@@ -35,7 +35,7 @@ const HALFWAY: Duration = Duration::from_millis(20);
 const IDLE_TIME_MAX: Duration = Duration::from_secs(4);
 
 /// A service of Azure Storage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Service {
     /// Rows.
     Table,
@@ -43,6 +43,17 @@ pub enum Service {
     Queue,
     /// Large bodies.
     Blob,
+}
+
+impl Service {
+    /// For a summary.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Table => "table",
+            Self::Queue => "queue",
+            Self::Blob => "blob",
+        }
+    }
 }
 
 /// A whole answer.
@@ -168,7 +179,7 @@ async fn answer(desk: Arc<Desk>, request: Request<Incoming>) -> Result<Response<
     let body = body.collect().await.map_err(|_| Cut)?.to_bytes();
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
     let asked = Asked { method: head.method, path, headers: head.headers, body };
-    let mishap = desk.dice.roll(asked.traits());
+    let mishap = desk.dice.roll(desk.service, asked.traits());
     desk.underway.fetch_add(1, Ordering::SeqCst);
     // A task of its own: what was decided is done, also when the connection ends before.
     let work = runtime().spawn(async move {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::mishap::Mishap;
+use super::proxy::Service;
 use super::tally::Counts;
 use crate::scenario::Stand;
 
@@ -20,7 +21,7 @@ pub struct Report {
     /// What processes and partners did.
     pub counts: Counts,
     /// Requests to the storage, through the proxies.
-    pub requests: u64,
+    pub requests: BTreeMap<Service, u64>,
     /// What befell them.
     pub mishaps: BTreeMap<Mishap, u64>,
     /// What must not be.
@@ -82,10 +83,17 @@ impl fmt::Display for Report {
         match self.stand {
             Stand::Sqlite => writeln!(f, "  storage       {locks_held} times somebody else held the lock")?,
             Stand::Azurite => {
-                let (requests, befallen) = (self.requests, self.mishap_count());
+                let by_service: Vec<String> = self
+                    .requests
+                    .iter()
+                    .map(|(service, count)| format!("{} {count}", service.word()))
+                    .collect();
                 writeln!(
                     f,
-                    "  storage       {requests} requests through the proxy, {befallen} with a fault:"
+                    "  storage       {} requests through the proxy ({}), {} with a fault:",
+                    self.requests.values().sum::<u64>(),
+                    by_service.join(", "),
+                    self.mishap_count()
                 )?;
                 for (mishap, count) in &self.mishaps {
                     writeln!(f, "    {count:>7}     {}", mishap.words())?;
