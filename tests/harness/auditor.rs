@@ -101,6 +101,12 @@ impl Auditor {
         first
     }
 
+    /// Whether a final answer was heard about a wish. Whoever asks after that must hear it again.
+    pub fn was_told(&self, account: AccountKey, id: MessageId) -> bool {
+        let noted = self.accounts.get(&account).and_then(|tally| tally.wishes.get(&id));
+        noted.is_some_and(|noted| noted.told.is_some())
+    }
+
     /// Sends a wish and notes both the wish and the answer.
     pub async fn submit(
         &mut self,

@@ -34,13 +34,14 @@ pub mod watch;
 
 mod invented;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{OptionFuture, join, join_all, join3, join4};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
+use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 
 use crate::azurite::{Azurite, Ports};
@@ -79,8 +80,8 @@ pub struct Course {
     pub duration: Duration,
     /// It goes on until that many processes were killed.
     pub kills_min: u64,
-    /// And until every mishap befell some request, on a store that is reached over a network.
-    pub every_mishap: bool,
+    /// And until every kind of fault that the store can have has happened.
+    pub every_kind: bool,
     /// Longest rough part, whatever is missing then.
     pub duration_max: Duration,
     /// Partners who ask at the same time.
@@ -106,7 +107,7 @@ impl Course {
             seed,
             duration,
             kills_min: 0,
-            every_mishap: false,
+            every_kind: false,
             duration_max: duration,
             partners: 8,
             posts: vec![first, Post::web(), Post::worker(), Post::worker()],
@@ -218,12 +219,18 @@ impl Run {
 
     fn is_enough(&self) -> bool {
         let elapsed = self.since.elapsed();
-        let counts = self.dice.counts();
-        let mishaps = !self.course.every_mishap
-            || self.proxies.is_empty()
-            || Mishap::ALL.iter().all(|mishap| counts.contains_key(mishap));
-        let enough = self.tally.counts().kills() >= self.course.kills_min && mishaps;
+        let enough = self.tally.counts().kills() >= self.course.kills_min
+            && (!self.course.every_kind || self.had_every_kind());
         elapsed >= self.course.duration_max || (elapsed >= self.course.duration && enough)
+    }
+
+    fn had_every_kind(&self) -> bool {
+        let (counts, mishaps) = (self.tally.counts(), self.dice.counts());
+        let of_storage = match self.course.stand {
+            Stand::Azurite => Mishap::ALL.iter().all(|mishap| mishaps.contains_key(mishap)),
+            Stand::Sqlite => counts.locks_held > 0,
+        };
+        of_storage && counts.webs_killed > 0 && counts.workers_killed > 0 && counts.suspensions > 0
     }
 
     fn file(&self) -> Option<PathBuf> {
@@ -269,6 +276,9 @@ impl Run {
         let auditor = self.books.auditor.take();
         let (audited, findings) = auditor.compare(&client, &self.bank.store().await).await;
         findings.into_iter().for_each(|finding| self.tally.find(finding));
+        if let Some(file) = self.file() {
+            integrity(&file).into_iter().for_each(|flaw| self.tally.find(format!("the file: {flaw}")));
+        }
         self.tally.count(|counts| {
             counts.posted = u64::try_from(audited.posted).unwrap_or(u64::MAX);
             counts.rejected = u64::try_from(audited.rejected).unwrap_or(u64::MAX);
@@ -334,4 +344,14 @@ fn proxies(ports: Ports, dice: &Arc<Dice>) -> (Vec<RoughProxy>, Ports) {
     let table = RoughProxy::before(Service::Table, ports.table, dice);
     let ports = Ports { blob: blob.port(), queue: queue.port(), table: table.port() };
     (vec![blob, queue, table], ports)
+}
+
+/// What SQLite itself finds wrong with its file.
+fn integrity(file: &Path) -> Vec<String> {
+    let connection = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_WRITE);
+    let connection = connection.expect("the file can be opened");
+    let mut check = connection.prepare("PRAGMA integrity_check").expect("SQLite can check its file");
+    let lines = check.query_map([], |row| row.get::<_, String>(0)).expect("the check runs");
+    let lines = lines.map(|line| line.expect("a line of text"));
+    lines.filter(|line| line != "ok").collect()
 }

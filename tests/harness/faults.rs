@@ -20,6 +20,8 @@ use postonce_shared::ports::ledger::{
 };
 use postonce_shared::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
 
+use crate::wait;
+
 /// Where a worker dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Point {
@@ -91,6 +93,9 @@ pub fn unreliable(store: Store, weather: Arc<Weather>) -> Store {
 /// The name of [`hasty`] ports on the command line.
 pub const DELETES_EARLY: &str = "deletes-early";
 
+/// How long [`hasty`] ports keep what they deleted, so that who is killed mostly has something in hand.
+const HASTE: Duration = Duration::from_millis(150);
+
 /// The same store, but a message is deleted as soon as it is received: its work is lost when whoever
 /// received it dies before the commit.
 pub fn hasty(store: Store) -> Store {
@@ -155,10 +160,11 @@ impl WorkQueue for FatefulQueue {
     ) -> Result<Vec<Message>, StoreFault> {
         let messages = self.inner.receive(queue, max, visibility).await?;
         self.fate.note_received(&messages);
-        if matches!(self.fate, Fate::DeletesEarly) {
+        if matches!(self.fate, Fate::DeletesEarly) && !messages.is_empty() {
             for message in &messages {
                 drop(self.inner.delete(queue, &message.lease).await?);
             }
+            wait::pass(HASTE).await;
         }
         if !messages.is_empty() {
             self.fate.strikes(Point::AfterReceive);

@@ -157,15 +157,30 @@ impl<'a> Partner<'a> {
             let request = client.submission(account, id, &wish);
             if waits { request.header("Prefer", format!("wait={patience}")) } else { request }
         };
-        let Some(answer) = self.door.insist(&mut rng, "a transaction", &[200, 202], submit).await else {
-            return;
-        };
+        let Some(answer) = self.ask(&mut rng, account, id, &[200, 202], submit).await else { return };
         if self.books.auditor.borrow_mut().heard(account, id, &answer) {
             self.tally.count(|counts| counts.transactions = counts.transactions.saturating_add(1));
             self.books.promised.borrow_mut().push(promised);
         } else {
             self.tally.count(|counts| counts.replays = counts.replays.saturating_add(1));
         }
+    }
+
+    /// Asks about a wish until there is an answer: a final one, if one was heard before.
+    async fn ask(
+        &self,
+        rng: &mut StdRng,
+        account: AccountKey,
+        id: MessageId,
+        expected: &[u16],
+        make: impl Fn(&Client) -> RequestBuilder,
+    ) -> Option<Answer> {
+        let told = self.books.auditor.borrow().was_told(account, id);
+        let answer = self.door.insist(rng, "a transaction", expected, make).await?;
+        if told && !answer.is_final() {
+            self.tally.find(format!("transaction {id} was final before {answer:?}"));
+        }
+        Some(answer)
     }
 
     /// The same id and the same content again, as if the answer had been lost.
@@ -197,7 +212,8 @@ impl<'a> Partner<'a> {
         let Some(Promised { account, id, .. }) = self.promised() else { return };
         let path = format!("{}/transactions/{id}", path_of(account));
         let get = move |client: &Client| client.request(Method::GET, &path);
-        if let Some(answer) = self.insist("reading a promised transaction", &[200], get).await {
+        let mut rng = StdRng::seed_from_u64(self.rng.random());
+        if let Some(answer) = self.ask(&mut rng, account, id, &[200], get).await {
             let first = self.books.auditor.borrow_mut().heard(account, id, &answer);
             assert!(!first, "what is read was promised before");
             self.tally.count(|counts| counts.reads = counts.reads.saturating_add(1));
