@@ -110,7 +110,12 @@ impl fmt::Display for Report {
             "  partners      sent again after 503 {unavailable} times, without an answer {unanswered} times; \
              {replays} replays, {refusals} refusals, {reads} reads"
         )?;
-        writeln!(f, "  dead letters  {replayed_letters} after attempts that were killed, replayed")?;
+        match replayed_letters {
+            0 => writeln!(f, "  dead letters  none to replay")?,
+            count => {
+                writeln!(f, "  dead letters  {count} after attempts that were killed; they were replayed")?
+            }
+        }
         match self.findings.as_slice() {
             [] => write!(f, "  findings      none"),
             findings => write!(f, "  findings      {}:\n{}", findings.len(), findings.join("\n")),
