@@ -274,6 +274,13 @@ impl Run {
     async fn audit(&self) {
         let Some(client) = self.client() else { return };
         let auditor = self.books.auditor.take();
+        for account in auditor.accounts() {
+            let path = format!("/v1/users/{}/accounts", account.user);
+            let listed = client.get(&path).await;
+            if !listed.text.contains(&account.account.to_string()) {
+                self.tally.find(format!("the account {account} is not listed: {listed:?}"));
+            }
+        }
         let (audited, findings) = auditor.compare(&client, &self.bank.store().await).await;
         findings.into_iter().for_each(|finding| self.tally.find(finding));
         if let Some(file) = self.file() {

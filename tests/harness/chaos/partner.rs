@@ -5,6 +5,7 @@
 //! that nobody opened.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -31,6 +32,8 @@ const BURST_MAX: usize = 60;
 const FLOOD: usize = 180;
 /// Accounts are opened until there are that many.
 const ACCOUNTS_MAX: usize = 60;
+/// Lines of a statement that are read and remembered.
+const STATEMENT_LINES: usize = 100;
 /// How far accounts may be overdrawn.
 const OVERDRAFTS: [&str; 3] = ["0.00", "50.00", "500.00"];
 
@@ -49,6 +52,8 @@ pub struct Books {
     pub auditor: RefCell<Auditor>,
     accounts: RefCell<Vec<AccountKey>>,
     promised: RefCell<Vec<Promised>>,
+    /// The first page of each statement, as long as it was seen.
+    statements: RefCell<BTreeMap<AccountKey, Vec<Value>>>,
 }
 
 /// One partner's connection to the bank.
@@ -75,7 +80,8 @@ impl<'a> Partner<'a> {
                 _ if accounts < 3 => self.open_account().await,
                 4..12 => self.repeat().await,
                 12..18 => self.reuse_an_id().await,
-                18..26 => self.read().await,
+                18..24 => self.read().await,
+                24..26 => self.read_statement().await,
                 26..28 => self.ask_for_nonsense().await,
                 28..30 => self.submit_many().await,
                 _ => self.submit().await,
@@ -218,6 +224,22 @@ impl<'a> Partner<'a> {
             assert!(!first, "what is read was promised before");
             self.tally.count(|counts| counts.reads = counts.reads.saturating_add(1));
         }
+    }
+
+    /// What once stood on a statement stands there for ever.
+    async fn read_statement(&mut self) {
+        let account = self.account();
+        let before = self.books.statements.borrow().get(&account).cloned().unwrap_or_default();
+        let path = format!("{}/transactions?limit={STATEMENT_LINES}", path_of(account));
+        let get = move |client: &Client| client.request(Method::GET, &path);
+        let Some(answer) = self.insist("reading a statement", &[200], get).await else { return };
+        let lines =
+            answer.body.pointer("/transactions").and_then(Value::as_array).cloned().unwrap_or_default();
+        if !lines.starts_with(&before) {
+            self.tally.find(format!("the statement of {account} was {before:?} and became {answer:?}"));
+        }
+        self.tally.count(|counts| counts.reads = counts.reads.saturating_add(1));
+        drop(self.books.statements.borrow_mut().insert(account, lines));
     }
 
     async fn ask_for_nonsense(&mut self) {

@@ -45,6 +45,26 @@ impl Report {
             self.findings.len()
         )
     }
+
+    /// What happened to the storage.
+    fn write_storage(&self, locks_held: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.stand == Stand::Sqlite {
+            return writeln!(f, "  storage       {locks_held} times somebody else held the lock");
+        }
+        let by_service: Vec<String> =
+            self.requests.iter().map(|(service, count)| format!("{} {count}", service.word())).collect();
+        writeln!(
+            f,
+            "  storage       {} requests through the proxy ({}), {} with a fault:",
+            self.requests.values().sum::<u64>(),
+            by_service.join(", "),
+            self.mishap_count()
+        )?;
+        for (mishap, count) in &self.mishaps {
+            writeln!(f, "    {count:>7}     {}", mishap.words())?;
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Display for Report {
@@ -80,26 +100,7 @@ impl fmt::Display for Report {
              {suspensions} stood still, {drained} drained, {restarts} restarts",
             self.counts.kills()
         )?;
-        match self.stand {
-            Stand::Sqlite => writeln!(f, "  storage       {locks_held} times somebody else held the lock")?,
-            Stand::Azurite => {
-                let by_service: Vec<String> = self
-                    .requests
-                    .iter()
-                    .map(|(service, count)| format!("{} {count}", service.word()))
-                    .collect();
-                writeln!(
-                    f,
-                    "  storage       {} requests through the proxy ({}), {} with a fault:",
-                    self.requests.values().sum::<u64>(),
-                    by_service.join(", "),
-                    self.mishap_count()
-                )?;
-                for (mishap, count) in &self.mishaps {
-                    writeln!(f, "    {count:>7}     {}", mishap.words())?;
-                }
-            }
-        }
+        self.write_storage(*locks_held, f)?;
         writeln!(f, "  gate          held and released {gates_held} times")?;
         writeln!(
             f,

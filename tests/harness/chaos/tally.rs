@@ -49,7 +49,7 @@ pub struct Counts {
     pub replays: u64,
     /// Requests that had to be refused, and were.
     pub refusals: u64,
-    /// Transactions that were read while everything went on.
+    /// Transactions and statements that were read while everything went on.
     pub reads: u64,
     /// Dead letters of attempts that were killed too often; they were replayed.
     pub replayed_letters: u64,
