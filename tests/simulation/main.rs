@@ -26,12 +26,12 @@ fn runs(seeds: u64, plan: impl Fn(u64) -> Plan + Sync) -> Vec<Report> {
                         return;
                     }
                     let report = run(&plan(seed));
-                    reports.lock().unwrap().push(report);
+                    reports.lock().expect("no run panics").push(report);
                 }
             });
         }
     });
-    reports.into_inner().unwrap()
+    reports.into_inner().expect("no run panics")
 }
 
 #[test]

@@ -37,7 +37,7 @@ struct Options {
     shorten: bool,
     /// Transactions of each run.
     #[arg(long, default_value_t = 24)]
-    transactions: usize,
+    transactions: u32,
     /// Faults that never happen.
     #[arg(long, value_name = "FAULT", value_parser = fault)]
     without: Vec<Fault>,

@@ -202,15 +202,30 @@ impl FaultCounts {
     }
 }
 
-/// How long something lasts, by kind of the fault.
+/// How long a fault lasts that takes its time.
 pub fn length(fault: Fault, scheduler: &Scheduler) -> Duration {
-    let longest = match fault {
-        Fault::Pause | Fault::SlowStore => Duration::from_secs(40),
-        // Longer than a visibility timeout times the maximum of receipts, now and then.
-        Fault::Outage => Duration::from_secs(150),
-        Fault::WriteLate | Fault::MessageLate => Duration::from_secs(90),
-        Fault::GateHeld => Duration::from_secs(60),
-        _ => Duration::from_secs(5),
+    let seconds_max = match fault {
+        Fault::Pause | Fault::SlowStore => 40,
+        Fault::GateHeld => 60,
+        Fault::WriteLate | Fault::MessageLate => 90,
+        // Now and then longer than a visibility timeout times the maximum of receipts.
+        Fault::Outage => 150,
+        Fault::Crash
+        | Fault::Drain
+        | Fault::ClockSkew
+        | Fault::AnswerLost
+        | Fault::RequestLost
+        | Fault::WriteTwice
+        | Fault::Throttled
+        | Fault::LeaseCut
+        | Fault::MessageTwice
+        | Fault::Reordered
+        | Fault::StaleReceipt
+        | Fault::RingLost
+        | Fault::RingSpurious
+        | Fault::ReplyLost
+        | Fault::ResponseLost
+        | Fault::RequestTwice => 0,
     };
-    scheduler.up_to(longest)
+    scheduler.up_to(Duration::from_secs(seconds_max))
 }

@@ -1,6 +1,7 @@
 //! Between a process and the store: every request takes its time, may get lost on the way there or
 //! back, may come late or twice. A request that is under way goes on when its process dies.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -68,8 +69,8 @@ enum Fate {
 struct Weather {
     mix: FaultMix,
     counts: FaultCounts,
-    slow_until: Duration,
-    away_until: Duration,
+    /// What lasts until when.
+    spells: BTreeMap<Fault, Duration>,
     /// A life that is to end in so many steps.
     doomed: Option<(Life, u64)>,
 }
@@ -103,13 +104,7 @@ impl Network {
         mutation: Option<Mutation>,
         (mix, trace): (FaultMix, Trace),
     ) -> Self {
-        let weather = Weather {
-            mix,
-            counts: FaultCounts::default(),
-            slow_until: Duration::ZERO,
-            away_until: Duration::ZERO,
-            doomed: None,
-        };
+        let weather = Weather { mix, counts: FaultCounts::default(), spells: BTreeMap::new(), doomed: None };
         let (trace, weather) = (Mutex::new(trace), Mutex::new(weather));
         Self { scheduler, auditor, mutation, raw, unguarded, trace, weather }
     }
@@ -165,32 +160,27 @@ impl Network {
     /// From now on nothing goes wrong any more. What is under way may still come late.
     pub fn calm(&self) {
         let mut weather = lock(&self.weather);
-        let now = self.scheduler.now();
         weather.mix = FaultMix::default();
-        (weather.slow_until, weather.away_until, weather.doomed) = (now, now, None);
+        weather.spells.clear();
+        weather.doomed = None;
     }
 
     /// Between two steps: the store may become slow, or go away.
     pub fn blow(&self) {
-        let now = self.scheduler.now();
         for fault in [Fault::SlowStore, Fault::Outage] {
-            let until = match fault {
-                Fault::Outage => lock(&self.weather).away_until,
-                _ => lock(&self.weather).slow_until,
-            };
             // A step is short: of the steps, far fewer than of other occasions.
-            if until > now || self.scheduler.below(8) > 0 || !self.strikes(fault) {
+            if self.lasts(fault) || self.scheduler.below(8) > 0 || !self.strikes(fault) {
                 continue;
             }
-            let until = now.saturating_add(length(fault, &self.scheduler));
-            let mut weather = lock(&self.weather);
-            match fault {
-                Fault::Outage => weather.away_until = until,
-                _ => weather.slow_until = until,
-            }
-            drop(weather);
+            let until = self.scheduler.now().saturating_add(length(fault, &self.scheduler));
+            lock(&self.weather).spells.insert(fault, until);
             self.note(format!("{fault} until {until:?}"));
         }
+    }
+
+    /// Whether a spell of that kind lasts now.
+    fn lasts(&self, fault: Fault) -> bool {
+        lock(&self.weather).spells.get(&fault).is_some_and(|until| *until > self.scheduler.now())
     }
 
     /// The life that is to end now, if any.
@@ -286,7 +276,7 @@ impl Network {
     }
 
     fn fate(&self, request: &Request) -> Fate {
-        if lock(&self.weather).away_until > self.scheduler.now() {
+        if self.lasts(Fault::Outage) {
             return Fate::Hit(Fault::Outage);
         }
         for fault in [Fault::Throttled, Fault::RequestLost, Fault::AnswerLost] {
@@ -316,7 +306,7 @@ impl Network {
     }
 
     fn trip(&self) -> Duration {
-        let slow = lock(&self.weather).slow_until > self.scheduler.now();
+        let slow = self.lasts(Fault::SlowStore);
         self.scheduler.up_to(if slow { SLOW_TRIP_MAX } else { TRIP_MAX })
     }
 

@@ -64,19 +64,17 @@ impl People {
     }
 
     /// Lets clients come with that many transactions on a few accounts.
-    pub fn clients(&self, transactions: usize) {
-        let accounts = self.scheduler().one_of(&[1_u128, 2, 3, 5]);
-        for number in 1..=accounts {
+    pub fn clients(&self, transactions: u32) {
+        let accounts = self.scheduler().one_of(&[1_u64, 2, 3, 5]);
+        for number in 0..accounts {
             let people = self.clone();
             self.go(async move { people.open(account_of(number)).await });
         }
-        for number in 0..transactions {
-            let account =
-                account_of(u128::from(self.scheduler().below(u64::try_from(accounts).unwrap_or(1))) + 1);
+        for number in 1..=transactions {
             let key = TransactionKey {
-                account,
+                account: account_of(self.scheduler().below(accounts)),
                 partner: PartnerId::parse("shop").expect("it is a name"),
-                message: MessageId::from_uuid(Uuid::from_u128(u128::try_from(number).unwrap_or(0) + 1)),
+                message: MessageId::from_uuid(Uuid::from_u128(u128::from(number))),
             };
             let (people, instruction) = (self.clone(), self.invent());
             self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -272,7 +270,7 @@ impl People {
     async fn change_terms(&self, member: &Member) {
         let store = &member.bank.store;
         let cents = self.scheduler().one_of(&[0_i64, 300, 1_000]);
-        let Ok(Some(read)) = store.ledger.account(account_of(1)).await else { return };
+        let Ok(Some(read)) = store.ledger.account(account_of(0)).await else { return };
         let limit = OverdraftLimit::try_new(cents, euro()).expect("it is a limit");
         if let Ok(after) = read.value.changed(limit, AccountStatus::Open) {
             drop(store.accounts.change(&read.revision, &after).await);
@@ -315,8 +313,8 @@ fn euro() -> Currency {
     Currency::parse("EUR").expect("it is a currency")
 }
 
-fn account_of(number: u128) -> AccountKey {
-    let account = AccountId::from_uuid(Uuid::from_u128(number));
+fn account_of(number: u64) -> AccountKey {
+    let account = AccountId::from_uuid(Uuid::from_u128(u128::from(number)));
     AccountKey { user: UserId::from_uuid(Uuid::from_u128(7)), account }
 }
 

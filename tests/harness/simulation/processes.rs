@@ -112,6 +112,12 @@ impl Processes {
         &self.network.scheduler
     }
 
+    /// Forgets all of them.
+    pub fn clear(&self) {
+        let members = std::mem::take(&mut *self.members());
+        drop(members);
+    }
+
     /// Those that live now.
     pub fn living(&self) -> Vec<Member> {
         self.members().values().filter(|member| self.scheduler().is_living(member.life)).cloned().collect()

@@ -51,7 +51,7 @@ impl WorkQueue for QueueLink {
         let Link { network, life } = &*self.0;
         network.auditor.receives(*life);
         let visibility = if network.strikes(Fault::LeaseCut) {
-            network.scheduler.up_to(visibility / 4)
+            network.scheduler.up_to(visibility.checked_div(4).unwrap_or_default())
         } else {
             visibility
         };

@@ -35,7 +35,7 @@ pub struct Plan {
     /// Decides everything.
     pub seed: u64,
     /// How many transactions clients come with.
-    pub transactions: usize,
+    pub transactions: u32,
     /// Faults that never happen.
     pub without: Vec<Fault>,
     /// A mistake to be found.
@@ -142,10 +142,11 @@ impl Run {
         }
         self.people.clients(self.plan.transactions);
         self.people.operators();
-        let trouble = self.scheduler().up_to(TROUBLE_MAX);
-        while self.scheduler().now() < trouble
-            && (self.people.are_waiting() || self.scheduler().now() < trouble / 2)
-        {
+        let trouble_max = self.scheduler().up_to(TROUBLE_MAX);
+        // Long enough for everybody to have come, and no longer than anybody has something to do.
+        let trouble_min = trouble_max.checked_div(2).unwrap_or_default();
+        let lasts = |now: Duration| now < trouble_max && (self.people.are_waiting() || now < trouble_min);
+        while lasts(self.scheduler().now()) {
             self.network.blow();
             self.processes.strike();
             self.step()?;
@@ -207,8 +208,9 @@ impl Run {
         Ok(())
     }
 
-    /// Breaks the circles between tasks and what they hold, so that the memory is given back.
+    /// Breaks the circles: tasks hold the scheduler that holds them, and processes know each other.
     fn clear(&self) {
         self.scheduler().clear();
+        self.processes.clear();
     }
 }
