@@ -21,6 +21,8 @@ pub mod owed_replies;
 pub mod post;
 pub mod queue_count;
 pub mod recover;
+pub mod reply_to;
+pub mod ring_secret;
 pub mod sweep;
 
 pub mod prices;
@@ -34,3 +36,5 @@ pub mod telemetry;
 pub mod adapters;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "conformance")]
+pub mod decorators;

@@ -24,6 +24,7 @@ macro_rules! on_both_stands {
 }
 
 mod amounts;
+mod backup;
 mod cached_rows;
 mod chaos;
 mod conformance;
@@ -45,8 +46,10 @@ mod passing_on;
 mod queue_count;
 mod recovery;
 mod repeated_work;
+mod restore;
 mod rolling_upgrade;
 mod same_id;
 mod scaling;
+mod sweep;
 mod tidy;
 mod traffic;

@@ -10,15 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::domain::account::{Account, Revision, Versioned};
+use postonce_shared::decorators::{LedgerDecorator, WorkQueueDecorator};
 use postonce_shared::domain::decision::AccountCommit;
-use postonce_shared::domain::ids::{AccountKey, TransactionKey};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{
-    AcceptOutcome, Committed, Ledger, Marks, NewTransaction, StoredTransaction,
-};
-use postonce_shared::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
+use postonce_shared::ports::ledger::{Committed, Ledger};
+use postonce_shared::ports::queue::{Held, Lease, Message, QueueName, WorkQueue};
 
 use crate::wait;
 
@@ -147,9 +144,9 @@ struct FatefulQueue {
 }
 
 #[async_trait]
-impl WorkQueue for FatefulQueue {
-    async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
-        self.inner.send(queue, body, delay).await
+impl WorkQueueDecorator for FatefulQueue {
+    fn inner(&self) -> &dyn WorkQueue {
+        &*self.inner
     }
 
     async fn receive(
@@ -187,10 +184,6 @@ impl WorkQueue for FatefulQueue {
         self.fate.check_leases()?;
         self.inner.delete(queue, lease).await
     }
-
-    async fn backlog(&self, queue: &QueueName) -> Result<Backlog, StoreFault> {
-        self.inner.backlog(queue).await
-    }
 }
 
 struct FatefulLedger {
@@ -199,9 +192,9 @@ struct FatefulLedger {
 }
 
 #[async_trait]
-impl Ledger for FatefulLedger {
-    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
-        self.inner.accept(group).await
+impl LedgerDecorator for FatefulLedger {
+    fn inner(&self) -> &dyn Ledger {
+        &*self.inner
     }
 
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
@@ -212,26 +205,5 @@ impl Ledger for FatefulLedger {
             self.fate.strikes(Point::AfterCommit);
         }
         Ok(committed)
-    }
-
-    async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault> {
-        self.inner.account(key).await
-    }
-
-    async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
-        self.inner.transaction(key).await
-    }
-
-    async fn mark(
-        &self,
-        key: &TransactionKey,
-        revision: &Revision,
-        marks: Marks,
-    ) -> Result<Option<Revision>, StoreFault> {
-        self.inner.mark(key, revision, marks).await
-    }
-
-    async fn probe(&self) -> Result<(), StoreFault> {
-        self.inner.probe().await
     }
 }

@@ -11,6 +11,7 @@ use postonce_shared::adapters::sqlite::SqliteStore;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, UserId};
 use postonce_shared::ports::Store;
+use postonce_shared::ports::world::World;
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -279,7 +280,11 @@ impl Scenario {
 
     /// The store itself, past the proxies and the processes.
     pub async fn store(&self) -> Store {
-        let world = Arc::new(SystemWorld::new());
+        self.store_in(Arc::new(SystemWorld::new())).await
+    }
+
+    /// The same, with a clock of its own.
+    pub async fn store_in(&self, world: Arc<dyn World>) -> Store {
         if let Some(path) = self.direct.strip_prefix("sqlite:") {
             let enqueue = open::enqueue(self.queue_count(), Arc::default());
             return SqliteStore::open(Path::new(path), enqueue, world).expect("the file can be opened");

@@ -24,6 +24,7 @@ pub mod metrics;
 pub mod observe;
 
 pub mod api_keys;
+pub mod backup_command;
 pub mod keyring;
 pub mod keys_command;
 pub mod scopes;

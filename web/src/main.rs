@@ -15,6 +15,7 @@ use postonce_shared::ports::world::World;
 use postonce_shared::recover::Scope;
 use postonce_shared::sweep::{Sweep, Swept};
 use postonce_shared::telemetry::{self, LogTo};
+use postonce_web::backup_command::{self, BackupCommand, RestoreCommand};
 use postonce_web::keys_command::{self, KeysCommand};
 use postonce_web::openapi::openapi_json;
 use postonce_web::process::{self, Hosting};
@@ -47,6 +48,11 @@ enum Operation {
     Recover,
     /// Remove payloads of work that is settled, older than a day, and say how many
     Sweep,
+    /// Copy the embedded store into a file, while the service runs; check the copy, and say what is in it
+    Backup(BackupCommand),
+    /// Put a backup in the place of the embedded store, while the service is stopped: say what that means, and
+    /// with --yes do it. The store that is replaced is kept beside it
+    Restore(RestoreCommand),
     /// Print the OpenAPI document
     Openapi,
 }
@@ -67,6 +73,16 @@ async fn main() -> anyhow::Result<()> {
     telemetry::start(config.log_format, &config.log, log_to)?;
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
+    // Before a store is opened: these work on its files.
+    match &command {
+        Some(Operation::Backup(backup)) => {
+            return backup_command::back_up(backup, &config.storage, &*world, &mut std::io::stdout());
+        }
+        Some(Operation::Restore(restore)) => {
+            return backup_command::restore(restore, &config.storage, &*world, &mut std::io::stdout());
+        }
+        Some(Operation::Keys(_) | Operation::Recover | Operation::Sweep | Operation::Openapi) | None => {}
+    }
     let completions: Arc<Completions> = Arc::default();
     let store = open::open(&config, Arc::clone(&world), &completions);
     let store = store.await.context("the store cannot be opened")?;
@@ -103,6 +119,6 @@ async fn main() -> anyhow::Result<()> {
             );
             Ok(())
         }
-        Some(Operation::Openapi) => Ok(()),
+        Some(Operation::Openapi | Operation::Backup(_) | Operation::Restore(_)) => Ok(()),
     }
 }

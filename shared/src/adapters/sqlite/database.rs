@@ -7,6 +7,7 @@ use rusqlite::Connection;
 
 use super::connection::{Role, connect};
 use super::fault::{OpenFault, SqlFault};
+use super::lock::StoreLock;
 use super::migrations::migrate;
 use super::reader::Readers;
 use super::writer::{Verdict, Writer};
@@ -20,6 +21,8 @@ pub(super) struct Database {
     writer: Writer,
     operations: Arc<StorageOperations>,
     world: Arc<dyn World>,
+    /// Last, so that it is given back when the thread that writes has ended.
+    _lock: Arc<StoreLock>,
 }
 
 impl Database {
@@ -32,11 +35,13 @@ impl Database {
             std::fs::create_dir_all(folder)
                 .map_err(|source| OpenFault::Folder { folder: folder.to_owned(), source })?;
         }
+        let lock = Arc::new(StoreLock::shared(path)?);
         let connection = connect(path, Role::Write)
             .map_err(|source| OpenFault::Database { path: path.to_owned(), source })?;
         migrate(&connection, path)?;
         let writer = Writer::start(connection)?;
-        Ok(Self { readers: Readers::new(path), writer, operations, world })
+        let readers = Readers::new(path, Arc::clone(&lock));
+        Ok(Self { readers, writer, operations, world, _lock: lock })
     }
 
     pub(super) fn world(&self) -> Arc<dyn World> {

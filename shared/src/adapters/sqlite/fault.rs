@@ -54,6 +54,21 @@ pub enum OpenFault {
         /// The journal mode that SQLite offers instead.
         journal_mode: String,
     },
+    /// The lock beside the file cannot be had.
+    #[error("the lock {} of the database cannot be used", path.display())]
+    Lock {
+        /// The lock.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A restore is putting another file in its place.
+    #[error("the database {} is being restored: start again when that has ended", path.display())]
+    BeingRestored {
+        /// The file.
+        path: PathBuf,
+    },
     /// The system gives no thread.
     #[error("the thread that writes cannot be started")]
     Thread(#[source] std::io::Error),
@@ -93,7 +108,8 @@ impl SqlFault {
 }
 
 /// What helps against an error of SQLite.
-enum Remedy {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Remedy {
     /// Another try, later.
     Wait,
     /// A person who looks at the file.
@@ -102,7 +118,8 @@ enum Remedy {
     Change,
 }
 
-fn remedy(error: &rusqlite::Error) -> Remedy {
+/// What helps against it.
+pub(super) fn remedy(error: &rusqlite::Error) -> Remedy {
     use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
     if matches!(
         error,

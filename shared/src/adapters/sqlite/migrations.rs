@@ -53,8 +53,8 @@ pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), OpenFa
     sql_tx.commit().map_err(database)
 }
 
-/// The schema version of the file, if it is one that this program may touch.
-fn check(connection: &Connection, path: &Path) -> Result<i64, OpenFault> {
+/// The schema version of the file, if it is one that this program may touch; zero for an empty one.
+pub(super) fn check(connection: &Connection, path: &Path) -> Result<i64, OpenFault> {
     // One statement, so that all three are of the same moment.
     let sql = "SELECT (SELECT user_version FROM pragma_user_version),
                       (SELECT application_id FROM pragma_application_id),
