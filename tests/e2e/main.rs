@@ -26,6 +26,7 @@ macro_rules! on_both_stands {
 mod amounts;
 mod backup;
 mod cached_rows;
+mod chaos;
 mod conformance;
 mod crashes;
 mod dead_letters;

@@ -2,7 +2,7 @@
 //!
 //! [`deadly`] ports die at a named point: the process that uses them kills itself with SIGKILL right
 //! there, so that nothing is finished, flushed or dropped. [`unreliable`] ports are away while they
-//! are told to.
+//! are told to. [`hasty`] ports make a worker of which tests have to find out that it is wrong.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -16,6 +16,8 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Ledger};
 use postonce_shared::ports::queue::{Held, Lease, Message, QueueName, WorkQueue};
+
+use crate::wait;
 
 /// Where a worker dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +68,7 @@ fn die() -> ! {
 enum Fate {
     DiesAt(Point),
     Weather(Arc<Weather>),
+    DeletesEarly,
 }
 
 /// What is away at the moment.
@@ -84,6 +87,18 @@ pub fn unreliable(store: Store, weather: Arc<Weather>) -> Store {
     with_fate(store, &Fate::Weather(weather))
 }
 
+/// The name of [`hasty`] ports on the command line.
+pub const DELETES_EARLY: &str = "deletes-early";
+
+/// How long [`hasty`] ports keep what they deleted, so that who is killed mostly has something in hand.
+const HASTE: Duration = Duration::from_millis(150);
+
+/// The same store, but a message is deleted as soon as it is received: its work is lost when whoever
+/// received it dies before the commit.
+pub fn hasty(store: Store) -> Store {
+    with_fate(store, &Fate::DeletesEarly)
+}
+
 fn with_fate(store: Store, fate: &Fate) -> Store {
     let ledger = Arc::new(FatefulLedger { inner: Arc::clone(&store.ledger), fate: fate.clone() });
     let queue = Arc::new(FatefulQueue { inner: Arc::clone(&store.queue), fate: fate.clone() });
@@ -94,7 +109,7 @@ impl Fate {
     fn strikes(&self, here: Point) {
         match self {
             Self::DiesAt(point) if *point == here => die(),
-            Self::DiesAt(_) | Self::Weather(_) => {}
+            Self::DiesAt(_) | Self::Weather(_) | Self::DeletesEarly => {}
         }
     }
 
@@ -111,7 +126,7 @@ impl Fate {
             Self::Weather(weather) if part(weather).load(Ordering::Relaxed) => {
                 Err(StoreFault::Unavailable { doing: "what a test forbids", source: "bad weather".into() })
             }
-            Self::Weather(_) | Self::DiesAt(_) => Ok(()),
+            Self::Weather(_) | Self::DiesAt(_) | Self::DeletesEarly => Ok(()),
         }
     }
 
@@ -142,6 +157,12 @@ impl WorkQueueDecorator for FatefulQueue {
     ) -> Result<Vec<Message>, StoreFault> {
         let messages = self.inner.receive(queue, max, visibility).await?;
         self.fate.note_received(&messages);
+        if matches!(self.fate, Fate::DeletesEarly) && !messages.is_empty() {
+            for message in &messages {
+                drop(self.inner.delete(queue, &message.lease).await?);
+            }
+            wait::pass(HASTE).await;
+        }
         if !messages.is_empty() {
             self.fate.strikes(Point::AfterReceive);
         }
