@@ -1,8 +1,9 @@
-//! The protocol of accepting and posting: every rule broken once.
+//! The protocol of accepting and posting: every rule broken once, and what the checker is told of it.
 
 use postonce_tests::model::explore::{counterexample, exhaust};
 use postonce_tests::model::protocol::rules::{Mutation, Rules};
 use postonce_tests::model::protocol::{Budget, Protocol};
+use stateright::{Checker as _, Model as _};
 
 const NOTHING: Budget = Budget { submits: [1, 1, 0], losses: 0, crashes: 0, expiries: 0, repairs: 0 };
 
@@ -91,4 +92,18 @@ fn whoever_deletes_finished_work_without_a_receipt_does_no_harm() {
     let figures =
         exhaust(Protocol { rules, budget }, 1, |_| {}).unwrap_or_else(|findings| panic!("{findings}"));
     println!("Receipts ignored: {figures}");
+}
+
+/// Elsewhere the checker takes states for one that differ only in the names of processes. Here it does
+/// not: the same promises hold, and there are as many more states as two pairs can be renamed at most.
+#[test]
+fn processes_are_interchangeable() {
+    let protocol =
+        Protocol { rules: Rules::TWO_SERVICES, budget: Budget { losses: 1, expiries: 1, ..NOTHING } };
+    let reduced = exhaust(protocol, 1, |_| {}).unwrap_or_else(|findings| panic!("{findings}")).unique;
+    let whole = protocol.checker().spawn_bfs().join();
+    whole.assert_properties();
+    let whole = whole.unique_state_count();
+    println!("{whole} states are {reduced} when processes have no names");
+    assert!((reduced * 3..=reduced * 4).contains(&whole), "{whole} states cannot be {reduced}");
 }

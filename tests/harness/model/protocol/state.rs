@@ -4,6 +4,8 @@
 //! state: messages and requests are sorted, and a nonce is "the one that worker has in hand" or
 //! nothing, since nobody compares it with anything else.
 
+use std::cmp::Ordering;
+
 use stateright::Representative;
 
 /// Transactions: the deposit and the withdrawal that only the deposit can pay.
@@ -298,7 +300,7 @@ impl State {
         self.rows[key].is_some_and(|row| row.status != Status::Accepted)
     }
 
-    fn swap_workers(&mut self) {
+    fn with_workers_swapped(mut self) -> Self {
         self.workers.swap(0, 1);
         for message in &mut self.queue {
             message.lease = message.lease.renamed();
@@ -313,6 +315,7 @@ impl State {
         }
         self.queue.sort_unstable();
         self.late.sort_unstable();
+        self
     }
 }
 
@@ -325,9 +328,12 @@ impl Representative for State {
     fn representative(&self) -> Self {
         let mut state = self.clone();
         state.webs.sort_unstable();
-        if state.workers[0] > state.workers[1] {
-            state.swap_workers();
+        let [one, two] = &state.workers;
+        match one.cmp(two) {
+            Ordering::Less => state,
+            Ordering::Greater => state.with_workers_swapped(),
+            // They can still be told apart by what is held for them.
+            Ordering::Equal => state.clone().with_workers_swapped().min(state),
         }
-        state
     }
 }
