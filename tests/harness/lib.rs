@@ -38,3 +38,5 @@ pub mod scenario;
 pub mod auditor;
 
 pub mod model;
+
+pub mod simulation;
