@@ -43,4 +43,6 @@ pub mod verify;
 
 pub mod chaos;
 
+pub mod model;
+
 pub mod simulation;
