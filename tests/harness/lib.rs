@@ -36,3 +36,5 @@ pub mod faults;
 pub mod scenario;
 
 pub mod auditor;
+
+pub mod hostile;

@@ -21,6 +21,8 @@ use crate::readiness::{Part, Readiness};
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 /// How long an idle connection is kept: longer than the clients of other processes keep it.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
+/// Most connections at the same time: the other processes of the bank, and whoever watches.
+const CONNECTIONS_MAX: usize = 512;
 /// How long requests in hand may take to end when the server stops.
 const DRAIN_S: u64 = 1;
 
@@ -84,6 +86,7 @@ pub fn serve(app: WorkerApp, listener: TcpListener) -> std::io::Result<Server> {
     })
     // Small requests, now and then: the cores are for posting.
     .workers(1)
+    .max_connections(CONNECTIONS_MAX)
     .client_request_timeout(HEAD_PATIENCE)
     .keep_alive(KEEP_ALIVE)
     .shutdown_timeout(DRAIN_S)
