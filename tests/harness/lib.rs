@@ -27,6 +27,8 @@ pub mod service;
 
 pub mod client;
 
+pub mod raw_http;
+
 pub mod vitals;
 
 pub mod gate;

@@ -4,20 +4,20 @@
 use std::net::TcpListener;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix_web::body::MessageBody;
 use actix_web::dev::{Server, ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::middleware::from_fn;
 use actix_web::web::Data;
 use actix_web::{Error, HttpServer};
+use futures::FutureExt as _;
 use postonce_shared::accept::Acceptor;
 use postonce_shared::adapters::http::Exchange;
 use postonce_shared::bank::Bank;
 use postonce_shared::config::HttpLimits;
 use postonce_shared::ports::world::World;
 use postonce_worker::gatekeeper::Gatekeeper;
-use postonce_worker::http::Callee;
+use postonce_worker::http::{Callee, Connections, attend};
 use postonce_worker::meter::Meter;
 use postonce_worker::metrics::{PriceCollector, WorkerCollector};
 
@@ -31,8 +31,6 @@ use crate::office::{Office, OfficeTerms};
 use crate::readiness::Readiness;
 use crate::routes;
 
-/// How long an idle connection is kept.
-const KEEP_ALIVE: Duration = Duration::from_secs(75);
 /// How long requests in hand may take to end when the server stops.
 const DRAIN_S: u64 = 10;
 
@@ -125,6 +123,7 @@ pub fn build(
         .app_data(Data::new(observer))
         .configure(routes::configure)
         .wrap(from_fn(observe))
+        .wrap(from_fn(attend))
 }
 
 /// Starts to serve on a bound address. The caller awaits the server, and stops it gracefully through
@@ -133,13 +132,17 @@ pub fn build(
 /// # Errors
 /// When the address cannot be listened on.
 pub fn serve(app: App, listener: TcpListener) -> std::io::Result<Server> {
-    let HttpLimits { head_patience, connections_max, body_bytes_max: _, body_patience: _ } = app.limits;
+    let HttpLimits { head_patience, keep_alive, connections_max, body_bytes_max: _, body_patience: _ } =
+        app.limits;
+    let connections = Connections::new(Arc::clone(&app.world), keep_alive.saturating_add(head_patience));
+    app.world.spawn(Arc::clone(&connections).watch().boxed());
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let server = HttpServer::new(move || build(&app))
         .workers(threads)
         .max_connections(connections_max.div_ceil(threads))
         .client_request_timeout(head_patience)
-        .keep_alive(KEEP_ALIVE)
+        .keep_alive(keep_alive)
+        .on_connect(move |stream, data| connections.admit(stream, data))
         .shutdown_timeout(DRAIN_S)
         .disable_signals()
         .listen(listener)?;

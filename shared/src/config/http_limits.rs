@@ -14,6 +14,8 @@ pub struct HttpLimits {
     pub head_patience: Duration,
     /// How long its body may take.
     pub body_patience: Duration,
+    /// How long a connection is kept on which nothing is asked.
+    pub keep_alive: Duration,
     /// Most connections at the same time; further ones wait until one ends.
     pub connections_max: usize,
 }
@@ -25,6 +27,7 @@ impl Default for HttpLimits {
             body_bytes_max: 64 * 1024,
             head_patience: Duration::from_secs(10),
             body_patience: Duration::from_secs(30),
+            keep_alive: Duration::from_secs(75),
             connections_max: 4096,
         }
     }
@@ -36,11 +39,13 @@ pub(super) fn http_limits(find: Find<'_>) -> Result<HttpLimits, ConfigError> {
         find(name).unwrap_or_else(|| unreachable!("{name} has a default")).number(least, most)
     };
     let seconds = |name, most| number(name, 1, most).map(Duration::from_secs);
-    let count = |name, least, most| number(name, least, most).map(|it| usize::try_from(it).unwrap_or(usize::MAX));
+    let count =
+        |name, least, most| number(name, least, most).map(|it| usize::try_from(it).unwrap_or(usize::MAX));
     Ok(HttpLimits {
         body_bytes_max: count("body-bytes-max", 4096, 1_048_576)?,
         head_patience: seconds("head-timeout-s", 60)?,
         body_patience: seconds("body-timeout-s", 300)?,
+        keep_alive: seconds("keep-alive-s", 3600)?,
         connections_max: count("connections-max", 16, 1_000_000)?,
     })
 }

@@ -206,6 +206,12 @@ pub(super) const SETTINGS: &[Setting] = &[
         "Seconds that its body may take, 1 to 300",
     ),
     setting(
+        "keep-alive-s",
+        "POSTONCE_KEEP_ALIVE_S",
+        Some("75"),
+        "Seconds that an HTTP connection is kept on which nothing is asked, 1 to 3600",
+    ),
+    setting(
         "connections-max",
         "POSTONCE_CONNECTIONS_MAX",
         Some("4096"),

@@ -66,7 +66,7 @@ pub(super) fn written(instruction: &Instruction) -> String {
     match details.unknown_members().strip_prefix('{') {
         None => known,
         // Spliced as text: what a number looks like is part of the content.
-        Some(rest) => format!("{},{rest}", known.trim_end_matches('}')),
+        Some(rest) => format!("{},{rest}", known.strip_suffix('}').unwrap_or_default()),
     }
 }
 
@@ -106,7 +106,10 @@ pub(super) fn changed(instruction: &Instruction) -> Vec<Instruction> {
         all.push(with(None, metadata.clone(), unknown));
     }
     let mut more = metadata.clone();
-    more.insert(metadata.keys().next_back().map_or_else(String::new, |last| format!("{last}x")), String::new());
+    more.insert(
+        metadata.keys().next_back().map_or_else(String::new, |last| format!("{last}x")),
+        String::new(),
+    );
     all.push(with(reference.clone(), more, unknown));
     if let Some((name, value)) = metadata.first_key_value() {
         // The same characters, but cut at another place.

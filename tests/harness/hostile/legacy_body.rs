@@ -39,7 +39,12 @@ fn check_order(order: &LegacyOrder) {
             TransactionKind::Withdrawal => "-",
         };
         let (user, account) = (order.account.user, order.account.account);
-        (user.to_string(), account.to_string(), order.message.to_string(), format!("{sign}{}", order.magnitude()))
+        (
+            user.to_string(),
+            account.to_string(),
+            order.message.to_string(),
+            format!("{sign}{}", order.magnitude()),
+        )
     };
     let (user, account, message, amount) = text(order);
     let delimited = format!("{user}|{account}|{message}|{amount}");

@@ -1,6 +1,7 @@
 //! The path of a transaction: the ids in it.
 
 use std::str::FromStr as _;
+use std::sync::LazyLock;
 
 use actix_web::dev::ResourceDef;
 use actix_web::http::Uri;
@@ -10,14 +11,16 @@ use postonce_web::paths;
 
 use super::refusal;
 
-/// As in the table of routes.
-const TEMPLATE: &str = "/v1/users/{user_id}/accounts/{account_id}/transactions/{message_id}";
+/// As in the table of routes. Made once: the names of its segments are never freed.
+static ROUTE: LazyLock<ResourceDef> =
+    LazyLock::new(|| ResourceDef::new("/v1/users/{user_id}/accounts/{account_id}/transactions/{message_id}"));
 
 /// Any bytes, as a path, and as the last id of one.
 pub fn check(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     check_path(text);
-    let before = "/v1/users/0b1c2d3e-0000-4000-8000-000000000001/accounts/77aa0000-0000-4000-8000-000000000001";
+    let before =
+        "/v1/users/0b1c2d3e-0000-4000-8000-000000000001/accounts/77aa0000-0000-4000-8000-000000000001";
     check_path(&format!("{before}/transactions/{text}"));
     if let Ok(partner) = PartnerId::parse(text) {
         assert_eq!(partner.as_str(), text);
@@ -38,7 +41,10 @@ fn check_path(path: &str) {
         }
         Some(Err(fields)) => {
             let known = ["user_id", "account_id", "message_id"];
-            assert!(!fields.is_empty() && fields.iter().all(|field| known.contains(&field.as_str())), "{fields:?}");
+            assert!(
+                !fields.is_empty() && fields.iter().all(|field| known.contains(&field.as_str())),
+                "{fields:?}"
+            );
         }
     }
 }
@@ -49,7 +55,7 @@ fn read(path: &str) -> Option<Result<(AccountKey, MessageId), Vec<String>>> {
     // What a request line can hold.
     uri.path().starts_with('/').then_some(())?;
     let mut request = TestRequest::with_uri(&uri.to_string()).to_srv_request();
-    if !ResourceDef::new(TEMPLATE).capture_match_info(request.match_info_mut()) {
+    if !ROUTE.capture_match_info(request.match_info_mut()) {
         return None;
     }
     Some(paths::message(request.request()).map_err(|error| refusal::check(&error)))

@@ -30,7 +30,9 @@ use super::json_request::{changed, reordered, written};
 
 /// Texts with what is awkward in JSON, XML and storage keys, but no control characters.
 fn text(chars_max: usize) -> impl Strategy<Value = String> {
-    let awkward = prop::sample::select(vec!['"', '\\', '/', '\'', '|', '<', '&', 'ü', '語', '🦀', '\u{202e}', ' ', '%']);
+    let awkward = prop::sample::select(vec![
+        '"', '\\', '/', '\'', '|', '<', '&', 'ü', '語', '🦀', '\u{202e}', ' ', '%',
+    ]);
     vec(prop_oneof![awkward, prop::char::range('a', 'z')], 1..=chars_max).prop_map(String::from_iter)
 }
 
@@ -58,10 +60,13 @@ fn unknown() -> impl Strategy<Value = BTreeMap<String, Value>> {
 
 fn instruction() -> impl Strategy<Value = Instruction> {
     let details = (prop::option::of(text(140)), btree_map(text(10), text(20), 0..5), unknown());
-    let details = details.prop_map(|(reference, metadata, unknown)| {
-        Details::try_new(reference, metadata, &unknown).unwrap()
-    });
-    (amount(), details).prop_map(|(amount, details)| Instruction { kind: TransactionKind::Deposit, amount, details })
+    let details = details
+        .prop_map(|(reference, metadata, unknown)| Details::try_new(reference, metadata, &unknown).unwrap());
+    (amount(), details).prop_map(|(amount, details)| Instruction {
+        kind: TransactionKind::Deposit,
+        amount,
+        details,
+    })
 }
 
 fn key() -> impl Strategy<Value = TransactionKey> {

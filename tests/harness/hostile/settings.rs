@@ -27,7 +27,10 @@ pub fn check(input: &[u8]) {
         }
         Err(error) => {
             let told = error.to_string();
-            assert!(!told.is_empty() && told.len() <= TOLD_CHARS_MAX.max(text.len().saturating_mul(4)), "{told}");
+            assert!(
+                !told.is_empty() && told.len() <= TOLD_CHARS_MAX.max(text.len().saturating_mul(4)),
+                "{told}"
+            );
         }
     }
     let utc = TimeZone::named("UTC").expect("the zone of all zones");

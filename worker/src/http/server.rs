@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use actix_web::dev::Server;
 use actix_web::http::StatusCode;
+use actix_web::middleware::from_fn;
 use actix_web::web::{Data, get};
 use actix_web::{App, HttpResponse, HttpServer};
+use futures::FutureExt as _;
 use postonce_shared::prices::Prices;
 use serde_json::json;
 
-use super::{Callee, Refusal, configure};
+use super::{Callee, Connections, Refusal, attend, configure};
 use crate::meter::Meter;
 use crate::metrics::{OPENMETRICS, WorkerMetrics};
 use crate::readiness::{Part, Readiness};
@@ -72,6 +74,8 @@ pub fn serve(app: WorkerApp, listener: TcpListener) -> std::io::Result<Server> {
     let meter = Arc::clone(&callee.meter);
     let (queue_faults, ledger_faults) = (AtomicU64::new(0), AtomicU64::new(0));
     let vitals = Data::new(Vitals { readiness, meter, queue_faults, ledger_faults });
+    let connections = Connections::new(Arc::clone(&callee.world), KEEP_ALIVE.saturating_add(HEAD_PATIENCE));
+    callee.world.spawn(Arc::clone(&connections).watch().boxed());
     let callee = Data::new(callee);
     let server = HttpServer::new(move || {
         App::new()
@@ -83,7 +87,9 @@ pub fn serve(app: WorkerApp, listener: TcpListener) -> std::io::Result<Server> {
             .route("/metrics", get().to(text_of_metrics))
             .configure(configure)
             .default_service(actix_web::web::to(not_found))
+            .wrap(from_fn(attend))
     })
+    .on_connect(move |stream, data| connections.admit(stream, data))
     // Small requests, now and then: the cores are for posting.
     .workers(1)
     .max_connections(CONNECTIONS_MAX)

@@ -45,7 +45,9 @@ pub fn read(
     let Some(text) = cursor else { return Ok(None) };
     let cursor = hex::decode(text).ok().and_then(|bytes| serde_json::from_slice::<Cursor>(&bytes).ok());
     match cursor {
-        Some(cursor) if cursor.listing == listing && cursor.is_of_service() => Ok(Some((cursor.partition, cursor.row))),
+        Some(cursor) if cursor.listing == listing && cursor.is_of_service() => {
+            Ok(Some((cursor.partition, cursor.row)))
+        }
         Some(_) | None => Err(StoreFault::ForeignCursor { doing }),
     }
 }
