@@ -40,3 +40,5 @@ pub mod scenario;
 pub mod auditor;
 
 pub mod hostile;
+
+pub mod simulation;

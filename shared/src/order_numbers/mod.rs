@@ -21,7 +21,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use tokio::sync::watch;
+use futures::future::{BoxFuture, Shared};
+use tokio::sync::oneshot;
 
 use crate::domain::account::Revision;
 use crate::domain::ids::OrderNumber;
@@ -70,14 +71,16 @@ pub enum OrderNumberFault {
     Closed,
 }
 
-type Fetched = Option<Result<(), OrderNumberFault>>;
+/// A fetch that all who wait share. Not a watch channel: that wakes its receivers in a random order, and
+/// then one seed would not repeat a whole run.
+type Fetching = Shared<BoxFuture<'static, Result<(), OrderNumberFault>>>;
 
 #[derive(Default)]
 struct State {
     current: Option<Arc<Range>>,
     following: Option<Arc<Range>>,
-    /// A fetch under way; whoever waits subscribes.
-    fetching: Option<watch::Receiver<Fetched>>,
+    /// A fetch under way.
+    fetching: Option<Fetching>,
     /// Numbers that were taken and that no store ever saw.
     returned: Vec<OrderNumber>,
     /// The length of the next range, and when the latest one was asked for.
@@ -220,13 +223,14 @@ impl OrderNumbers {
     fn prefetch(self: &Arc<Self>) {
         let mut state = self.lock();
         if state.following.is_none() && !state.closed {
-            self.fetch_once(&mut state, 0);
+            // Nobody waits for it yet.
+            drop(self.fetch_once(&mut state, 0));
         }
     }
 
     /// Goes on to the next range, or waits for the one fetch that all waiters share.
     async fn advance(self: &Arc<Self>, missing: u64) -> Result<(), OrderNumberFault> {
-        let mut fetched = {
+        let fetched = {
             let mut state = self.lock();
             if state.closed {
                 return Err(OrderNumberFault::Closed);
@@ -241,15 +245,16 @@ impl OrderNumbers {
             }
             self.fetch_once(&mut state, missing)
         };
-        let result = fetched.wait_for(Option::is_some).await.map(|result| result.clone());
-        result.ok().flatten().unwrap_or(Err(OrderNumberFault::Abandoned))
+        fetched.await
     }
 
     /// Starts a fetch unless one is under way. It runs in a task of its own, so that it outlives the
     /// caller who happened to need it first.
-    fn fetch_once(self: &Arc<Self>, state: &mut State, missing: u64) -> watch::Receiver<Fetched> {
-        // Whose sender is gone fell over a bug before it could answer.
-        if let Some(fetching) = state.fetching.as_ref().filter(|fetching| fetching.has_changed().is_ok()) {
+    fn fetch_once(self: &Arc<Self>, state: &mut State, missing: u64) -> Fetching {
+        // One that has ended, and still stands here, fell over a bug before it could answer.
+        if let Some(fetching) = &state.fetching
+            && fetching.clone().now_or_never().is_none()
+        {
             return fetching.clone();
         }
         let now = self.world.uptime();
@@ -257,18 +262,21 @@ impl OrderNumbers {
             .max(missing.min(RANGE_LEN_MAX));
         state.asked_at = Some(now);
         let len = state.len;
-        let (sender, receiver) = watch::channel(None);
-        state.fetching = Some(receiver.clone());
+        let (sender, fetched) = oneshot::channel();
+        let fetching: Fetching =
+            fetched.map(|result| result.unwrap_or(Err(OrderNumberFault::Abandoned))).boxed().shared();
+        state.fetching = Some(fetching.clone());
         let numbers = Arc::clone(self);
         self.world.spawn(
             async move {
                 let result = numbers.reserve(len).await;
                 let result = numbers.publish(result);
-                sender.send_replace(Some(result));
+                // It may be that nobody waits any more.
+                drop(sender.send(result));
             }
             .boxed(),
         );
-        receiver
+        fetching
     }
 
     fn publish(&self, reserved: Result<Span, OrderNumberFault>) -> Result<(), OrderNumberFault> {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 
+use super::flaws::Flaw;
 use super::{MemoryStore, Tables};
 use crate::domain::account::{Account, Revision, Versioned};
 use crate::domain::decision::{AccountCommit, Finalization};
@@ -43,13 +44,16 @@ impl Ledger for MemoryStore {
     async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
         assert_group(group);
         self.count(Service::Table, "batch", PriceKind::TableBatch);
-        Ok(self.step(|tables| group.iter().map(|new| accept_one(tables, new)).collect()))
+        Ok(self.step(|tables| group.iter().map(|new| accept_one(tables, new, self.flaw)).collect()))
     }
 
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
         assert_commit(commit);
         self.count(Service::Table, "batch", PriceKind::TableBatch);
-        Ok(self.step(|tables| match verdict(tables, commit) {
+        Ok(self.step(|tables| match verdict(tables, commit, self.flaw) {
+            None if commit.page.is_none() && self.flaw == Some(Flaw::RejectionUnguarded) => {
+                Committed::Done { revision: Some(reject(tables, commit)) }
+            }
             None => Committed::Done { revision: Some(write(tables, commit)) },
             Some(refusal) => refusal,
         }))
@@ -89,8 +93,13 @@ impl Ledger for MemoryStore {
     }
 }
 
-fn accept_one(Tables { ledger, marks: numbers, .. }: &mut Tables, new: &NewTransaction) -> AcceptOutcome {
-    if let Some(row) = ledger.transactions.get(&new.key) {
+fn accept_one(
+    Tables { ledger, marks: numbers, .. }: &mut Tables,
+    new: &NewTransaction,
+    flaw: Option<Flaw>,
+) -> AcceptOutcome {
+    let replaces = flaw == Some(Flaw::InsertReplaces);
+    if let Some(row) = ledger.transactions.get(&new.key).filter(|_| !replaces) {
         // The same attempt again, after its answer was lost: it still is the one that stored it.
         if row.accepted_by == new.nonce && !row.status().is_final() {
             return AcceptOutcome::Inserted { revision: row.stored.revision.clone(), enqueued: false };
@@ -110,7 +119,7 @@ fn accept_one(Tables { ledger, marks: numbers, .. }: &mut Tables, new: &NewTrans
 }
 
 /// Why the commit must not be written; `None` when all of its guards hold.
-fn verdict(Tables { ledger, .. }: &Tables, commit: &AccountCommit) -> Option<Committed> {
+fn verdict(Tables { ledger, .. }: &Tables, commit: &AccountCommit, flaw: Option<Flaw>) -> Option<Committed> {
     let row = |finalization: &Finalization| ledger.transactions.get(&finalization.key);
     let is_ours = |finalization| row(finalization).is_some_and(|row| row.finalized_by == Some(commit.nonce));
     if commit.finalizations.iter().all(is_ours) {
@@ -121,7 +130,8 @@ fn verdict(Tables { ledger, .. }: &Tables, commit: &AccountCommit) -> Option<Com
         |finalization: &&Finalization| row(finalization).is_some_and(|row| row.status().is_final());
     let finals: Vec<TransactionKey> =
         commit.finalizations.iter().filter(is_final).map(|finalization| finalization.key.clone()).collect();
-    if !finals.is_empty() {
+    let rows_unguarded = flaw == Some(Flaw::RowsUnguarded);
+    if !finals.is_empty() && !rows_unguarded {
         return Some(Committed::AlreadyFinal(finals));
     }
     let account_holds =
@@ -129,7 +139,13 @@ fn verdict(Tables { ledger, .. }: &Tables, commit: &AccountCommit) -> Option<Com
     let row_holds = |finalization: &Finalization| {
         row(finalization).is_some_and(|row| row.stored.revision == finalization.revision)
     };
-    let holds = account_holds && commit.finalizations.iter().all(row_holds);
+    let account_unguarded = match flaw {
+        Some(Flaw::AccountUnguarded) => true,
+        Some(Flaw::RejectionUnguarded) => commit.page.is_none(),
+        Some(Flaw::RowsUnguarded | Flaw::InsertReplaces) | None => false,
+    };
+    let holds = (account_holds || account_unguarded)
+        && (rows_unguarded || commit.finalizations.iter().all(row_holds));
     (!holds).then_some(Committed::Stale)
 }
 
@@ -141,14 +157,30 @@ fn write(Tables { ledger, marks: numbers, .. }: &mut Tables, commit: &AccountCom
         assert!(!ledger.pages.contains_key(&place), "the page {place:?} exists and never changes");
         ledger.pages.insert(place, page.clone());
     }
+    finalize(ledger, numbers, finalizations, *nonce);
+    let revision = numbers.revision();
+    ledger.accounts.insert(after.key, Versioned { value: after.clone(), revision: revision.clone() });
+    revision
+}
+
+fn finalize(ledger: &mut Rows, numbers: &mut super::Marks, finalizations: &[Finalization], nonce: Nonce) {
     for Finalization { key, revision: _, outcome } in finalizations {
         let row = ledger.transactions.get_mut(key).expect("the guards found the row");
         row.stored.transaction.outcome = Some(outcome.clone());
         row.stored.revision = numbers.revision();
-        row.finalized_by = Some(*nonce);
+        row.finalized_by = Some(nonce);
     }
+}
+
+/// Writes a commit without a page beside whatever the account looks like now: the mistake
+/// [`Flaw::RejectionUnguarded`].
+fn reject(Tables { ledger, marks: numbers, .. }: &mut Tables, commit: &AccountCommit) -> Revision {
+    finalize(ledger, numbers, &commit.finalizations, commit.nonce);
     let revision = numbers.revision();
-    ledger.accounts.insert(after.key, Versioned { value: after.clone(), revision: revision.clone() });
+    if let Some(account) = ledger.accounts.get_mut(&commit.after.key) {
+        account.value.version = account.value.version.saturating_add(1);
+        account.revision = revision.clone();
+    }
     revision
 }
 

@@ -12,6 +12,7 @@
 mod accounts;
 mod api_keys;
 mod dead_letters;
+pub mod flaws;
 mod ledger;
 mod log;
 mod payload_store;
@@ -30,12 +31,14 @@ use crate::ports::dead_letters::DeadLetter;
 use crate::ports::operations::{Operation, PriceKind, Service, StorageOperations};
 use crate::ports::roster::{ProcessId, RosterEntry};
 use crate::ports::world::World;
+use flaws::Flaw;
 
 /// One process's view of a store in memory. Clones share everything.
 #[derive(Clone)]
 pub struct MemoryStore {
     world: Arc<dyn World>,
     tables: Arc<Mutex<Tables>>,
+    flaw: Option<Flaw>,
     operations: Arc<StorageOperations>,
 }
 
@@ -48,7 +51,13 @@ impl MemoryStore {
 
     /// A new, empty store that several processes will share.
     pub fn empty(world: Arc<dyn World>) -> Self {
-        Self { world, tables: Arc::default(), operations: Arc::default() }
+        Self { world, tables: Arc::default(), flaw: None, operations: Arc::default() }
+    }
+
+    /// The same store with a mistake in it.
+    #[must_use]
+    pub fn flawed(self, flaw: Flaw) -> Self {
+        Self { flaw: Some(flaw), ..self }
     }
 
     /// The ports of one more process over the same content, with a count of operations of its own.

@@ -1,0 +1,257 @@
+//! Runs the bank in simulated worlds, many seeds at once, and tells what went wrong in them.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::Parser;
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::ports::world::World as _;
+use postonce_tests::simulation::faults::{Fault, FaultCounts};
+use postonce_tests::simulation::mutations::Mutation;
+use postonce_tests::simulation::run::{Plan, Report, run};
+
+/// Failures that are told; there may be more.
+const FAILURES_TOLD_MAX: usize = 5;
+
+/// Runs the bank in a simulated world: one seed decides the schedule, the clocks and every fault.
+#[derive(Debug, Parser)]
+struct Options {
+    /// How many seeds.
+    #[arg(long, default_value_t = 1_000)]
+    seeds: u64,
+    /// The first one.
+    #[arg(long, default_value_t = 1)]
+    first: u64,
+    /// Run only this seed, and print every event.
+    #[arg(long, value_name = "SEED")]
+    replay: Option<u64>,
+    /// With --replay: stop after that many steps.
+    #[arg(long, value_name = "STEPS")]
+    until: Option<u64>,
+    /// With --replay: leave out whatever the failure does not need, and then print what is left.
+    #[arg(long)]
+    shorten: bool,
+    /// Transactions of each run.
+    #[arg(long, default_value_t = 24)]
+    transactions: u32,
+    /// Faults that never happen.
+    #[arg(long, value_name = "FAULT", value_parser = fault)]
+    without: Vec<Fault>,
+    /// Make this mistake, to see whether it is found.
+    #[arg(long, value_name = "MISTAKE", value_parser = mutation)]
+    mutation: Option<Mutation>,
+    /// Make each mistake in turn, until it is found or --seeds are used up.
+    #[arg(long)]
+    mutations: bool,
+    /// Runs at the same time; as many as there are cores.
+    #[arg(long)]
+    threads: Option<usize>,
+}
+
+fn fault(name: &str) -> Result<Fault, String> {
+    let known = Fault::ALL.map(Fault::name).join(", ");
+    Fault::from_name(name).ok_or(format!("is none of {known}"))
+}
+
+fn mutation(name: &str) -> Result<Mutation, String> {
+    let known = Mutation::ALL.map(Mutation::name).join(", ");
+    Mutation::from_name(name).ok_or(format!("is none of {known}"))
+}
+
+fn main() -> anyhow::Result<()> {
+    let options = Options::parse();
+    if let Some(seed) = options.replay {
+        return replay(&options, seed);
+    }
+    if options.mutations {
+        return try_mutations(&options);
+    }
+    simulate(&options)
+}
+
+impl Options {
+    fn plan(&self, seed: u64) -> Plan {
+        Plan {
+            transactions: self.transactions,
+            without: self.without.clone(),
+            mutation: self.mutation,
+            ..Plan::of(seed)
+        }
+    }
+
+    fn threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+        self.threads.unwrap_or_else(cores).max(1)
+    }
+
+    /// What to type to see a run again.
+    fn command(&self, seed: u64) -> String {
+        let mut command = format!("simulate --replay {seed} --transactions {}", self.transactions);
+        for fault in &self.without {
+            command.push_str(&format!(" --without {fault}"));
+        }
+        if let Some(mutation) = self.mutation {
+            command.push_str(&format!(" --mutation {}", mutation.name()));
+        }
+        command
+    }
+}
+
+#[derive(Default)]
+struct Sum {
+    runs: u64,
+    steps: u64,
+    posted: u64,
+    rejected: u64,
+    faults: FaultCounts,
+    failures: Vec<Report>,
+}
+
+impl Sum {
+    fn add(&mut self, report: Report) {
+        self.runs = self.runs.saturating_add(1);
+        self.steps = self.steps.saturating_add(report.steps);
+        self.posted = self.posted.saturating_add(report.posted);
+        self.rejected = self.rejected.saturating_add(report.rejected);
+        self.faults.merge(&report.faults);
+        if report.finding.is_some() {
+            self.failures.push(report);
+        }
+    }
+}
+
+fn simulate(options: &Options) -> anyhow::Result<()> {
+    let world = SystemWorld::new();
+    let start = world.uptime();
+    let bar = ProgressBar::new(options.seeds);
+    bar.set_style(
+        ProgressStyle::with_template("{bar:40} {human_pos}/{human_len} seeds, {per_sec}, {eta} left {msg}")
+            .context("the style of the progress bar")?,
+    );
+    let next = AtomicU64::new(0);
+    let sum = Mutex::new(Sum::default());
+    std::thread::scope(|scope| {
+        for _ in 0..options.threads() {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= options.seeds {
+                        return;
+                    }
+                    let report = run(&options.plan(options.first.saturating_add(index)));
+                    let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+                    sum.add(report);
+                    bar.inc(1);
+                    if !sum.failures.is_empty() {
+                        bar.set_message(format!("{} failed", sum.failures.len()));
+                    }
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+    tell(&sum, world.uptime().saturating_sub(start));
+    tell_failures(options, sum.failures)
+}
+
+fn tell(sum: &Sum, took: Duration) {
+    let per_second = u128::from(sum.runs).saturating_mul(1000).checked_div(took.as_millis()).unwrap_or(0);
+    println!(
+        "{} seeds in {} s ({per_second} a second), {} steps",
+        HumanCount(sum.runs),
+        took.as_secs(),
+        HumanCount(sum.steps)
+    );
+    println!("{} transactions posted, {} rejected", HumanCount(sum.posted), HumanCount(sum.rejected));
+    println!("{} faults:", HumanCount(sum.faults.total()));
+    for fault in Fault::ALL {
+        println!("  {:<16}{:>14}", fault.name(), HumanCount(sum.faults.of(fault)).to_string());
+    }
+}
+
+fn tell_failures(options: &Options, mut failures: Vec<Report>) -> anyhow::Result<()> {
+    if failures.is_empty() {
+        println!("No finding.");
+        return Ok(());
+    }
+    failures.sort_by_key(|report| report.seed);
+    for report in failures.iter().take(FAILURES_TOLD_MAX) {
+        let finding = report.finding.as_deref().unwrap_or_default();
+        println!("\nseed {} after {} steps: {finding}", report.seed, report.steps);
+        println!("  to see it again: {}", options.command(report.seed));
+    }
+    bail!("{} of {} seeds failed", failures.len(), options.seeds)
+}
+
+/// Prints every event of a run; of a failing one, only what it takes to fail.
+fn replay(options: &Options, seed: u64) -> anyhow::Result<()> {
+    let mut plan = options.plan(seed);
+    if options.shorten {
+        plan = shorten(plan)?;
+    }
+    let report = run(&Plan { print: true, steps_max: options.until, ..plan });
+    println!("\n{} steps, trace {:016x}", report.steps, report.trace_sum);
+    match report.finding {
+        Some(finding) => bail!("seed {seed}: {finding}"),
+        None => Ok(()),
+    }
+}
+
+/// The same failure with fewer transactions and fewer kinds of faults, as far as it still fails.
+fn shorten(plan: Plan) -> anyhow::Result<Plan> {
+    if run(&plan).finding.is_none() {
+        bail!("seed {} does not fail: there is nothing to shorten", plan.seed);
+    }
+    let fails = |plan: &Plan| run(plan).finding.is_some();
+    let mut shortest = plan;
+    for fault in Fault::ALL {
+        let without: BTreeSet<Fault> = shortest.without.iter().copied().chain([fault]).collect();
+        let shorter = Plan { without: without.into_iter().collect(), ..shortest.clone() };
+        if fails(&shorter) {
+            shortest = shorter;
+        }
+    }
+    for transactions in 1..shortest.transactions {
+        let shorter = Plan { transactions, ..shortest.clone() };
+        if fails(&shorter) {
+            shortest = shorter;
+            break;
+        }
+    }
+    println!(
+        "It takes {} transactions, and none of: {}\n",
+        shortest.transactions,
+        shortest.without.iter().map(|fault| fault.name()).collect::<Vec<_>>().join(", ")
+    );
+    Ok(shortest)
+}
+
+/// Makes each mistake, and counts the seeds that it takes to find it.
+fn try_mutations(options: &Options) -> anyhow::Result<()> {
+    let mut missed = Vec::new();
+    for mutation in Mutation::ALL {
+        let plan = |seed| Plan { mutation: Some(mutation), ..options.plan(seed) };
+        let seeds = options.first..options.first.saturating_add(options.seeds);
+        let found = seeds.map(|seed| run(&plan(seed))).find(|report| report.finding.is_some());
+        match found {
+            Some(report) => {
+                let seeds = report.seed.saturating_sub(options.first).saturating_add(1);
+                println!(
+                    "{:<34} {seeds:>4} seed(s): {}",
+                    mutation.name(),
+                    report.finding.unwrap_or_default()
+                );
+            }
+            None => {
+                println!("{:<34} not found in {} seeds", mutation.name(), options.seeds);
+                missed.push(mutation.name());
+            }
+        }
+    }
+    if missed.is_empty() { Ok(()) } else { bail!("not found: {}", missed.join(", ")) }
+}

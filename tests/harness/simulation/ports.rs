@@ -1,0 +1,350 @@
+//! The ports of one process: each call goes over the network, and the auditor sees what it does at
+//! the other end. Mistakes that are to be found are made here.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use postonce_shared::adapters::memory::MemoryStore;
+use postonce_shared::domain::account::{Account, Revision, Versioned};
+use postonce_shared::domain::decision::AccountCommit;
+use postonce_shared::domain::ids::{AccountId, AccountKey, TransactionKey, UserId};
+use postonce_shared::domain::journal::JournalPage;
+use postonce_shared::domain::transaction::TransactionStatus;
+use postonce_shared::order_numbers::REGISTER;
+use postonce_shared::ports::Store;
+use postonce_shared::ports::dead_letters::{DeadLetter, DeadLetters, Resolution};
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::ledger::{
+    AcceptOutcome, Accounts, Committed, Ledger, Listing, Marks, NewTransaction, Opened, StoredTransaction,
+    TransactionLog,
+};
+use postonce_shared::ports::queue::QueueName;
+use postonce_shared::ports::sync_store::{Swapped, SyncStore};
+
+use super::mutations::Mutation;
+use super::network::{Network, Request, now};
+use super::scheduler::Life;
+use super::{posting_again, queue_port};
+
+/// A process's way to the store.
+pub struct Link {
+    /// The way.
+    pub network: Arc<Network>,
+    /// Whose.
+    pub life: Life,
+}
+
+impl Link {
+    /// The ports of a process.
+    pub fn ports(network: &Arc<Network>, life: Life) -> Store {
+        let link = Arc::new(Self { network: Arc::clone(network), life });
+        Store {
+            ledger: link.clone(),
+            accounts: link.clone(),
+            log: link.clone(),
+            queue: Arc::new(queue_port::QueueLink(link.clone())),
+            dead_letters: link.clone(),
+            sync: link,
+            // Not under test here: payloads are claimed only for very large requests.
+            ..network.raw.clone()
+        }
+    }
+
+    /// Whether that mistake is made.
+    pub fn makes(&self, mutation: Mutation) -> bool {
+        self.network.mutation == Some(mutation)
+    }
+
+    /// Asks the store.
+    ///
+    /// # Errors
+    /// As [`Network::ask`].
+    pub async fn ask<T: Send + 'static>(
+        &self,
+        request: Request,
+        operation: impl Fn(&Network) -> Result<T, StoreFault> + Send + Sync + 'static,
+    ) -> Result<T, StoreFault> {
+        self.network.ask(self.life, request, operation).await
+    }
+}
+
+#[async_trait]
+impl Ledger for Link {
+    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
+        let kept = group.to_vec();
+        let names: Vec<String> = group.iter().map(|new| short(&new.key)).collect();
+        let asked = self.ask(Request::write("accept", names.join(" ")), move |network| {
+            let outcomes = now(network.raw.ledger.accept(&kept));
+            network.auditor.accepted(&network.raw, &kept);
+            outcomes
+        });
+        if self.makes(Mutation::AnswerBeforeLog) {
+            // Written behind: nobody waits for it.
+            let (life, network) = (self.life, Arc::clone(&self.network));
+            let (kept, on) = (group.to_vec(), names.join(" "));
+            self.network.scheduler.spawn(
+                life,
+                Box::pin(async move {
+                    let behind = network.ask(life, Request::write("accept", on), move |network| {
+                        let outcomes = now(network.raw.ledger.accept(&kept));
+                        network.auditor.accepted(&network.raw, &kept);
+                        outcomes
+                    });
+                    drop(behind.await);
+                }),
+            );
+            let made_up = AcceptOutcome::Inserted { revision: Revision::new("unknown"), enqueued: false };
+            return Ok(vec![made_up; group.len()]);
+        }
+        let mut outcomes = asked.await?;
+        for (outcome, new) in outcomes.iter_mut().zip(group) {
+            if let AcceptOutcome::Existing(stored) = outcome {
+                if self.makes(Mutation::FingerprintSkipped) {
+                    stored.fingerprint = new.instruction.fingerprint();
+                }
+                if self.makes(Mutation::ReplayTrustsTheRow) && stored.work().is_some() {
+                    *outcome = AcceptOutcome::Inserted { revision: stored.revision.clone(), enqueued: true };
+                }
+            }
+        }
+        Ok(outcomes)
+    }
+
+    async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
+        let kept = commit.clone();
+        let names: Vec<String> = commit.finalizations.iter().map(|one| short(&one.key)).collect();
+        let request = Request::write("commit", names.join(" "));
+        let committed = self.ask(request, move |network| {
+            let committed = now(network.raw.ledger.commit(&kept));
+            network.auditor.committed(&network.raw, &kept);
+            committed
+        });
+        match committed.await {
+            Err(_) if self.makes(Mutation::UnclearCommitPostedAgain) => {
+                posting_again::post_again(self, commit).await
+            }
+            committed => committed,
+        }
+    }
+
+    async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault> {
+        let read = || {
+            self.ask(Request::read("account", key.account.as_uuid().as_u128()), move |network| {
+                now(network.raw.ledger.account(key))
+            })
+        };
+        let first = read().await?;
+        if self.makes(Mutation::AccountReadTorn) {
+            let second = read().await?;
+            return Ok(first
+                .zip(second)
+                .map(|(first, second)| Versioned { revision: second.revision, ..first }));
+        }
+        Ok(first)
+    }
+
+    async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
+        let kept = key.clone();
+        self.ask(Request::read("transaction", short(key)), move |network| {
+            now(network.raw.ledger.transaction(&kept))
+        })
+        .await
+    }
+
+    async fn mark(
+        &self,
+        key: &TransactionKey,
+        revision: &Revision,
+        marks: Marks,
+    ) -> Result<Option<Revision>, StoreFault> {
+        let (kept, revision) = (key.clone(), revision.clone());
+        self.ask(Request::write("mark", short(key)), move |network| {
+            let marked = now(network.raw.ledger.mark(&kept, &revision, marks));
+            network.auditor.marked(&network.raw, &kept);
+            marked
+        })
+        .await
+    }
+
+    async fn probe(&self) -> Result<(), StoreFault> {
+        self.ask(Request::read("probe", ""), |network| now(network.raw.ledger.probe())).await
+    }
+}
+
+#[async_trait]
+impl Accounts for Link {
+    async fn open(&self, account: &Account) -> Result<Opened, StoreFault> {
+        let kept = account.clone();
+        let request = Request::write("open", account.key.account.as_uuid().as_u128());
+        self.ask(request, move |network| {
+            let opened = now(network.raw.accounts.open(&kept));
+            network.auditor.changed(&network.raw, kept.key);
+            opened
+        })
+        .await
+    }
+
+    async fn change(&self, guard: &Revision, after: &Account) -> Result<Option<Revision>, StoreFault> {
+        let (guard, kept) = (guard.clone(), after.clone());
+        let request = Request::write("change", after.key.account.as_uuid().as_u128());
+        self.ask(request, move |network| {
+            let changed = now(network.raw.accounts.change(&guard, &kept));
+            network.auditor.changed(&network.raw, kept.key);
+            changed
+        })
+        .await
+    }
+
+    async fn list(
+        &self,
+        user: UserId,
+        after: Option<AccountId>,
+        limit: usize,
+    ) -> Result<Vec<Account>, StoreFault> {
+        self.ask(Request::read("list", ""), move |network| now(network.raw.accounts.list(user, after, limit)))
+            .await
+    }
+}
+
+#[async_trait]
+impl TransactionLog for Link {
+    async fn pages(
+        &self,
+        account: AccountKey,
+        from: u64,
+        entries: usize,
+    ) -> Result<Vec<JournalPage>, StoreFault> {
+        self.ask(Request::read("pages", from), move |network| {
+            now(network.raw.log.pages(account, from, entries))
+        })
+        .await
+    }
+
+    async fn by_status(
+        &self,
+        account: AccountKey,
+        status: TransactionStatus,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<StoredTransaction>, StoreFault> {
+        let cursor = cursor.map(str::to_owned);
+        self.ask(Request::read("by-status", status.code()), move |network| {
+            now(network.raw.log.by_status(account, status, cursor.as_deref(), limit))
+        })
+        .await
+    }
+
+    async fn accepted(
+        &self,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<StoredTransaction>, StoreFault> {
+        let cursor = cursor.map(str::to_owned);
+        self.ask(Request::read("accepted", ""), move |network| {
+            now(network.raw.log.accepted(cursor.as_deref(), limit))
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl DeadLetters for Link {
+    async fn add(&self, letter: &DeadLetter) -> Result<(), StoreFault> {
+        let kept = letter.clone();
+        self.ask(Request::write("set-aside", &letter.id), move |network| {
+            let added = now(network.raw.dead_letters.add(&kept));
+            network.auditor.set_aside(&kept);
+            added
+        })
+        .await
+    }
+
+    async fn find(&self, id: &str) -> Result<Option<DeadLetter>, StoreFault> {
+        let kept = id.to_owned();
+        self.ask(Request::read("letter", id), move |network| now(network.raw.dead_letters.find(&kept))).await
+    }
+
+    async fn list(
+        &self,
+        open_only: bool,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<DeadLetter>, StoreFault> {
+        let cursor = cursor.map(str::to_owned);
+        self.ask(Request::read("letters", ""), move |network| {
+            now(network.raw.dead_letters.list(open_only, cursor.as_deref(), limit))
+        })
+        .await
+    }
+
+    async fn resolve(&self, id: &str, resolution: &Resolution) -> Result<bool, StoreFault> {
+        let (kept, resolution) = (id.to_owned(), resolution.clone());
+        self.ask(Request::write("resolve", id), move |network| {
+            let resolved = now(network.raw.dead_letters.resolve(&kept, &resolution));
+            network.auditor.resolved(&network.raw, &kept);
+            resolved
+        })
+        .await
+    }
+
+    async fn count_open(&self) -> Result<Vec<(QueueName, u64)>, StoreFault> {
+        self.ask(Request::read("letters", "count"), |network| now(network.raw.dead_letters.count_open()))
+            .await
+    }
+}
+
+#[async_trait]
+impl SyncStore for Link {
+    async fn get(&self, name: &str) -> Result<Option<Versioned<String>>, StoreFault> {
+        let kept = name.to_owned();
+        let read =
+            self.ask(Request::read("get", name), move |network| now(network.raw.sync.get(&kept))).await;
+        if read.is_err() && name == "gate" && self.makes(Mutation::UnreadableGateIsReleased) {
+            return Ok(None);
+        }
+        read
+    }
+
+    async fn swap(
+        &self,
+        name: &str,
+        expected: Option<&Revision>,
+        value: &str,
+    ) -> Result<Swapped, StoreFault> {
+        let (kept, expected, written) = (name.to_owned(), expected.cloned(), value.to_owned());
+        let is_register = name == REGISTER;
+        let compares_late = is_register && self.makes(Mutation::RangeComparedAtWrite);
+        let swapped = self.ask(Request::write_once("swap", name), move |network| {
+            let standing = now(network.raw.sync.get(&kept))?.map(|standing| standing.revision);
+            let expected = if compares_late { standing.as_ref() } else { expected.as_ref() };
+            let swapped = now(network.raw.sync.swap(&kept, expected, &written));
+            network.auditor.swapped(&network.raw, &kept);
+            swapped
+        });
+        match swapped.await {
+            Err(_) if is_register && self.makes(Mutation::RangePublishedBeforeConfirmed) => {
+                Ok(Swapped::Done(Revision::new("unknown")))
+            }
+            swapped => swapped,
+        }
+    }
+}
+
+/// A transaction, for the trace: its account and its id.
+pub fn short(key: &TransactionKey) -> String {
+    format!("{}/{}", key.account.account.as_uuid().as_u128(), key.message.as_uuid().as_u128())
+}
+
+/// The store of a world outside of all processes.
+pub fn memory(store: &MemoryStore, mutation: Option<Mutation>) -> (Store, Store) {
+    use postonce_shared::adapters::memory::flaws::Flaw;
+    let flawed = match mutation.filter(|mutation| *mutation != Mutation::UnclearCommitPostedAgain) {
+        Some(mutation) => mutation.flaw(),
+        None => None,
+    };
+    let raw = match flawed {
+        Some(flaw) => store.clone().flawed(flaw).ports(),
+        None => store.ports(),
+    };
+    (raw, store.clone().flawed(Flaw::RowsUnguarded).ports())
+}

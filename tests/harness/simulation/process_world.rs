@@ -1,0 +1,52 @@
+//! The world as one life of a process sees it.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::ports::world::World;
+
+use super::scheduler::{Life, Scheduler};
+
+/// 2026-01-01T00:00:00Z: where the clocks on the wall start.
+const START_UNIX_MS: i64 = 1_767_225_600_000;
+
+/// A world in which the clock on the wall may be wrong.
+pub struct ProcessWorld {
+    scheduler: Scheduler,
+    life: Life,
+    /// How far its clock is ahead, in milliseconds.
+    skew_ms: i64,
+}
+
+impl ProcessWorld {
+    /// The world of a life, whose clock is that many milliseconds ahead.
+    pub const fn new(scheduler: Scheduler, life: Life, skew_ms: i64) -> Self {
+        Self { scheduler, life, skew_ms }
+    }
+}
+
+#[async_trait]
+impl World for ProcessWorld {
+    fn now(&self) -> Timestamp {
+        let start = Timestamp::from_unix_ms(START_UNIX_MS.saturating_add(self.skew_ms));
+        start.after(self.scheduler.now())
+    }
+
+    fn uptime(&self) -> Duration {
+        self.scheduler.now()
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.scheduler.sleep(self.life, duration).await;
+    }
+
+    fn random(&self) -> u64 {
+        self.scheduler.random()
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.scheduler.spawn(self.life, task);
+    }
+}

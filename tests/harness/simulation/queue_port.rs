@@ -1,0 +1,128 @@
+//! The work queue of one process: at least once, in any order, sometimes late.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
+
+use super::faults::{Fault, length};
+use super::mutations::Mutation;
+use super::network::{Request, now};
+use super::ports::Link;
+
+/// Receipts after which [`Mutation::DropAfterReceipts`] drops a message.
+const RECEIPTS_MAX: u32 = 4;
+
+/// A process's way to the queues.
+pub struct QueueLink(pub Arc<Link>);
+
+#[async_trait]
+impl WorkQueue for QueueLink {
+    async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
+        let network = &self.0.network;
+        let late = if network.strikes(Fault::MessageLate) {
+            length(Fault::MessageLate, &network.scheduler)
+        } else {
+            Duration::ZERO
+        };
+        let copies = if network.strikes(Fault::MessageTwice) { 2 } else { 1 };
+        let (name, kept) = (queue.clone(), body.to_vec());
+        let sent = self.0.ask(Request::write("send", queue), move |network| {
+            for _ in 0..copies {
+                now(network.raw.queue.send(&name, &kept, delay.saturating_add(late)))?;
+                network.auditor.sent(&kept);
+            }
+            Ok(())
+        });
+        match sent.await {
+            Err(_) if self.0.makes(Mutation::AnswerBeforeQueue) => Ok(()),
+            sent => sent,
+        }
+    }
+
+    async fn receive(
+        &self,
+        queue: &QueueName,
+        max: usize,
+        visibility: Duration,
+    ) -> Result<Vec<Message>, StoreFault> {
+        let Link { network, life } = &*self.0;
+        network.auditor.receives(*life);
+        let visibility = if network.strikes(Fault::LeaseCut) {
+            network.scheduler.up_to(visibility.checked_div(4).unwrap_or_default())
+        } else {
+            visibility
+        };
+        let (name, link) = (queue.clone(), Arc::clone(&self.0));
+        let mut messages = self
+            .0
+            .ask(Request::write_once("receive", queue), move |network| {
+                let mut messages = now(network.raw.queue.receive(&name, max, visibility))?;
+                for message in &messages {
+                    network.auditor.received(message);
+                }
+                let drops = |message: &Message| {
+                    link.makes(Mutation::DropAfterReceipts) && message.dequeue_count > RECEIPTS_MAX
+                };
+                for message in &messages {
+                    if link.makes(Mutation::DeleteBeforeCommit) || drops(message) {
+                        let _deleted = now(network.raw.queue.delete(&name, &message.lease))?;
+                        network.auditor.deleted(&message.lease.message_id);
+                    }
+                }
+                messages.retain(|message| !drops(message));
+                Ok(messages)
+            })
+            .await?;
+        if messages.len() > 1 && network.strikes(Fault::Reordered) {
+            for last in (1..messages.len()).rev() {
+                let other = network.scheduler.below(u64::try_from(last).unwrap_or(0).saturating_add(1));
+                messages.swap(last, usize::try_from(other).unwrap_or(last));
+            }
+        }
+        Ok(messages)
+    }
+
+    async fn extend(
+        &self,
+        queue: &QueueName,
+        lease: &Lease,
+        body: &[u8],
+        visibility: Duration,
+    ) -> Result<Held<Lease>, StoreFault> {
+        let (name, kept, body) = (queue.clone(), lease.clone(), body.to_vec());
+        self.0
+            .ask(Request::write("extend", &lease.message_id), move |network| {
+                let held = now(network.raw.queue.extend(&name, &kept, &body, visibility))?;
+                match &held {
+                    Held::Ours(_) => network.auditor.extended(&kept.message_id, &body),
+                    Held::Lost => network.count(Fault::StaleReceipt),
+                }
+                Ok(held)
+            })
+            .await
+    }
+
+    async fn delete(&self, queue: &QueueName, lease: &Lease) -> Result<Held<()>, StoreFault> {
+        let (name, kept) = (queue.clone(), lease.clone());
+        self.0
+            .ask(Request::write("delete", &lease.message_id), move |network| {
+                let held = now(network.raw.queue.delete(&name, &kept))?;
+                match held {
+                    Held::Ours(()) => network.auditor.deleted(&kept.message_id),
+                    Held::Lost => network.count(Fault::StaleReceipt),
+                }
+                Ok(held)
+            })
+            .await
+    }
+
+    async fn backlog(&self, queue: &QueueName) -> Result<Backlog, StoreFault> {
+        let name = queue.clone();
+        self.0
+            .ask(Request::read("backlog", queue), move |network| now(network.raw.queue.backlog(&name)))
+            .await
+    }
+}

@@ -1,0 +1,58 @@
+//! What happened in a run, line by line: kept where somebody wants to read it, and always summed up,
+//! so that two runs of one seed can be compared.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
+
+/// Lines that are kept for the report of a failure.
+const TAIL_LINES: usize = 60;
+
+/// The events of a run.
+#[derive(Debug)]
+pub struct Trace {
+    print: bool,
+    lines: u64,
+    sum: DefaultHasher,
+    tail: VecDeque<String>,
+}
+
+impl Trace {
+    /// An empty trace; with `print`, each line goes to standard output as well.
+    pub fn new(print: bool) -> Self {
+        Self { print, lines: 0, sum: DefaultHasher::new(), tail: VecDeque::new() }
+    }
+
+    /// Notes an event.
+    pub fn note(&mut self, steps: u64, at: Duration, event: &str) {
+        self.lines = self.lines.saturating_add(1);
+        (steps, at, event).hash(&mut self.sum);
+        let line = format!("{steps:>7} {:>12}s {event}", Seconds(at));
+        if self.print {
+            println!("{line}");
+        }
+        if self.tail.len() == TAIL_LINES {
+            self.tail.pop_front();
+        }
+        self.tail.push_back(line);
+    }
+
+    /// A sum over all lines: equal for equal traces.
+    pub fn sum(&self) -> u64 {
+        self.sum.finish()
+    }
+
+    /// The last lines.
+    pub fn tail(&self) -> Vec<String> {
+        self.tail.iter().cloned().collect()
+    }
+}
+
+/// Seconds with six decimals, without floats.
+struct Seconds(Duration);
+
+impl std::fmt::Display for Seconds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(&format!("{}.{:06}", self.0.as_secs(), self.0.subsec_micros()))
+    }
+}

@@ -1,0 +1,98 @@
+//! The bank in simulated worlds: whatever fails here prints its seed, and
+//! `cargo run --release -p postonce-tests --bin simulate -- --replay SEED` shows it again.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use postonce_tests::simulation::faults::{Fault, FaultCounts};
+use postonce_tests::simulation::mutations::Mutation;
+use postonce_tests::simulation::run::{Plan, Report, run};
+
+/// Worlds of every test run. Always the same ones, so that a red test is red again; the command runs
+/// others.
+const SEEDS: u64 = 300;
+/// Seeds within which a mistake has to be found.
+const SEEDS_PER_MISTAKE: u64 = 1_000;
+
+/// Runs the plans of many seeds, two at a time.
+fn runs(seeds: u64, plan: impl Fn(u64) -> Plan + Sync) -> Vec<Report> {
+    let (next, reports) = (AtomicU64::new(1), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed > seeds {
+                        return;
+                    }
+                    let report = run(&plan(seed));
+                    reports.lock().expect("no run panics").push(report);
+                }
+            });
+        }
+    });
+    reports.into_inner().expect("no run panics")
+}
+
+#[test]
+fn the_bank_keeps_its_promises_in_every_world() {
+    let reports = runs(SEEDS, Plan::of);
+    let mut faults = FaultCounts::default();
+    for report in &reports {
+        assert!(
+            report.finding.is_none(),
+            "seed {} after {} steps: {}\n{}",
+            report.seed,
+            report.steps,
+            report.finding.as_deref().unwrap_or_default(),
+            report.trace_tail.join("\n")
+        );
+        faults.merge(&report.faults);
+    }
+    // A world in which nothing goes wrong proves nothing, and neither does one in which nothing happens.
+    for fault in Fault::ALL {
+        assert!(faults.of(fault) > 0, "{fault} never happened in {SEEDS} worlds");
+    }
+    let (posted, rejected) = reports
+        .iter()
+        .fold((0, 0), |(posted, rejected), report| (posted + report.posted, rejected + report.rejected));
+    assert!(posted > 10 * SEEDS && rejected > SEEDS, "{posted} posted and {rejected} rejected");
+    println!("{posted} posted, {rejected} rejected, {} faults in {SEEDS} worlds", faults.total());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let mut first = runs(40, Plan::of);
+    let mut second = runs(40, Plan::of);
+    first.sort_by_key(|report| report.seed);
+    second.sort_by_key(|report| report.seed);
+    for (one, other) in first.iter().zip(&second) {
+        assert_eq!((one.steps, one.trace_sum), (other.steps, other.trace_sum), "seed {}", one.seed);
+    }
+    let sums: std::collections::BTreeSet<u64> = first.iter().map(|report| report.trace_sum).collect();
+    assert_eq!(sums.len(), 40, "other seeds give other runs");
+}
+
+#[test]
+fn every_deliberate_mistake_is_found() {
+    for mutation in Mutation::ALL {
+        let plan = |seed| Plan { mutation: Some(mutation), ..Plan::of(seed) };
+        let found =
+            (1..=SEEDS_PER_MISTAKE).map(|seed| run(&plan(seed))).find(|report| report.finding.is_some());
+        let report = found.unwrap_or_else(|| {
+            panic!("{} was not found in {SEEDS_PER_MISTAKE} seeds", mutation.name());
+        });
+        println!("{}: after {} seed(s): {}", mutation.name(), report.seed, report.finding.unwrap());
+    }
+}
+
+#[test]
+fn a_failing_run_ends_at_its_first_wrong_step() {
+    let wrong = Plan { mutation: Some(Mutation::CommitWithoutRowGuard), ..Plan::of(1) };
+    let report = run(&wrong);
+    assert!(report.finding.unwrap().contains("posted twice"));
+    let last = report.trace_tail.last().unwrap();
+    assert!(last.contains("commit"), "the last event is the wrong commit: {last}");
+    let before = run(&Plan { steps_max: Some(report.steps - 1), ..wrong });
+    assert!(before.finding.unwrap().starts_with("stopped after"), "one step less, and nothing is wrong yet");
+}
