@@ -6,26 +6,30 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ArgMatches;
 use secrecy::SecretString;
 
-use self::sources::{find, read_file};
-use self::values::{address, advertise, legacy_partner, log_format, name_prefix, receivers, secret, storage};
+use self::sources::{find, parse_file, read_file};
+use self::values::{
+    address, advertise, legacy_partner, log_format, name_prefix, receivers, ring_keys, secret, storage,
+};
 use crate::adapters::azure::AzureConnection;
-use crate::adapters::http::RING_SECRET_CHARS_MIN;
 use crate::domain::ids::PartnerId;
 use crate::ports::roster::Address;
 use crate::prices::Prices;
+use crate::ring_secret::RingKeys;
 use crate::scaling::ScalingPolicy;
 
+mod http_limits;
 mod scaling;
 mod settings;
 mod sources;
 mod values;
 
+pub use self::http_limits::HttpLimits;
 pub use self::settings::add_settings;
 
 /// Shortest API key that may be configured, in characters.
@@ -67,7 +71,7 @@ pub struct Config {
     /// Where other processes reach this one, if that is not where it listens.
     pub advertise: Option<Address>,
     /// What the processes sign with, if it is not to be made up.
-    pub ring_secret: Option<SecretString>,
+    pub ring_secret: Option<RingKeys>,
     /// The first API key, if it is not to be made up.
     pub bootstrap_key: Option<SecretString>,
     /// How long a received message is hidden from other workers.
@@ -90,6 +94,8 @@ pub struct Config {
     pub scaling: ScalingPolicy,
     /// What storage operations cost.
     pub prices: Prices,
+    /// What a client of the HTTP API may ask of a connection.
+    pub http: HttpLimits,
     /// How log lines look.
     pub log_format: LogFormat,
     /// Which log lines are written: a level, or directives such as `info,postonce_shared=debug`.
@@ -143,11 +149,22 @@ impl Config {
     /// # Errors
     /// [`ConfigError`] at the first value that is not allowed.
     pub fn read(matches: &ArgMatches) -> Result<Self, ConfigError> {
-        let file = match matches.get_one::<PathBuf>("config") {
-            Some(path) => read_file(path)?,
-            None => BTreeMap::new(),
-        };
-        let find = |name: &str| find(matches, &file, name);
+        match matches.get_one::<PathBuf>("config") {
+            Some(path) => Self::with_file(matches, path, &read_file(path)?),
+            None => Self::from_sources(matches, &BTreeMap::new()),
+        }
+    }
+
+    /// The configuration with that text as the configuration file; the path is named in errors.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn with_file(matches: &ArgMatches, path: &Path, text: &str) -> Result<Self, ConfigError> {
+        Self::from_sources(matches, &parse_file(path, text)?)
+    }
+
+    fn from_sources(matches: &ArgMatches, file: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
+        let find = |name: &str| find(matches, file, name);
         let storage =
             find("storage").map_or_else(|| unreachable!("it has a default"), |found| storage(&found))?;
         let default_queue_count = match &storage {
@@ -159,14 +176,15 @@ impl Config {
         let text = |name: &str| find(name).map(|found| found.value).unwrap_or_default();
         let bound =
             |name: &str| find(name).map_or_else(|| unreachable!("it has a default"), |found| address(&found));
-        let hidden = |name: &str, least| find(name).map(|found| secret(&found, least)).transpose();
         Ok(Self {
             storage,
             bind: bound("bind")?,
             worker_bind: bound("worker-bind")?,
             advertise: find("advertise").map(|found| advertise(&found)).transpose()?,
-            ring_secret: hidden("ring-secret", RING_SECRET_CHARS_MIN)?,
-            bootstrap_key: hidden("bootstrap-key", BOOTSTRAP_KEY_CHARS_MIN)?,
+            ring_secret: find("ring-secret").map(|found| ring_keys(&found)).transpose()?,
+            bootstrap_key: find("bootstrap-key")
+                .map(|found| secret(&found, BOOTSTRAP_KEY_CHARS_MIN))
+                .transpose()?,
             visibility_timeout: Duration::from_secs(
                 number("visibility-timeout-s", 1, 604_800)?.unwrap_or_default(),
             ),
@@ -186,6 +204,7 @@ impl Config {
                 .unwrap_or_default(),
             scaling: scaling::scaling(&find)?,
             prices: scaling::prices(&find)?,
+            http: http_limits::http_limits(&find)?,
             log_format: find("log-format").map_or(Ok(LogFormat::Text), |found| log_format(&found))?,
             log: text("log"),
         })

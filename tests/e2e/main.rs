@@ -24,7 +24,9 @@ macro_rules! on_both_stands {
 }
 
 mod amounts;
+mod backup;
 mod cached_rows;
+mod chaos;
 mod conformance;
 mod crashes;
 mod dead_letters;
@@ -35,6 +37,7 @@ mod failing_account;
 mod forgiven_receipts;
 mod gate;
 mod harness;
+mod hostile;
 mod keys;
 mod large_requests;
 mod legacy_bodies;
@@ -44,8 +47,11 @@ mod passing_on;
 mod queue_count;
 mod recovery;
 mod repeated_work;
+mod restore;
 mod rolling_upgrade;
 mod same_id;
 mod scaling;
+mod sweep;
 mod tidy;
 mod traffic;
+mod verify;

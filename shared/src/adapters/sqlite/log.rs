@@ -102,17 +102,22 @@ fn pages(
 }
 
 fn page(row: &Row<'_>, account: AccountKey) -> Result<JournalPage, SqlFault> {
+    let page = unchecked_page(row, account)?;
+    page.check().map_err(|flaw| SqlFault::Unsound(flaw.into()))?;
+    Ok(page)
+}
+
+/// The page as it is stored. Its columns stand first in the row.
+pub(super) fn unchecked_page(row: &Row<'_>, account: AccountKey) -> Result<JournalPage, SqlFault> {
     let text = row.get_ref(1)?.as_str().map_err(|_| SqlFault::Column("entries"))?;
-    let page = JournalPage {
+    Ok(JournalPage {
         account,
         first_sequence: columns::unsigned(row.get(0)?, "first_sequence")?,
         entries: page_body::decode(text).map_err(|flaw| SqlFault::Unsound(flaw.into()))?,
         previous_hash: columns::page_hash(row, 2)?,
         hash: columns::page_hash(row, 3)?,
         nonce: Nonce::from_uuid(columns::uuid(row, 4)?),
-    };
-    page.check().map_err(|flaw| SqlFault::Unsound(flaw.into()))?;
-    Ok(page)
+    })
 }
 
 /// Where a listing by status goes on: behind this partner's message.
@@ -129,7 +134,7 @@ impl StatusCursor {
             let (partner, message) = place.split_once('.')?;
             Some(Self { partner: PartnerId::parse(partner).ok()?, message: message.parse().ok()? })
         };
-        read().ok_or_else(no_cursor)
+        read().ok_or(SqlFault::ForeignCursor)
     }
 
     fn after(status: TransactionStatus, last: &TransactionKey) -> String {
@@ -204,7 +209,7 @@ impl AcceptedCursor {
             };
             parts.next().is_none().then_some(cursor)
         };
-        read().ok_or_else(no_cursor)
+        read().ok_or(SqlFault::ForeignCursor)
     }
 }
 
@@ -255,10 +260,6 @@ pub(super) fn listing<T>(mut items: Vec<T>, limit: usize, after: impl FnOnce(&T)
     items.truncate(limit);
     let next = if more { items.last().map(after) } else { None };
     Listing { items, next }
-}
-
-fn no_cursor() -> SqlFault {
-    SqlFault::Unsound("the cursor is not one of this listing".into())
 }
 
 #[cfg(test)]
