@@ -164,7 +164,7 @@ fn damaged(found: &Found, cause: Cause) -> Damaged {
 }
 
 fn told(found: &Found, fault: &StoreFault) -> Damaged {
-    let cause = std::error::Error::source(fault).map_or_else(|| fault.to_string(), |cause| chain(cause));
+    let cause = std::error::Error::source(fault).map_or_else(|| fault.to_string(), chain);
     Damaged { place: format!("the row {}", found.key), cause }
 }
 
