@@ -98,6 +98,8 @@ async fn backups_under_load(mut bank: Scenario) {
         let after = Ledger::read(&bank.store().await, &accounts).await;
         after.check_sound(&sent.borrow());
         in_backup.check_goes_on_in(&after);
+        let verified = run(&bank, &["verify"]).await;
+        assert!(verified.status.success(), "{verified:?}");
         let new: BTreeSet<OrderNumber> = after.numbers().difference(&in_backup.numbers()).copied().collect();
         let (highest, lowest) =
             (numbers.last().expect("some were posted"), new.first().expect("some are new"));
