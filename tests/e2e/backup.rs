@@ -85,7 +85,7 @@ async fn backups_under_load(mut bank: Scenario) {
     before.check_sound(&sent.borrow());
     let mut numbers = before.numbers();
     stop(&mut bank).await;
-    for backup in backups.borrow().iter().rev() {
+    for backup in backups.into_inner().iter().rev() {
         let in_backup = look_into(backup, &accounts).await;
         assert!(in_backup.is_prefix_of(&before), "a backup is what the ledger was at one moment");
         restore(&bank, backup).await;
