@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ArgMatches;
 use secrecy::SecretString;
 
-use self::sources::{find, read_file};
+use self::sources::{find, parse_file, read_file};
 use self::values::{
     address, advertise, legacy_partner, log_format, name_prefix, receivers, ring_keys, secret, storage,
 };
@@ -23,11 +23,13 @@ use crate::prices::Prices;
 use crate::ring_secret::RingKeys;
 use crate::scaling::ScalingPolicy;
 
+mod http_limits;
 mod scaling;
 mod settings;
 mod sources;
 mod values;
 
+pub use self::http_limits::HttpLimits;
 pub use self::settings::add_settings;
 
 /// Shortest API key that may be configured, in characters.
@@ -92,6 +94,8 @@ pub struct Config {
     pub scaling: ScalingPolicy,
     /// What storage operations cost.
     pub prices: Prices,
+    /// What a client of the HTTP API may ask of a connection.
+    pub http: HttpLimits,
     /// How log lines look.
     pub log_format: LogFormat,
     /// Which log lines are written: a level, or directives such as `info,postonce_shared=debug`.
@@ -145,11 +149,22 @@ impl Config {
     /// # Errors
     /// [`ConfigError`] at the first value that is not allowed.
     pub fn read(matches: &ArgMatches) -> Result<Self, ConfigError> {
-        let file = match matches.get_one::<PathBuf>("config") {
-            Some(path) => read_file(path)?,
-            None => BTreeMap::new(),
-        };
-        let find = |name: &str| find(matches, &file, name);
+        match matches.get_one::<PathBuf>("config") {
+            Some(path) => Self::with_file(matches, path, &read_file(path)?),
+            None => Self::from_sources(matches, &BTreeMap::new()),
+        }
+    }
+
+    /// The configuration with that text as the configuration file; the path is named in errors.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn with_file(matches: &ArgMatches, path: &Path, text: &str) -> Result<Self, ConfigError> {
+        Self::from_sources(matches, &parse_file(path, text)?)
+    }
+
+    fn from_sources(matches: &ArgMatches, file: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
+        let find = |name: &str| find(matches, file, name);
         let storage =
             find("storage").map_or_else(|| unreachable!("it has a default"), |found| storage(&found))?;
         let default_queue_count = match &storage {
@@ -189,6 +204,7 @@ impl Config {
                 .unwrap_or_default(),
             scaling: scaling::scaling(&find)?,
             prices: scaling::prices(&find)?,
+            http: http_limits::http_limits(&find)?,
             log_format: find("log-format").map_or(Ok(LogFormat::Text), |found| log_format(&found))?,
             log: text("log"),
         })

@@ -23,6 +23,10 @@ use crate::post::{PostFault, Poster};
 /// How often a mark is tried anew when the row changes at the same time.
 const MARK_ATTEMPTS_MAX: u32 = 5;
 
+/// Most characters of a reason. It may quote what somebody sent, and every store has to be able to keep
+/// it: a letter that cannot be written would leave its message on the queue for ever.
+pub const REASON_CHARS_MAX: usize = 2000;
+
 /// What became of a person's wish.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +101,7 @@ impl DeadLetterOffice {
         let letter = DeadLetter {
             id: message.lease.message_id.clone(),
             queue: queue.clone(),
-            reason: reason.to_owned(),
+            reason: reason.chars().take(REASON_CHARS_MAX).collect(),
             body: message.body.clone(),
             dequeue_count: message.dequeue_count,
             inserted_at: message.inserted_at,

@@ -73,7 +73,7 @@ impl QueueCount {
                     self.world.sleep(half.saturating_add(self.world.jitter(half))).await;
                     delay = delay.saturating_mul(2).min(RETRY_DELAY_MAX);
                 }
-                Err(fault @ StoreFault::Corrupt { .. }) => {
+                Err(fault @ (StoreFault::Corrupt { .. } | StoreFault::ForeignCursor { .. })) => {
                     tracing::error!("Only the configured queues are listened to: {}", chain(&fault));
                     return count;
                 }

@@ -37,6 +37,7 @@ mod failing_account;
 mod forgiven_receipts;
 mod gate;
 mod harness;
+mod hostile;
 mod keys;
 mod large_requests;
 mod legacy_bodies;

@@ -27,6 +27,8 @@ pub mod service;
 
 pub mod client;
 
+pub mod raw_http;
+
 pub mod vitals;
 
 pub mod gate;
@@ -44,5 +46,7 @@ pub mod verify;
 pub mod chaos;
 
 pub mod model;
+
+pub mod hostile;
 
 pub mod simulation;

@@ -61,6 +61,16 @@ impl Vitals {
     }
 }
 
+/// The largest size that a process of this machine had in memory so far, in KiB.
+///
+/// # Panics
+/// When there is no such process, or the system does not tell.
+pub fn memory_peak_kib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+    peak.trim().trim_end_matches(" kB").parse().unwrap_or_else(|_| panic!("no VmHWM in {status}"))
+}
+
 /// The operations that a process asked of the store, by service and operation, in its metrics.
 pub fn storage_operations(metrics: &str) -> BTreeMap<String, u64> {
     let samples = metrics.lines().filter_map(sample);

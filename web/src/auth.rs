@@ -5,7 +5,7 @@
 use std::marker::PhantomData;
 
 use actix_web::dev::Payload;
-use actix_web::http::header;
+use actix_web::http::header::{self, HeaderMap};
 use actix_web::{FromRequest, HttpMessage as _, HttpRequest, web};
 use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
@@ -45,7 +45,7 @@ impl<P: Permission> FromRequest for Caller<P> {
 }
 
 async fn authenticate<P: Permission>(request: &HttpRequest) -> Result<PartnerId, ApiError> {
-    let key = bearer(request)?;
+    let key = api_key(request.headers())?;
     let keyring = request
         .app_data::<web::Data<Keyring>>()
         .ok_or_else(|| ApiError::internal("the server was built without a keyring"))?;
@@ -66,11 +66,14 @@ async fn authenticate<P: Permission>(request: &HttpRequest) -> Result<PartnerId,
 }
 
 /// The key in `Authorization: Bearer <key>`. The name of the scheme has no case (RFC 9110).
-fn bearer(request: &HttpRequest) -> Result<&str, ApiError> {
+///
+/// # Errors
+/// [`ApiError`] of status 401 when there is none.
+pub fn api_key(headers: &HeaderMap) -> Result<&str, ApiError> {
     let missing = || {
         ApiError::new(Code::ApiKeyMissing, "Send your key in the header \"Authorization: Bearer <api key>\".")
     };
-    let value = request.headers().get(header::AUTHORIZATION).ok_or_else(missing)?;
+    let value = headers.get(header::AUTHORIZATION).ok_or_else(missing)?;
     let (scheme, key) =
         value.to_str().ok().and_then(|text| text.trim().split_once(' ')).ok_or_else(missing)?;
     let key = key.trim();

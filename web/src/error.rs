@@ -16,10 +16,17 @@ use postonce_shared::order_numbers::OrderNumberFault;
 use postonce_shared::ports::fault::{Cause, StoreFault};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 
+use crate::pages::not_a_cursor;
 use crate::readiness::Part;
 
 /// The media type of every error.
 pub const PROBLEM_JSON: &str = "application/problem+json";
+
+/// Most violations that are told; whoever makes more mends these first.
+const VIOLATIONS_MAX: usize = 100;
+/// Most characters of a text that may quote what a client sent: an answer must not be far larger than
+/// its request, and a person should want to read it.
+const TEXT_CHARS_MAX: usize = 300;
 
 /// Declares the table: code, status and title stand together.
 macro_rules! published {
@@ -105,16 +112,22 @@ pub struct Fault {
 impl ApiError {
     /// An error with what the client should know about it.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), violations: Vec::new(), fault: None }
+        Self { code, detail: shortened(detail.into()), violations: Vec::new(), fault: None }
     }
 
-    /// Input that breaks rules, all of them at once.
+    /// Input that breaks rules, all of them at once, up to a number that nobody reads to the end.
     pub fn violations(code: Code, violations: Vec<Violation>) -> Self {
         let detail = match violations.len() {
             1 => "One field is not valid; see violations.".to_owned(),
-            count => format!("{count} fields are not valid; see violations."),
+            count @ 0..=VIOLATIONS_MAX => format!("{count} fields are not valid; see violations."),
+            count => {
+                format!("{count} fields are not valid; see violations for the first {VIOLATIONS_MAX}.")
+            }
         };
-        Self { violations, ..Self::new(code, detail) }
+        let told = violations.into_iter().take(VIOLATIONS_MAX).map(|Violation { field, message }| {
+            Violation { field: shortened(field), message: shortened(message) }
+        });
+        Self { violations: told.collect(), ..Self::new(code, detail) }
     }
 
     /// A failure of ours that trying again does not help.
@@ -159,6 +172,14 @@ impl ApiError {
     }
 }
 
+/// The start of a text that somebody else may have made long.
+fn shortened(text: String) -> String {
+    match text.char_indices().nth(TEXT_CHARS_MAX) {
+        None => text,
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+    }
+}
+
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.code.published().code, self.detail)
@@ -193,6 +214,9 @@ impl ResponseError for ApiError {
 
 impl From<StoreFault> for ApiError {
     fn from(fault: StoreFault) -> Self {
+        if matches!(fault, StoreFault::ForeignCursor { .. }) {
+            return not_a_cursor();
+        }
         let is_transient = fault.is_transient();
         Self::store(fault, is_transient, Part::Ledger)
     }
@@ -259,6 +283,19 @@ mod tests {
             assert!(status.is_client_error() || status.is_server_error(), "{code}");
             assert!(!title.ends_with('.'), "{code}");
         }
+    }
+
+    #[actix_web::test]
+    async fn a_refusal_is_short_however_much_was_wrong() {
+        let violation = |_| Violation { field: "ü".repeat(60_000), message: "must\u{1F980}".repeat(9000) };
+        let error = ApiError::violations(Code::ValidationFailed, (0..10_000).map(violation).collect());
+        let body = actix_web::body::to_bytes(error.error_response().into_body()).await.unwrap();
+        let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(problem["detail"], "10000 fields are not valid; see violations for the first 100.");
+        assert_eq!(problem["violations"].as_array().unwrap().len(), 100);
+        assert!(body.len() < 256 * 1024, "{} bytes", body.len());
+        let error = ApiError::new(Code::BodyInvalid, "x".repeat(60_000));
+        assert_eq!(error.to_string(), format!("body_invalid: {}…", "x".repeat(300)));
     }
 
     #[actix_web::test]

@@ -25,6 +25,9 @@ use crate::server::{App, serve};
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::roster::Address;
 
+/// Files that a process opens besides its connections: the store, other processes, logs.
+const FILES_BESIDES: usize = 512;
+
 /// Where the worker runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hosting {
@@ -45,6 +48,7 @@ pub async fn run(
     hosting: Hosting,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
+    make_room(config.http.connections_max);
     let listener =
         TcpListener::bind(config.bind).with_context(|| format!("cannot listen on {}", config.bind))?;
     let bound = listener.local_addr().context("the listening address cannot be read")?;
@@ -65,6 +69,7 @@ pub async fn run(
         prices: config.prices.clone(),
     };
     let app = App::over(bank, exchange, (&meter, gatekeeper), terms, Arc::clone(&readiness));
+    let app = App { limits: config.http, ..app };
     let keyring = Arc::clone(&app.keyring);
     keyring.await_first_key();
     let server = serve(app, listener).context("the server cannot be started")?;
@@ -97,6 +102,21 @@ pub async fn run(
     };
     let (served, ()) = futures::join!(serving, work);
     served.context("the server failed")
+}
+
+/// Lets the process open as many files as its connections can take: each is two, as the watch over
+/// them has the socket once more. Systems often begin with 1024, whatever they would allow.
+fn make_room(connections_max: usize) {
+    let wanted = connections_max.saturating_mul(2).saturating_add(FILES_BESIDES);
+    let wanted = u64::try_from(wanted).unwrap_or(u64::MAX);
+    match rlimit::increase_nofile_limit(wanted) {
+        Ok(room) if room >= wanted => {}
+        Ok(room) => warn!(
+            "connections-max is {connections_max}, for which the process may have to open {wanted} files, but the \
+             system allows {room}: lower it, or raise the limit (ulimit -n)"
+        ),
+        Err(error) => warn!("The limit of open files cannot be raised: {error}"),
+    }
 }
 
 /// The worker in this process. On the embedded store it first looks for work that has no message,

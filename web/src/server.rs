@@ -2,20 +2,22 @@
 //! build the same one.
 
 use std::net::TcpListener;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix_web::body::MessageBody;
 use actix_web::dev::{Server, ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::middleware::from_fn;
 use actix_web::web::Data;
 use actix_web::{Error, HttpServer};
+use futures::FutureExt as _;
 use postonce_shared::accept::Acceptor;
 use postonce_shared::adapters::http::Exchange;
 use postonce_shared::bank::Bank;
+use postonce_shared::config::HttpLimits;
 use postonce_shared::ports::world::World;
 use postonce_worker::gatekeeper::Gatekeeper;
-use postonce_worker::http::Callee;
+use postonce_worker::http::{Callee, Connections, attend};
 use postonce_worker::meter::Meter;
 use postonce_worker::metrics::{PriceCollector, WorkerCollector};
 
@@ -29,10 +31,6 @@ use crate::office::{Office, OfficeTerms};
 use crate::readiness::Readiness;
 use crate::routes;
 
-/// How long a client may take to send the head of a request.
-const HEAD_PATIENCE: Duration = Duration::from_secs(10);
-/// How long an idle connection is kept.
-const KEEP_ALIVE: Duration = Duration::from_secs(75);
 /// How long requests in hand may take to end when the server stops.
 const DRAIN_S: u64 = 10;
 
@@ -55,6 +53,8 @@ pub struct App {
     pub metrics: Arc<Metrics>,
     /// What the process is to the others of the bank.
     pub callee: Arc<Callee>,
+    /// What a client may ask of a connection.
+    pub limits: HttpLimits,
     /// The clock.
     pub world: Arc<dyn World>,
 }
@@ -89,6 +89,7 @@ impl App {
             keyring: Arc::new(Keyring::new(Arc::clone(&bank.store.api_keys), world())),
             readiness,
             metrics: Arc::new(metrics),
+            limits: HttpLimits::default(),
             world: world(),
         }
     }
@@ -106,7 +107,8 @@ pub fn build(
         InitError = (),
     > + use<>,
 > {
-    let App { acceptor, books, office, gate, keyring, readiness, metrics, callee, world } = app.clone();
+    let App { acceptor, books, office, gate, keyring, readiness, metrics, callee, limits, world } =
+        app.clone();
     let observer = Observer { metrics: Arc::clone(&metrics), readiness: Arc::clone(&readiness), world };
     actix_web::App::new()
         .app_data(Data::from(acceptor))
@@ -117,9 +119,11 @@ pub fn build(
         .app_data(Data::from(readiness))
         .app_data(Data::from(metrics))
         .app_data(Data::from(callee))
+        .app_data(Data::new(limits))
         .app_data(Data::new(observer))
         .configure(routes::configure)
         .wrap(from_fn(observe))
+        .wrap(from_fn(attend))
 }
 
 /// Starts to serve on a bound address. The caller awaits the server, and stops it gracefully through
@@ -128,9 +132,17 @@ pub fn build(
 /// # Errors
 /// When the address cannot be listened on.
 pub fn serve(app: App, listener: TcpListener) -> std::io::Result<Server> {
+    let HttpLimits { head_patience, keep_alive, connections_max, body_bytes_max: _, body_patience: _ } =
+        app.limits;
+    let connections = Connections::new(Arc::clone(&app.world), keep_alive.saturating_add(head_patience));
+    app.world.spawn(Arc::clone(&connections).watch().boxed());
+    let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let server = HttpServer::new(move || build(&app))
-        .client_request_timeout(HEAD_PATIENCE)
-        .keep_alive(KEEP_ALIVE)
+        .workers(threads)
+        .max_connections(connections_max.div_ceil(threads))
+        .client_request_timeout(head_patience)
+        .keep_alive(keep_alive)
+        .on_connect(move |stream, data| connections.admit(stream, data))
         .shutdown_timeout(DRAIN_S)
         .disable_signals()
         .listen(listener)?;

@@ -5,13 +5,12 @@
 pub mod json;
 mod members;
 
-use std::time::Duration;
-
 use actix_web::HttpRequest;
 use actix_web::error::PayloadError;
-use actix_web::http::header;
-use actix_web::web::{Bytes, BytesMut, Payload};
+use actix_web::http::header::{self, HeaderMap};
+use actix_web::web::{Bytes, BytesMut, Data, Payload};
 use futures::StreamExt as _;
+use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::account::{AccountStatus, Holder};
 use postonce_shared::domain::instruction::{Instruction, TransactionKind};
 use postonce_shared::domain::money::{Currency, OverdraftLimit};
@@ -19,11 +18,6 @@ use postonce_shared::domain::time::Timestamp;
 use postonce_shared::gate::GateState;
 
 use crate::error::{ApiError, Code};
-
-/// Most bytes of a request's body.
-pub const BODY_BYTES_MAX: usize = 64 * 1024;
-/// Longest time that a body may take to arrive.
-const BODY_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A format of documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,20 +47,28 @@ impl InboundDocument {
     /// # Errors
     /// [`ApiError`] of status 415, 413, 408 or 400.
     pub async fn read(request: &HttpRequest, payload: Payload) -> Result<Self, ApiError> {
-        let format = format_of(request)?;
-        if declared_length(request).is_some_and(|length| length > BODY_BYTES_MAX) {
-            return Err(too_large());
+        let format = format_of(request.headers())?;
+        let limits = request.app_data::<Data<HttpLimits>>().map_or_else(HttpLimits::default, |it| ***it);
+        let HttpLimits { body_bytes_max, body_patience, head_patience: _, keep_alive: _, connections_max: _ } =
+            limits;
+        if declared_length(request).is_some_and(|length| length > body_bytes_max) {
+            return Err(too_large(body_bytes_max));
         }
         // The machine's own clock: what is limited here is a client's connection, not our business.
-        let bytes = tokio::time::timeout(BODY_PATIENCE, collect(payload)).await.map_err(|_| {
-            ApiError::new(Code::RequestTimeout, format!("The body took longer than {BODY_PATIENCE:?}."))
+        let bytes = tokio::time::timeout(body_patience, collect(payload, body_bytes_max)).await;
+        let bytes = bytes.map_err(|_| {
+            ApiError::new(Code::RequestTimeout, format!("The body took longer than {body_patience:?}."))
         })??;
         Ok(Self { format, bytes })
     }
 }
 
-fn format_of(request: &HttpRequest) -> Result<Format, ApiError> {
-    let text = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+/// The format of the body that comes with these headers.
+///
+/// # Errors
+/// [`ApiError`] of status 415 when it is none that we read.
+pub fn format_of(headers: &HeaderMap) -> Result<Format, ApiError> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let unsupported = |detail: String| Err(ApiError::new(Code::MediaTypeUnsupported, detail));
     if let Some(encoding) = text(header::CONTENT_ENCODING).filter(|it| !it.eq_ignore_ascii_case("identity")) {
         return unsupported(format!("The body must not be compressed, but its encoding is {encoding:?}."));
@@ -84,20 +86,20 @@ fn declared_length(request: &HttpRequest) -> Option<usize> {
     request.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-async fn collect(mut payload: Payload) -> Result<Bytes, ApiError> {
+async fn collect(mut payload: Payload, bytes_max: usize) -> Result<Bytes, ApiError> {
     let mut bytes = BytesMut::new();
     while let Some(chunk) = payload.next().await {
         let chunk = chunk.map_err(|error| broken(&error))?;
-        if bytes.len().saturating_add(chunk.len()) > BODY_BYTES_MAX {
-            return Err(too_large());
+        if bytes.len().saturating_add(chunk.len()) > bytes_max {
+            return Err(too_large(bytes_max));
         }
         bytes.extend_from_slice(&chunk);
     }
     Ok(bytes.freeze())
 }
 
-fn too_large() -> ApiError {
-    ApiError::new(Code::BodyTooLarge, format!("A body has at most {BODY_BYTES_MAX} bytes."))
+fn too_large(bytes_max: usize) -> ApiError {
+    ApiError::new(Code::BodyTooLarge, format!("A body has at most {bytes_max} bytes."))
 }
 
 fn broken(error: &PayloadError) -> ApiError {

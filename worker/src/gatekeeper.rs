@@ -168,7 +168,9 @@ impl Gatekeeper {
             Err(fault) => {
                 match &fault {
                     // What was read last stands.
-                    StoreFault::Unavailable { .. } | StoreFault::Refused { .. } => {
+                    StoreFault::Unavailable { .. }
+                    | StoreFault::Refused { .. }
+                    | StoreFault::ForeignCursor { .. } => {
                         warn!("Could not read the gate: {}", chain(&fault));
                     }
                     StoreFault::Corrupt { .. } => {

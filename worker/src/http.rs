@@ -4,11 +4,13 @@
 //! ([`SignedBody`]); a web process serves it beside its API. A worker process has a small server of
 //! its own, which serves that, health and metrics.
 
+mod connections;
 mod internal;
 mod server;
 mod signed;
 mod status;
 
+pub use connections::{Connections, attend};
 pub use internal::configure;
 pub use server::{WorkerApp, serve};
 pub use signed::{Refusal, SignedBody};

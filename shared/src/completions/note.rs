@@ -13,6 +13,8 @@ use crate::domain::transaction::{Outcome, TransactionStatus};
 
 /// Most completions of one note.
 pub const NOTE_ITEMS_MAX: usize = 1000;
+/// Most bytes of one of them: every member is an id, a number or a code of limited length.
+pub const NOTE_ITEM_BYTES_MAX: usize = 320;
 
 #[derive(Serialize, Deserialize)]
 struct Note<T> {
@@ -120,7 +122,8 @@ fn from_row(row: Row) -> Option<Completion> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ids::{AccountId, MessageId, UserId};
+    use crate::domain::ids::{AccountId, MessageId, PARTNER_CHARS_MAX, UserId};
+    use crate::domain::money::BALANCE_MINOR_UNITS_MAX;
     use uuid::Uuid;
 
     fn completion(number: u128, outcome: Outcome) -> Completion {
@@ -148,6 +151,23 @@ mod tests {
     fn a_note_is_read_back_as_it_was_written() {
         assert_eq!(decode(&encode(&completions())).unwrap(), completions());
         assert_eq!(decode(&encode(&[])).unwrap(), []);
+    }
+
+    #[test]
+    fn the_longest_note_has_room_in_a_request() {
+        let balance_after =
+            Balance::try_new(-BALANCE_MINOR_UNITS_MAX, Currency::parse("EUR").unwrap()).unwrap();
+        let order_number = OrderNumber::from_counter(OrderNumber::COUNTER_MAX);
+        let posted_at = Timestamp::from_unix_ms(i64::MAX);
+        let outcome = Outcome::Posted { order_number, sequence: u64::MAX, balance_after, posted_at };
+        let Completion { key, outcome } = completion(u128::MAX, outcome);
+        let partner = PartnerId::parse(&"p".repeat(PARTNER_CHARS_MAX)).unwrap();
+        let longest = Completion { key: TransactionKey { partner, ..key }, outcome };
+        let rejected = completions().split_off(1);
+        for completion in rejected.into_iter().chain([longest]) {
+            let bytes = encode(std::slice::from_ref(&completion)).len();
+            assert!(bytes < NOTE_ITEM_BYTES_MAX, "{bytes} bytes of {completion:?}");
+        }
     }
 
     #[test]

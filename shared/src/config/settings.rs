@@ -187,6 +187,36 @@ pub(super) const SETTINGS: &[Setting] = &[
         Some(prices::BLOB_READ),
         "US dollars for 10000 reads of a blob and anything else on blobs",
     ),
+    setting(
+        "body-bytes-max",
+        "POSTONCE_BODY_BYTES_MAX",
+        Some("65536"),
+        "Most bytes of the body of an HTTP request, 4096 to 1048576",
+    ),
+    setting(
+        "head-timeout-s",
+        "POSTONCE_HEAD_TIMEOUT_S",
+        Some("10"),
+        "Seconds that the head of an HTTP request may take to arrive, 1 to 60",
+    ),
+    setting(
+        "body-timeout-s",
+        "POSTONCE_BODY_TIMEOUT_S",
+        Some("30"),
+        "Seconds that its body may take, 1 to 300",
+    ),
+    setting(
+        "keep-alive-s",
+        "POSTONCE_KEEP_ALIVE_S",
+        Some("75"),
+        "Seconds that an HTTP connection is kept on which nothing is asked, 1 to 3600",
+    ),
+    setting(
+        "connections-max",
+        "POSTONCE_CONNECTIONS_MAX",
+        Some("4096"),
+        "Most HTTP connections at the same time, 16 to 1000000; a connection takes at most about 256 KiB of memory",
+    ),
     setting("log-format", "POSTONCE_LOG_FORMAT", Some("text"), "How log lines look: text or json"),
     setting(
         "log",

@@ -1,7 +1,7 @@
 //! Where the value of a setting comes from: the command line, the environment, the file, the default.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -50,12 +50,15 @@ pub(super) fn find(matches: &ArgMatches, file: &BTreeMap<String, String>, name: 
     Some(Found { setting, value, source })
 }
 
-/// The settings in a file, by the names of their flags.
-pub(super) fn read_file(path: &PathBuf) -> Result<BTreeMap<String, String>, ConfigError> {
-    let text =
-        std::fs::read_to_string(path).map_err(|source| ConfigError::File { path: path.clone(), source })?;
-    let table: toml::Table = toml::from_str(&text)
-        .map_err(|source| ConfigError::Toml { path: path.clone(), source: Box::new(source) })?;
+/// The text of a file.
+pub(super) fn read_file(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|source| ConfigError::File { path: path.to_owned(), source })
+}
+
+/// The settings in the text of a file, by the names of their flags.
+pub(super) fn parse_file(path: &Path, text: &str) -> Result<BTreeMap<String, String>, ConfigError> {
+    let table: toml::Table = toml::from_str(text)
+        .map_err(|source| ConfigError::Toml { path: path.to_owned(), source: Box::new(source) })?;
     let entry = |(name, value): (String, toml::Value)| {
         let flag = name.replace('_', "-");
         if SETTINGS.iter().any(|setting| setting.name == flag) {

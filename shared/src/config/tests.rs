@@ -26,6 +26,7 @@ fn defaults_stand_where_nothing_is_said() {
     assert_eq!((config.worker_bind.to_string().as_str(), config.advertise), ("127.0.0.1:0", None));
     assert_eq!(config.visibility_timeout, Duration::from_secs(20));
     assert_eq!((config.dequeue_count_max, config.queue_count), (5, 1));
+    assert_eq!(config.http, HttpLimits::default());
     assert_eq!(read(&["--storage", "azure:UseDevelopmentStorage=true"]).unwrap().queue_count, 4);
 }
 

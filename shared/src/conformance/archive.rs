@@ -176,7 +176,7 @@ async fn a_foreign_cursor_is_refused(case: &Case) {
         case.settled(&[1, 2, 3].map(|cents| case.deposit(account, cents))).await;
     }
     let archive = &case.store.archive;
-    let is_refused = |fault: Option<StoreFault>| matches!(fault, Some(StoreFault::Corrupt { .. }));
+    let is_refused = |fault: Option<StoreFault>| matches!(fault, Some(StoreFault::ForeignCursor { .. }));
     for cursor in ["no cursor", "🦀", "%00", "-"] {
         assert!(is_refused(archive.listed_accounts(Some(cursor), 9).await.err()), "{cursor:?}");
         assert!(is_refused(archive.ledger_accounts(Some(cursor), 9).await.err()), "{cursor:?}");

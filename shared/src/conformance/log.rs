@@ -177,10 +177,10 @@ async fn a_foreign_cursor_is_refused(case: &Case) {
     case.accepted(&[case.deposit(key, 1)]).await;
     for cursor in ["no cursor", "", "🦀", "%00", "-"] {
         let answer = case.store.log.by_status(key, Accepted, Some(cursor), 10).await;
-        let refused = matches!(answer, Err(StoreFault::Corrupt { .. }));
+        let refused = matches!(answer, Err(StoreFault::ForeignCursor { .. }));
         assert!(refused, "{cursor:?} is no cursor of this listing, but gave {answer:?}");
         let answer = case.store.log.accepted(Some(cursor), 10).await;
-        let refused = matches!(answer, Err(StoreFault::Corrupt { .. }));
+        let refused = matches!(answer, Err(StoreFault::ForeignCursor { .. }));
         assert!(refused, "{cursor:?} is no cursor of accepted transactions, but gave {answer:?}");
     }
     let neighbor = case.opened().await.value.key;
@@ -188,7 +188,7 @@ async fn a_foreign_cursor_is_refused(case: &Case) {
     let page = case.store.log.by_status(neighbor, Accepted, None, 1).await.unwrap();
     let foreign = page.next.expect("two of three transactions are still to come");
     let answer = case.store.log.by_status(key, Accepted, Some(&foreign), 10).await;
-    let refused = matches!(answer, Err(StoreFault::Corrupt { .. }));
+    let refused = matches!(answer, Err(StoreFault::ForeignCursor { .. }));
     assert!(refused, "a cursor of another account's listing is none of this one, but gave {answer:?}");
 }
 

@@ -242,6 +242,11 @@ impl OverdraftLimit {
     pub const fn minor_units(self) -> i64 {
         self.minor_units
     }
+
+    /// The currency of the limit.
+    pub const fn currency(self) -> Currency {
+        self.currency
+    }
 }
 
 impl fmt::Display for OverdraftLimit {

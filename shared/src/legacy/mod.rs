@@ -107,6 +107,11 @@ impl From<AmountError> for LegacyAmountError {
 }
 
 impl LegacyOrder {
+    /// The amount as it was written, without its sign.
+    pub fn magnitude(&self) -> &str {
+        &self.magnitude
+    }
+
     /// The instruction, in the currency of the account.
     ///
     /// # Errors

@@ -239,3 +239,20 @@ fn a_person_reads_one_sentence() {
          the body must be userid|accountid|transactionid|amount, but has 2 fields"
     );
 }
+
+#[test]
+fn what_is_told_about_a_hostile_document_is_short_and_printable() {
+    let check = |body: &str, expected: &str| {
+        let told = parse(body.as_bytes()).unwrap().unwrap_err().to_string();
+        assert!(told.contains(expected), "{told}");
+        assert!(told.len() < 4096 && !told.contains(char::is_control), "{} bytes: {told:?}", told.len());
+    };
+    let root = |content: &str| format!("<UserAccountTransaction>{content}</UserAccountTransaction>");
+    check(&root(&"<a/>".repeat(16_000)), "was not read further");
+    check(&root(&"<Amount a=''/>".repeat(4000)), "was not read further");
+    let long = "a".repeat(60_000);
+    check(&root(&format!("<{long}></b>")), "not well-formed XML");
+    check(&root(&format!("&{long};")), "which XML does not know");
+    check("<UserAccountTransaction></\u{7}\u{7}>", "not well-formed XML");
+    check(&format!("<?xml version='{long}'?>"), "must be XML 1.0");
+}

@@ -12,6 +12,10 @@ use super::{Fields, NAMES, Violation, of_body};
 const ROOT: &str = "UserAccountTransaction";
 /// Most attributes of the root; serializers declare two or three namespaces.
 const ATTRIBUTES_MAX: usize = 8;
+/// After so many violations the rest of a document is not read: nobody reads more than these.
+const VIOLATIONS_MAX: usize = 16;
+/// Most characters that the parser's own words take.
+const WORDS_CHARS_MAX: usize = 200;
 /// Most characters of a field that are read; the longest that is allowed is shorter.
 const FIELD_CHARS_MAX: usize = 128;
 
@@ -50,7 +54,7 @@ impl Document {
         let mut reader = Reader::from_str(text);
         loop {
             let event = reader.read_event().map_err(|error| {
-                format!("is not well-formed XML at byte {}: {error}", reader.error_position())
+                format!("is not well-formed XML at byte {}: {}", reader.error_position(), words(&error))
             })?;
             match event {
                 Event::Start(start) => self.open(&start, violations)?,
@@ -67,6 +71,9 @@ impl Document {
                 Event::PI(_) => return Err("must not have processing instructions".to_owned()),
                 Event::DocType(_) => return Err("must not have a document type declaration".to_owned()),
                 Event::Eof => break,
+            }
+            if violations.len() >= VIOLATIONS_MAX {
+                return Err("was not read further".to_owned());
             }
         }
         match self.place {
@@ -160,7 +167,7 @@ impl Document {
 /// prefixes, and where the schema is. Another default namespace would make it another element.
 fn check_attributes(root: &BytesStart<'_>, violations: &mut Vec<Violation>) -> Result<(), String> {
     for (place, attribute) in root.attributes().enumerate() {
-        let attribute = attribute.map_err(|error| format!("is not well-formed XML: {error}"))?;
+        let attribute = attribute.map_err(|error| format!("is not well-formed XML: {}", words(&error)))?;
         if place >= ATTRIBUTES_MAX {
             return Err(format!("must have at most {ATTRIBUTES_MAX} attributes"));
         }
@@ -174,7 +181,8 @@ fn check_attributes(root: &BytesStart<'_>, violations: &mut Vec<Violation>) -> R
 }
 
 fn check_declaration(declaration: &BytesDecl<'_>) -> Result<(), String> {
-    let malformed = |error: &dyn std::fmt::Display| format!("has a malformed XML declaration: {error}");
+    let malformed =
+        |error: &dyn std::fmt::Display| format!("has a malformed XML declaration: {}", words(error));
     let version = declaration.version().map_err(|error| malformed(&error))?;
     if version != "1.0" {
         return Err(format!("must be XML 1.0, but is {}", shown(&version)));
@@ -195,8 +203,14 @@ fn resolve(reference: &BytesRef<'_>) -> Result<String, String> {
             Some(text) => Ok(text.to_owned()),
             None => Err(format!("has the entity &{};, which XML does not know", shown(&name))),
         },
-        Err(error) => Err(format!("has a reference to no character: {error}")),
+        Err(error) => Err(format!("has a reference to no character: {}", words(&error))),
     }
+}
+
+/// What the parser says, which may quote the document at any length, control characters included.
+fn words(error: &dyn std::fmt::Display) -> String {
+    let text = error.to_string();
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(WORDS_CHARS_MAX).collect()
 }
 
 /// A name that somebody else chose, short and harmless enough for a log.

@@ -14,7 +14,8 @@ pub struct DeadLetter {
     pub id: String,
     /// Where it came from.
     pub queue: QueueName,
-    /// Why it was set aside: a sentence for a person.
+    /// Why it was set aside: a sentence for a person, of at most
+    /// [`crate::dead_letter_office::REASON_CHARS_MAX`] characters.
     pub reason: String,
     /// The body, whole, as it stood on the queue.
     pub body: Vec<u8>,

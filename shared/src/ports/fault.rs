@@ -37,6 +37,12 @@ pub enum StoreFault {
         #[source]
         source: Cause,
     },
+    /// The cursor that was passed is not one of the listing: the mistake of whoever asks.
+    #[error("the cursor is not one of this listing while {doing}")]
+    ForeignCursor {
+        /// What was being attempted.
+        doing: &'static str,
+    },
 }
 
 impl StoreFault {
@@ -45,7 +51,7 @@ impl StoreFault {
     pub const fn is_transient(&self) -> bool {
         match self {
             Self::Unavailable { .. } | Self::Refused { .. } => true,
-            Self::Corrupt { .. } => false,
+            Self::Corrupt { .. } | Self::ForeignCursor { .. } => false,
         }
     }
 }

@@ -183,7 +183,7 @@ pub trait TransactionLog: Send + Sync {
     /// `next` of the page before; it is opaque. At most `limit`.
     ///
     /// # Errors
-    /// [`StoreFault::Corrupt`] when the cursor is not one of this listing.
+    /// [`StoreFault::ForeignCursor`] when the cursor is not one of this listing.
     async fn by_status(
         &self,
         account: AccountKey,

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use postonce_shared::bank::Bank;
-use postonce_shared::dead_letter_office::Decided;
+use postonce_shared::dead_letter_office::{Decided, REASON_CHARS_MAX};
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::ports::dead_letters::ResolutionKind;
@@ -28,6 +28,18 @@ async fn a_letter_keeps_its_reason_and_its_transaction_is_marked() {
     assert_eq!((letter.reason.as_str(), letter.resolution), ("it could not be posted", None));
     assert!(stage.stored(7).await.marks.dead_letter);
     assert_eq!(bank.store.dead_letters.count_open().await.unwrap(), [(queue(), 1)]);
+}
+
+#[tokio::test]
+async fn a_reason_is_kept_as_far_as_every_store_can() {
+    let stage = Stage::new().await;
+    let bank = stage.process();
+    bank.store.queue.send(&queue(), b"<hostile/>", Duration::ZERO).await.unwrap();
+    let message = bank.store.queue.receive(&queue(), 1, Duration::from_secs(60)).await.unwrap().remove(0);
+    // The parts of an Azure table row hold 32 Ki characters; what is quoted may be longer.
+    bank.dead_letter_office.set_aside(&queue(), &message, &"ü".repeat(100_000)).await.unwrap();
+    let letter = bank.store.dead_letters.find(&message.lease.message_id).await.unwrap().unwrap();
+    assert_eq!(letter.reason, "ü".repeat(REASON_CHARS_MAX));
 }
 
 #[tokio::test]

@@ -111,7 +111,7 @@ impl Members {
         let mut texts = BTreeMap::new();
         for (member, value) in std::mem::take(&mut members.values) {
             // A name is the partner's own text; in a violation it stands without line breaks.
-            let shown = member.escape_default().to_string();
+            let shown = shown(&member);
             if let Some(text) = members.as_text(&shown, value, Wanted::Text) {
                 texts.insert(member, text);
             }
@@ -146,7 +146,7 @@ impl Members {
     /// Notes that every member that was not read is one too many.
     pub fn refuse_the_rest(&mut self) {
         for name in std::mem::take(&mut self.values).into_keys() {
-            self.refuse(&name.escape_default().to_string(), "is not known here");
+            self.refuse(&shown(&name), "is not known here");
         }
     }
 
@@ -155,8 +155,7 @@ impl Members {
     pub fn take_the_rest(&mut self) -> BTreeMap<String, Value> {
         let rest = std::mem::take(&mut self.values);
         for name in rest.keys().filter(|name| self.inexact.contains(*name)).cloned().collect::<Vec<_>>() {
-            let name = name.escape_default().to_string();
-            self.refuse(&name, "has a number with more digits than can be kept; write it as a string");
+            self.refuse(&shown(&name), "has a number with more digits than can be kept; write it as a string");
         }
         rest
     }
@@ -182,6 +181,11 @@ impl Members {
         }
         None
     }
+}
+
+/// The name of a member that is the client's own invention: on one line, and visible even when empty.
+fn shown(name: &str) -> String {
+    if name.is_empty() { "\"\"".to_owned() } else { name.escape_default().to_string() }
 }
 
 /// Why a body is not a JSON object that we read.

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use actix_web::dev::Server;
 use actix_web::http::StatusCode;
+use actix_web::middleware::from_fn;
 use actix_web::web::{Data, get};
 use actix_web::{App, HttpResponse, HttpServer};
+use futures::FutureExt as _;
 use postonce_shared::prices::Prices;
 use serde_json::json;
 
-use super::{Callee, Refusal, configure};
+use super::{Callee, Connections, Refusal, attend, configure};
 use crate::meter::Meter;
 use crate::metrics::{OPENMETRICS, WorkerMetrics};
 use crate::readiness::{Part, Readiness};
@@ -21,6 +23,8 @@ use crate::readiness::{Part, Readiness};
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 /// How long an idle connection is kept: longer than the clients of other processes keep it.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
+/// Most connections at the same time: the other processes of the bank, and whoever watches.
+const CONNECTIONS_MAX: usize = 512;
 /// How long requests in hand may take to end when the server stops.
 const DRAIN_S: u64 = 1;
 
@@ -68,6 +72,8 @@ pub fn serve(app: WorkerApp, listener: TcpListener) -> std::io::Result<Server> {
     let (meter, readiness) = (Arc::clone(&callee.meter), Arc::clone(&callee.readiness));
     let (queue_faults, ledger_faults) = (AtomicU64::new(0), AtomicU64::new(0));
     let vitals = Data::new(Vitals { readiness, meter, queue_faults, ledger_faults });
+    let connections = Connections::new(Arc::clone(&callee.world), KEEP_ALIVE.saturating_add(HEAD_PATIENCE));
+    callee.world.spawn(Arc::clone(&connections).watch().boxed());
     let callee = Data::new(callee);
     let server = HttpServer::new(move || {
         App::new()
@@ -79,9 +85,12 @@ pub fn serve(app: WorkerApp, listener: TcpListener) -> std::io::Result<Server> {
             .route("/metrics", get().to(text_of_metrics))
             .configure(configure)
             .default_service(actix_web::web::to(not_found))
+            .wrap(from_fn(attend))
     })
+    .on_connect(move |stream, data| connections.admit(stream, data))
     // Small requests, now and then: the cores are for posting.
     .workers(1)
+    .max_connections(CONNECTIONS_MAX)
     .client_request_timeout(HEAD_PATIENCE)
     .keep_alive(KEEP_ALIVE)
     .shutdown_timeout(DRAIN_S)

@@ -11,7 +11,7 @@ use actix_web::web::{Bytes, BytesMut, Data};
 use actix_web::{FromRequest, HttpRequest, HttpResponse, ResponseError};
 use futures::future::{Either, LocalBoxFuture, select};
 use futures::{FutureExt as _, StreamExt as _};
-use postonce_shared::adapters::http::BODY_BYTES_MAX;
+use postonce_shared::adapters::http::REQUEST_BYTES_MAX;
 use postonce_shared::adapters::http::signature::{Refused, SIGNATURE_HEADER, Signed, TIMESTAMP_HEADER};
 
 use super::Callee;
@@ -117,8 +117,8 @@ async fn collect(mut payload: Payload) -> Result<Bytes, Refusal> {
     let mut bytes = BytesMut::new();
     while let Some(chunk) = payload.next().await {
         let chunk = chunk.map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, format!("{error}.")))?;
-        if bytes.len().saturating_add(chunk.len()) > BODY_BYTES_MAX {
-            let detail = format!("A body has at most {BODY_BYTES_MAX} bytes.");
+        if bytes.len().saturating_add(chunk.len()) > REQUEST_BYTES_MAX {
+            let detail = format!("A body has at most {REQUEST_BYTES_MAX} bytes.");
             return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
         }
         bytes.extend_from_slice(&chunk);

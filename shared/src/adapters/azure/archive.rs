@@ -9,11 +9,12 @@ use async_trait::async_trait;
 use super::accounts::name_key;
 use super::attempt::Patience;
 use super::cursor;
+use super::cursor::Continuation;
 use super::keys::{PAGES, TRANSACTIONS, partition};
 use super::ledger::AzureLedger;
 use super::page_row;
 use super::rows::Flaw;
-use super::table::{Continuation, Found, ROWS_MAX, Scanned, Table};
+use super::table::{Found, ROWS_MAX, Scanned, Table};
 use super::transaction_row;
 use crate::domain::ids::AccountKey;
 use crate::ports::archive::{Archive, Damaged, Readable, StoredPage};
@@ -164,7 +165,7 @@ fn damaged(found: &Found, cause: Cause) -> Damaged {
 }
 
 fn told(found: &Found, fault: &StoreFault) -> Damaged {
-    let cause = std::error::Error::source(fault).map_or_else(|| fault.to_string(), |cause| chain(cause));
+    let cause = std::error::Error::source(fault).map_or_else(|| fault.to_string(), chain);
     Damaged { place: format!("the row {}", found.key), cause }
 }
 

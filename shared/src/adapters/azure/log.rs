@@ -4,11 +4,12 @@ use async_trait::async_trait;
 
 use super::attempt::Patience;
 use super::cursor;
+use super::cursor::Continuation;
 use super::keys::{TRANSACTIONS, page_row, partition};
 use super::ledger::AzureLedger;
 use super::page_row;
 use super::rows::corrupt;
-use super::table::{Continuation, ROWS_MAX, Scanned};
+use super::table::{ROWS_MAX, Scanned};
 use super::transaction_row;
 use crate::adapters::page_body;
 use crate::domain::ids::AccountKey;

@@ -18,7 +18,7 @@ mod batch;
 mod client;
 mod commit;
 mod connection;
-mod cursor;
+pub mod cursor;
 mod dead_letters;
 mod keys;
 mod ledger;

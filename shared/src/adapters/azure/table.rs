@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::attempt::{Failure, Nonsense};
 use super::batch::Batch;
+use super::cursor::Continuation;
 use super::keys::Key;
 use crate::domain::account::Revision;
 
@@ -28,9 +29,6 @@ pub(super) struct Found {
     pub(super) revision: Revision,
     pub(super) properties: Properties,
 }
-
-/// Where a scan goes on: the service's own words, partition and row.
-pub(super) type Continuation = (String, Option<String>);
 
 /// What one request of a scan gave.
 #[derive(Debug)]

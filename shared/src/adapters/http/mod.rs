@@ -29,6 +29,7 @@ use client::PeerClient;
 use crate::adapters::bell::LocalBell;
 use crate::bank::Links;
 use crate::completions::Completions;
+use crate::completions::note::{NOTE_ITEM_BYTES_MAX, NOTE_ITEMS_MAX};
 use crate::ports::Store;
 use crate::ports::queue::QueueName;
 use crate::ports::roster::ProcessId;
@@ -46,8 +47,12 @@ pub const COMPLETIONS_PATH: &str = "/internal/completions";
 /// Where a worker is told of the gate.
 pub const GATE_PATH: &str = "/internal/gate";
 
-/// Most bytes of a request or an answer between processes.
+/// Most bytes of an answer between processes: how a worker is, with all that it counts.
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
+
+/// Most bytes of a request between processes. Its signature can be checked only when it was read, so this
+/// much is read of strangers; the largest request is a note of [`NOTE_ITEMS_MAX`] completions.
+pub const REQUEST_BYTES_MAX: usize = NOTE_ITEMS_MAX * NOTE_ITEM_BYTES_MAX + 64;
 
 /// No HTTP client can be made.
 #[derive(Debug, thiserror::Error)]

@@ -122,8 +122,5 @@ pub(super) fn read_cursor(cursor: &str) -> Result<TransactionKey, StoreFault> {
 }
 
 pub(super) fn foreign_cursor() -> StoreFault {
-    StoreFault::Corrupt {
-        doing: "going on with a listing",
-        source: "the cursor is not of this listing".into(),
-    }
+    StoreFault::ForeignCursor { doing: "going on with a listing" }
 }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::columns;
 use super::database::Database;
 use super::fault::SqlFault;
-use super::log::{self, no_cursor};
+use super::log;
 use super::meter;
 use super::names;
 use super::transaction_row::{self, COLUMNS, COLUMNS_COUNT};
@@ -79,7 +79,7 @@ impl Archive for SqliteArchive {
         limit: usize,
     ) -> Result<Listing<StoredPage>, StoreFault> {
         let doing = "reading all pages of an account";
-        let after = cursor.map(|text| text.parse().map_err(|_| no_cursor()));
+        let after = cursor.map(|text| text.parse().map_err(|_| SqlFault::ForeignCursor));
         let after: Option<i64> = after.transpose().map_err(|fault| fault.doing(doing))?;
         let job = move |connection: &Connection| pages(connection, account, after, limit);
         self.database.read(meter::TABLE_QUERY, doing, job).await
@@ -122,7 +122,7 @@ impl NameCursor {
             let (user, account) = cursor.split_once('.')?;
             Some(Self { user: hex::decode(user).ok()?, account: hex::decode(account).ok()? })
         };
-        read().ok_or_else(no_cursor)
+        read().ok_or(SqlFault::ForeignCursor)
     }
 }
 
@@ -226,7 +226,7 @@ impl RowCursor {
             let (partner, message) = place.split_once('.')?;
             Some(Self { partner: partner.parse().ok()?, message: hex::decode(message).ok()? })
         };
-        read().ok_or_else(no_cursor)
+        read().ok_or(SqlFault::ForeignCursor)
     }
 }
 

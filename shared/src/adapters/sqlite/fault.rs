@@ -106,6 +106,9 @@ pub(super) enum SqlFault {
     /// Stored data that can be read but cannot be right.
     #[error(transparent)]
     Unsound(Cause),
+    /// The caller goes on with another listing.
+    #[error("the cursor is not one of this listing")]
+    ForeignCursor,
     /// The caller asks for what this store does not do.
     #[error("{0}")]
     Refused(String),
@@ -117,7 +120,7 @@ impl SqlFault {
         match self {
             Self::Column(_) | Self::Unsound(_) => true,
             Self::Database(error) => is_of_a_value(error),
-            Self::Refused(_) => false,
+            Self::Refused(_) | Self::ForeignCursor => false,
         }
     }
 
@@ -131,6 +134,7 @@ impl SqlFault {
             },
             Self::Column(_) => StoreFault::Corrupt { doing, source: self.into() },
             Self::Unsound(source) => StoreFault::Corrupt { doing, source },
+            Self::ForeignCursor => StoreFault::ForeignCursor { doing },
             Self::Refused(_) => StoreFault::Refused { doing, source: self.into() },
         }
     }
@@ -193,6 +197,7 @@ mod tests {
                 StoreFault::Unavailable { .. } => "unavailable",
                 StoreFault::Corrupt { .. } => "corrupt",
                 StoreFault::Refused { .. } => "refused",
+                StoreFault::ForeignCursor { .. } => "foreign cursor",
             }
         };
         for code in [ffi::SQLITE_BUSY, ffi::SQLITE_FULL, ffi::SQLITE_IOERR, ffi::SQLITE_IOERR_FSYNC] {

@@ -134,7 +134,7 @@ impl StatusCursor {
             let (partner, message) = place.split_once('.')?;
             Some(Self { partner: PartnerId::parse(partner).ok()?, message: message.parse().ok()? })
         };
-        read().ok_or_else(no_cursor)
+        read().ok_or(SqlFault::ForeignCursor)
     }
 
     fn after(status: TransactionStatus, last: &TransactionKey) -> String {
@@ -209,7 +209,7 @@ impl AcceptedCursor {
             };
             parts.next().is_none().then_some(cursor)
         };
-        read().ok_or_else(no_cursor)
+        read().ok_or(SqlFault::ForeignCursor)
     }
 }
 
@@ -260,10 +260,6 @@ pub(super) fn listing<T>(mut items: Vec<T>, limit: usize, after: impl FnOnce(&T)
     items.truncate(limit);
     let next = if more { items.last().map(after) } else { None };
     Listing { items, next }
-}
-
-pub(super) fn no_cursor() -> SqlFault {
-    SqlFault::Unsound("the cursor is not one of this listing".into())
 }
 
 #[cfg(test)]

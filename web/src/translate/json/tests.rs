@@ -104,6 +104,7 @@ async fn terms_of_accounts_are_strict() {
         "holder.given_name: must have 1 to 140 characters",
     ];
     check(body, &expected).await;
+    check(r#"{"currency":"EUR","":1}"#, &["\"\": is not known here"]).await;
     check(
         r#"{"currency":"JPY","overdraft_limit":"0.5"}"#,
         &["overdraft_limit: has more decimals than JPY has (0)"],

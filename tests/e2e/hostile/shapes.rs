@@ -1,0 +1,116 @@
+//! Requests that two readers would take for two different things, and what is no HTTP at all.
+
+use super::{SOON, Target};
+
+/// A request that is hidden in another one.
+const HIDDEN: &str = "GET /metrics HTTP/1.1\r\nHost: bank\r\n\r\n";
+const GROWTH_KIB_MAX: u64 = 16 * 1024;
+
+#[tokio::test]
+async fn a_request_whose_end_is_in_doubt_is_refused() {
+    let mut target = Target::with(&[]).await;
+    let length = HIDDEN.len();
+    let framings = [
+        format!("Content-Length: {length}\r\nTransfer-Encoding: chunked\r\n"),
+        format!("Transfer-Encoding: chunked\r\nContent-Length: {length}\r\n"),
+        format!("Content-Length: {length}\r\nContent-Length: 0\r\n"),
+        format!("Content-Length: {length}, 0\r\n"),
+        format!("Content-Length: +{length}\r\n"),
+        format!("Content-Length: -{length}\r\n"),
+        format!("Content-Length: 0x{length:x}\r\n"),
+        "Content-Length: 99999999999999999999999\r\n".to_owned(),
+        "Content-Length:\r\n".to_owned(),
+        format!("Content-Length : {length}\r\n"),
+        "Transfer-Encoding: xchunked\r\n".to_owned(),
+        "Transfer-Encoding: chunked, identity\r\n".to_owned(),
+        "Transfer-Encoding : chunked\r\n".to_owned(),
+        "Transfer-Encoding: \x0bchunked\r\n".to_owned(),
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n".to_owned(),
+        " Content-Length: 5\r\n".to_owned(),
+        "X: a\r\n b\r\n".to_owned(),
+        "X: a\0b\r\n".to_owned(),
+        "X\0: a\r\n".to_owned(),
+    ];
+    for framing in framings {
+        let mut connection = target.connect().await;
+        // An empty last chunk, so that a reader of chunks would find its end, and the hidden request.
+        let request = format!("{}\r\n0\r\n\r\n{HIDDEN}", target.deposit(&framing));
+        let _taken = connection.send(request).await;
+        let answer = connection.answer(SOON).await.unwrap_or_else(|| panic!("{framing:?}: no answer"));
+        assert_eq!(answer.status, 400, "{framing:?}: {answer:?}");
+        assert!(connection.is_closed(SOON).await, "{framing:?}: the hidden request was answered");
+    }
+    target.is_well(GROWTH_KIB_MAX).await;
+}
+
+#[tokio::test]
+async fn what_is_no_http_is_refused() {
+    let mut target = Target::with(&[]).await;
+    let shapes: [&[u8]; 8] = [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"\0\0\0\0\r\n\r\n",
+        b"GET /livez\r\n\r\n",
+        b"GET /livez HTTP/9.9\r\nHost: bank\r\n\r\n",
+        b"GET /li vez HTTP/1.1\r\nHost: bank\r\n\r\n",
+        b"GET /livez HTTP/1.1\rHost: bank\r\r",
+        b"{\"amount\":\"1.00\"}\r\n\r\n",
+    ];
+    for shape in shapes {
+        let mut connection = target.connect().await;
+        let _taken = connection.send(shape).await;
+        let shown = String::from_utf8_lossy(shape);
+        // What may still become a request is waited for, but not for long.
+        let answer = connection.answer(SOON).await.unwrap_or_else(|| panic!("{shown:?}: no answer"));
+        assert!([400, 408].contains(&answer.status), "{shown:?}: {answer:?}");
+        assert!(connection.is_closed(SOON).await, "{shown:?}: the connection stays open");
+    }
+    target.is_well(GROWTH_KIB_MAX).await;
+}
+
+#[tokio::test]
+async fn requests_in_a_row_are_answered_in_order_until_the_first_that_is_none() {
+    let mut target = Target::with(&[]).await;
+    let mut connection = target.connect().await;
+    let livez = "GET /livez HTTP/1.1\r\nHost: bank\r\n\r\n";
+    let nowhere = "GET /nowhere HTTP/1.1\r\nHost: bank\r\n\r\n";
+    assert!(connection.send(format!("{livez}{nowhere}{livez}garbage\r\n\r\n{livez}")).await);
+    for expected in [200, 404, 200, 400] {
+        assert_eq!(connection.answer(SOON).await.map(|answer| answer.status), Some(expected));
+    }
+    assert!(connection.is_closed(SOON).await, "what follows garbage is no request");
+
+    // A client that sends without ever reading is not read without end.
+    let mut greedy = target.connect().await;
+    let row = livez.repeat(1000);
+    for _ in 0..50 {
+        let sent = tokio::time::timeout(SOON / 20, greedy.send(&row)).await;
+        if sent != Ok(true) {
+            break;
+        }
+    }
+    target.is_well(2 * GROWTH_KIB_MAX).await;
+}
+
+#[tokio::test]
+async fn a_client_that_asks_first_is_told_to_go_on() {
+    let mut target = Target::with(&[]).await;
+    let body = r#"{"amount":"1.00","currency":"EUR"}"#;
+    let mut connection = target.connect().await;
+    let lines = format!("Expect: 100-continue\r\nContent-Length: {}\r\n\r\n", body.len());
+    assert!(connection.send(target.deposit(&lines)).await);
+    assert_eq!(connection.answer(SOON).await.map(|answer| answer.status), Some(100));
+    assert!(connection.send(body).await);
+    assert_eq!(connection.answer(SOON).await.map(|answer| answer.status), Some(202));
+
+    let mut connection = target.connect().await;
+    assert!(
+        connection.send(target.deposit("Expect: 100-continue\r\nContent-Length: 104857600\r\n\r\n")).await
+    );
+    let mut answer = connection.answer(SOON).await.expect("an answer");
+    if answer.status == 100 {
+        answer = connection.answer(SOON).await.expect("an answer");
+    }
+    assert_eq!((answer.status, answer.code()), (413, "body_too_large"), "{answer:?}");
+    target.is_well(GROWTH_KIB_MAX).await;
+}

@@ -1,0 +1,92 @@
+//! Hostile input: what must hold whatever somebody sends, one function for each way in.
+//!
+//! Each function takes any bytes and panics when a promise is broken: nothing panics, what is accepted
+//! is written back to the same value, a refusal says what is wrong in few words, and nothing grows far
+//! beyond the input. Three callers share them: `cargo fuzz` invents bytes (`tests/fuzz`), the property
+//! tests make sound values of every kind ([`properties`]), and `cargo test` replays the committed corpus,
+//! so that neither it nor the targets can rot.
+
+pub mod amount;
+pub mod cursor;
+pub mod envelope;
+pub mod headers;
+pub mod json_request;
+pub mod legacy_body;
+pub mod path;
+pub mod payload;
+pub mod peer_message;
+pub mod refusal;
+pub mod settings;
+
+#[cfg(test)]
+mod properties;
+
+/// One way in.
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    /// The name of the fuzz target, and of its corpus.
+    pub name: &'static str,
+    /// Panics when a promise is broken.
+    pub check: fn(&[u8]),
+}
+
+/// All ways in.
+pub const TARGETS: [Target; 10] = [
+    Target { name: "amount", check: amount::check },
+    Target { name: "cursor", check: cursor::check },
+    Target { name: "envelope", check: envelope::check },
+    Target { name: "headers", check: headers::check },
+    Target { name: "json_request", check: json_request::check },
+    Target { name: "legacy_body", check: legacy_body::check },
+    Target { name: "path", check: path::check },
+    Target { name: "payload", check: payload::check },
+    Target { name: "peer_message", check: peer_message::check },
+    Target { name: "settings", check: settings::check },
+];
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::workspace;
+
+    /// Largest file of a corpus.
+    const FILE_BYTES_MAX: usize = 8 * 1024;
+    /// Most files of the corpus of one target.
+    const FILES_MAX: usize = 100;
+
+    fn fuzz() -> PathBuf {
+        workspace::root().join("tests/fuzz")
+    }
+
+    #[test]
+    fn the_corpus_breaks_no_promise() {
+        for Target { name, check } in TARGETS {
+            let directory = fuzz().join("corpus").join(name);
+            let entries = fs::read_dir(&directory).unwrap_or_else(|error| panic!("{directory:?}: {error}"));
+            let files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+            assert!(!files.is_empty() && files.len() <= FILES_MAX, "{} files of {name}", files.len());
+            for file in files {
+                let input = fs::read(&file).unwrap();
+                assert!(input.len() <= FILE_BYTES_MAX, "{file:?} has {} bytes", input.len());
+                // Named before it is tried: a stack overflow would say nothing.
+                println!("{}", file.display());
+                check(&input);
+            }
+        }
+    }
+
+    #[test]
+    fn every_way_in_is_a_fuzz_target() {
+        let manifest = fs::read_to_string(fuzz().join("Cargo.toml")).unwrap();
+        for Target { name, .. } in TARGETS {
+            assert!(manifest.contains(&format!("name = \"{name}\"")), "{name} is not in the manifest");
+            let target = fs::read_to_string(fuzz().join("fuzz_targets").join(format!("{name}.rs"))).unwrap();
+            assert!(target.contains(&format!("hostile::{name}::check")), "{name} checks something else");
+        }
+        let targets = fs::read_dir(fuzz().join("fuzz_targets")).unwrap().count();
+        assert_eq!(targets, TARGETS.len(), "a target without a corpus in `cargo test`");
+    }
+}

@@ -1,0 +1,61 @@
+//! The headers that mean something: id, wish, trace, key, media type.
+
+use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
+use postonce_web::auth::api_key;
+use postonce_web::headers::{
+    IDEMPOTENCY_KEY, PREFER, TRACEPARENT, WAIT_S_MAX, Wait, message_id, traceparent,
+};
+use postonce_web::translate::format_of;
+
+use super::refusal;
+
+/// Any bytes, as the header lines of a request.
+pub fn check(input: &[u8]) {
+    let headers = parse(input);
+    match message_id(&headers) {
+        Ok(id) => {
+            assert_eq!(headers.get_all(IDEMPOTENCY_KEY).count(), 1, "of two ids none was meant");
+            for text in [id.to_string(), format!("\"{id}\""), id.simple()] {
+                assert_eq!(message_id(&one(IDEMPOTENCY_KEY, &text)).ok(), Some(id), "{text}");
+            }
+        }
+        Err(error) => drop(refusal::check(&error)),
+    }
+    if let Some(wait) = Wait::of(&headers) {
+        let seconds = wait.duration().as_secs();
+        assert!((1..=WAIT_S_MAX).contains(&seconds), "a wait of {seconds} s");
+        assert_eq!(Wait::of(&one(PREFER, &wait.applied())), Some(wait));
+    }
+    if let Some(trace) = traceparent(&headers) {
+        assert_eq!(trace.len(), 55, "{trace}");
+        assert_eq!(traceparent(&one(TRACEPARENT, &trace)), Some(trace));
+    }
+    match api_key(&headers) {
+        Ok(key) => assert!(!key.is_empty() && key.trim() == key, "{key:?}"),
+        Err(error) => drop(refusal::check(&error)),
+    }
+    if let Err(error) = format_of(&headers) {
+        drop(refusal::check(&error));
+    }
+}
+
+/// Lines of name, colon and value, as far as HTTP lets them through.
+fn parse(input: &[u8]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for line in input.split(|byte| *byte == b'\n') {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+        let (name, value) = line.split_at(colon);
+        let value = value.get(1..).unwrap_or_default().trim_ascii();
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+            headers.append(name, value);
+        }
+    }
+    headers
+}
+
+fn one(name: &'static str, value: &str) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let value = HeaderValue::from_str(value).expect("what was read can be written");
+    drop(headers.insert(HeaderName::from_static(name), value));
+    headers
+}

@@ -1,0 +1,41 @@
+//! A claimed payload: compressed, and so the place for something small that becomes something huge.
+
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use postonce_shared::envelope::claim::PAYLOAD_BYTES_MAX;
+use postonce_shared::envelope::{Claim, Unreadable};
+
+/// Longest text that is repeated: the shorter, the smaller the bomb.
+const SEED_BYTES_MAX: usize = 16;
+
+/// Any bytes: as what the store gave, as what was compressed, and as a short text that repeats for
+/// much longer than a payload may be.
+pub fn check(input: &[u8]) {
+    let claim = Claim::on("work-1".to_owned());
+    check_opened(&claim, input);
+    check_opened(&claim, &gzip(input));
+    if (1..=SEED_BYTES_MAX).contains(&input.len()) {
+        let times = PAYLOAD_BYTES_MAX.div_ceil(input.len()).saturating_add(1);
+        let bomb = gzip(&input.repeat(times));
+        assert!(
+            matches!(claim.open(&bomb), Err(Unreadable::Damaged { .. })),
+            "{} bytes became more than {PAYLOAD_BYTES_MAX}",
+            bomb.len()
+        );
+    }
+}
+
+fn check_opened(claim: &Claim, payload: &[u8]) {
+    let Ok(envelope) = claim.open(payload) else { return };
+    assert_eq!(envelope.payload.as_deref(), Some(claim.name.as_str()));
+    let again = gzip(&envelope.unclaimed().encode());
+    assert_eq!(claim.open(&again).ok(), Some(envelope), "a payload is read back as it was written");
+}
+
+fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(content).expect("memory takes everything");
+    encoder.finish().expect("memory takes everything")
+}

@@ -1,0 +1,70 @@
+//! What the processes of a bank tell each other: rings, notes, the gate, how a worker is; and the
+//! signature and the addresses that they trust.
+
+use postonce_shared::adapters::http::signature::Signed;
+use postonce_shared::adapters::http::{GateEpoch, decode_ring};
+use postonce_shared::completions::note;
+use postonce_shared::domain::instruction::Fingerprint;
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::ports::queue::QueueName;
+use postonce_shared::ports::roster::{Address, ProcessId};
+use postonce_shared::ring_secret::RingKeys;
+use postonce_worker::http::Status;
+
+/// Any bytes, as each kind of body and as each text.
+pub fn check(input: &[u8]) {
+    if let Ok(queues) = decode_ring(input) {
+        assert!(queues.iter().all(|queue| QueueName::parse(queue.as_str()).as_ref() == Some(queue)));
+    }
+    if let Ok(completions) = note::decode(input) {
+        assert_eq!(note::decode(&note::encode(&completions)).ok(), Some(completions));
+    }
+    if let Ok(told) = serde_json::from_slice::<GateEpoch>(input) {
+        assert_eq!(serde_json::from_slice::<GateEpoch>(&told.encode()).ok(), Some(told));
+    }
+    if let Ok(status) = serde_json::from_slice::<Status>(input) {
+        let again = serde_json::to_vec(&status).expect("a status can be written");
+        assert_eq!(serde_json::from_slice::<Status>(&again).ok(), Some(status));
+    }
+    check_signature(input);
+    if let Ok(text) = std::str::from_utf8(input) {
+        check_text(text);
+    }
+}
+
+/// Nobody who does not know the secret is listened to, whatever the headers and the body say.
+fn check_signature(input: &[u8]) {
+    let keys = RingKeys::parse("the-secret-of-the-test-bank").expect("a secret");
+    let now = Timestamp::from_unix_ms(1_795_248_000_000);
+    let mut lines = input.splitn(3, |byte| *byte == b'\n');
+    let mut line = || String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
+    let (time, signature) = (line(), line());
+    let request = Signed { method: "POST", path: "/internal/ring", body: input };
+    assert!(request.verify(&keys, now, &time, &signature).is_err(), "{time:?} {signature:?}");
+    let (time, signature) = request.sign(&keys, now);
+    assert_eq!(request.verify(&keys, now, &time, &signature), Ok(()));
+    let mut longer = input.to_vec();
+    longer.push(b' ');
+    assert!(Signed { body: &longer, ..request }.verify(&keys, now, &time, &signature).is_err());
+}
+
+fn check_text(text: &str) {
+    if let Ok(address) = Address::parse(text) {
+        assert_eq!(Address::parse(address.as_str()), Ok(address.clone()), "{text}");
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-._:/[]".contains(c);
+        assert!(address.as_str().chars().all(plain), "{address} leads astray");
+    }
+    if let Some(queue) = QueueName::parse(text) {
+        assert_eq!(queue.as_str(), text);
+        assert_eq!(QueueName::of_partition(queue.kind(), queue.partition()), queue);
+    }
+    if let Some(id) = ProcessId::parse(text) {
+        assert_eq!(ProcessId::parse(&id.simple()), Some(id));
+    }
+    if let Some(fingerprint) = Fingerprint::parse(text) {
+        assert_eq!(Fingerprint::parse(&fingerprint.to_string()), Some(fingerprint));
+    }
+    if let Some(time) = Timestamp::parse(text) {
+        assert_eq!(Timestamp::parse(&time.to_string()), Some(time), "{text}");
+    }
+}

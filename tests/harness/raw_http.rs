@@ -1,0 +1,164 @@
+//! HTTP as bytes, for what no well-mannered client would send: any request, at any pace, and whatever
+//! comes back.
+
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+
+/// What came back for one request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RawAnswer {
+    /// The status.
+    pub status: u16,
+    /// The head, as it came.
+    pub head: String,
+    /// The body; null where it is not JSON.
+    pub body: Value,
+}
+
+impl RawAnswer {
+    /// The code of a problem; empty when it is none.
+    pub fn code(&self) -> &str {
+        self.body.get("code").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The detail of a problem; empty when there is none.
+    pub fn detail(&self) -> &str {
+        self.body.get("detail").and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+/// One connection to a web process.
+pub struct RawConnection {
+    reader: OwnedReadHalf,
+    writer: OwnedWriteHalf,
+    /// Bytes that came and were not looked at yet.
+    received: Vec<u8>,
+    is_ended: bool,
+}
+
+impl RawConnection {
+    /// Connects to an address such as `http://127.0.0.1:40123`.
+    ///
+    /// # Panics
+    /// When nobody listens there.
+    pub async fn open(address: &str) -> Self {
+        let address: SocketAddr =
+            address.strip_prefix("http://").unwrap_or(address).parse().expect("an address");
+        let stream = TcpStream::connect(address).await.expect("the process listens");
+        stream.set_nodelay(true).expect("a socket option");
+        let (reader, writer) = stream.into_split();
+        Self { reader, writer, received: Vec::new(), is_ended: false }
+    }
+
+    /// Sends bytes; false when the other side does not take them any more.
+    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.writer.write_all(bytes.as_ref()).await.is_ok()
+    }
+
+    /// Sends a block again and again until it is `total` bytes, or until an answer comes or the other
+    /// side takes no more; how many bytes were taken.
+    pub async fn flood(&mut self, block: &[u8], total: usize) -> usize {
+        let mut sent: usize = 0;
+        while sent < total {
+            let mut some = vec![0; 16 * 1024];
+            let (reading, writing) = (pin!(self.reader.read(&mut some)), pin!(self.writer.write(block)));
+            let read = match select(reading, writing).await {
+                Either::Left((read, _)) => read,
+                Either::Right((Ok(count), _)) if count > 0 => {
+                    sent = sent.saturating_add(count);
+                    continue;
+                }
+                Either::Right(_) => break,
+            };
+            self.keep(read.ok().and_then(|count| some.get(..count)));
+            break;
+        }
+        sent
+    }
+
+    /// The next answer; `None` when the connection ends, or nothing comes for that long.
+    pub async fn answer(&mut self, within: Duration) -> Option<RawAnswer> {
+        loop {
+            if let Some((answer, rest)) = split(&self.received, self.is_ended) {
+                self.received = rest;
+                return Some(answer);
+            }
+            if self.is_ended || !self.receive(within).await {
+                return None;
+            }
+        }
+    }
+
+    /// Whether the other side closes the connection within that time, without another answer.
+    pub async fn is_closed(&mut self, within: Duration) -> bool {
+        while !self.is_ended && self.received.is_empty() {
+            if !self.receive(within).await {
+                return false;
+            }
+        }
+        self.is_ended && self.received.is_empty()
+    }
+
+    /// Receives some bytes, or the end; false when nothing comes.
+    async fn receive(&mut self, within: Duration) -> bool {
+        let mut some = vec![0; 16 * 1024];
+        match tokio::time::timeout(within, self.reader.read(&mut some)).await {
+            Ok(read) => {
+                self.keep(read.ok().and_then(|count| some.get(..count)));
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    fn keep(&mut self, some: Option<&[u8]>) {
+        match some {
+            Some(bytes) if !bytes.is_empty() => self.received.extend_from_slice(bytes),
+            // Closed, or reset because it did not want the rest of the request.
+            Some(_) | None => self.is_ended = true,
+        }
+    }
+}
+
+/// The first whole answer in what was received, and the rest.
+fn split(received: &[u8], is_ended: bool) -> Option<(RawAnswer, Vec<u8>)> {
+    let head_end = received.windows(4).position(|window| window == b"\r\n\r\n")?.saturating_add(4);
+    let (head, rest) = received.split_at(head_end);
+    let head = String::from_utf8_lossy(head).into_owned();
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    let length = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+    });
+    let length = length.unwrap_or(0);
+    if rest.len() < length && !is_ended {
+        return None;
+    }
+    let (body, rest) = rest.split_at(length.min(rest.len()));
+    let body = serde_json::from_slice(body).unwrap_or(Value::Null);
+    Some((RawAnswer { status, head, body }, rest.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_taken_one_by_one() {
+        let bytes =
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 413 Too\r\nContent-Length: 12\r\n\r\n{\"code\":\"x\"}HT";
+        let (first, rest) = split(bytes, false).unwrap();
+        assert_eq!((first.status, first.code()), (100, ""));
+        let (second, rest) = split(&rest, false).unwrap();
+        assert_eq!((second.status, second.code(), rest.as_slice()), (413, "x", b"HT".as_slice()));
+        assert_eq!(split(&rest, true), None);
+        assert_eq!(split(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n12", false), None);
+    }
+}
