@@ -85,7 +85,7 @@ async fn backups_under_load(mut bank: Scenario) {
     before.check_sound(&sent.borrow());
     let mut numbers = before.numbers();
     stop(&mut bank).await;
-    for backup in backups.borrow().iter().rev() {
+    for backup in backups.into_inner().iter().rev() {
         let in_backup = look_into(backup, &accounts).await;
         assert!(in_backup.is_prefix_of(&before), "a backup is what the ledger was at one moment");
         restore(&bank, backup).await;
@@ -98,6 +98,8 @@ async fn backups_under_load(mut bank: Scenario) {
         let after = Ledger::read(&bank.store().await, &accounts).await;
         after.check_sound(&sent.borrow());
         in_backup.check_goes_on_in(&after);
+        let verified = run(&bank, &["verify"]).await;
+        assert!(verified.status.success(), "{verified:?}");
         let new: BTreeSet<OrderNumber> = after.numbers().difference(&in_backup.numbers()).copied().collect();
         let (highest, lowest) =
             (numbers.last().expect("some were posted"), new.first().expect("some are new"));

@@ -115,7 +115,11 @@ pub fn restore(
     bar.clear();
     let plan = restored?;
     let seconds = world.uptime().saturating_sub(started).as_millis();
-    writeln!(out, "restored {} in {seconds} ms; start the service", plan.store.display())?;
+    let store = plan.store.display();
+    writeln!(
+        out,
+        "restored {store} in {seconds} ms; start the service, and check it with `postonce-web verify`"
+    )?;
     Ok(())
 }
 
