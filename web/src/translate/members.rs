@@ -155,7 +155,10 @@ impl Members {
     pub fn take_the_rest(&mut self) -> BTreeMap<String, Value> {
         let rest = std::mem::take(&mut self.values);
         for name in rest.keys().filter(|name| self.inexact.contains(*name)).cloned().collect::<Vec<_>>() {
-            self.refuse(&shown(&name), "has a number with more digits than can be kept; write it as a string");
+            self.refuse(
+                &shown(&name),
+                "has a number with more digits than can be kept; write it as a string",
+            );
         }
         rest
     }
