@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use crate::domain::ids::TransactionKey;
 use crate::domain::transaction::Outcome;
 use crate::ports::roster::Address;
+use crate::reply_to::{ReplySeal, ReplyTo};
 
 type Waiters = Mutex<BTreeMap<TransactionKey, watch::Sender<Option<Outcome>>>>;
 
@@ -29,7 +30,14 @@ pub struct Completion {
 #[derive(Debug, Default)]
 pub struct Completions {
     waiters: Arc<Waiters>,
-    address: OnceLock<Address>,
+    place: OnceLock<Place>,
+}
+
+/// Where this process takes replies, and what proves that it is one of the bank.
+#[derive(Debug)]
+struct Place {
+    address: Address,
+    seal: ReplySeal,
 }
 
 /// A registered wait. Register **before** the work is enqueued: then nothing can be missed.
@@ -58,22 +66,24 @@ impl Completions {
     }
 
     /// Names the address at which this process takes the replies of others. Until then no work asks
-    /// for a reply. The first address stands.
-    pub fn take_replies_at(&self, address: Address) {
-        let kept = self.address.get_or_init(|| address.clone());
+    /// for a reply, and none while the seal cannot prove it. The first address stands.
+    pub fn take_replies_at(&self, address: Address, seal: ReplySeal) {
+        let kept = &self.place.get_or_init(|| Place { address: address.clone(), seal }).address;
         assert!(*kept == address, "a process has one address, not {kept} and {address}");
     }
 
     /// The address at which this process takes replies, if it does.
     pub fn address(&self) -> Option<&Address> {
-        self.address.get()
+        self.place.get().map(|place| &place.address)
     }
 
     /// Where to reply about these transactions: here, if anybody here waits for one of them now.
-    pub fn reply_to<'a>(&self, keys: impl IntoIterator<Item = &'a TransactionKey>) -> Option<Address> {
-        let address = self.address.get()?;
+    pub fn reply_to<'a>(&self, keys: impl IntoIterator<Item = &'a TransactionKey>) -> Option<ReplyTo> {
+        let Place { address, seal } = self.place.get()?;
         let waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
-        keys.into_iter().any(|key| waiters.contains_key(key)).then(|| address.clone())
+        let awaited = keys.into_iter().any(|key| waiters.contains_key(key));
+        drop(waiters);
+        if awaited { seal.ask(address) } else { None }
     }
 }
 

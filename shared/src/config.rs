@@ -13,12 +13,14 @@ use clap::ArgMatches;
 use secrecy::SecretString;
 
 use self::sources::{find, parse_file, read_file};
-use self::values::{address, advertise, legacy_partner, log_format, name_prefix, receivers, secret, storage};
+use self::values::{
+    address, advertise, legacy_partner, log_format, name_prefix, receivers, ring_keys, secret, storage,
+};
 use crate::adapters::azure::AzureConnection;
-use crate::adapters::http::RING_SECRET_CHARS_MIN;
 use crate::domain::ids::PartnerId;
 use crate::ports::roster::Address;
 use crate::prices::Prices;
+use crate::ring_secret::RingKeys;
 use crate::scaling::ScalingPolicy;
 
 mod http_limits;
@@ -69,7 +71,7 @@ pub struct Config {
     /// Where other processes reach this one, if that is not where it listens.
     pub advertise: Option<Address>,
     /// What the processes sign with, if it is not to be made up.
-    pub ring_secret: Option<SecretString>,
+    pub ring_secret: Option<RingKeys>,
     /// The first API key, if it is not to be made up.
     pub bootstrap_key: Option<SecretString>,
     /// How long a received message is hidden from other workers.
@@ -174,14 +176,15 @@ impl Config {
         let text = |name: &str| find(name).map(|found| found.value).unwrap_or_default();
         let bound =
             |name: &str| find(name).map_or_else(|| unreachable!("it has a default"), |found| address(&found));
-        let hidden = |name: &str, least| find(name).map(|found| secret(&found, least)).transpose();
         Ok(Self {
             storage,
             bind: bound("bind")?,
             worker_bind: bound("worker-bind")?,
             advertise: find("advertise").map(|found| advertise(&found)).transpose()?,
-            ring_secret: hidden("ring-secret", RING_SECRET_CHARS_MIN)?,
-            bootstrap_key: hidden("bootstrap-key", BOOTSTRAP_KEY_CHARS_MIN)?,
+            ring_secret: find("ring-secret").map(|found| ring_keys(&found)).transpose()?,
+            bootstrap_key: find("bootstrap-key")
+                .map(|found| secret(&found, BOOTSTRAP_KEY_CHARS_MIN))
+                .transpose()?,
             visibility_timeout: Duration::from_secs(
                 number("visibility-timeout-s", 1, 604_800)?.unwrap_or_default(),
             ),

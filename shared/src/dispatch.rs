@@ -10,8 +10,8 @@ use crate::envelope::{self, Envelope, Parcel};
 use crate::ports::Store;
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::queue::{QueueName, WorkQueue};
-use crate::ports::roster::Address;
 use crate::ports::world::World;
+use crate::reply_to::ReplyTo;
 
 /// Sends work.
 #[derive(Clone)]
@@ -37,7 +37,7 @@ impl Dispatch {
         queue: &QueueName,
         work: &[Work],
         traceparent: Option<&str>,
-        reply_to: impl Fn(&[Work]) -> Option<Address> + Send + Sync,
+        reply_to: impl Fn(&[Work]) -> Option<ReplyTo> + Send + Sync,
         mut confirmed: impl FnMut(&Envelope) + Send,
     ) -> Result<(), StoreFault> {
         for parcel in envelope::parcels(work, traceparent) {

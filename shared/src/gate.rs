@@ -17,7 +17,7 @@ use crate::ports::sync_store::{Swapped, SyncStore};
 use crate::ports::world::{World, WorldExt as _};
 
 /// The name of the value in the [`SyncStore`].
-const NAME: &str = "gate";
+pub(crate) const NAME: &str = "gate";
 /// How often a change is tried against others who change it too.
 const ATTEMPTS_MAX: u32 = 10;
 /// Longest wait between two such attempts.
@@ -147,7 +147,8 @@ impl Gate {
     }
 }
 
-fn encode(order: GateOrder) -> String {
+/// The value that says it.
+pub(crate) fn encode(order: GateOrder) -> String {
     let (state, release_at) = match order.state {
         GateState::Released => (RowState::Released, None),
         GateState::Held { release_at } => (RowState::Held, release_at.map(Timestamp::unix_ms)),
@@ -156,7 +157,8 @@ fn encode(order: GateOrder) -> String {
     serde_json::to_string(&row).expect("numbers and words can always be written as JSON")
 }
 
-fn decode(value: &str) -> Result<GateOrder, StoreFault> {
+/// What a value says.
+pub(crate) fn decode(value: &str) -> Result<GateOrder, StoreFault> {
     let doing = "reading the gate";
     let row: Row =
         serde_json::from_str(value).map_err(|error| StoreFault::Corrupt { doing, source: error.into() })?;

@@ -21,7 +21,10 @@ pub mod owed_replies;
 pub mod post;
 pub mod queue_count;
 pub mod recover;
+pub mod reply_to;
+pub mod ring_secret;
 pub mod sweep;
+pub mod verify;
 
 pub mod prices;
 pub mod scaling;
@@ -34,3 +37,5 @@ pub mod telemetry;
 pub mod adapters;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "conformance")]
+pub mod decorators;

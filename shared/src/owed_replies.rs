@@ -6,19 +6,19 @@ use std::sync::Arc;
 use crate::completions::{Completion, Completions, Waiter};
 use crate::domain::ids::TransactionKey;
 use crate::ports::replies::Replies;
-use crate::ports::roster::Address;
+use crate::reply_to::ReplyTo;
 
 /// What is owed for some work. Note it **before** the work is posted, and pay after.
 pub struct OwedReplies {
     completions: Arc<Completions>,
     replies: Arc<dyn Replies>,
     owed: Vec<Owed>,
-    noted: BTreeSet<(TransactionKey, Address)>,
+    noted: BTreeSet<(TransactionKey, ReplyTo)>,
 }
 
 struct Owed {
     key: TransactionKey,
-    to: Address,
+    to: ReplyTo,
     waiter: Waiter,
 }
 
@@ -35,8 +35,8 @@ impl OwedReplies {
 
     /// Notes that a process waits for a transaction. Whoever waits in this process hears of it
     /// anyway.
-    pub fn note(&mut self, key: &TransactionKey, to: &Address) {
-        let elsewhere = self.completions.address() != Some(to);
+    pub fn note(&mut self, key: &TransactionKey, to: &ReplyTo) {
+        let elsewhere = self.completions.address().is_none_or(|own| !to.is_at(own));
         if elsewhere && self.noted.insert((key.clone(), to.clone())) {
             let waiter = self.completions.register(key);
             self.owed.push(Owed { key: key.clone(), to: to.clone(), waiter });

@@ -7,10 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::future::BoxFuture;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::domain::time::Timestamp;
+use postonce_shared::decorators::WorldDecorator;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::queue::QueueName;
@@ -112,21 +111,21 @@ impl KnownWorld {
 }
 
 #[async_trait]
-impl World for KnownWorld {
-    fn now(&self) -> Timestamp {
-        self.real.now()
+impl WorldDecorator for KnownWorld {
+    fn inner(&self) -> &dyn World {
+        &self.real
     }
+
     fn uptime(&self) -> Duration {
         self.slept().iter().map(|_| self.wait).sum()
     }
+
     async fn sleep(&self, duration: Duration) {
         self.slept.lock().unwrap().push(duration);
     }
+
     fn random(&self) -> u64 {
         self.random
-    }
-    fn spawn(&self, task: BoxFuture<'static, ()>) {
-        self.real.spawn(task);
     }
 }
 

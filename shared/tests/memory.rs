@@ -39,6 +39,11 @@ async fn log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn archive() {
+    conformance::archive_contract(fresh).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn queue() {
     conformance::queue_contract(fresh).await;
 }

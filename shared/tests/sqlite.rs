@@ -3,6 +3,8 @@
 //! two processes: SQLite locks between connections, wherever they are.
 #![expect(clippy::unwrap_used, reason = "test code")]
 
+#[path = "sqlite/backup.rs"]
+mod backup;
 #[path = "sqlite/bank.rs"]
 mod bank;
 #[path = "sqlite/file.rs"]
@@ -11,5 +13,7 @@ mod file;
 mod ledger;
 #[path = "sqlite/queue.rs"]
 mod queue;
+#[path = "sqlite/restore.rs"]
+mod restore;
 #[path = "sqlite/small_ports.rs"]
 mod small_ports;

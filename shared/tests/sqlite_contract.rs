@@ -47,6 +47,12 @@ async fn log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn archive() {
+    let folder = Folder::new();
+    conformance::archive_contract(async || folder.open()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn queue() {
     let folder = Folder::new();
     conformance::queue_contract(async || folder.open()).await;

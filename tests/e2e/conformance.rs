@@ -24,6 +24,7 @@ contracts! {
     ledger: ledger_contract,
     accounts: accounts_contract,
     log: log_contract,
+    archive: archive_contract,
     queue: queue_contract,
     sync_store: sync_store_contract,
     dead_letters: dead_letters_contract,

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use futures::future::{join, join_all};
+use postonce_shared::domain::ids::AccountKey;
 use postonce_tests::auditor::Auditor;
 use postonce_tests::client::{Client, Wish};
 use postonce_tests::faults::Point;
@@ -66,38 +67,19 @@ async fn killed_at(stand: Stand, point: Point) {
 
 async fn workers_killed_again_and_again_lose_nothing(stand: Stand) {
     const KILLS: usize = 4;
-    let mut bank = Plan::on(stand).processes(1, 2).receipts(1, 1000).start().await;
-    let client = bank.client(0);
-    let auditor = RefCell::new(Auditor::default());
-    let accounts: Vec<_> = (0..5).map(|_| fresh_account()).collect();
-    for account in &accounts {
-        client.open_with(*account, "EUR", "10.00").await;
-        auditor.borrow_mut().account(*account, "10.00");
-    }
-    let killing = Cell::new(true);
-    let submitting = async {
-        // Until the last kill, so that each one comes while there is work.
-        while killing.get() {
-            let submissions = accounts.iter().map(|account| submit_pair(&client, *account, &auditor));
-            join_all(submissions).await;
-        }
-    };
-    let killer = async {
+    under_load(stand, async |bank, client, accounts| {
         for _ in 0..KILLS {
-            let before = posted_count(&client, &accounts).await;
+            let before = posted_count(client, accounts).await;
             wait::until("the workers post", wait::PATIENCE, async || {
-                let count = posted_count(&client, &accounts).await;
+                let count = posted_count(client, accounts).await;
                 if count > before.saturating_add(3) { Ok(()) } else { Err(format!("{count} are posted")) }
             })
             .await;
             bank.workers.remove(0).kill();
             bank.start_worker();
         }
-        killing.set(false);
-    };
-    join(submitting, killer).await;
-    client.until_drained(RECOVERY_TIME_MAX).await;
-    check(&bank, &client, &auditor.into_inner()).await;
+    })
+    .await;
 }
 
 async fn a_web_killed_under_load_keeps_what_it_promised(stand: Stand) {
@@ -147,22 +129,7 @@ async fn a_web_killed_under_load_keeps_what_it_promised(stand: Stand) {
 #[tokio::test]
 async fn a_worker_that_slept_past_its_leases_doubles_nothing() {
     const NAPS: usize = 4;
-    let mut bank = Plan::on(Stand::Azurite).processes(1, 2).receipts(1, 1000).start().await;
-    let client = bank.client(0);
-    let auditor = RefCell::new(Auditor::default());
-    let accounts: Vec<_> = (0..5).map(|_| fresh_account()).collect();
-    for account in &accounts {
-        client.open_with(*account, "EUR", "10.00").await;
-        auditor.borrow_mut().account(*account, "10.00");
-    }
-    let napping = Cell::new(true);
-    let submitting = async {
-        while napping.get() {
-            let submissions = accounts.iter().map(|account| submit_pair(&client, *account, &auditor));
-            join_all(submissions).await;
-        }
-    };
-    let naps = async {
+    under_load(Stand::Azurite, async |bank, _, _| {
         for nap in 0..NAPS {
             let worker = bank.workers.get_mut(nap % 2).expect("there are two workers");
             worker.suspend();
@@ -170,18 +137,38 @@ async fn a_worker_that_slept_past_its_leases_doubles_nothing() {
             worker.resume();
             wait::throughout("it is awake", Duration::from_millis(300), async || Ok(())).await;
         }
-        napping.set(false);
+    })
+    .await;
+}
+
+/// Makes trouble for two workers while they have work, until the trouble ends; then nothing is lost,
+/// and nothing is doubled.
+async fn under_load(stand: Stand, trouble: impl AsyncFnOnce(&mut Scenario, &Client, &[AccountKey])) {
+    let mut bank = Plan::on(stand).processes(1, 2).receipts(1, 1000).start().await;
+    let client = bank.client(0);
+    let auditor = RefCell::new(Auditor::default());
+    let accounts: Vec<_> = (0..5).map(|_| fresh_account()).collect();
+    for account in &accounts {
+        client.open_with(*account, "EUR", "10.00").await;
+        auditor.borrow_mut().account(*account, "10.00");
+    }
+    let troubled = Cell::new(true);
+    let submitting = async {
+        while troubled.get() {
+            let submissions = accounts.iter().map(|account| submit_pair(&client, *account, &auditor));
+            join_all(submissions).await;
+        }
     };
-    join(submitting, naps).await;
+    let troubling = async {
+        trouble(&mut bank, &client, &accounts).await;
+        troubled.set(false);
+    };
+    join(submitting, troubling).await;
     client.until_drained(RECOVERY_TIME_MAX).await;
     check(&bank, &client, &auditor.into_inner()).await;
 }
 
-async fn submit_pair(
-    client: &Client,
-    account: postonce_shared::domain::ids::AccountKey,
-    auditor: &RefCell<Auditor>,
-) {
+async fn submit_pair(client: &Client, account: AccountKey, auditor: &RefCell<Auditor>) {
     for wish in [Wish::deposit("2.00"), Wish::withdrawal("1.50")] {
         let id = fresh_id();
         auditor.borrow_mut().sent(account, id, &wish);
@@ -190,7 +177,7 @@ async fn submit_pair(
     }
 }
 
-async fn posted_count(client: &Client, accounts: &[postonce_shared::domain::ids::AccountKey]) -> u64 {
+async fn posted_count(client: &Client, accounts: &[AccountKey]) -> u64 {
     let versions = accounts.iter().map(|account| client.account(*account));
     let accounts = join_all(versions).await;
     accounts.iter().map(|account| account.number_at("/version")).sum()

@@ -24,7 +24,9 @@ macro_rules! on_both_stands {
 }
 
 mod amounts;
+mod backup;
 mod cached_rows;
+mod chaos;
 mod conformance;
 mod crashes;
 mod dead_letters;
@@ -45,8 +47,11 @@ mod passing_on;
 mod queue_count;
 mod recovery;
 mod repeated_work;
+mod restore;
 mod rolling_upgrade;
 mod same_id;
 mod scaling;
+mod sweep;
 mod tidy;
 mod traffic;
+mod verify;

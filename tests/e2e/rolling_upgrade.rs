@@ -12,11 +12,12 @@ use futures::future::join;
 use postonce_shared::adapters::bell::LocalBell;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
+use postonce_shared::decorators::WorkQueueDecorator;
 use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_shared::envelope;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::queue::{Backlog, Held, Lease, Message, QueueName, RECEIVE_MAX, WorkQueue};
+use postonce_shared::ports::queue::{Message, QueueName, RECEIVE_MAX, WorkQueue};
 use postonce_tests::client::{Client, Wish};
 use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
 use postonce_tests::wait;
@@ -137,9 +138,9 @@ fn translated(body: &[u8], from: &str, to: &str) -> Vec<u8> {
 struct Bilingual(Arc<dyn WorkQueue>);
 
 #[async_trait]
-impl WorkQueue for Bilingual {
-    async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
-        self.0.send(queue, body, delay).await
+impl WorkQueueDecorator for Bilingual {
+    fn inner(&self) -> &dyn WorkQueue {
+        &*self.0
     }
 
     async fn receive(
@@ -154,23 +155,5 @@ impl WorkQueue for Bilingual {
             false => message,
         };
         Ok(messages.into_iter().map(read).collect())
-    }
-
-    async fn extend(
-        &self,
-        queue: &QueueName,
-        lease: &Lease,
-        body: &[u8],
-        visibility: Duration,
-    ) -> Result<Held<Lease>, StoreFault> {
-        self.0.extend(queue, lease, body, visibility).await
-    }
-
-    async fn delete(&self, queue: &QueueName, lease: &Lease) -> Result<Held<()>, StoreFault> {
-        self.0.delete(queue, lease).await
-    }
-
-    async fn backlog(&self, queue: &QueueName) -> Result<Backlog, StoreFault> {
-        self.0.backlog(queue).await
     }
 }

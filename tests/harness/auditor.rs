@@ -78,17 +78,18 @@ impl Auditor {
         assert!(noted.kind == wish.kind && noted.cents == cents(amount), "the id {id} was used twice");
     }
 
-    /// Notes an answer about a wish. Answers other than 200 and 202 promise nothing.
-    pub fn heard(&mut self, account: AccountKey, id: MessageId, answer: &Answer) {
+    /// Notes an answer about a wish. Answers other than 200 and 202 promise nothing. True when this is the
+    /// first promise.
+    pub fn heard(&mut self, account: AccountKey, id: MessageId, answer: &Answer) -> bool {
         if ![200, 202].contains(&answer.status) {
-            return;
+            return false;
         }
         let tally = self.accounts.get_mut(&account).expect("an account that was noted");
         let noted = tally.wishes.get_mut(&id).expect("a wish that was noted");
-        noted.promised = true;
+        let first = !std::mem::replace(&mut noted.promised, true);
         if !answer.is_final() {
             // Reads from different processes may overtake each other, but a final status stays.
-            return;
+            return first;
         }
         match &noted.told {
             None => noted.told = Some(answer.body.clone()),
@@ -97,6 +98,13 @@ impl Auditor {
                 self.contradictions.push(format!("transaction {id}: told {told}, then {}", answer.body));
             }
         }
+        first
+    }
+
+    /// Whether a final answer was heard about a wish. Whoever asks after that must hear it again.
+    pub fn was_told(&self, account: AccountKey, id: MessageId) -> bool {
+        let noted = self.accounts.get(&account).and_then(|tally| tally.wishes.get(&id));
+        noted.is_some_and(|noted| noted.told.is_some())
     }
 
     /// Sends a wish and notes both the wish and the answer.
@@ -123,6 +131,15 @@ impl Auditor {
     /// # Panics
     /// When bank and books disagree, with what was found.
     pub async fn audit(&self, client: &Client, store: &Store) -> Audited {
+        let (audited, mut findings) = self.compare(client, store).await;
+        let count = findings.len();
+        findings.truncate(FINDINGS_PRINTED_MAX);
+        assert!(count == 0, "the auditor has {count} findings:\n{}", findings.join("\n"));
+        audited
+    }
+
+    /// Compares everything; says what was counted and what was found.
+    pub async fn compare(&self, client: &Client, store: &Store) -> (Audited, Vec<String>) {
         let mut audited = Audited::default();
         let mut findings = self.contradictions.clone();
         let mut numbers = BTreeSet::new();
@@ -132,10 +149,7 @@ impl Auditor {
             audited.posted = audited.posted.saturating_add(book.lines.len());
             audited.rejected = audited.rejected.saturating_add(book.refusals.len());
         }
-        let count = findings.len();
-        findings.truncate(FINDINGS_PRINTED_MAX);
-        assert!(count == 0, "the auditor has {count} findings:\n{}", findings.join("\n"));
-        audited
+        (audited, findings)
     }
 }
 

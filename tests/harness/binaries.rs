@@ -38,6 +38,14 @@ impl Binary {
         }
     }
 
+    /// Whether it serves HTTP.
+    pub const fn serves(self) -> bool {
+        match self {
+            Self::Web | Self::Worker => true,
+            Self::DyingWorker => false,
+        }
+    }
+
     /// Where it is. Builds all of them first, once per test process.
     pub fn path(self) -> &'static Path {
         static BUILT: OnceLock<BTreeMap<String, PathBuf>> = OnceLock::new();

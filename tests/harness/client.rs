@@ -139,6 +139,12 @@ impl Client {
         Self::new(&self.address, &self.key)
     }
 
+    /// The same for another process, over the same connections.
+    #[must_use]
+    pub fn at(&self, address: &str) -> Self {
+        Self { address: address.to_owned(), ..self.clone() }
+    }
+
     /// The same with another key.
     #[must_use]
     pub fn with_key(&self, key: &str) -> Self {

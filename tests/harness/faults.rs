@@ -2,7 +2,7 @@
 //!
 //! [`deadly`] ports die at a named point: the process that uses them kills itself with SIGKILL right
 //! there, so that nothing is finished, flushed or dropped. [`unreliable`] ports are away while they
-//! are told to.
+//! are told to. [`hasty`] ports make a worker of which tests have to find out that it is wrong.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -10,15 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::domain::account::{Account, Revision, Versioned};
+use postonce_shared::decorators::{LedgerDecorator, WorkQueueDecorator};
 use postonce_shared::domain::decision::AccountCommit;
-use postonce_shared::domain::ids::{AccountKey, TransactionKey};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{
-    AcceptOutcome, Committed, Ledger, Marks, NewTransaction, StoredTransaction,
-};
-use postonce_shared::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
+use postonce_shared::ports::ledger::{Committed, Ledger};
+use postonce_shared::ports::queue::{Held, Lease, Message, QueueName, WorkQueue};
+
+use crate::wait;
 
 /// Where a worker dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +68,7 @@ fn die() -> ! {
 enum Fate {
     DiesAt(Point),
     Weather(Arc<Weather>),
+    DeletesEarly,
 }
 
 /// What is away at the moment.
@@ -87,6 +87,18 @@ pub fn unreliable(store: Store, weather: Arc<Weather>) -> Store {
     with_fate(store, &Fate::Weather(weather))
 }
 
+/// The name of [`hasty`] ports on the command line.
+pub const DELETES_EARLY: &str = "deletes-early";
+
+/// How long [`hasty`] ports keep what they deleted, so that who is killed mostly has something in hand.
+const HASTE: Duration = Duration::from_millis(150);
+
+/// The same store, but a message is deleted as soon as it is received: its work is lost when whoever
+/// received it dies before the commit.
+pub fn hasty(store: Store) -> Store {
+    with_fate(store, &Fate::DeletesEarly)
+}
+
 fn with_fate(store: Store, fate: &Fate) -> Store {
     let ledger = Arc::new(FatefulLedger { inner: Arc::clone(&store.ledger), fate: fate.clone() });
     let queue = Arc::new(FatefulQueue { inner: Arc::clone(&store.queue), fate: fate.clone() });
@@ -97,7 +109,7 @@ impl Fate {
     fn strikes(&self, here: Point) {
         match self {
             Self::DiesAt(point) if *point == here => die(),
-            Self::DiesAt(_) | Self::Weather(_) => {}
+            Self::DiesAt(_) | Self::Weather(_) | Self::DeletesEarly => {}
         }
     }
 
@@ -114,7 +126,7 @@ impl Fate {
             Self::Weather(weather) if part(weather).load(Ordering::Relaxed) => {
                 Err(StoreFault::Unavailable { doing: "what a test forbids", source: "bad weather".into() })
             }
-            Self::Weather(_) | Self::DiesAt(_) => Ok(()),
+            Self::Weather(_) | Self::DiesAt(_) | Self::DeletesEarly => Ok(()),
         }
     }
 
@@ -132,9 +144,9 @@ struct FatefulQueue {
 }
 
 #[async_trait]
-impl WorkQueue for FatefulQueue {
-    async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
-        self.inner.send(queue, body, delay).await
+impl WorkQueueDecorator for FatefulQueue {
+    fn inner(&self) -> &dyn WorkQueue {
+        &*self.inner
     }
 
     async fn receive(
@@ -145,6 +157,12 @@ impl WorkQueue for FatefulQueue {
     ) -> Result<Vec<Message>, StoreFault> {
         let messages = self.inner.receive(queue, max, visibility).await?;
         self.fate.note_received(&messages);
+        if matches!(self.fate, Fate::DeletesEarly) && !messages.is_empty() {
+            for message in &messages {
+                drop(self.inner.delete(queue, &message.lease).await?);
+            }
+            wait::pass(HASTE).await;
+        }
         if !messages.is_empty() {
             self.fate.strikes(Point::AfterReceive);
         }
@@ -166,10 +184,6 @@ impl WorkQueue for FatefulQueue {
         self.fate.check_leases()?;
         self.inner.delete(queue, lease).await
     }
-
-    async fn backlog(&self, queue: &QueueName) -> Result<Backlog, StoreFault> {
-        self.inner.backlog(queue).await
-    }
 }
 
 struct FatefulLedger {
@@ -178,9 +192,9 @@ struct FatefulLedger {
 }
 
 #[async_trait]
-impl Ledger for FatefulLedger {
-    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
-        self.inner.accept(group).await
+impl LedgerDecorator for FatefulLedger {
+    fn inner(&self) -> &dyn Ledger {
+        &*self.inner
     }
 
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
@@ -191,26 +205,5 @@ impl Ledger for FatefulLedger {
             self.fate.strikes(Point::AfterCommit);
         }
         Ok(committed)
-    }
-
-    async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault> {
-        self.inner.account(key).await
-    }
-
-    async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
-        self.inner.transaction(key).await
-    }
-
-    async fn mark(
-        &self,
-        key: &TransactionKey,
-        revision: &Revision,
-        marks: Marks,
-    ) -> Result<Option<Revision>, StoreFault> {
-        self.inner.mark(key, revision, marks).await
-    }
-
-    async fn probe(&self) -> Result<(), StoreFault> {
-        self.inner.probe().await
     }
 }

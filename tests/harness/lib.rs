@@ -1,6 +1,6 @@
 //! What the end-to-end tests stand on: Azurite, the real binaries as processes, a client of the
-//! HTTP API, proxies that take a service away, workers that die at a named point, and an auditor
-//! that keeps books of its own.
+//! HTTP API, proxies that take a service away, workers that die at a named point, an auditor
+//! that keeps books of its own, and chaos made of all of them.
 //!
 //! Everything listens on loopback only. Nothing that is started here outlives the test process,
 //! however that ends ([`reaper`]). Every wait is for a condition, with a deadline ([`wait`]). The
@@ -38,6 +38,14 @@ pub mod faults;
 pub mod scenario;
 
 pub mod auditor;
+
+pub mod tamper;
+
+pub mod verify;
+
+pub mod chaos;
+
+pub mod model;
 
 pub mod hostile;
 

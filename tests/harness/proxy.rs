@@ -67,7 +67,7 @@ impl Drop for Proxy {
 }
 
 /// One thread forwards for all proxies of the test process.
-fn runtime() -> &'static Runtime {
+pub(crate) fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
         tokio::runtime::Builder::new_multi_thread()

@@ -11,6 +11,7 @@ use postonce_shared::adapters::sqlite::SqliteStore;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, UserId};
 use postonce_shared::ports::Store;
+use postonce_shared::ports::world::World;
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -21,6 +22,7 @@ use crate::faults::Point;
 use crate::process::Process;
 use crate::proxy::{Mode, Proxy};
 use crate::service::{self, Service, Settings};
+use crate::tamper::Tamper;
 use crate::vitals::Vitals;
 use crate::wait;
 
@@ -279,7 +281,11 @@ impl Scenario {
 
     /// The store itself, past the proxies and the processes.
     pub async fn store(&self) -> Store {
-        let world = Arc::new(SystemWorld::new());
+        self.store_in(Arc::new(SystemWorld::new())).await
+    }
+
+    /// The same, with a clock of its own.
+    pub async fn store_in(&self, world: Arc<dyn World>) -> Store {
         if let Some(path) = self.direct.strip_prefix("sqlite:") {
             let enqueue = open::enqueue(self.queue_count(), Arc::default());
             return SqliteStore::open(Path::new(path), enqueue, world).expect("the file can be opened");
@@ -288,6 +294,11 @@ impl Scenario {
         let connection = AzureConnection::parse(connection).expect("the harness knows connection strings");
         let config = AzureConfig { connection, prefix: self.prefix.clone() };
         azure::open(&config, world).await.expect("opening asks nobody")
+    }
+
+    /// Means to change the store past the bank.
+    pub fn tamper(&self) -> Tamper {
+        Tamper::with(&self.direct, &self.prefix)
     }
 
     /// Runs `postonce-web` with a subcommand for operators; returns what it printed.

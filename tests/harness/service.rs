@@ -100,7 +100,7 @@ impl Service {
 }
 
 /// The address in a line such as `… listening on http://127.0.0.1:40123`, also in color or JSON.
-fn address_in(line: &str) -> Option<String> {
+pub(crate) fn address_in(line: &str) -> Option<String> {
     let (_, rest) = line.split_once("listening on ")?;
     let end = rest.find(|c: char| c.is_whitespace() || c.is_control() || c == '"' || c == ',');
     let address = end.map_or(rest, |end| rest.split_at(end).0);

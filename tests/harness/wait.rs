@@ -63,6 +63,7 @@ pub async fn pass(duration: Duration) {
 }
 
 /// Measures time.
+#[derive(Debug)]
 pub struct Stopwatch(Instant);
 
 impl Stopwatch {

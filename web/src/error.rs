@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(problem["violations"].as_array().unwrap().len(), 100);
         assert!(body.len() < 256 * 1024, "{} bytes", body.len());
         let error = ApiError::new(Code::BodyInvalid, "x".repeat(60_000));
-        assert_eq!(error.to_string(), format!("body_invalid: {}…", "x".repeat(TEXT_CHARS_MAX)));
+        assert_eq!(error.to_string(), format!("body_invalid: {}…", "x".repeat(300)));
     }
 
     #[actix_web::test]

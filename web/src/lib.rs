@@ -11,6 +11,7 @@ pub mod headers;
 pub mod pages;
 pub mod paths;
 pub mod translate;
+pub mod verify_command;
 
 pub mod books;
 pub mod costs;
@@ -24,6 +25,7 @@ pub mod metrics;
 pub mod observe;
 
 pub mod api_keys;
+pub mod backup_command;
 pub mod keyring;
 pub mod keys_command;
 pub mod scopes;

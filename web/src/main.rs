@@ -1,10 +1,11 @@
 //! The web process, and the commands of operators: what was asked for, done by the library.
 
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::{Args, Command, FromArgMatches as _, Subcommand};
+use clap::{ArgMatches, Args, Command, FromArgMatches as _, Subcommand};
 use postonce_shared::adapters::http::Exchange;
 use postonce_shared::adapters::open;
 use postonce_shared::adapters::system::SystemWorld;
@@ -15,9 +16,11 @@ use postonce_shared::ports::world::World;
 use postonce_shared::recover::Scope;
 use postonce_shared::sweep::{Sweep, Swept};
 use postonce_shared::telemetry::{self, LogTo};
+use postonce_web::backup_command::{self, BackupCommand, RestoreCommand};
 use postonce_web::keys_command::{self, KeysCommand};
 use postonce_web::openapi::openapi_json;
 use postonce_web::process::{self, Hosting};
+use postonce_web::verify_command::{self, Verdict, VerifyCommand};
 use postonce_worker::drain::until_asked_to_stop;
 use postonce_worker::process::find_secret;
 
@@ -47,26 +50,57 @@ enum Operation {
     Recover,
     /// Remove payloads of work that is settled, older than a day, and say how many
     Sweep,
+    /// Copy the embedded store into a file, while the service runs; check the copy, and say what is in it
+    Backup(BackupCommand),
+    /// Put a backup in the place of the embedded store, while the service is stopped: say what that means, and
+    /// with --yes do it. The store that is replaced is kept beside it
+    Restore(RestoreCommand),
+    /// Audit the whole ledger while it is in use, and print what is wrong; exit code 1 on a finding, 2
+    /// when the ledger could not be read to its end
+    Verify(VerifyCommand),
     /// Print the OpenAPI document
     Openapi,
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+async fn main() -> ExitCode {
     let command = add_settings(Command::new("postonce-web"))
         .version(env!("CARGO_PKG_VERSION"))
         .about("The HTTP API of Postonce: deposits and withdrawals that post exactly once");
     let matches = Cli::augment_args(command).get_matches();
-    let Cli { with_worker, no_worker, command } = Cli::from_arg_matches(&matches)?;
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    // An audit that could not be done must not look like one that found something.
+    let failure = if matches!(cli.command, Some(Operation::Verify(_))) { 2 } else { 1 };
+    run(cli, &matches).await.unwrap_or_else(|error| {
+        eprintln!("Error: {error:?}");
+        ExitCode::from(failure)
+    })
+}
+
+async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
+    let Cli { with_worker, no_worker, command } = cli;
     if matches!(command, Some(Operation::Openapi)) {
         println!("{}", openapi_json());
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
-    let config = Config::read(&matches)?;
+    let config = Config::read(matches)?;
     let log_to = if command.is_some() { LogTo::Stderr } else { LogTo::Stdout };
     telemetry::start(config.log_format, &config.log, log_to)?;
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
+    // Before a store is opened: backup and restore work on its files, and an audit only reads.
+    match &command {
+        Some(Operation::Backup(backup)) => {
+            backup_command::back_up(backup, &config.storage, &*world, &mut std::io::stdout())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Some(Operation::Restore(restore)) => {
+            backup_command::restore(restore, &config.storage, &*world, &mut std::io::stdout())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Some(Operation::Verify(verify)) => return audit(verify, &config, world).await,
+        Some(Operation::Keys(_) | Operation::Recover | Operation::Sweep | Operation::Openapi) | None => {}
+    }
     let completions: Arc<Completions> = Arc::default();
     let store = open::open(&config, Arc::clone(&world), &completions);
     let store = store.await.context("the store cannot be opened")?;
@@ -103,6 +137,18 @@ async fn main() -> anyhow::Result<()> {
             );
             Ok(())
         }
-        Some(Operation::Openapi) => Ok(()),
+        Some(Operation::Backup(_) | Operation::Restore(_) | Operation::Verify(_) | Operation::Openapi) => {
+            Ok(())
+        }
     }
+    .map(|()| ExitCode::SUCCESS)
+}
+
+async fn audit(command: &VerifyCommand, config: &Config, world: Arc<dyn World>) -> anyhow::Result<ExitCode> {
+    let store = open::open_to_read(config, Arc::clone(&world)).await.context("the store cannot be opened")?;
+    let verdict = verify_command::run(command, &store, &world, &mut std::io::stdout()).await?;
+    Ok(match verdict {
+        Verdict::Sound => ExitCode::SUCCESS,
+        Verdict::Findings => ExitCode::from(1),
+    })
 }

@@ -54,7 +54,7 @@ pub async fn run(
     let bound = listener.local_addr().context("the listening address cannot be read")?;
     let address = advertised(config, bound);
     // Known only now, where the port was left open; nothing was accepted yet.
-    bank.completions.take_replies_at(address.clone());
+    bank.completions.take_replies_at(address.clone(), exchange.seal.clone());
     let first_key = FirstKey::try_new(config.bootstrap_key.as_ref()).context("bootstrap-key")?;
     let meter: Arc<Meter> = Arc::default();
     let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]);

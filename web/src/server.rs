@@ -81,7 +81,7 @@ impl App {
             switchboard: Arc::clone(&exchange.switchboard),
         };
         Self {
-            callee: Arc::new(Callee::of(bank, exchange, meter, gatekeeper.clone())),
+            callee: Arc::new(Callee::of(bank, exchange, meter, gatekeeper.clone(), &readiness)),
             acceptor: Arc::clone(&bank.acceptor),
             books: Arc::new(Books::new(bank.store.clone(), world(), bank.repair.clone())),
             office: Arc::new(Office::new(bank, Arc::new(workers), terms)),

@@ -19,16 +19,18 @@ pub use status::{OperationCount, QueueListeners, Status};
 use std::sync::Arc;
 
 use postonce_shared::adapters::bell::LocalBell;
-use postonce_shared::adapters::http::{Exchange, RingSecret};
+use postonce_shared::adapters::http::Exchange;
 use postonce_shared::bank::Bank;
 use postonce_shared::completions::Completions;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::operations::StorageOperations;
 use postonce_shared::ports::roster::ProcessId;
 use postonce_shared::ports::world::World;
+use postonce_shared::ring_secret::RingSecret;
 
 use crate::gatekeeper::Gatekeeper;
 use crate::meter::Meter;
+use crate::readiness::Readiness;
 
 /// What this process is to others that call it.
 #[derive(Clone)]
@@ -47,6 +49,8 @@ pub struct Callee {
     pub meter: Arc<Meter>,
     /// Told of the gate; `None` without a worker here.
     pub gatekeeper: Option<Arc<Gatekeeper>>,
+    /// What it lacks: whoever ends takes no rings.
+    pub readiness: Arc<Readiness>,
     /// What it asked of the store.
     pub operations: Arc<StorageOperations>,
     /// The clock.
@@ -60,6 +64,7 @@ impl Callee {
         exchange: &Exchange,
         meter: &Arc<Meter>,
         gatekeeper: Option<Arc<Gatekeeper>>,
+        readiness: &Arc<Readiness>,
     ) -> Self {
         Self {
             id: exchange.id,
@@ -69,6 +74,7 @@ impl Callee {
             completions: Arc::clone(&bank.completions),
             meter: Arc::clone(meter),
             gatekeeper,
+            readiness: Arc::clone(readiness),
             operations: Arc::clone(&bank.store.operations),
             world: Arc::clone(&bank.world),
         }

@@ -83,6 +83,11 @@ impl Readiness {
         self.note().iter().map(|part| part.code()).collect()
     }
 
+    /// Whether the process is about to end: it finishes what is in hand, and takes no more.
+    pub fn is_ending(&self) -> bool {
+        self.lacks(Part::Running)
+    }
+
     fn lacks(&self, part: Part) -> bool {
         self.note().contains(&part)
     }

@@ -27,9 +27,9 @@ use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::replies::Replies as _;
 use postonce_shared::ports::roster::{Address, ProcessId, ProcessKind, RosterEntry};
 use postonce_shared::ports::world::{World, WorldExt as _};
+use postonce_shared::ring_secret::RingKeys;
 use postonce_worker::http::{Callee, SignedBody, Status, WorkerApp, serve};
 use postonce_worker::readiness::{Part, Readiness};
-use secrecy::SecretString;
 use tokio::sync::Semaphore;
 
 /// Nothing here takes longer; most takes milliseconds.
@@ -39,18 +39,23 @@ fn queue(partition: u16) -> QueueName {
     QueueName::of_partition("work", partition)
 }
 
+fn keys(text: &str) -> RingKeys {
+    RingKeys::parse(text).unwrap()
+}
+
 /// One store, and processes that share it.
 struct Town {
     world: Arc<dyn World>,
     clock: Arc<TestWorld>,
     store: MemoryStore,
-    secret: SecretString,
+    secret: RingKeys,
 }
 
 /// A process that serves.
 struct House {
     address: Address,
     callee: Callee,
+    readiness: Arc<Readiness>,
     server: ServerHandle,
 }
 
@@ -68,7 +73,7 @@ impl Town {
 
     fn in_world(world: Arc<dyn World>, clock: Arc<TestWorld>) -> Self {
         let store = MemoryStore::empty(Arc::clone(&world));
-        Self { world, clock, store, secret: "0123456789abcdef".into() }
+        Self { world, clock, store, secret: keys("0123456789abcdef") }
     }
 
     fn exchange(&self) -> Exchange {
@@ -79,22 +84,15 @@ impl Town {
     fn house(&self) -> House {
         let exchange = self.exchange();
         let bank = Bank::new(self.store.ports(), Arc::clone(&self.world), exchange.local.clone(), 1);
-        let callee = Callee::of(&bank, &exchange, &Arc::default(), None);
+        let readiness = Readiness::starting([Part::Roster]);
+        let callee = Callee::of(&bank, &exchange, &Arc::default(), None, &readiness);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
-        let readiness = Readiness::starting([Part::Roster]);
-        let server = serve(
-            WorkerApp {
-                callee: callee.clone(),
-                readiness,
-                prices: postonce_shared::prices::Prices::default(),
-            },
-            listener,
-        )
-        .unwrap();
+        let app = WorkerApp { callee: callee.clone(), prices: postonce_shared::prices::Prices::default() };
+        let server = serve(app, listener).unwrap();
         let handle = server.handle();
         tokio::spawn(server);
-        House { address, callee, server: handle }
+        House { address, callee, readiness, server: handle }
     }
 
     /// Puts a process into the roster.
@@ -275,7 +273,7 @@ async fn whoever_waits_elsewhere_is_told() {
     let waiters: Vec<_> =
         completions.iter().map(|completion| web.callee.completions.register(&completion.key)).collect();
     for completion in &completions {
-        worker.replies.tell(&web.address, completion.clone());
+        worker.replies.tell(&worker.seal.ask(&web.address).unwrap(), completion.clone());
     }
     for (mut waiter, completion) in waiters.into_iter().zip(&completions) {
         assert_eq!(within(waiter.outcome()).await, completion.outcome);
@@ -303,11 +301,68 @@ async fn a_note_that_is_lost_twice_is_dropped() {
         let notes = Data::clone(&notes);
         until(move || notes.lock().unwrap().len() >= count)
     };
-    worker.replies.tell(&address, lost.clone());
+    worker.replies.tell(&worker.seal.ask(&address).unwrap(), lost.clone());
     told(2).await;
-    worker.replies.tell(&address, later.clone());
+    worker.replies.tell(&worker.seal.ask(&address).unwrap(), later.clone());
     told(4).await;
     assert_eq!(*notes.lock().unwrap(), [lost.clone(), lost, later.clone(), later]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_called_at_an_address_that_no_process_of_the_bank_wrote() {
+    let town = Town::new();
+    // Somebody who may write to the queue, and who would like to hear what becomes of transactions.
+    let thief = TcpListener::bind("127.0.0.1:0").unwrap();
+    thief.set_nonblocking(true).unwrap();
+    let address = Address::parse(&thief.local_addr().unwrap().to_string()).unwrap();
+    let stranger =
+        Exchange::new(&town.store.ports(), &town.world, Some(&keys("another-secret-long-enough"))).unwrap();
+    let (web, worker) = (town.house(), town.exchange());
+    let told = completion(&*town.world, 1);
+    let mut waiter = web.callee.completions.register(&told.key);
+
+    worker.replies.tell(&stranger.seal.ask(&address).unwrap(), told.clone());
+    let late = worker.seal.ask(&address).unwrap();
+    town.clock.advance(Duration::from_secs(91));
+    worker.replies.tell(&late, told.clone());
+    // Calls are made in the order in which they are asked for, each on a line of its own: by the time that this
+    // one was answered, any other would have knocked.
+    worker.replies.tell(&worker.seal.ask(&web.address).unwrap(), told.clone());
+    assert_eq!(within(waiter.outcome()).await, told.outcome);
+    assert_eq!(thief.accept().map(drop).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_drains_lets_whoever_came_meanwhile_be_rung() {
+    let town = Town::new();
+    let draining = town.worker().await;
+    let web = town.exchange();
+    web.bell.ring(&queue(0));
+    draining.heard().await;
+    draining.readiness.lose(Part::Running);
+    let successor = town.worker().await;
+    town.clock.advance(Duration::from_secs(3));
+    web.bell.ring(&queue(0));
+    assert_eq!(successor.heard().await, BTreeSet::from([queue(0)]));
+    assert!(futures::FutureExt::now_or_never(draining.callee.bell.rung("work")).is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_understand_each_other_while_the_secret_is_changed() {
+    let town = Town::new();
+    let worker = town.worker().await;
+    for (round, secret) in
+        ["0123456789abcdef,fedcba9876543210", "fedcba9876543210,0123456789abcdef"].into_iter().enumerate()
+    {
+        let web = Exchange::new(&town.store.ports(), &town.world, Some(&keys(secret))).unwrap();
+        web.bell.ring(&queue(u16::try_from(round).unwrap()));
+        if round == 0 {
+            assert_eq!(worker.heard().await, BTreeSet::from([queue(0)]), "it signs with the old one");
+        }
+        // The other way it believes both.
+        let asked = town.exchange().seal.ask(&worker.address).unwrap();
+        assert_eq!(web.seal.open(&asked), Ok(&worker.address));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -348,12 +403,8 @@ async fn a_worker_listens_only_to_who_knows_the_secret() {
         let answer = within(request.body(r#"{"queues":["work-0"]}"#).send()).await.unwrap();
         assert_eq!(answer.status(), 401, "{method} {path}");
     }
-    let stranger = Exchange::new(
-        &town.store.ports(),
-        &town.world,
-        Some(&SecretString::from("another secret, long enough")),
-    )
-    .unwrap();
+    let stranger =
+        Exchange::new(&town.store.ports(), &town.world, Some(&keys("another-secret-long-enough"))).unwrap();
     let answers = within(stranger.switchboard.ask(&Question::get(STATUS_PATH), DEADLINE)).await.unwrap();
     assert!(matches!(answers[0].1, Err(CallFault::Refused(401))), "{answers:?}");
     stranger.bell.ring(&queue(0));

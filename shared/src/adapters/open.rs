@@ -47,6 +47,18 @@ pub async fn open(
     }
 }
 
+/// Opens the store that the configuration names for reading only. A file must exist and have the schema
+/// of this program, and every write to it is refused. On Azure nothing but the caller sees to that.
+///
+/// # Errors
+/// [`OpenFault`] when the file cannot be opened.
+pub async fn open_to_read(config: &Config, world: Arc<dyn World>) -> Result<Store, OpenFault> {
+    match &config.storage {
+        StorageConfig::Sqlite { path } => Ok(SqliteStore::open_to_read(path, world)?),
+        StorageConfig::Azure { .. } => open(config, world, &Arc::default()).await,
+    }
+}
+
 /// The queue messages for accepted work, which SQLite stores in the same step as the work. Never a
 /// claim on a payload: a message is one more row of the same step there, so there is nothing to save.
 pub fn enqueue(queue_count: u16, completions: Arc<Completions>) -> Enqueue {

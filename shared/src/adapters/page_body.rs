@@ -53,7 +53,7 @@ pub enum UnreadablePage {
     #[error("the entries of a page are not the expected JSON")]
     Json(#[source] serde_json::Error),
     /// A field that does not parse.
-    #[error("the field {0} of an entry cannot be read")]
+    #[error("the {0} of an entry cannot be read")]
     Field(&'static str),
 }
 
@@ -111,19 +111,19 @@ fn to_row(entry: &Entry) -> EntryRow {
 fn from_row(row: EntryRow) -> Result<Entry, UnreadablePage> {
     let EntryRow { s, p, m, k, a, c, o, b, t, u, r, d, x } = row;
     let field = UnreadablePage::Field;
-    let currency = Currency::parse(&c).map_err(|_| field("c"))?;
-    let minor_units = a.parse().map_err(|_| field("a"))?;
-    let balance = b.parse().map_err(|_| field("b"))?;
+    let currency = Currency::parse(&c).map_err(|_| field("currency"))?;
+    let minor_units = a.parse().map_err(|_| field("amount"))?;
+    let balance = b.parse().map_err(|_| field("balance"))?;
     Ok(Entry {
-        sequence: s.parse().map_err(|_| field("s"))?,
-        partner: PartnerId::parse(&p).map_err(|_| field("p"))?,
-        message: m.parse::<MessageId>().map_err(|_| field("m"))?,
-        kind: TransactionKind::from_code(&k).ok_or(field("k"))?,
-        amount: Amount::try_new(minor_units, currency).map_err(|_| field("a"))?,
+        sequence: s.parse().map_err(|_| field("sequence"))?,
+        partner: PartnerId::parse(&p).map_err(|_| field("partner"))?,
+        message: m.parse::<MessageId>().map_err(|_| field("message id"))?,
+        kind: TransactionKind::from_code(&k).ok_or(field("kind"))?,
+        amount: Amount::try_new(minor_units, currency).map_err(|_| field("amount"))?,
         details: Details::from_stored(r, d, x),
-        order_number: OrderNumber::parse(&o).map_err(|_| field("o"))?,
-        balance_after: Balance::try_new(balance, currency).ok_or(field("b"))?,
-        accepted_at: t.parse().map(Timestamp::from_unix_ms).map_err(|_| field("t"))?,
-        posted_at: u.parse().map(Timestamp::from_unix_ms).map_err(|_| field("u"))?,
+        order_number: OrderNumber::parse(&o).map_err(|_| field("order number with its check digit"))?,
+        balance_after: Balance::try_new(balance, currency).ok_or(field("balance"))?,
+        accepted_at: t.parse().map(Timestamp::from_unix_ms).map_err(|_| field("time of acceptance"))?,
+        posted_at: u.parse().map(Timestamp::from_unix_ms).map_err(|_| field("time of posting"))?,
     })
 }

@@ -60,7 +60,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             "ring-secret",
             "POSTONCE_RING_SECRET",
             None,
-            "What the processes of the bank sign with when they call each other, at least 16 characters; without it one is made and kept in the store",
+            "What the processes of the bank sign with when they call each other, at least 16 characters, or while it is changed two of them as new,old; without it one is made and kept in the store",
         )
     },
     Setting {

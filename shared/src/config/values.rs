@@ -11,6 +11,7 @@ use super::{ConfigError, LogFormat, StorageConfig};
 use crate::adapters::azure::AzureConnection;
 use crate::domain::ids::PartnerId;
 use crate::ports::roster::Address;
+use crate::ring_secret::{RING_SECRET_CHARS_MIN, RingKeys};
 
 pub(super) fn storage(found: &Found) -> Result<StorageConfig, ConfigError> {
     match found.value.split_once(':') {
@@ -34,6 +35,15 @@ pub(super) fn secret(found: &Found, chars_min: usize) -> Result<SecretString, Co
         return Ok(SecretString::from(found.value.clone()));
     }
     Err(found.refuse(format!("must have at least {chars_min} visible ASCII characters without spaces")))
+}
+
+pub(super) fn ring_keys(found: &Found) -> Result<RingKeys, ConfigError> {
+    RingKeys::parse(&found.value).map_err(|_| {
+        found.refuse(format!(
+            "must have at least {RING_SECRET_CHARS_MIN} visible ASCII characters without spaces and commas; while it \
+             is changed, two of them as new,old"
+        ))
+    })
 }
 
 pub(super) fn advertise(found: &Found) -> Result<Address, ConfigError> {

@@ -12,6 +12,7 @@
 
 mod accounts;
 mod api_keys;
+mod archive;
 mod case;
 mod dead_letters;
 mod ledger;
@@ -23,6 +24,7 @@ mod sync_store;
 
 pub use accounts::accounts_contract;
 pub use api_keys::api_keys_contract;
+pub use archive::archive_contract;
 pub use dead_letters::dead_letters_contract;
 pub use ledger::ledger_contract;
 pub use log::log_contract;
@@ -41,6 +43,7 @@ where
     ledger_contract(&fresh).await;
     accounts_contract(&fresh).await;
     log_contract(&fresh).await;
+    archive_contract(&fresh).await;
     queue_contract(&fresh).await;
     sync_store_contract(&fresh).await;
     dead_letters_contract(&fresh).await;

@@ -276,6 +276,11 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
+    /// Whether this program knows the rule that it was made by: another one never matches.
+    pub const fn has_known_rule(&self) -> bool {
+        self.version == 1
+    }
+
     /// Reads what [`fmt::Display`] wrote.
     pub fn parse(text: &str) -> Option<Self> {
         let (version, digest) = text.split_once(':')?;

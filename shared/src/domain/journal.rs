@@ -78,12 +78,31 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The balance after this entry, when `before` was the balance; `None` out of range.
+    /// The balance after this entry, when `before` was the balance; `None` out of range. Panics when
+    /// `before` is in another currency.
     pub fn apply_to(&self, before: Balance) -> Option<Balance> {
         match self.kind {
             TransactionKind::Deposit => before.credited(self.amount),
             TransactionKind::Withdrawal => before.debited(self.amount),
         }
+    }
+
+    /// A hash of the whole line that depends on the salt as well: for comparing many lines by sums of
+    /// hashes, where nobody who knows the lines may be able to tell the sums.
+    pub fn salted_hash(&self, salt: Nonce) -> [u8; 32] {
+        let mut fields = Fields::new("postonce entry 1");
+        fields.bytes(salt.as_uuid().as_bytes());
+        self.hash_into(&mut fields);
+        fields.finish()
+    }
+
+    /// Whether it follows from the balance before it, as far as that is known; all in one currency.
+    fn adds_up(&self, before: Option<Balance>) -> bool {
+        let currency = self.amount.currency();
+        currency == self.balance_after.currency()
+            && before.is_none_or(|before| {
+                currency == before.currency() && self.apply_to(before) == Some(self.balance_after)
+            })
     }
 
     fn hash_into(&self, fields: &mut Fields) {
@@ -179,7 +198,7 @@ impl JournalPage {
         let first_sequence = entries.first().expect("a page has an entry").sequence;
         let mut page =
             Self { account, first_sequence, entries, previous_hash, hash: PageHash::GENESIS, nonce };
-        page.hash = page.compute_hash();
+        page.hash = page.content_hash();
         if let Err(flaw) = page.check() {
             panic!("sealed an unsound page: {flaw}");
         }
@@ -202,14 +221,12 @@ impl JournalPage {
             if entry.sequence != expected {
                 return Err(PageFlaw::Sequence { expected, found: entry.sequence });
             }
-            if entry.amount.currency() != entry.balance_after.currency()
-                || before.is_some_and(|before| entry.apply_to(before) != Some(entry.balance_after))
-            {
+            if !entry.adds_up(before) {
                 return Err(PageFlaw::Balance { sequence: expected });
             }
             before = Some(entry.balance_after);
         }
-        if self.hash == self.compute_hash() { Ok(()) } else { Err(PageFlaw::Hash { first_sequence }) }
+        if self.hash == self.content_hash() { Ok(()) } else { Err(PageFlaw::Hash { first_sequence }) }
     }
 
     /// The last sequence of the page.
@@ -217,7 +234,8 @@ impl JournalPage {
         self.entries.last().map_or(self.first_sequence, |entry| entry.sequence)
     }
 
-    fn compute_hash(&self) -> PageHash {
+    /// The hash of what stands in it: [`Self::hash`], unless somebody changed the one or the other.
+    pub fn content_hash(&self) -> PageHash {
         let Self { account, first_sequence, entries, previous_hash, hash: _, nonce } = self;
         let mut fields = Fields::new("postonce journal page 1");
         fields.bytes(account.user.as_uuid().as_bytes());
@@ -231,3 +249,6 @@ impl JournalPage {
         PageHash(fields.finish())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,9 +15,9 @@ use flate2::write::GzEncoder;
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 
-use super::{CLAIM_VERSION, Envelope, Unreadable, address, is_zero};
+use super::{CLAIM_VERSION, Envelope, Unreadable, is_zero};
 use crate::ports::payload_store::NAME_CHARS_MAX;
-use crate::ports::roster::Address;
+use crate::reply_to::ReplyTo;
 
 /// What the names of claimed payloads begin with. Only they are ever swept.
 pub const PAYLOADS: &str = "work-";
@@ -34,7 +34,7 @@ pub struct Claim {
     /// As in an envelope.
     pub traceparent: Option<String>,
     /// As in an envelope.
-    pub reply_to: Option<Address>,
+    pub reply_to: Option<ReplyTo>,
     /// As in an envelope.
     pub forgiven: u32,
     /// As in an envelope.
@@ -48,6 +48,8 @@ struct Row {
     traceparent: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reply_to: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reply_proof: Option<String>,
     #[serde(default, skip_serializing_if = "is_zero")]
     forgiven: u32,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -64,20 +66,22 @@ impl Claim {
     /// The body of the queue message.
     pub fn encode(&self) -> Vec<u8> {
         let Self { name, traceparent, reply_to, forgiven, suspect } = self.clone();
-        let reply_to = reply_to.as_ref().map(ToString::to_string);
-        let row = Row { v: CLAIM_VERSION, traceparent, reply_to, forgiven, suspect, payload: name };
+        let (reply_to, reply_proof) = ReplyTo::write(reply_to.as_ref());
+        let row =
+            Row { v: CLAIM_VERSION, traceparent, reply_to, reply_proof, forgiven, suspect, payload: name };
         serde_json::to_vec(&row).expect("texts and numbers can always be written as JSON")
     }
 
     pub(super) fn decode(body: &[u8]) -> Result<Self, serde_json::Error> {
-        let Row { v: _, traceparent, reply_to, forgiven, suspect, payload: name } =
+        let Row { v: _, traceparent, reply_to, reply_proof, forgiven, suspect, payload: name } =
             serde_json::from_slice(body)?;
+        let reply_to = ReplyTo::read(reply_to.as_deref(), reply_proof.as_deref());
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         // Whoever can write to the queue must not make us read, or remove, anything else.
         if !name.starts_with(PAYLOADS) || name.len() > NAME_CHARS_MAX || !name.bytes().all(plain) {
             return Err(serde_json::Error::custom("its payload has a name that none has"));
         }
-        Ok(Self { name, traceparent, reply_to: address(reply_to), forgiven, suspect })
+        Ok(Self { name, traceparent, reply_to, forgiven, suspect })
     }
 
     /// The work that is claimed, from the payload. Trace and counters are those of the message.

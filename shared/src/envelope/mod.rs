@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::domain::decision::Work;
-use crate::ports::roster::Address;
+use crate::reply_to::ReplyTo;
 
 pub use claim::Claim;
 pub use pack::{Parcel, pack, pack_raw, parcels};
@@ -75,8 +75,8 @@ fn version(body: &[u8]) -> Result<u32, Unreadable> {
 pub struct Envelope {
     /// The trace of the request that sent it first (W3C Trace Context), if there was one.
     pub traceparent: Option<String>,
-    /// The process that waits for an outcome of this work, and takes replies there.
-    pub reply_to: Option<Address>,
+    /// Where a process waits for an outcome of this work, if it can prove to be one of the bank.
+    pub reply_to: Option<ReplyTo>,
     /// Receipts that do not count: outages and lost races.
     pub forgiven: u32,
     /// Attempts on this item alone that were begun and not known to have ended.
@@ -129,6 +129,8 @@ struct Row {
     traceparent: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reply_to: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reply_proof: Option<String>,
     #[serde(default, skip_serializing_if = "is_zero")]
     forgiven: u32,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -140,13 +142,16 @@ struct Row {
 impl Row {
     /// An envelope of items as they came. Whoever waited for them is not told.
     const fn of_raw(traceparent: Option<String>, items: Vec<Box<RawValue>>) -> Self {
-        Self { v: WORK_VERSION, traceparent, reply_to: None, forgiven: 0, suspect: 0, items }
+        Self {
+            v: WORK_VERSION,
+            traceparent,
+            reply_to: None,
+            reply_proof: None,
+            forgiven: 0,
+            suspect: 0,
+            items,
+        }
     }
-}
-
-/// Nobody is told at an address that makes no sense; whoever waits reads the row then.
-fn address(text: Option<String>) -> Option<Address> {
-    text.and_then(|address| Address::parse(&address).ok())
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
@@ -168,8 +173,8 @@ impl Envelope {
             return Claim { name, traceparent, reply_to: reply_to.clone(), forgiven, suspect }.encode();
         }
         let items = items.iter().map(item::write).collect();
-        let reply_to = reply_to.as_ref().map(ToString::to_string);
-        write(&Row { v: WORK_VERSION, traceparent, reply_to, forgiven, suspect, items })
+        let (reply_to, reply_proof) = ReplyTo::write(reply_to.as_ref());
+        write(&Row { v: WORK_VERSION, traceparent, reply_to, reply_proof, forgiven, suspect, items })
     }
 
     /// The same when only that is left of its work. What came from a payload stands in the message
@@ -220,7 +225,8 @@ impl Envelope {
         if readable.is_empty() {
             return Err(Unreadable::Empty);
         }
-        let (reply_to, forgiven, suspect) = (address(row.reply_to), row.forgiven, row.suspect);
+        let reply_to = ReplyTo::read(row.reply_to.as_deref(), row.reply_proof.as_deref());
+        let (forgiven, suspect) = (row.forgiven, row.suspect);
         Ok(Self { traceparent, reply_to, forgiven, suspect, items: readable, payload: None })
     }
 }

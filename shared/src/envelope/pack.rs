@@ -4,10 +4,11 @@ use super::{Envelope, Row, TRACEPARENT_BYTES_MAX, WORK_VERSION, claim, item, wri
 use crate::domain::decision::Work;
 use crate::ports::queue::BODY_BYTES_MAX;
 use crate::ports::roster::ADDRESS_CHARS_MAX;
+use crate::reply_to::PROOF_CHARS_MAX;
 
-/// What the envelope itself takes: braces, version, counters, the longest address, and a trace of the
-/// longest length with every character escaped.
-const FRAME_BYTES: usize = 1024 + ADDRESS_CHARS_MAX;
+/// What the envelope itself takes: braces, version, counters, the longest address with its proof, and a
+/// trace of the longest length with every character escaped.
+const FRAME_BYTES: usize = 1024 + ADDRESS_CHARS_MAX + PROOF_CHARS_MAX;
 
 /// Most messages that work takes before it is claimed from the payload store instead.
 ///

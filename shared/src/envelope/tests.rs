@@ -40,12 +40,48 @@ fn an_envelope_is_read_back_as_it_was_written() {
     let mut envelope = Envelope::of(vec![work(1, "a"), work(2, "b")], Some("00-ab-cd-01".to_owned()));
     (envelope.forgiven, envelope.suspect) = (3, 1);
     assert_eq!(Envelope::decode(&envelope.encode()).unwrap(), envelope);
-    envelope.reply_to = Some(Address::parse("http://10.0.0.7:8080").unwrap());
+    envelope.reply_to = Some(reply_to());
     let body = String::from_utf8(envelope.encode()).unwrap();
     assert_eq!(Envelope::decode(body.as_bytes()).unwrap(), envelope);
     let elsewhere = body.replace("http://10.0.0.7:8080", "https://thief.example/");
     let unknown = Envelope { reply_to: None, ..envelope };
     assert_eq!(Envelope::decode(elsewhere.as_bytes()).unwrap(), unknown, "nobody is told there");
+}
+
+/// Where some process takes replies.
+fn reply_to() -> ReplyTo {
+    let proof = format!("1795248090000.{}", "0a".repeat(32));
+    ReplyTo::read(Some("http://10.0.0.7:8080"), Some(&proof)).unwrap()
+}
+
+#[test]
+fn an_address_without_a_proof_as_older_processes_write_it_is_read_and_left_out() {
+    let with = Envelope { reply_to: Some(reply_to()), ..Envelope::of(vec![work(1, "a")], None) };
+    let claim = Claim { reply_to: Some(reply_to()), ..Claim::on("work-1".to_owned()) };
+    for (body, claimed) in [(with.encode(), false), (claim.encode(), true)] {
+        let mut old: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert!(old.as_object_mut().unwrap().remove("reply_proof").is_some());
+        assert_eq!(old["reply_to"], "http://10.0.0.7:8080", "older workers know it by that name");
+        let expected = if claimed {
+            Body::Claim(Claim { reply_to: None, ..claim.clone() })
+        } else {
+            Body::Work(Envelope { reply_to: None, ..with.clone() })
+        };
+        assert_eq!(Body::decode(old.to_string().as_bytes()).unwrap(), expected);
+    }
+}
+
+#[test]
+fn an_envelope_with_the_longest_frame_fits_a_message() {
+    let proof = format!("253402300799999.{}", "0a".repeat(32));
+    let longest = format!("http://{}:65535", "h".repeat(187));
+    let reply_to = ReplyTo::read(Some(&longest), Some(&proof));
+    assert!(reply_to.is_some() && longest.len() == crate::ports::roster::ADDRESS_CHARS_MAX);
+    let traceparent = "\u{1}".repeat(TRACEPARENT_BYTES_MAX);
+    for envelope in pack(&many(1000), Some(&traceparent)) {
+        let full = Envelope { reply_to: reply_to.clone(), forgiven: u32::MAX, suspect: u32::MAX, ..envelope };
+        assert!(full.encode().len() <= BODY_BYTES_MAX);
+    }
 }
 
 #[test]
@@ -109,7 +145,7 @@ fn a_worker_that_knows_no_claims_leaves_them_to_one_that_does() {
 fn a_claim_is_read_back_and_gives_its_work() {
     let claim = Claim {
         traceparent: Some("00-ab".to_owned()),
-        reply_to: Some(Address::parse("http://10.0.0.7:8080").unwrap()),
+        reply_to: Some(reply_to()),
         forgiven: 3,
         suspect: 2,
         ..Claim::on("work-1".to_owned())

@@ -39,7 +39,7 @@ pub const REGISTER: &str = "order-numbers";
 /// Numbers of the first range of a process, and of the smallest one.
 const RANGE_LEN_MIN: u64 = 100;
 /// Numbers of the largest range.
-const RANGE_LEN_MAX: u64 = 100_000;
+pub const RANGE_LEN_MAX: u64 = 100_000;
 /// A range should last about 10 s: one that was used up sooner than this makes the next one larger.
 const REFILL_TOO_SOON: Duration = Duration::from_secs(5);
 /// One that lasted longer than this makes the next one smaller.

@@ -229,6 +229,21 @@ impl Register {
         after
     }
 
+    /// The register after an old state of the store was put back: numbers were handed out since that
+    /// it does not know. The next one lies `gap` behind both its own and `floor`; what is skipped is
+    /// lost, and nobody holds a range any more.
+    ///
+    /// # Errors
+    /// [`UnsoundRegister::UsedUp`] when that lies behind all numbers.
+    pub fn moved_ahead(&self, floor: u64, gap: u64) -> Result<Self, UnsoundRegister> {
+        let next = self.next.max(floor).checked_add(gap).filter(|next| *next <= OrderNumber::COUNTER_MAX);
+        let next = next.ok_or(UnsoundRegister::UsedUp)?;
+        let skipped = next.saturating_sub(self.next);
+        let reserved = self.reserved.saturating_add(skipped);
+        let lost = self.lost.saturating_add(skipped);
+        Ok(Self { next, reserved, lost, holdings: Vec::new(), ..self.clone() })
+    }
+
     /// The register with what a process tells of itself.
     #[must_use]
     pub fn reported(&self, report: Report) -> Self {
@@ -273,6 +288,22 @@ mod tests {
         assert_eq!((none_back.next, none_back.returned, none_back.lost), (three.next, 0, 140));
         assert_eq!(Register::decode(&all_back.encode()).unwrap(), all_back);
         assert_eq!(Register::decode(&none_back.encode()).unwrap(), none_back);
+    }
+
+    #[test]
+    fn a_register_that_is_put_back_goes_on_behind_everything_that_is_known() {
+        let (one, _) = reserve(&Register::fresh(), "a", 100);
+        let check = |floor, gap, next| {
+            let ahead = one.moved_ahead(floor, gap).unwrap();
+            assert_eq!((ahead.next, ahead.lost), (next, next - one.next));
+            assert!(ahead.holdings.is_empty());
+            assert_eq!(Register::decode(&ahead.encode()).unwrap(), ahead);
+        };
+        check(0, 1000, one.next + 1000);
+        check(one.next - 1, 1000, one.next + 1000);
+        check(one.next + 500, 1000, one.next + 1500);
+        assert!(matches!(one.moved_ahead(0, u64::MAX), Err(UnsoundRegister::UsedUp)));
+        assert!(matches!(one.moved_ahead(OrderNumber::COUNTER_MAX, 1), Err(UnsoundRegister::UsedUp)));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! partition key, so that a table of SQLite and a table of Azure can both keep the promise.
 
 pub mod api_keys;
+pub mod archive;
 pub mod dead_letters;
 pub mod doorbell;
 pub mod fault;
@@ -20,6 +21,7 @@ pub mod world;
 use std::sync::Arc;
 
 use api_keys::ApiKeys;
+use archive::Archive;
 use dead_letters::DeadLetters;
 use ledger::{Accounts, Ledger, TransactionLog};
 use operations::StorageOperations;
@@ -37,6 +39,8 @@ pub struct Store {
     pub accounts: Arc<dyn Accounts>,
     /// Read what was accepted and posted.
     pub log: Arc<dyn TransactionLog>,
+    /// Read all that is stored, also what is damaged.
+    pub archive: Arc<dyn Archive>,
     /// Where accepted work waits.
     pub queue: Arc<dyn WorkQueue>,
     /// Where a person finds what could not be posted.

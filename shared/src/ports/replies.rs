@@ -1,13 +1,14 @@
 //! The way back: telling a process that waits what became of its work. A lost reply costs delay,
 //! never an answer: whoever waits reads the row at the end of its patience.
 
-use super::roster::Address;
 use crate::completions::Completion;
+use crate::reply_to::ReplyTo;
 
 /// Replies to processes that wait.
 pub trait Replies: Send + Sync {
-    /// Tells the process at that address that a transaction became final. Never waits, never fails.
-    fn tell(&self, to: &Address, completion: Completion);
+    /// Tells the process that asked for it that a transaction became final. Whoever cannot prove to be a
+    /// process of the bank is not called. Never waits, never fails.
+    fn tell(&self, to: &ReplyTo, completion: Completion);
 }
 
 /// Tells nobody: for a process that has no way to others.
@@ -15,5 +16,5 @@ pub trait Replies: Send + Sync {
 pub struct NoReplies;
 
 impl Replies for NoReplies {
-    fn tell(&self, _: &Address, _: Completion) {}
+    fn tell(&self, _: &ReplyTo, _: Completion) {}
 }

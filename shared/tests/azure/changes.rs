@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
 use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::decorators::WorldDecorator;
 use postonce_shared::domain::account::{Account, AccountStatus, Versioned};
 use postonce_shared::domain::money::OverdraftLimit;
-use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Marks};
@@ -27,21 +27,20 @@ struct BusyWorld {
 }
 
 #[async_trait]
-impl World for BusyWorld {
-    fn now(&self) -> Timestamp {
-        self.real.now()
+impl WorldDecorator for BusyWorld {
+    fn inner(&self) -> &dyn World {
+        &self.real
     }
+
     fn uptime(&self) -> Duration {
         Duration::ZERO
     }
+
     async fn sleep(&self, _: Duration) {
         let meanwhile = self.meanwhile.lock().unwrap().take();
         if let Some(meanwhile) = meanwhile {
             meanwhile().await;
         }
-    }
-    fn random(&self) -> u64 {
-        self.real.random()
     }
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         self.real.spawn(task);

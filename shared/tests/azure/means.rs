@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::future::BoxFuture;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
 use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::decorators::WorldDecorator;
 use postonce_shared::domain::account::{Account, Revision, Versioned};
 use postonce_shared::domain::decision::{AccountCommit, Means, Work, decide};
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, OrderNumber, PartnerId};
@@ -47,9 +47,9 @@ impl QuickWorld {
 }
 
 #[async_trait]
-impl World for QuickWorld {
-    fn now(&self) -> Timestamp {
-        self.real.now()
+impl WorldDecorator for QuickWorld {
+    fn inner(&self) -> &dyn World {
+        &self.real
     }
 
     fn uptime(&self) -> Duration {
@@ -61,14 +61,6 @@ impl World for QuickWorld {
 
     async fn sleep(&self, duration: Duration) {
         self.pauses.lock().unwrap().push(duration);
-    }
-
-    fn random(&self) -> u64 {
-        self.real.random()
-    }
-
-    fn spawn(&self, task: BoxFuture<'static, ()>) {
-        self.real.spawn(task);
     }
 }
 

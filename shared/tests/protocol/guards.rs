@@ -11,15 +11,13 @@ use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::dead_letter_office::Decided;
-use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::decision::AccountCommit;
-use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
+use postonce_shared::decorators::{LedgerDecorator, SyncStoreDecorator};
+use postonce_shared::domain::account::Revision;
+use postonce_shared::domain::ids::{OrderNumber, TransactionKey};
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::order_numbers::{FIRST_COUNTER, OrderNumbers};
 use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{
-    AcceptOutcome, Committed, Ledger, Marks, NewTransaction, StoredTransaction,
-};
+use postonce_shared::ports::ledger::{Ledger, Marks, StoredTransaction};
 use postonce_shared::ports::sync_store::{Swapped, SyncStore};
 use postonce_shared::recover::Scope;
 
@@ -102,34 +100,13 @@ async fn whoever_listens_is_woken_by_accepted_work() {
 pub struct SilentLedger(pub Arc<dyn Ledger>);
 
 #[async_trait]
-impl Ledger for SilentLedger {
-    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
-        self.0.accept(group).await
-    }
-
-    async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
-        self.0.commit(commit).await
-    }
-
-    async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault> {
-        self.0.account(key).await
+impl LedgerDecorator for SilentLedger {
+    fn inner(&self) -> &dyn Ledger {
+        &*self.0
     }
 
     async fn transaction(&self, _: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
         std::future::pending().await
-    }
-
-    async fn mark(
-        &self,
-        key: &TransactionKey,
-        at: &Revision,
-        marks: Marks,
-    ) -> Result<Option<Revision>, StoreFault> {
-        self.0.mark(key, at, marks).await
-    }
-
-    async fn probe(&self) -> Result<(), StoreFault> {
-        self.0.probe().await
     }
 }
 
@@ -213,9 +190,9 @@ struct LossySync {
 }
 
 #[async_trait]
-impl SyncStore for LossySync {
-    async fn get(&self, name: &str) -> Result<Option<Versioned<String>>, StoreFault> {
-        self.inner.get(name).await
+impl SyncStoreDecorator for LossySync {
+    fn inner(&self) -> &dyn SyncStore {
+        &*self.inner
     }
 
     async fn swap(&self, name: &str, at: Option<&Revision>, value: &str) -> Result<Swapped, StoreFault> {

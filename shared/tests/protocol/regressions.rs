@@ -10,20 +10,18 @@ use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::dead_letter_office::Decided;
-use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::decision::AccountCommit;
-use postonce_shared::domain::ids::{AccountKey, TransactionKey};
+use postonce_shared::decorators::{LedgerDecorator, SyncStoreDecorator};
+use postonce_shared::domain::account::Versioned;
+use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::envelope::{self, Envelope};
 use postonce_shared::group_commit::{Flush, GroupCommit};
 use postonce_shared::order_numbers::OrderNumbers;
 use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{
-    AcceptOutcome, Committed, Ledger, Marks, NewTransaction, StoredTransaction,
-};
+use postonce_shared::ports::ledger::{Ledger, Marks, StoredTransaction};
 use postonce_shared::ports::queue::{BODY_BYTES_MAX, Message};
-use postonce_shared::ports::sync_store::{Swapped, SyncStore};
+use postonce_shared::ports::sync_store::SyncStore;
 use postonce_shared::ports::world::World;
 use postonce_shared::recover::{REPAIR_DELAY, Scope};
 
@@ -122,15 +120,15 @@ struct PanickySync {
 }
 
 #[async_trait]
-impl SyncStore for PanickySync {
+impl SyncStoreDecorator for PanickySync {
+    fn inner(&self) -> &dyn SyncStore {
+        &*self.inner
+    }
+
     async fn get(&self, name: &str) -> Result<Option<Versioned<String>>, StoreFault> {
         let left = self.panics.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         assert!(left.is_err(), "a bug");
         self.inner.get(name).await
-    }
-
-    async fn swap(&self, name: &str, at: Option<&Revision>, value: &str) -> Result<Swapped, StoreFault> {
-        self.inner.swap(name, at, value).await
     }
 }
 
@@ -205,17 +203,9 @@ struct DamagedLedger {
 }
 
 #[async_trait]
-impl Ledger for DamagedLedger {
-    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
-        self.inner.accept(group).await
-    }
-
-    async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
-        self.inner.commit(commit).await
-    }
-
-    async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault> {
-        self.inner.account(key).await
+impl LedgerDecorator for DamagedLedger {
+    fn inner(&self) -> &dyn Ledger {
+        &*self.inner
     }
 
     async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
@@ -223,19 +213,6 @@ impl Ledger for DamagedLedger {
             return Err(StoreFault::Corrupt { doing: "reading a row", source: "a damaged row".into() });
         }
         self.inner.transaction(key).await
-    }
-
-    async fn mark(
-        &self,
-        key: &TransactionKey,
-        at: &Revision,
-        marks: Marks,
-    ) -> Result<Option<Revision>, StoreFault> {
-        self.inner.mark(key, at, marks).await
-    }
-
-    async fn probe(&self) -> Result<(), StoreFault> {
-        self.inner.probe().await
     }
 }
 

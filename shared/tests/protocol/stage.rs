@@ -12,7 +12,8 @@ use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::{Bank, Links};
 use postonce_shared::completions::{Completion, Completions};
-use postonce_shared::domain::account::{Account, Revision, Versioned};
+use postonce_shared::decorators::{LedgerDecorator, WorkQueueDecorator};
+use postonce_shared::domain::account::Account;
 use postonce_shared::domain::decision::{AccountCommit, Work};
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
@@ -22,14 +23,14 @@ use postonce_shared::envelope::{self, Envelope};
 use postonce_shared::order_numbers::{OrderNumbers, Register};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{
-    AcceptOutcome, Committed, Ledger, Marks, NewTransaction, StoredTransaction,
-};
-use postonce_shared::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
+use postonce_shared::ports::ledger::{AcceptOutcome, Committed, Ledger, NewTransaction, StoredTransaction};
+use postonce_shared::ports::queue::{Held, QueueName, WorkQueue};
 use postonce_shared::ports::replies::Replies;
 use postonce_shared::ports::roster::Address;
 use postonce_shared::ports::sync_store::SyncStore;
 use postonce_shared::ports::world::World;
+use postonce_shared::reply_to::{ReplySeal, ReplyTo};
+use postonce_shared::ring_secret::{RingKeys, RingSecret};
 use uuid::Uuid;
 
 /// One queue: the tests look into it.
@@ -63,15 +64,15 @@ pub struct Stage {
     pub store: MemoryStore,
     pub world: Arc<dyn World>,
     mail: Arc<Mail>,
+    seal: ReplySeal,
 }
 
 /// Carries replies from one process of the stage to another.
-#[derive(Default)]
-struct Mail(Mutex<BTreeMap<Address, Arc<Completions>>>);
+struct Mail(Mutex<BTreeMap<Address, Arc<Completions>>>, ReplySeal);
 
 impl Replies for Mail {
-    fn tell(&self, to: &Address, completion: Completion) {
-        if let Some(process) = self.0.lock().unwrap().get(to) {
+    fn tell(&self, to: &ReplyTo, completion: Completion) {
+        if let Some(process) = self.0.lock().unwrap().get(self.1.open(to).unwrap()) {
             process.announce(&completion.key, &completion.outcome);
         }
     }
@@ -87,7 +88,10 @@ impl Stage {
     }
 
     pub async fn in_world(world: Arc<dyn World>) -> Self {
-        let stage = Self { store: MemoryStore::empty(Arc::clone(&world)), world, mail: Arc::default() };
+        let keys = RingKeys::parse("the-secret-of-the-stage").unwrap();
+        let seal = ReplySeal::new(&Arc::new(RingSecret::new(Some(&keys))), &world);
+        let mail = Arc::new(Mail(Mutex::default(), seal.clone()));
+        let stage = Self { store: MemoryStore::empty(Arc::clone(&world)), world, mail, seal };
         let eur = Currency::parse("EUR").unwrap();
         let new = Account::open(account(), eur, OverdraftLimit::none(eur), None, stage.world.now());
         let _ = stage.store.ports().accounts.open(&new).await.unwrap();
@@ -113,10 +117,15 @@ impl Stage {
         trouble(&mut store);
         let doorbell = Arc::new(LocalBell::default());
         let completions: Arc<Completions> = Arc::default();
-        completions.take_replies_at(address(number));
+        completions.take_replies_at(address(number), self.seal.clone());
         self.mail.0.lock().unwrap().insert(address(number), Arc::clone(&completions));
         let links = Links { doorbell, completions, replies: self.mail.clone() };
         Bank::linked(store, Arc::clone(&self.world), links, QUEUES)
+    }
+
+    /// The address at which somebody asks for a reply.
+    pub fn asked_at(&self, envelope: &Envelope) -> Option<Address> {
+        envelope.reply_to.as_ref().map(|to| self.seal.open(to).unwrap().clone())
     }
 
     /// From now on no reply arrives anywhere.
@@ -210,7 +219,11 @@ impl TroubledLedger {
 }
 
 #[async_trait]
-impl Ledger for TroubledLedger {
+impl LedgerDecorator for TroubledLedger {
+    fn inner(&self) -> &dyn Ledger {
+        &*self.inner
+    }
+
     async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
         let outcomes = self.inner.accept(group).await?;
         if self.accept_answers_lost.strikes() { Err(timeout()) } else { Ok(outcomes) }
@@ -223,27 +236,6 @@ impl Ledger for TroubledLedger {
         let committed = self.inner.commit(commit).await?;
         if self.commit_answers_lost.strikes() { Err(timeout()) } else { Ok(committed) }
     }
-
-    async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault> {
-        self.inner.account(key).await
-    }
-
-    async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
-        self.inner.transaction(key).await
-    }
-
-    async fn mark(
-        &self,
-        key: &TransactionKey,
-        at: &Revision,
-        marks: Marks,
-    ) -> Result<Option<Revision>, StoreFault> {
-        self.inner.mark(key, at, marks).await
-    }
-
-    async fn probe(&self) -> Result<(), StoreFault> {
-        self.inner.probe().await
-    }
 }
 
 /// A queue whose sends never arrive.
@@ -253,36 +245,13 @@ pub struct TroubledQueue {
 }
 
 #[async_trait]
-impl WorkQueue for TroubledQueue {
+impl WorkQueueDecorator for TroubledQueue {
+    fn inner(&self) -> &dyn WorkQueue {
+        &*self.inner
+    }
+
     async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
         if self.sends_lost.strikes() { Err(timeout()) } else { self.inner.send(queue, body, delay).await }
-    }
-
-    async fn receive(
-        &self,
-        queue: &QueueName,
-        max: usize,
-        hidden: Duration,
-    ) -> Result<Vec<Message>, StoreFault> {
-        self.inner.receive(queue, max, hidden).await
-    }
-
-    async fn extend(
-        &self,
-        queue: &QueueName,
-        lease: &Lease,
-        body: &[u8],
-        hidden: Duration,
-    ) -> Result<Held<Lease>, StoreFault> {
-        self.inner.extend(queue, lease, body, hidden).await
-    }
-
-    async fn delete(&self, queue: &QueueName, lease: &Lease) -> Result<Held<()>, StoreFault> {
-        self.inner.delete(queue, lease).await
-    }
-
-    async fn backlog(&self, queue: &QueueName) -> Result<Backlog, StoreFault> {
-        self.inner.backlog(queue).await
     }
 }
 

@@ -8,17 +8,14 @@ use async_trait::async_trait;
 use postonce_shared::accept::{AcceptFault, Acceptance};
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::bank::Bank;
-use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::decision::AccountCommit;
-use postonce_shared::domain::ids::{AccountKey, TransactionKey};
+use postonce_shared::decorators::LedgerDecorator;
+use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::transaction::Transaction;
 use postonce_shared::envelope::Envelope;
 use postonce_shared::owed_replies::OwedReplies;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{
-    AcceptOutcome, Committed, Ledger, Marks, NewTransaction, StoredTransaction,
-};
+use postonce_shared::ports::ledger::{Ledger, StoredTransaction};
 
 use crate::stage::{Stage, account, address, deposit, key, submit};
 
@@ -84,12 +81,12 @@ async fn only_work_that_is_waited_for_asks_for_a_reply() {
     let (web, alone) = (stage.linked_process(1, |_| {}), stage.process());
     transaction(submit(&web, 7, deposit("1.00")).await);
     let sent = envelopes(&stage).await;
-    assert_eq!(sent.iter().map(|envelope| envelope.reply_to.clone()).collect::<Vec<_>>(), [None]);
+    assert_eq!(sent.iter().map(|envelope| stage.asked_at(envelope)).collect::<Vec<_>>(), [None]);
     for (message, bank, reply_to) in [(8, &web, Some(address(1))), (9, &alone, None)] {
         let mut asked = Box::pin(wait_for(bank, message, PATIENCE));
         let sent = futures::future::select(&mut asked, Box::pin(envelopes(&stage))).await;
         let futures::future::Either::Right((sent, _)) = sent else { panic!("nobody posted it") };
-        assert_eq!(sent[0].reply_to, reply_to);
+        assert_eq!(stage.asked_at(&sent[0]), reply_to);
     }
 }
 
@@ -102,7 +99,7 @@ async fn who_comes_late_sends_again_to_be_told_and_only_once() {
     assert_eq!(first[0].reply_to, None, "nobody waited for it");
     let late = async {
         let again = envelopes(&stage).await;
-        assert_eq!((again.len(), again[0].reply_to.clone()), (1, Some(address(1))));
+        assert_eq!((again.len(), stage.asked_at(&again[0])), (1, Some(address(1))));
         // Another one that waits for the same work finds it asked for.
         let another = async {
             let mut asked = Box::pin(wait_for(&web, 7, PATIENCE));
@@ -137,7 +134,7 @@ async fn who_asks_at_another_process_is_told_there() {
         while sent.len() < 2 {
             sent.extend(envelopes(&stage).await);
         }
-        let mut addresses: Vec<_> = sent.iter().filter_map(|envelope| envelope.reply_to.clone()).collect();
+        let mut addresses: Vec<_> = sent.iter().filter_map(|envelope| stage.asked_at(envelope)).collect();
         addresses.sort();
         assert_eq!(addresses, [address(1), address(2)]);
         for envelope in sent {
@@ -212,34 +209,13 @@ impl CountedReads {
 }
 
 #[async_trait]
-impl Ledger for CountedReads {
-    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
-        self.inner.accept(group).await
-    }
-
-    async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
-        self.inner.commit(commit).await
-    }
-
-    async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault> {
-        self.inner.account(key).await
+impl LedgerDecorator for CountedReads {
+    fn inner(&self) -> &dyn Ledger {
+        &*self.inner
     }
 
     async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
         self.reads.fetch_add(1, Ordering::SeqCst);
         self.inner.transaction(key).await
-    }
-
-    async fn mark(
-        &self,
-        key: &TransactionKey,
-        at: &Revision,
-        marks: Marks,
-    ) -> Result<Option<Revision>, StoreFault> {
-        self.inner.mark(key, at, marks).await
-    }
-
-    async fn probe(&self) -> Result<(), StoreFault> {
-        self.inner.probe().await
     }
 }

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use postonce_shared::adapters::sqlite::{Enqueue, OpenFault, SqliteStore};
 use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::decorators::WorldDecorator;
 use postonce_shared::domain::account::{Account, Versioned};
 use postonce_shared::domain::decision::{AccountCommit, Means, Work, decide};
 use postonce_shared::domain::ids::{
@@ -38,19 +39,17 @@ struct MovedWorld {
 }
 
 #[async_trait]
-impl World for MovedWorld {
+impl WorldDecorator for MovedWorld {
+    fn inner(&self) -> &dyn World {
+        &self.system
+    }
+
     fn now(&self) -> Timestamp {
         let moved = self.moved_ms.load(Ordering::Relaxed);
         Timestamp::from_unix_ms(self.system.now().unix_ms().saturating_add(moved))
     }
-    fn uptime(&self) -> Duration {
-        self.system.uptime()
-    }
     async fn sleep(&self, duration: Duration) {
         self.system.sleep(duration).await;
-    }
-    fn random(&self) -> u64 {
-        self.system.random()
     }
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         self.system.spawn(task);
@@ -88,6 +87,19 @@ impl Bank {
         }
     }
 
+    pub fn world(&self) -> &dyn World {
+        &*self.world
+    }
+
+    pub fn shared_world(&self) -> Arc<dyn World> {
+        self.world.clone()
+    }
+
+    /// A file beside the folder of the store.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
     pub fn move_clock(&self, by: Duration) {
         self.world.moved_ms.fetch_add(i64::try_from(by.as_millis()).unwrap(), Ordering::Relaxed);
     }
@@ -111,7 +123,7 @@ impl Bank {
                 message: MessageId::from_uuid(Uuid::from_u128(u128::from(message))),
             },
             instruction: Instruction { kind: TransactionKind::Deposit, amount, details: Details::default() },
-            accepted_at: self.world.now(),
+            accepted_at: World::now(&*self.world),
             nonce: self.world.nonce(),
         }
     }
@@ -119,7 +131,7 @@ impl Bank {
     pub async fn open_account(&self, store: &Store) -> Versioned<Account> {
         let eur = Currency::parse("EUR").unwrap();
         let limit = OverdraftLimit::none(eur);
-        let account = Account::open(account_key(), eur, limit, None, self.world.now());
+        let account = Account::open(account_key(), eur, limit, None, World::now(&*self.world));
         match store.accounts.open(&account).await.unwrap() {
             Opened::Created(account) | Opened::Existing(account) => account,
         }
@@ -135,7 +147,7 @@ impl Bank {
         }
         let numbers = (u64::from(first_number)..).take(work.len()).map(OrderNumber::from_counter);
         let numbers: Vec<OrderNumber> = numbers.collect();
-        let means = Means { nonce: self.world.nonce(), now: self.world.now(), numbers: &numbers };
+        let means = Means { nonce: self.world.nonce(), now: World::now(&*self.world), numbers: &numbers };
         decide(&account, &work, &means).unwrap()
     }
 }

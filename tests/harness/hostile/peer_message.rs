@@ -8,8 +8,8 @@ use postonce_shared::domain::instruction::Fingerprint;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::roster::{Address, ProcessId};
+use postonce_shared::ring_secret::RingKeys;
 use postonce_worker::http::Status;
-use secrecy::SecretString;
 
 /// Any bytes, as each kind of body and as each text.
 pub fn check(input: &[u8]) {
@@ -34,18 +34,18 @@ pub fn check(input: &[u8]) {
 
 /// Nobody who does not know the secret is listened to, whatever the headers and the body say.
 fn check_signature(input: &[u8]) {
-    let secret = SecretString::from("the secret of the test bank");
+    let keys = RingKeys::parse("the-secret-of-the-test-bank").expect("a secret");
     let now = Timestamp::from_unix_ms(1_795_248_000_000);
     let mut lines = input.splitn(3, |byte| *byte == b'\n');
     let mut line = || String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
     let (time, signature) = (line(), line());
     let request = Signed { method: "POST", path: "/internal/ring", body: input };
-    assert!(request.verify(&secret, now, &time, &signature).is_err(), "{time:?} {signature:?}");
-    let (time, signature) = request.sign(&secret, now);
-    assert_eq!(request.verify(&secret, now, &time, &signature), Ok(()));
+    assert!(request.verify(&keys, now, &time, &signature).is_err(), "{time:?} {signature:?}");
+    let (time, signature) = request.sign(&keys, now);
+    assert_eq!(request.verify(&keys, now, &time, &signature), Ok(()));
     let mut longer = input.to_vec();
     longer.push(b' ');
-    assert!(Signed { body: &longer, ..request }.verify(&secret, now, &time, &signature).is_err());
+    assert!(Signed { body: &longer, ..request }.verify(&keys, now, &time, &signature).is_err());
 }
 
 fn check_text(text: &str) {

@@ -17,6 +17,8 @@ use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::replies::Replies;
 use postonce_shared::ports::roster::Address;
 use postonce_shared::ports::world::World;
+use postonce_shared::reply_to::{ReplySeal, ReplyTo};
+use postonce_shared::ring_secret::{RingKeys, RingSecret};
 use postonce_worker::drain::{DrainStarter, drain};
 use postonce_worker::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
@@ -36,6 +38,9 @@ const SKEW_MS_MAX: u64 = 600_000;
 const RING_TIME_MAX: Duration = Duration::from_millis(20);
 /// Longest time until a process that ended is started again.
 const RESTART_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// What the processes of a run sign with.
+const RING_SECRET: &str = "the-secret-of-the-simulation";
 
 /// What a process does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,10 +148,13 @@ impl Processes {
         self.network.note(format!("{} begins as {role:?}, its clock off by {skew} ms", life.number()));
         let world: Arc<dyn World> = Arc::new(ProcessWorld::new(scheduler, life, skew));
         let bell = Arc::new(LocalBell::default());
-        let wires = Arc::new(Wires { processes: Arc::clone(self), bell: Arc::clone(&bell) });
+        let keys = RingKeys::parse(RING_SECRET).expect("it is long enough");
+        let seal = ReplySeal::new(&Arc::new(RingSecret::new(Some(&keys))), &world);
+        let (processes, own_bell) = (Arc::clone(self), Arc::clone(&bell));
+        let wires = Arc::new(Wires { processes, bell: own_bell, seal: seal.clone() });
         let completions: Arc<Completions> = Arc::default();
         let address = Address::parse(&format!("process-{}:1", life.number())).expect("it is an address");
-        completions.take_replies_at(address.clone());
+        completions.take_replies_at(address.clone(), seal);
         let links = Links { doorbell: wires.clone(), completions, replies: wires };
         let store = Link::ports(&self.network, life);
         let bank = Bank::linked(store, Arc::clone(&world), links, self.terms.queue_count);
@@ -243,6 +251,7 @@ impl Processes {
 struct Wires {
     processes: Arc<Processes>,
     bell: Arc<LocalBell>,
+    seal: ReplySeal,
 }
 
 #[async_trait]
@@ -270,8 +279,10 @@ impl Doorbell for Wires {
 }
 
 impl Replies for Wires {
-    fn tell(&self, to: &Address, completion: Completion) {
+    fn tell(&self, to: &ReplyTo, completion: Completion) {
         let Processes { network, .. } = &*self.processes;
+        // Clocks that are too far apart cost the reply, as they do over HTTP.
+        let Ok(to) = self.seal.open(to) else { return };
         let addressee = self.processes.living().into_iter().find(|member| member.address == *to);
         let Some(addressee) = addressee.filter(|_| !network.strikes(Fault::ReplyLost)) else { return };
         let scheduler = network.scheduler.clone();

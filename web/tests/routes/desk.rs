@@ -20,6 +20,7 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::world::World;
 use postonce_shared::post::Poster;
 use postonce_shared::prices::Prices;
+use postonce_shared::ring_secret::RingKeys;
 use postonce_shared::scaling::{ScalingPolicy, Schedule, TimeZone};
 use postonce_web::api_keys::NewKey;
 use postonce_web::office::OfficeTerms;
@@ -27,14 +28,13 @@ use postonce_web::readiness::{Part, Readiness};
 use postonce_web::scopes::Scope;
 use postonce_web::server::{App, build};
 use postonce_worker::meter::Meter;
-use secrecy::SecretString;
 use serde_json::Value;
 
 /// Queues of the test bank.
 const QUEUE_COUNT: u16 = 2;
 
 /// What the processes of the test bank sign with.
-pub const RING_SECRET: &str = "the secret of the test bank";
+pub const RING_SECRET: &str = "the-secret-of-the-test-bank";
 
 /// The paths of the account that most tests use.
 pub const USER: &str = "/v1/users/0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11/accounts";
@@ -111,7 +111,7 @@ impl Desk {
         let as_world: Arc<dyn World> = world.clone();
         let mut store = MemoryStore::new(as_world.clone());
         exchange(&mut store);
-        let secret = SecretString::from(RING_SECRET);
+        let secret = RingKeys::parse(RING_SECRET).unwrap();
         let exchange = Exchange::new(&store, &as_world, Some(&secret)).unwrap();
         let bank = Bank::new(store.clone(), as_world, exchange.local.clone(), QUEUE_COUNT);
         let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]);

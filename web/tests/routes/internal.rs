@@ -10,8 +10,9 @@ use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::ports::doorbell::Doorbell as _;
 use postonce_shared::ports::world::World as _;
+use postonce_shared::ring_secret::RingKeys;
 use postonce_worker::http::Status;
-use secrecy::SecretString;
+use postonce_worker::readiness::Part;
 use serde_json::Value;
 
 use super::desk::{Answer, Desk, RING_SECRET, id};
@@ -19,8 +20,8 @@ use super::desk::{Answer, Desk, RING_SECRET, id};
 const PATHS: [(&str, &str); 3] = [("POST", RING_PATH), ("POST", COMPLETIONS_PATH), ("GET", STATUS_PATH)];
 
 async fn call(desk: &Desk, (method, path): (&str, &str), body: &[u8], signed: (&str, Timestamp)) -> Answer {
-    let (secret, at) = (SecretString::from(signed.0), signed.1);
-    let (timestamp, signature) = Signed { method, path, body }.sign(&secret, at);
+    let (keys, at) = (RingKeys::parse(signed.0).unwrap(), signed.1);
+    let (timestamp, signature) = Signed { method, path, body }.sign(&keys, at);
     let request = TestRequest::default()
         .method(method.parse().unwrap())
         .uri(path)
@@ -40,7 +41,7 @@ async fn only_who_knows_the_secret_is_listened_to() {
         // Not even an operator with every scope is another process.
         let answer = desk.call_as_shop(unsigned).await;
         assert_eq!((answer.status, answer.header("content-type")), (401, Some("application/problem+json")));
-        for (secret, at) in [("another secret, long enough", now), (RING_SECRET, long_ago)] {
+        for (secret, at) in [("another-secret-long-enough", now), (RING_SECRET, long_ago)] {
             let answer = call(&desk, (method, path), b"{}", (secret, at)).await;
             assert_eq!(answer.status, 401, "{method} {path}: {answer:?}");
         }
@@ -73,6 +74,15 @@ async fn rings_and_replies_arrive() {
     let answer = call(&desk, PATHS[2], b"", signed).await;
     let status: Status = serde_json::from_str(&answer.text).unwrap();
     assert_eq!(status, Status::of(&desk.app.callee));
+}
+
+#[actix_web::test]
+async fn a_process_that_drains_takes_no_rings_and_still_takes_replies() {
+    let desk = Desk::new().await;
+    let signed = (RING_SECRET, desk.world.now());
+    desk.app.readiness.lose(Part::Running);
+    assert_eq!(call(&desk, PATHS[0], br#"{"queues":["work-0"]}"#, signed).await.status, 503);
+    assert_eq!(call(&desk, PATHS[1], &note::encode(&[]), signed).await.status, 204);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What the other processes of the bank ask: rings, replies, how this one is. Not part of the API.
 
 use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
 use actix_web::web::{Data, ServiceConfig, get, post, put, resource};
 use postonce_shared::adapters::http::{
     COMPLETIONS_PATH, GATE_PATH, GateEpoch, RING_PATH, STATUS_PATH, decode_ring,
@@ -20,7 +21,11 @@ pub fn configure(config: &mut ServiceConfig) {
         .service(resource(STATUS_PATH).route(get().to(status)));
 }
 
+/// While it drains this process starts nothing new: whoever rings has to look for others.
 async fn ring(body: SignedBody, callee: Data<Callee>) -> Result<HttpResponse, Refusal> {
+    if callee.readiness.is_ending() {
+        return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "This process drains."));
+    }
     for queue in decode_ring(body.bytes()).map_err(|error| Refusal::unreadable(&error))? {
         callee.bell.ring(&queue);
     }

@@ -32,8 +32,6 @@ const DRAIN_S: u64 = 1;
 pub struct WorkerApp {
     /// What the process is to others.
     pub callee: Callee,
-    /// What is missing.
-    pub readiness: Arc<Readiness>,
     /// What storage operations cost.
     pub prices: Prices,
 }
@@ -69,9 +67,9 @@ impl Vitals {
 /// # Errors
 /// When the address cannot be listened on.
 pub fn serve(app: WorkerApp, listener: TcpListener) -> std::io::Result<Server> {
-    let WorkerApp { callee, readiness, prices } = app;
+    let WorkerApp { callee, prices } = app;
     let metrics = Data::new(WorkerMetrics::new(&callee.meter, &callee.operations, &prices));
-    let meter = Arc::clone(&callee.meter);
+    let (meter, readiness) = (Arc::clone(&callee.meter), Arc::clone(&callee.readiness));
     let (queue_faults, ledger_faults) = (AtomicU64::new(0), AtomicU64::new(0));
     let vitals = Data::new(Vitals { readiness, meter, queue_faults, ledger_faults });
     let connections = Connections::new(Arc::clone(&callee.world), KEEP_ALIVE.saturating_add(HEAD_PATIENCE));

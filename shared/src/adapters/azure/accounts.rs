@@ -31,9 +31,14 @@ pub(super) struct AzureAccounts {
 #[derive(Serialize)]
 struct NameRow {}
 
+/// The row that names an account in the list of its user.
+pub(super) fn name_key(key: AccountKey) -> Key {
+    Key::new(key.user.simple(), key.account.simple())
+}
+
 impl AzureAccounts {
     async fn write_name(&self, key: AccountKey, patience: &mut Patience) -> Result<(), Failure> {
-        let name = Key::new(key.user.simple(), key.account.simple());
+        let name = name_key(key);
         match patience.repeat_write(|| self.names.insert(&name, &NameRow {})).await {
             Ok(_) => Ok(()),
             Err(failure) if failure.has_status(409) => Ok(()),

@@ -13,6 +13,9 @@ pub(super) const ACCOUNT: &str = "account";
 /// (`.` follows `-`).
 pub(super) const TRANSACTIONS: (&str, &str) = ("tx-", "tx.");
 
+/// As [`TRANSACTIONS`], of journal pages.
+pub(super) const PAGES: (&str, &str) = ("jrnl-", "jrnl.");
+
 /// The full name of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Key {
@@ -78,7 +81,7 @@ impl Key {
 
     /// The first sequence of the journal page that the row is.
     pub(super) fn to_first_sequence(&self) -> Result<u64, Flaw> {
-        self.row.strip_prefix("jrnl-").and_then(|digits| digits.parse().ok()).ok_or(Flaw("RowKey"))
+        self.row.strip_prefix(PAGES.0).and_then(|digits| digits.parse().ok()).ok_or(Flaw("RowKey"))
     }
 }
 
@@ -101,7 +104,7 @@ pub(super) fn transaction_row(key: &TransactionKey) -> String {
 /// The row of a journal page within the partition of its account. Twenty digits hold every `u64`, so
 /// that pages sort by their sequence.
 pub(super) fn page_row(first_sequence: u64) -> String {
-    format!("jrnl-{first_sequence:020}")
+    format!("{}{first_sequence:020}", PAGES.0)
 }
 
 fn is_plain(key: &str) -> bool {

@@ -19,7 +19,7 @@ use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Listing, StoredTransaction, TransactionLog};
 
 impl AzureLedger {
-    async fn scan(
+    pub(super) async fn scan(
         &self,
         filter: &str,
         top: u32,

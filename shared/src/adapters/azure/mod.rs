@@ -12,6 +12,7 @@ mod accept;
 mod account_row;
 mod accounts;
 mod api_keys;
+mod archive;
 mod attempt;
 mod batch;
 mod client;
@@ -41,6 +42,7 @@ pub use connection::{AzureConnection, InvalidConnection};
 
 use accounts::AzureAccounts;
 use api_keys::AzureApiKeys;
+use archive::AzureArchive;
 use client::Clients;
 use dead_letters::AzureDeadLetters;
 use ledger::AzureLedger;
@@ -76,6 +78,7 @@ pub async fn open(config: &AzureConfig, world: Arc<dyn World>) -> Result<Store, 
     let clients = Clients::new(&config.connection, &config.prefix, &operations)?;
     let ledger = AzureLedger { world: Arc::clone(&world), table: clients.table("ledger") };
     let accounts = AzureAccounts { ledger: ledger.clone(), names: clients.table("accounts") };
+    let archive = AzureArchive { ledger: ledger.clone(), names: clients.table("accounts") };
     let dead_letters = AzureDeadLetters { world: Arc::clone(&world), table: clients.table("deadletters") };
     let sync = AzureSyncStore { world: Arc::clone(&world), table: clients.table("state") };
     let api_keys = AzureApiKeys { world: Arc::clone(&world), table: clients.table("apikeys") };
@@ -86,6 +89,7 @@ pub async fn open(config: &AzureConfig, world: Arc<dyn World>) -> Result<Store, 
         log: Arc::new(ledger.clone()),
         ledger: Arc::new(ledger),
         accounts: Arc::new(accounts),
+        archive: Arc::new(archive),
         queue: Arc::new(queue),
         dead_letters: Arc::new(dead_letters),
         sync: Arc::new(sync),

@@ -47,10 +47,15 @@ pub(super) fn last_sequence(found: &Found, doing: &'static str) -> Result<u64, S
 
 /// Reads a page and checks it.
 pub(super) fn read(found: &Found, doing: &'static str) -> Result<JournalPage, StoreFault> {
-    let row: PageRow = parse(found, doing)?;
-    let page = assemble(found, &row).map_err(|cause| corrupt(found, doing, cause))?;
+    let page = read_unchecked(found, doing)?;
     page.check().map_err(|flaw| corrupt(found, doing, flaw))?;
     Ok(page)
+}
+
+/// Reads a page as it is stored.
+pub(super) fn read_unchecked(found: &Found, doing: &'static str) -> Result<JournalPage, StoreFault> {
+    let row: PageRow = parse(found, doing)?;
+    assemble(found, &row).map_err(|cause| corrupt(found, doing, cause))
 }
 
 fn assemble(found: &Found, row: &PageRow) -> Result<JournalPage, Cause> {

@@ -152,6 +152,15 @@ impl Table {
         self.scan_some(Some(property), filter, ROWS_MAX, from).await
     }
 
+    /// As [`Self::scan`], with the keys of each row only. An empty filter is for all rows.
+    pub(super) async fn scan_keys(
+        &self,
+        filter: &str,
+        from: Option<&Continuation>,
+    ) -> Result<Scanned, Failure> {
+        self.scan_some(Some("Timestamp"), filter, ROWS_MAX, from).await
+    }
+
     async fn scan_some(
         &self,
         property: Option<&str>,
@@ -159,7 +168,10 @@ impl Table {
         top: u32,
         from: Option<&Continuation>,
     ) -> Result<Scanned, Failure> {
-        let mut query = self.client.query().filter(filter.to_owned()).top(top.min(ROWS_MAX));
+        let mut query = self.client.query().top(top.min(ROWS_MAX));
+        if !filter.is_empty() {
+            query = query.filter(filter.to_owned());
+        }
         if let Some(property) = property {
             query = query.select(format!("PartitionKey,RowKey,{property}"));
         }

@@ -7,10 +7,10 @@ use futures::future::{Either, select};
 use reqwest::Method;
 
 use super::BODY_BYTES_MAX;
-use super::secret::RingSecret;
 use super::signature::{SIGNATURE_HEADER, Signed, TIMESTAMP_HEADER};
 use crate::ports::roster::Address;
 use crate::ports::world::World;
+use crate::ring_secret::RingSecret;
 
 /// Longest wait for a connection: processes of one bank are near each other.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);

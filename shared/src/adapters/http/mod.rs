@@ -11,20 +11,17 @@ mod bell;
 mod client;
 mod lines;
 mod replies;
-mod secret;
 pub mod signature;
 mod switchboard;
 
 use std::sync::Arc;
 
-use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 pub use advertised::advertised;
 pub use bell::HttpBell;
 pub use client::CallFault;
 pub use replies::HttpReplies;
-pub use secret::{RING_SECRET_CHARS_MIN, RingSecret};
 pub use switchboard::{Question, Switchboard};
 
 use client::PeerClient;
@@ -37,6 +34,8 @@ use crate::ports::Store;
 use crate::ports::queue::QueueName;
 use crate::ports::roster::ProcessId;
 use crate::ports::world::{World, WorldExt as _};
+use crate::reply_to::ReplySeal;
+use crate::ring_secret::{RingKeys, RingSecret};
 
 /// Where a process takes rings.
 pub const RING_PATH: &str = "/internal/ring";
@@ -71,6 +70,8 @@ pub struct Exchange {
     pub local: Arc<LocalBell>,
     /// Rings everywhere.
     pub bell: Arc<HttpBell>,
+    /// What is asked for a reply, and answered, by this process.
+    pub seal: ReplySeal,
     /// The way back.
     pub replies: Arc<HttpReplies>,
     /// Asks all workers.
@@ -86,16 +87,17 @@ impl Exchange {
     pub fn new(
         store: &Store,
         world: &Arc<dyn World>,
-        configured: Option<&SecretString>,
+        configured: Option<&RingKeys>,
     ) -> Result<Self, NoClient> {
         let secret = Arc::new(RingSecret::new(configured));
         let client = Arc::new(PeerClient::new(Arc::clone(&secret), Arc::clone(world))?);
         let id = ProcessId::from_uuid(world.uuid());
         let local = Arc::new(LocalBell::default());
         let bell = HttpBell::new(&local, id, &store.roster, &client, world);
-        let replies = Arc::new(HttpReplies::new(&client, world));
+        let seal = ReplySeal::new(&secret, world);
+        let replies = Arc::new(HttpReplies::new(&client, seal.clone(), world));
         let switchboard = Arc::new(Switchboard::new(id, &store.roster, &client, world));
-        Ok(Self { id, secret, local, bell, replies, switchboard })
+        Ok(Self { id, secret, local, bell, seal, replies, switchboard })
     }
 
     /// How the bank of this process reaches others.

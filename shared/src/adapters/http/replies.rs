@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::COMPLETIONS_PATH;
 use super::client::{Call, PeerClient};
@@ -15,6 +15,7 @@ use crate::ports::fault::chain;
 use crate::ports::replies::Replies;
 use crate::ports::roster::Address;
 use crate::ports::world::World;
+use crate::reply_to::{ReplySeal, ReplyTo, Unproven};
 
 /// Longest wait for the answer to a note.
 const NOTE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -37,20 +38,29 @@ impl Load for Vec<Completion> {
 
 /// Tells other processes over HTTP.
 pub struct HttpReplies {
+    seal: ReplySeal,
     lines: Lines<Address, Vec<Completion>>,
 }
 
 impl HttpReplies {
-    pub(super) fn new(client: &Arc<PeerClient>, world: &Arc<dyn World>) -> Self {
+    pub(super) fn new(client: &Arc<PeerClient>, seal: ReplySeal, world: &Arc<dyn World>) -> Self {
         let client = Arc::clone(client);
         let send = move |to: Address, load: Vec<Completion>| tell(Arc::clone(&client), to, load).boxed();
-        Self { lines: Lines::new(Arc::clone(world), PERSISTENCE, Arc::new(send)) }
+        Self { seal, lines: Lines::new(Arc::clone(world), PERSISTENCE, Arc::new(send)) }
     }
 }
 
 impl Replies for HttpReplies {
-    fn tell(&self, to: &Address, completion: Completion) {
-        self.lines.add(to.clone(), vec![completion]);
+    fn tell(&self, to: &ReplyTo, completion: Completion) {
+        match self.seal.open(to) {
+            Ok(address) => self.lines.add(address.clone(), vec![completion]),
+            Err(why @ Unproven::Forged) => {
+                warn!("Nobody is told of transaction {}: {why}", completion.key);
+            }
+            Err(why @ (Unproven::NoSecret | Unproven::Late)) => {
+                debug!("Nobody is told of transaction {}: {why}", completion.key);
+            }
+        }
     }
 }
 

@@ -4,11 +4,8 @@
 
 use std::time::Duration;
 
-use hmac::{Hmac, KeyInit as _, Mac as _};
-use secrecy::{ExposeSecret as _, SecretString};
-use sha2::Sha256;
-
 use crate::domain::time::Timestamp;
+use crate::ring_secret::RingKeys;
 
 /// The header with the time at which a request was signed, in milliseconds since 1970.
 pub const TIMESTAMP_HEADER: &str = "x-postonce-timestamp";
@@ -45,9 +42,9 @@ pub enum Refused {
 
 impl Signed<'_> {
     /// The two headers: time and signature.
-    pub fn sign(&self, secret: &SecretString, now: Timestamp) -> (String, String) {
+    pub fn sign(&self, keys: &RingKeys, now: Timestamp) -> (String, String) {
         let timestamp = now.unix_ms().to_string();
-        let signature = hex::encode(self.mac(secret, &timestamp).finalize().into_bytes());
+        let signature = hex::encode(keys.sign(&[&self.head(&timestamp), self.body]));
         (timestamp, signature)
     }
 
@@ -57,7 +54,7 @@ impl Signed<'_> {
     /// [`Refused`] when not, or when it was long ago.
     pub fn verify(
         &self,
-        secret: &SecretString,
+        keys: &RingKeys,
         now: Timestamp,
         timestamp: &str,
         signature: &str,
@@ -68,18 +65,17 @@ impl Signed<'_> {
         if apart > SIGNATURE_AGE_MAX {
             return Err(Refused::Stale);
         }
-        // In constant time.
-        self.mac(secret, timestamp).verify_slice(&signature).map_err(|_| Refused::Wrong)
+        if keys.verify(&[&self.head(timestamp), self.body], &signature) {
+            return Ok(());
+        }
+        Err(Refused::Wrong)
     }
 
-    fn mac(&self, secret: &SecretString, timestamp: &str) -> Hmac<Sha256> {
-        let Self { method, path, body } = self;
-        let key = secret.expose_secret().as_bytes();
-        let mut mac = Hmac::new_from_slice(key).expect("a key of any length will do");
-        // None of the first three can hold a line break.
-        mac.update(format!("{method}\n{path}\n{timestamp}\n").as_bytes());
-        mac.update(body);
-        mac
+    /// What is signed before the body.
+    fn head(&self, timestamp: &str) -> Vec<u8> {
+        let Self { method, path, body: _ } = self;
+        // None of the three can hold a line break.
+        format!("{method}\n{path}\n{timestamp}\n").into_bytes()
     }
 }
 
@@ -89,14 +85,17 @@ mod tests {
 
     const REQUEST: Signed<'_> = Signed { method: "POST", path: "/internal/ring", body: b"{}" };
 
+    fn keys(text: &str) -> RingKeys {
+        RingKeys::parse(text).unwrap()
+    }
+
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_unix_ms(1_795_248_000_000_i64.saturating_add(seconds.saturating_mul(1000)))
     }
 
     #[test]
     fn only_the_request_that_was_signed_is_listened_to() {
-        let (secret, other) =
-            (SecretString::from("0123456789abcdef"), SecretString::from("0123456789abcdeg"));
+        let (secret, other) = (keys("0123456789abcdef"), keys("0123456789abcdeg"));
         let (time, signature) = REQUEST.sign(&secret, at(0));
         let check = |request: &Signed<'_>, secret, now, time: &str, signature: &str, expected| {
             assert_eq!(
@@ -133,7 +132,7 @@ mod tests {
     #[test]
     fn the_signature_is_the_one_that_other_programs_compute() {
         // printf 'POST\n/internal/ring\n1795248000000\n{}' | openssl dgst -sha256 -hmac 0123456789abcdef
-        let (time, signature) = REQUEST.sign(&SecretString::from("0123456789abcdef"), at(0));
+        let (time, signature) = REQUEST.sign(&keys("0123456789abcdef"), at(0));
         assert_eq!(time, "1795248000000");
         assert_eq!(signature, "73154e2da6068336a8de8e9f2f0843f14164f64531a10bf216e88eaa8787ceef");
     }

@@ -96,17 +96,17 @@ fn list(
     Listing { next: last.filter(|_| found.next().is_some()), items }
 }
 
-fn first_key(account: AccountKey) -> TransactionKey {
+pub(super) fn first_key(account: AccountKey) -> TransactionKey {
     let partner = PartnerId::parse("a").expect("the first of all names is one");
     TransactionKey { account, partner, message: MessageId::from_uuid(Uuid::nil()) }
 }
 
-fn write_cursor(key: &TransactionKey) -> String {
+pub(super) fn write_cursor(key: &TransactionKey) -> String {
     let TransactionKey { account: AccountKey { user, account }, partner, message } = key;
     format!("{}-{}-{partner}-{}", user.simple(), account.simple(), message.simple())
 }
 
-fn read_cursor(cursor: &str) -> Result<TransactionKey, StoreFault> {
+pub(super) fn read_cursor(cursor: &str) -> Result<TransactionKey, StoreFault> {
     let mut parts = cursor.split('-');
     let mut next = || parts.next().unwrap_or_default();
     let user = next().parse().map(UserId::from_uuid);
@@ -121,6 +121,6 @@ fn read_cursor(cursor: &str) -> Result<TransactionKey, StoreFault> {
     Ok(TransactionKey { account: AccountKey { user, account }, partner, message })
 }
 
-fn foreign_cursor() -> StoreFault {
+pub(super) fn foreign_cursor() -> StoreFault {
     StoreFault::ForeignCursor { doing: "going on with a listing" }
 }

@@ -11,6 +11,7 @@
 
 mod accounts;
 mod api_keys;
+mod archive;
 mod dead_letters;
 pub mod flaws;
 mod ledger;
@@ -67,6 +68,7 @@ impl MemoryStore {
             ledger: process.clone(),
             accounts: process.clone(),
             log: process.clone(),
+            archive: process.clone(),
             queue: process.clone(),
             dead_letters: process.clone(),
             sync: process.clone(),

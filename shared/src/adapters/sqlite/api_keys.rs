@@ -46,11 +46,7 @@ impl ApiKeys for SqliteApiKeys {
     }
 
     async fn list(&self) -> Result<Vec<ApiKeyRecord>, StoreFault> {
-        let job = |connection: &Connection| {
-            let sql = format!("SELECT {COLUMNS} FROM api_keys ORDER BY id");
-            connection.prepare_cached(&sql)?.query_and_then([], read)?.collect()
-        };
-        self.database.read(meter::TABLE_QUERY, "listing the API keys", job).await
+        self.database.read(meter::TABLE_QUERY, "listing the API keys", list).await
     }
 
     async fn revoke(&self, id: &str, at: Timestamp) -> Result<bool, StoreFault> {
@@ -65,6 +61,12 @@ impl ApiKeys for SqliteApiKeys {
 }
 
 const COLUMNS: &str = "id, hash, partner, scopes, created_at, revoked_at";
+
+/// All keys of a file, by id.
+pub(super) fn list(connection: &Connection) -> Result<Vec<ApiKeyRecord>, SqlFault> {
+    let sql = format!("SELECT {COLUMNS} FROM api_keys ORDER BY id");
+    connection.prepare_cached(&sql)?.query_and_then([], read)?.collect()
+}
 
 fn add(connection: &Connection, record: &ApiKeyRecord) -> Result<Verdict<()>, SqlFault> {
     let ApiKeyRecord { id, hash, partner, scopes, created_at, revoked_at } = record;

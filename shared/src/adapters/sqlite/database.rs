@@ -7,19 +7,28 @@ use rusqlite::Connection;
 
 use super::connection::{Role, connect};
 use super::fault::{OpenFault, SqlFault};
-use super::migrations::migrate;
+use super::lock::StoreLock;
+use super::migrations::{check_current, migrate};
 use super::reader::Readers;
 use super::writer::{Verdict, Writer};
 use crate::ports::fault::StoreFault;
 use crate::ports::operations::{Operation, StorageOperations};
 use crate::ports::world::World;
 
+/// A write to a file that was opened for reading.
+#[derive(Debug, thiserror::Error)]
+#[error("the database was opened for reading only")]
+struct ReadOnly;
+
 /// One open file, shared by all its ports.
 pub(super) struct Database {
     readers: Readers,
-    writer: Writer,
+    /// None where the file was opened for reading only.
+    writer: Option<Writer>,
     operations: Arc<StorageOperations>,
     world: Arc<dyn World>,
+    /// Last, so that it is given back when the thread that writes has ended.
+    _lock: Arc<StoreLock>,
 }
 
 impl Database {
@@ -32,11 +41,32 @@ impl Database {
             std::fs::create_dir_all(folder)
                 .map_err(|source| OpenFault::Folder { folder: folder.to_owned(), source })?;
         }
+        let lock = Arc::new(StoreLock::shared(path)?);
         let connection = connect(path, Role::Write)
             .map_err(|source| OpenFault::Database { path: path.to_owned(), source })?;
         migrate(&connection, path)?;
-        let writer = Writer::start(connection)?;
-        Ok(Self { readers: Readers::new(path), writer, operations, world })
+        let writer = Some(Writer::start(connection)?);
+        let readers = Readers::new(path, Arc::clone(&lock));
+        Ok(Self { readers, writer, operations, world, _lock: lock })
+    }
+
+    /// A file that exists and has the schema of this program, for reading only: nothing is created,
+    /// nothing migrated, and every write is refused.
+    pub(super) fn open_to_read(
+        path: &Path,
+        world: Arc<dyn World>,
+        operations: Arc<StorageOperations>,
+    ) -> Result<Self, OpenFault> {
+        if !path.is_file() {
+            return Err(OpenFault::Missing { path: path.to_owned() });
+        }
+        // Nobody puts another file in its place meanwhile.
+        let lock = Arc::new(StoreLock::shared(path)?);
+        let connection = connect(path, Role::Read)
+            .map_err(|source| OpenFault::Database { path: path.to_owned(), source })?;
+        check_current(&connection, path)?;
+        let readers = Readers::new(path, Arc::clone(&lock));
+        Ok(Self { readers, writer: None, operations, world, _lock: lock })
     }
 
     pub(super) fn world(&self) -> Arc<dyn World> {
@@ -72,6 +102,9 @@ impl Database {
         doing: &'static str,
         job: impl FnOnce(&Connection) -> Result<Verdict<T>, SqlFault> + Send + 'static,
     ) -> Result<T, StoreFault> {
-        self.writer.run(doing, job).await
+        let Some(writer) = &self.writer else {
+            return Err(StoreFault::Refused { doing, source: Box::new(ReadOnly) });
+        };
+        writer.run(doing, job).await
     }
 }

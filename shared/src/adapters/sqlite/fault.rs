@@ -40,6 +40,26 @@ pub enum OpenFault {
         /// The newest version that this program knows.
         known: i64,
     },
+    /// Nothing to read.
+    #[error("there is no database {}", path.display())]
+    Missing {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// An older program has written the file, and who only reads must not change its schema.
+    #[error(
+        "the database {} has schema version {found}, and this program reads {known}: start the service \
+         with this program once, which brings the file up to date",
+        path.display()
+    )]
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// The version of the file.
+        found: i64,
+        /// The version that this program reads.
+        known: i64,
+    },
     /// A database, but not one of ours.
     #[error("the database {} belongs to another program", path.display())]
     Foreign {
@@ -53,6 +73,21 @@ pub enum OpenFault {
         path: PathBuf,
         /// The journal mode that SQLite offers instead.
         journal_mode: String,
+    },
+    /// The lock beside the file cannot be had.
+    #[error("the lock {} of the database cannot be used", path.display())]
+    Lock {
+        /// The lock.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A restore is putting another file in its place.
+    #[error("the database {} is being restored: start again when that has ended", path.display())]
+    BeingRestored {
+        /// The file.
+        path: PathBuf,
     },
     /// The system gives no thread.
     #[error("the thread that writes cannot be started")]
@@ -80,6 +115,15 @@ pub(super) enum SqlFault {
 }
 
 impl SqlFault {
+    /// Whether it says something about one row, and nothing about the file.
+    pub(super) fn is_of_a_row(&self) -> bool {
+        match self {
+            Self::Column(_) | Self::Unsound(_) => true,
+            Self::Database(error) => is_of_a_value(error),
+            Self::Refused(_) | Self::ForeignCursor => false,
+        }
+    }
+
     /// The fault of the port, told as what was being attempted.
     pub(super) fn doing(self, doing: &'static str) -> StoreFault {
         match self {
@@ -97,7 +141,8 @@ impl SqlFault {
 }
 
 /// What helps against an error of SQLite.
-enum Remedy {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Remedy {
     /// Another try, later.
     Wait,
     /// A person who looks at the file.
@@ -106,12 +151,18 @@ enum Remedy {
     Change,
 }
 
-fn remedy(error: &rusqlite::Error) -> Remedy {
+/// Whether a value is not of the type that this program writes there.
+fn is_of_a_value(error: &rusqlite::Error) -> bool {
     use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
-    if matches!(
+    matches!(
         error,
         FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..) | Utf8Error(..)
-    ) {
+    )
+}
+
+/// What helps against it.
+pub(super) fn remedy(error: &rusqlite::Error) -> Remedy {
+    if is_of_a_value(error) {
         return Remedy::Repair;
     }
     let Some(code) = error.sqlite_error_code() else { return Remedy::Change };

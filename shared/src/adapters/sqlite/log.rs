@@ -102,17 +102,22 @@ fn pages(
 }
 
 fn page(row: &Row<'_>, account: AccountKey) -> Result<JournalPage, SqlFault> {
+    let page = unchecked_page(row, account)?;
+    page.check().map_err(|flaw| SqlFault::Unsound(flaw.into()))?;
+    Ok(page)
+}
+
+/// The page as it is stored. Its columns stand first in the row.
+pub(super) fn unchecked_page(row: &Row<'_>, account: AccountKey) -> Result<JournalPage, SqlFault> {
     let text = row.get_ref(1)?.as_str().map_err(|_| SqlFault::Column("entries"))?;
-    let page = JournalPage {
+    Ok(JournalPage {
         account,
         first_sequence: columns::unsigned(row.get(0)?, "first_sequence")?,
         entries: page_body::decode(text).map_err(|flaw| SqlFault::Unsound(flaw.into()))?,
         previous_hash: columns::page_hash(row, 2)?,
         hash: columns::page_hash(row, 3)?,
         nonce: Nonce::from_uuid(columns::uuid(row, 4)?),
-    };
-    page.check().map_err(|flaw| SqlFault::Unsound(flaw.into()))?;
-    Ok(page)
+    })
 }
 
 /// Where a listing by status goes on: behind this partner's message.

@@ -53,8 +53,17 @@ pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), OpenFa
     sql_tx.commit().map_err(database)
 }
 
-/// The schema version of the file, if it is one that this program may touch.
-fn check(connection: &Connection, path: &Path) -> Result<i64, OpenFault> {
+/// Checks that the file has the very schema of this program, for those who only read.
+pub(super) fn check_current(connection: &Connection, path: &Path) -> Result<(), OpenFault> {
+    let found = check(connection, path)?;
+    if found == SCHEMA_VERSION {
+        return Ok(());
+    }
+    Err(OpenFault::Older { path: path.to_owned(), found, known: SCHEMA_VERSION })
+}
+
+/// The schema version of the file, if it is one that this program may touch; zero for an empty one.
+pub(super) fn check(connection: &Connection, path: &Path) -> Result<i64, OpenFault> {
     // One statement, so that all three are of the same moment.
     let sql = "SELECT (SELECT user_version FROM pragma_user_version),
                       (SELECT application_id FROM pragma_application_id),

@@ -11,6 +11,8 @@
 mod accept;
 mod accounts;
 mod api_keys;
+mod archive;
+pub mod backup;
 mod columns;
 mod commit;
 mod connection;
@@ -18,6 +20,7 @@ mod database;
 mod dead_letters;
 mod fault;
 mod ledger;
+mod lock;
 mod log;
 mod meter;
 mod migrations;
@@ -25,6 +28,7 @@ mod names;
 mod payload_store;
 mod queue;
 mod reader;
+pub mod restore;
 mod roster;
 mod sync_store;
 mod transaction_row;
@@ -63,11 +67,27 @@ impl SqliteStore {
     /// [`OpenFault`] when there is no file of ours at that path that this program can use.
     pub fn open(path: &Path, enqueue: Enqueue, world: Arc<dyn World>) -> Result<Store, OpenFault> {
         let operations = Arc::new(StorageOperations::default());
-        let database = Arc::new(Database::open(path, world, Arc::clone(&operations))?);
-        Ok(Store {
+        let database = Database::open(path, world, Arc::clone(&operations))?;
+        Ok(Self::ports(Arc::new(database), enqueue, operations))
+    }
+
+    /// Opens a file for reading only, while others may use it: nothing is created and nothing
+    /// migrated, and every write is refused.
+    ///
+    /// # Errors
+    /// [`OpenFault`] when there is no file of ours at that path with the schema of this program.
+    pub fn open_to_read(path: &Path, world: Arc<dyn World>) -> Result<Store, OpenFault> {
+        let operations = Arc::new(StorageOperations::default());
+        let database = Database::open_to_read(path, world, Arc::clone(&operations))?;
+        Ok(Self::ports(Arc::new(database), Arc::new(|_: &[Work]| Vec::new()), operations))
+    }
+
+    fn ports(database: Arc<Database>, enqueue: Enqueue, operations: Arc<StorageOperations>) -> Store {
+        Store {
             ledger: Arc::new(ledger::SqliteLedger::new(Arc::clone(&database), enqueue)),
             accounts: Arc::new(accounts::SqliteAccounts::new(Arc::clone(&database))),
             log: Arc::new(log::SqliteLog::new(Arc::clone(&database))),
+            archive: Arc::new(archive::SqliteArchive::new(Arc::clone(&database))),
             queue: Arc::new(queue::SqliteQueue::new(Arc::clone(&database))),
             dead_letters: Arc::new(dead_letters::SqliteDeadLetters::new(Arc::clone(&database))),
             sync: Arc::new(sync_store::SqliteSyncStore::new(Arc::clone(&database))),
@@ -75,6 +95,6 @@ impl SqliteStore {
             api_keys: Arc::new(api_keys::SqliteApiKeys::new(Arc::clone(&database))),
             roster: Arc::new(roster::SqliteRoster::new(database)),
             operations,
-        })
+        }
     }
 }

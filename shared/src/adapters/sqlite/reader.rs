@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 
 use super::connection::{Role, connect};
 use super::fault::SqlFault;
+use super::lock::StoreLock;
 use crate::ports::fault::StoreFault;
 
 /// Most connections that read. Reads are short; more would only share the same disk and cores.
@@ -25,12 +26,14 @@ pub(super) struct Readers {
 struct Pool {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
+    /// Last: a read may outlive the ports.
+    _lock: Arc<StoreLock>,
 }
 
 impl Readers {
     /// Connections are opened when they are first needed.
-    pub(super) fn new(path: &Path) -> Self {
-        let pool = Pool { path: path.to_owned(), idle: Mutex::default() };
+    pub(super) fn new(path: &Path, lock: Arc<StoreLock>) -> Self {
+        let pool = Pool { path: path.to_owned(), idle: Mutex::default(), _lock: lock };
         Self { permits: Arc::new(Semaphore::new(READERS_MAX)), pool: Arc::new(pool) }
     }
 

@@ -1,62 +1,37 @@
-//! The worker over the memory adapter: what becomes of messages when work, ledger or process fail.
-
-#![expect(
-    clippy::unwrap_used,
-    clippy::arithmetic_side_effects,
-    clippy::disallowed_methods,
-    reason = "test code"
-)]
+//! What becomes of messages when work, ledger or process fail.
 
 use std::collections::BTreeSet;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::adapters::bell::LocalBell;
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::bank::Bank;
+use postonce_shared::decorators::LedgerDecorator;
 use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::decision::{AccountCommit, Work};
-use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
-use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
-use postonce_shared::envelope::{self, Envelope};
-use postonce_shared::ports::dead_letters::DeadLetter;
+use postonce_shared::domain::decision::AccountCommit;
+use postonce_shared::domain::ids::{AccountKey, TransactionKey};
+use postonce_shared::envelope::Envelope;
+use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{
-    AcceptOutcome, Committed, Ledger, Marks, NewTransaction, StoredTransaction,
-};
-use postonce_shared::ports::queue::QueueName;
-use postonce_shared::ports::world::World;
-use postonce_worker::drain::{DrainStarter, drain};
-use postonce_worker::meter::Meter;
-use postonce_worker::receivers::Bounds;
-use postonce_worker::worker::{Worker, WorkerConfig};
-use tokio::task::JoinHandle;
-use uuid::Uuid;
+use postonce_shared::ports::ledger::{Committed, Ledger, Marks, StoredTransaction};
 
-const DEQUEUE_COUNT_MAX: u32 = 2;
-const VISIBILITY: Duration = Duration::from_millis(400);
-const DEADLINE: Duration = Duration::from_secs(30);
+use crate::stage::{DEQUEUE_COUNT_MAX, Stage, VISIBILITY, account, outage, queue, until};
 
-fn account(number: u128) -> AccountKey {
-    let user = UserId::from_uuid(Uuid::from_u128(1));
-    AccountKey { user, account: AccountId::from_uuid(Uuid::from_u128(number)) }
+/// Switches ledgers off and on.
+#[derive(Default)]
+struct Switch {
+    away: Arc<AtomicBool>,
+    probes: Arc<AtomicU32>,
 }
 
-fn deposit() -> Instruction {
-    let amount = Amount::parse("1.00", Currency::parse("EUR").unwrap()).unwrap();
-    Instruction { kind: TransactionKind::Deposit, amount, details: Details::default() }
+impl Switch {
+    /// Puts a ledger that can be switched off, and that can be slow, before that of a store.
+    fn put_before(&self, store: &mut Store, slow: Option<Duration>) {
+        let (away, probes) = (Arc::clone(&self.away), Arc::clone(&self.probes));
+        store.ledger = Arc::new(SwitchedLedger { inner: Arc::clone(&store.ledger), away, probes, slow });
+    }
 }
 
-fn queue() -> QueueName {
-    envelope::queues(1)[0].clone()
-}
-
-/// A ledger that can be switched off, and that can be slow.
 struct SwitchedLedger {
     inner: Arc<dyn Ledger>,
     away: Arc<AtomicBool>,
@@ -67,17 +42,18 @@ struct SwitchedLedger {
 impl SwitchedLedger {
     fn check(&self) -> Result<(), StoreFault> {
         if self.away.load(Ordering::SeqCst) {
-            return Err(StoreFault::Unavailable { doing: "testing", source: "switched off".into() });
+            return Err(outage());
         }
         Ok(())
     }
 }
 
 #[async_trait]
-impl Ledger for SwitchedLedger {
-    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
-        self.inner.accept(group).await
+impl LedgerDecorator for SwitchedLedger {
+    fn inner(&self) -> &dyn Ledger {
+        &*self.inner
     }
+
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
         self.check()?;
         if let Some(slow) = self.slow {
@@ -85,14 +61,17 @@ impl Ledger for SwitchedLedger {
         }
         self.inner.commit(commit).await
     }
+
     async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault> {
         self.check()?;
         self.inner.account(key).await
     }
+
     async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
         self.check()?;
         self.inner.transaction(key).await
     }
+
     async fn mark(
         &self,
         key: &TransactionKey,
@@ -102,128 +81,11 @@ impl Ledger for SwitchedLedger {
         self.check()?;
         self.inner.mark(key, at, marks).await
     }
+
     async fn probe(&self) -> Result<(), StoreFault> {
         self.probes.fetch_add(1, Ordering::SeqCst);
         self.check()
     }
-}
-
-struct Stage {
-    store: MemoryStore,
-    world: Arc<dyn World>,
-    away: Arc<AtomicBool>,
-    probes: Arc<AtomicU32>,
-}
-
-struct Running {
-    task: JoinHandle<()>,
-    starter: DrainStarter,
-    meter: Arc<Meter>,
-}
-
-impl Running {
-    async fn drain(self) {
-        self.starter.start();
-        tokio::time::timeout(DEADLINE, self.task).await.expect("drains in time").unwrap();
-    }
-}
-
-impl Stage {
-    async fn new() -> Self {
-        let world: Arc<dyn World> = Arc::new(SystemWorld::new());
-        let stage = Self {
-            store: MemoryStore::empty(Arc::clone(&world)),
-            world,
-            away: Arc::default(),
-            probes: Arc::default(),
-        };
-        let eur = Currency::parse("EUR").unwrap();
-        for number in 1..=3 {
-            let new = Account::open(account(number), eur, OverdraftLimit::none(eur), None, stage.world.now());
-            let _ = stage.store.ports().accounts.open(&new).await.unwrap();
-        }
-        stage
-    }
-
-    fn process(&self, slow: Option<Duration>) -> Bank {
-        let mut store = self.store.ports();
-        let inner = Arc::clone(&store.ledger);
-        let (away, probes) = (Arc::clone(&self.away), Arc::clone(&self.probes));
-        store.ledger = Arc::new(SwitchedLedger { inner, away, probes, slow });
-        Bank::new(store, Arc::clone(&self.world), Arc::new(LocalBell::default()), 1)
-    }
-
-    fn worker(&self) -> Running {
-        self.worker_over(self.process(None))
-    }
-
-    fn worker_over(&self, bank: Bank) -> Running {
-        let (starter, drain) = drain();
-        let meter = Arc::new(Meter::default());
-        let config = WorkerConfig {
-            visibility_timeout: VISIBILITY,
-            dequeue_count_max: DEQUEUE_COUNT_MAX,
-            idle_delay_max: Duration::from_millis(100),
-            receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
-            legacy_partner: None,
-            held: false,
-        };
-        let counted = Arc::clone(&meter);
-        let task = tokio::spawn(async move { Worker::new(&bank, config, counted).run(&drain).await });
-        Running { task, starter, meter }
-    }
-
-    async fn accept(&self, account: AccountKey, message: u128) -> Work {
-        let key = key(account, message);
-        let new = NewTransaction {
-            key: key.clone(),
-            instruction: deposit(),
-            accepted_at: self.world.now(),
-            nonce: postonce_shared::domain::ids::Nonce::from_uuid(Uuid::from_u128(message)),
-        };
-        let ledger = self.store.ports().ledger;
-        let _ = ledger.accept(&[new]).await.unwrap();
-        ledger.transaction(&key).await.unwrap().unwrap().work().unwrap()
-    }
-
-    async fn send(&self, items: Vec<Work>) {
-        self.send_body(&Envelope::of(items, None).encode()).await;
-    }
-
-    async fn send_body(&self, body: &[u8]) {
-        self.store.ports().queue.send(&queue(), body, Duration::ZERO).await.unwrap();
-    }
-
-    async fn balance(&self, number: u128) -> String {
-        self.store.ports().ledger.account(account(number)).await.unwrap().unwrap().value.balance.to_string()
-    }
-
-    async fn depth(&self) -> u64 {
-        self.store.ports().queue.backlog(&queue()).await.unwrap().depth
-    }
-
-    async fn letters(&self) -> Vec<DeadLetter> {
-        self.store.ports().dead_letters.list(true, None, 100).await.unwrap().items
-    }
-}
-
-fn key(account: AccountKey, message: u128) -> TransactionKey {
-    let partner = PartnerId::parse("shop").unwrap();
-    TransactionKey { account, partner, message: MessageId::from_uuid(Uuid::from_u128(message)) }
-}
-
-/// Waits until `probe` says yes.
-async fn until(what: &str, mut probe: impl AsyncFnMut() -> bool) {
-    let deadline = tokio::time::Instant::now() + DEADLINE;
-    let mut looks = tokio::time::interval(Duration::from_millis(5));
-    while !probe().await {
-        assert!(tokio::time::Instant::now() < deadline, "gave up waiting until {what}");
-        looks.tick().await;
-    }
-}
-
-async fn until_empty(stage: &Stage) {
-    until("the queue is empty", async || stage.depth().await == 0).await;
 }
 
 #[tokio::test]
@@ -234,7 +96,7 @@ async fn the_same_key_in_one_receive_and_one_envelope_posts_once() {
     stage.send(vec![one.clone()]).await;
     stage.send(vec![one, two]).await;
     let worker = stage.worker();
-    until_empty(&stage).await;
+    stage.until_empty().await;
     worker.drain().await;
     assert_eq!(stage.balance(1).await, "2.00");
 }
@@ -246,7 +108,7 @@ async fn an_unreadable_message_is_set_aside_at_once_and_stops_nobody() {
     let work = stage.accept(account(1), 1).await;
     stage.send(vec![work]).await;
     let worker = stage.worker();
-    until_empty(&stage).await;
+    stage.until_empty().await;
     worker.drain().await;
     let letters = stage.letters().await;
     assert_eq!(letters.len(), 1);
@@ -273,7 +135,7 @@ async fn one_bad_item_stands_alone_in_the_end_and_drags_nobody_along() {
     let (one, two) = (stage.accept(account(1), 2).await, stage.accept(account(2), 3).await);
     stage.send(vec![one, bad.clone(), two]).await;
     let worker = stage.worker();
-    until_empty(&stage).await;
+    stage.until_empty().await;
     worker.drain().await;
     assert_eq!((stage.balance(1).await, stage.balance(2).await), ("1.00".to_owned(), "1.00".to_owned()));
     let letters = stage.letters().await;
@@ -285,25 +147,26 @@ async fn one_bad_item_stands_alone_in_the_end_and_drags_nobody_along() {
 #[tokio::test]
 async fn an_outage_longer_than_all_receipts_makes_no_dead_letters() {
     let stage = Stage::new().await;
-    stage.away.store(true, Ordering::SeqCst);
+    let switch = Switch::default();
+    switch.away.store(true, Ordering::SeqCst);
     for message in 0..40 {
         let work = stage.accept(account(1 + message % 3), message).await;
         stage.send(vec![work]).await;
     }
     // Each of these workers burns a receipt of its own before it notices, more often than allowed.
     for _ in 0..=(DEQUEUE_COUNT_MAX * 2) {
-        let worker = stage.worker();
+        let worker = stage.worker_over(|store| switch.put_before(store, None));
         until("the outage was noticed", async || worker.meter.transient_faults.get() > 0).await;
         worker.drain().await;
-        let queue_of = stage.store.ports().queue;
+        let queue_of = stage.store.queue.clone();
         until("the messages are visible again", async || {
             queue_of.backlog(&queue()).await.unwrap().head_inserted_at.is_some()
         })
         .await;
     }
-    stage.away.store(false, Ordering::SeqCst);
-    let worker = stage.worker();
-    until_empty(&stage).await;
+    switch.away.store(false, Ordering::SeqCst);
+    let worker = stage.worker_over(|store| switch.put_before(store, None));
+    stage.until_empty().await;
     worker.drain().await;
     assert_eq!(stage.letters().await, []);
     assert_eq!(
@@ -315,19 +178,20 @@ async fn an_outage_longer_than_all_receipts_makes_no_dead_letters() {
 #[tokio::test]
 async fn work_resumes_by_itself_when_the_ledger_comes_back() {
     let stage = Stage::new().await;
-    stage.away.store(true, Ordering::SeqCst);
+    let switch = Switch::default();
+    switch.away.store(true, Ordering::SeqCst);
     let work = stage.accept(account(1), 1).await;
     stage.send(vec![work]).await;
-    let worker = stage.worker();
+    let worker = stage.worker_over(|store| switch.put_before(store, None));
     until("the outage was noticed", async || worker.meter.transient_faults.get() > 0).await;
     let received = worker.meter.received.get();
     let later = stage.accept(account(2), 2).await;
     stage.send(vec![later]).await;
     // While the ledger is away nothing is received, so that no receipts are burnt.
-    until("several probes were made", async || stage.probes.load(Ordering::SeqCst) >= 4).await;
+    until("several probes were made", async || switch.probes.load(Ordering::SeqCst) >= 4).await;
     assert_eq!(worker.meter.received.get(), received);
-    stage.away.store(false, Ordering::SeqCst);
-    until_empty(&stage).await;
+    switch.away.store(false, Ordering::SeqCst);
+    stage.until_empty().await;
     worker.drain().await;
     assert_eq!([stage.balance(1).await, stage.balance(2).await], ["1.00", "1.00"]);
 }
@@ -337,9 +201,9 @@ async fn work_that_takes_longer_than_its_lease_keeps_it() {
     let stage = Stage::new().await;
     let work = stage.accept(account(1), 1).await;
     stage.send(vec![work]).await;
-    let slow = stage.worker_over(stage.process(Some(VISIBILITY * 4)));
+    let slow = stage.worker_over(|store| Switch::default().put_before(store, Some(VISIBILITY * 4)));
     let other = stage.worker();
-    until_empty(&stage).await;
+    stage.until_empty().await;
     assert_eq!(other.meter.received.get() + slow.meter.received.get(), 1, "nobody else received it");
     assert_eq!(slow.meter.leases_lost.get() + other.meter.leases_lost.get(), 0);
     slow.drain().await;
@@ -353,13 +217,13 @@ async fn a_message_that_ends_its_workers_is_set_aside() {
     let (one, two) = (stage.accept(account(1), 1).await, stage.accept(account(2), 2).await);
     stage.send(vec![one, two]).await;
     // Workers that died over it: received, never settled.
-    let queue_port = stage.store.ports().queue;
+    let queue_port = stage.store.queue.clone();
     for _ in 0..DEQUEUE_COUNT_MAX {
         let received = queue_port.receive(&queue(), 32, Duration::ZERO).await.unwrap();
         assert_eq!(received.len(), 1);
     }
     let worker = stage.worker();
-    until_empty(&stage).await;
+    stage.until_empty().await;
     assert_eq!(worker.meter.splits.get(), 1);
     worker.drain().await;
     // Alone, each of them was harmless.
@@ -374,7 +238,7 @@ async fn a_message_that_ends_its_workers_is_set_aside() {
         let _ = queue_port.receive(&queue(), 32, Duration::ZERO).await.unwrap();
     }
     let worker = stage.worker();
-    until_empty(&stage).await;
+    stage.until_empty().await;
     worker.drain().await;
     let letters = stage.letters().await;
     assert_eq!(letters.len(), 1);
@@ -395,7 +259,7 @@ async fn two_workers_share_a_backlog_and_post_everything_once() {
         }
     }
     let (one, two) = (stage.worker(), stage.worker());
-    until_empty(&stage).await;
+    stage.until_empty().await;
     one.drain().await;
     two.drain().await;
     assert_eq!(

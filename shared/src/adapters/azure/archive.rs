@@ -1,0 +1,175 @@
+//! Reading everything, damaged rows too.
+//!
+//! What it costs: the list of names is read a thousand at a time. The accounts of the ledger are read by
+//! the keys of its rows, a thousand at a time, and after each answer the rest of the last account is
+//! passed over: so a small account costs its rows, and a large one a single scan.
+
+use async_trait::async_trait;
+
+use super::accounts::name_key;
+use super::attempt::Patience;
+use super::cursor;
+use super::cursor::Continuation;
+use super::keys::{PAGES, TRANSACTIONS, partition};
+use super::ledger::AzureLedger;
+use super::page_row;
+use super::rows::Flaw;
+use super::table::{Found, ROWS_MAX, Scanned, Table};
+use super::transaction_row;
+use crate::domain::ids::AccountKey;
+use crate::ports::archive::{Archive, Damaged, Readable, StoredPage};
+use crate::ports::fault::{Cause, StoreFault, chain};
+use crate::ports::ledger::{Listing, StoredTransaction};
+
+/// Everything in the tables of one store.
+pub(super) struct AzureArchive {
+    pub(super) ledger: AzureLedger,
+    pub(super) names: Table,
+}
+
+impl AzureArchive {
+    /// The rows of a kind that an account has.
+    async fn rows(
+        &self,
+        account: AccountKey,
+        (first, end): (&str, &str),
+        cursor: Option<&str>,
+        limit: usize,
+        doing: &'static str,
+    ) -> Result<Listing<Found>, StoreFault> {
+        let partition = partition(account);
+        let listing = format!("{partition}/{first}");
+        let from = cursor::read(&listing, cursor, doing)?;
+        let filter = format!("PartitionKey eq '{partition}' and RowKey ge '{first}' and RowKey lt '{end}'");
+        let top = u32::try_from(limit).unwrap_or(ROWS_MAX).max(1);
+        let Scanned { rows, next } = self.ledger.scan(&filter, top, from.as_ref(), doing).await?;
+        Ok(Listing { items: rows, next: next.map(|next| cursor::write(&listing, next)) })
+    }
+
+    async fn keys(
+        &self,
+        table: &Table,
+        filter: &str,
+        from: Option<&Continuation>,
+        doing: &'static str,
+    ) -> Result<Scanned, StoreFault> {
+        let mut patience = Patience::new(&self.ledger.world);
+        let scanned = patience.repeat(|| table.scan_keys(filter, from)).await;
+        scanned.map_err(|failure| failure.into_fault(doing))
+    }
+}
+
+#[async_trait]
+impl Archive for AzureArchive {
+    async fn listed_accounts(
+        &self,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<Readable<AccountKey>>, StoreFault> {
+        let doing = "listing all accounts";
+        let listing = "listed";
+        // The key of the last name: a page of the listing may end within an answer.
+        let after = cursor::read(listing, cursor, doing)?;
+        let filter = after.map_or_else(String::new, |(partition, row)| {
+            let (partition, row) = (quoted(&partition), quoted(&row.unwrap_or_default()));
+            format!("PartitionKey gt '{partition}' or (PartitionKey eq '{partition}' and RowKey gt '{row}')")
+        });
+        let mut continuation = None;
+        loop {
+            let Scanned { rows, next } =
+                self.keys(&self.names, &filter, continuation.as_ref(), doing).await?;
+            if rows.is_empty() && next.is_some() {
+                continuation = next;
+                continue;
+            }
+            let more = next.is_some() || rows.len() > limit;
+            let place = |found: &Found| (found.key.partition().to_owned(), Some(found.key.row().to_owned()));
+            let shown = rows.get(..limit.min(rows.len())).unwrap_or_default();
+            let next = shown.last().filter(|_| more).map(|last| cursor::write(listing, place(last)));
+            return Ok(Listing { items: shown.iter().map(named_account).collect(), next });
+        }
+    }
+
+    async fn ledger_accounts(
+        &self,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<Readable<AccountKey>>, StoreFault> {
+        let doing = "looking for the accounts of the ledger";
+        let listing = "ledger";
+        let after = cursor::read(listing, cursor, doing)?;
+        let filter = after
+            .map_or_else(String::new, |(partition, _)| format!("PartitionKey gt '{}'", quoted(&partition)));
+        let mut continuation = None;
+        loop {
+            let scanned = self.keys(&self.ledger.table, &filter, continuation.as_ref(), doing).await?;
+            let Scanned { mut rows, next } = scanned;
+            if rows.is_empty() && next.is_some() {
+                continuation = next;
+                continue;
+            }
+            rows.dedup_by(|one, other| one.key.partition() == other.key.partition());
+            let more = next.is_some() || rows.len() > limit;
+            rows.truncate(limit);
+            let place = |found: &Found| (found.key.partition().to_owned(), None);
+            let next = rows.last().filter(|_| more).map(|last| cursor::write(listing, place(last)));
+            let read = |found: &Found| found.key.to_account().map_err(|flaw| damaged(found, flaw.into()));
+            return Ok(Listing { items: rows.iter().map(read).collect(), next });
+        }
+    }
+
+    async fn is_listed(&self, account: AccountKey) -> Result<bool, StoreFault> {
+        let doing = "looking for an account in the list";
+        let (key, mut patience) = (name_key(account), Patience::new(&self.ledger.world));
+        let found = patience.repeat(|| self.names.get(&key)).await;
+        Ok(found.map_err(|failure| failure.into_fault(doing))?.is_some())
+    }
+
+    async fn stored_pages(
+        &self,
+        account: AccountKey,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<StoredPage>, StoreFault> {
+        let doing = "reading all pages of an account";
+        let Listing { items, next } = self.rows(account, PAGES, cursor, limit, doing).await?;
+        let page = |found: &Found| StoredPage {
+            first_sequence: found.key.to_first_sequence().ok(),
+            page: page_row::read_unchecked(found, doing).map_err(|fault| told(found, &fault)),
+        };
+        Ok(Listing { items: items.iter().map(page).collect(), next })
+    }
+
+    async fn stored_transactions(
+        &self,
+        account: AccountKey,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<Readable<StoredTransaction>>, StoreFault> {
+        let doing = "reading all transactions of an account";
+        let Listing { items, next } = self.rows(account, TRANSACTIONS, cursor, limit, doing).await?;
+        let read = |found: &Found| transaction_row::read(found, doing).map_err(|fault| told(found, &fault));
+        Ok(Listing { items: items.iter().map(read).collect(), next })
+    }
+}
+
+/// The account that a row of the list names.
+fn named_account(found: &Found) -> Readable<AccountKey> {
+    let parsed = found.key.partition().parse().ok().zip(found.key.row().parse().ok());
+    let Some((user, account)) = parsed else { return Err(damaged(found, Flaw("RowKey").into())) };
+    Ok(AccountKey { user, account })
+}
+
+fn damaged(found: &Found, cause: Cause) -> Damaged {
+    Damaged { place: format!("the row {}", found.key), cause: cause.to_string() }
+}
+
+fn told(found: &Found, fault: &StoreFault) -> Damaged {
+    let cause = std::error::Error::source(fault).map_or_else(|| fault.to_string(), chain);
+    Damaged { place: format!("the row {}", found.key), cause }
+}
+
+/// A key within a filter. One of a row that somebody else wrote may have anything in it.
+fn quoted(key: &str) -> String {
+    key.replace('\'', "''")
+}

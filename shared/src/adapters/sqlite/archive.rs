@@ -1,0 +1,287 @@
+//! Reading everything, damaged rows too. Rows that a join would lose are looked for by themselves: an
+//! account, a transaction or a page whose account has no name, and a transaction whose partner has none.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use rusqlite::{Connection, Row};
+use uuid::Uuid;
+
+use super::columns;
+use super::database::Database;
+use super::fault::SqlFault;
+use super::log;
+use super::meter;
+use super::names;
+use super::transaction_row::{self, COLUMNS, COLUMNS_COUNT};
+use crate::domain::ids::{AccountKey, MessageId, PartnerId, TransactionKey};
+use crate::ports::archive::{Archive, Damaged, Readable, StoredPage};
+use crate::ports::fault::{StoreFault, chain};
+use crate::ports::ledger::{Listing, StoredTransaction};
+
+/// Rows without a name that one listing tells; a person who finds that many looks at the file.
+const NAMELESS_MAX: i64 = 1000;
+
+/// Everything in the file.
+pub(super) struct SqliteArchive {
+    database: Arc<Database>,
+}
+
+impl SqliteArchive {
+    pub(super) fn new(database: Arc<Database>) -> Self {
+        Self { database }
+    }
+
+    async fn accounts(
+        &self,
+        which: Which,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<Readable<AccountKey>>, StoreFault> {
+        let doing = "listing all accounts";
+        let after = cursor.map(NameCursor::parse).transpose().map_err(|fault| fault.doing(doing))?;
+        let job = move |connection: &Connection| accounts(connection, which, after, limit);
+        self.database.read(meter::TABLE_QUERY, doing, job).await
+    }
+}
+
+#[async_trait]
+impl Archive for SqliteArchive {
+    async fn listed_accounts(
+        &self,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<Readable<AccountKey>>, StoreFault> {
+        self.accounts(Which::Opened, cursor, limit).await
+    }
+
+    async fn ledger_accounts(
+        &self,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<Readable<AccountKey>>, StoreFault> {
+        self.accounts(Which::InUse, cursor, limit).await
+    }
+
+    async fn is_listed(&self, account: AccountKey) -> Result<bool, StoreFault> {
+        let job = move |connection: &Connection| {
+            let Some(number) = names::account(connection, account)? else { return Ok(false) };
+            let sql = "SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?1)";
+            Ok(connection.prepare_cached(sql)?.query_row([number], |row| row.get(0))?)
+        };
+        self.database.read(meter::TABLE_GET, "looking for an account in the list", job).await
+    }
+
+    async fn stored_pages(
+        &self,
+        account: AccountKey,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<StoredPage>, StoreFault> {
+        let doing = "reading all pages of an account";
+        let after = cursor.map(|text| text.parse().map_err(|_| SqlFault::ForeignCursor));
+        let after: Option<i64> = after.transpose().map_err(|fault| fault.doing(doing))?;
+        let job = move |connection: &Connection| pages(connection, account, after, limit);
+        self.database.read(meter::TABLE_QUERY, doing, job).await
+    }
+
+    async fn stored_transactions(
+        &self,
+        account: AccountKey,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Listing<Readable<StoredTransaction>>, StoreFault> {
+        let doing = "reading all transactions of an account";
+        let after = cursor
+            .map(|cursor| RowCursor::parse(account, cursor))
+            .transpose()
+            .map_err(|fault| fault.doing(doing))?;
+        let job = move |connection: &Connection| transactions(connection, account, after, limit);
+        self.database.read(meter::TABLE_QUERY, doing, job).await
+    }
+}
+
+/// Which of the names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Which {
+    /// Those of accounts that were opened.
+    Opened,
+    /// Those that any row is of.
+    InUse,
+}
+
+/// Where a listing of names goes on: behind this one. As it is stored, which may be damaged.
+struct NameCursor {
+    user: Vec<u8>,
+    account: Vec<u8>,
+}
+
+impl NameCursor {
+    fn parse(cursor: &str) -> Result<Self, SqlFault> {
+        let read = || {
+            let (user, account) = cursor.split_once('.')?;
+            Some(Self { user: hex::decode(user).ok()?, account: hex::decode(account).ok()? })
+        };
+        read().ok_or(SqlFault::ForeignCursor)
+    }
+}
+
+fn accounts(
+    connection: &Connection,
+    which: Which,
+    after: Option<NameCursor>,
+    limit: usize,
+) -> Result<Listing<Readable<AccountKey>>, SqlFault> {
+    let opened = "EXISTS (SELECT 1 FROM accounts a WHERE a.id = n.id)";
+    let wanted = match which {
+        Which::Opened => opened.to_owned(),
+        Which::InUse => format!(
+            "({opened} OR EXISTS (SELECT 1 FROM journal_pages p WHERE p.account = n.id)
+                 OR EXISTS (SELECT 1 FROM transactions t WHERE t.account = n.id))"
+        ),
+    };
+    // Empty blobs are before every name.
+    let NameCursor { user, account } = after.unwrap_or(NameCursor { user: Vec::new(), account: Vec::new() });
+    let sql = format!(
+        "SELECT n.user_id, n.account_id, n.id FROM account_names n
+         WHERE (n.user_id, n.account_id) > (?1, ?2) AND {wanted} ORDER BY n.user_id, n.account_id LIMIT ?3"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let wanted = columns::limit(limit.saturating_add(1));
+    let rows = statement.query_and_then((user, account, wanted), |row| {
+        let number: i64 = row.get(2)?;
+        let key = told(columns::account_key(row, 0), || format!("row {number} of account_names"))?;
+        let name: (Vec<u8>, Vec<u8>) = (row.get(0)?, row.get(1)?);
+        Ok::<_, SqlFault>((key, name))
+    })?;
+    let items = rows.collect::<Result<Vec<_>, _>>()?;
+    let Listing { items, next } = log::listing(items, limit, |(_, (user, account))| {
+        format!("{}.{}", hex::encode(user), hex::encode(account))
+    });
+    let mut items: Vec<Readable<AccountKey>> = items.into_iter().map(|(key, _)| key).collect();
+    if next.is_none() && which == Which::InUse {
+        items.extend(nameless(connection)?);
+    }
+    Ok(Listing { items, next })
+}
+
+/// Rows of accounts whose name is gone. The numbers are found by skipping from one to the next, so
+/// that the history of an account costs one step.
+fn nameless(connection: &Connection) -> Result<Vec<Readable<AccountKey>>, SqlFault> {
+    let mut found = Vec::new();
+    for (table, column) in [("accounts", "id"), ("journal_pages", "account"), ("transactions", "account")] {
+        let sql = format!(
+            "WITH RECURSIVE numbers (n) AS (
+                 SELECT min({column}) FROM {table}
+                 UNION ALL
+                 SELECT (SELECT min({column}) FROM {table} WHERE {column} > n) FROM numbers WHERE n IS NOT NULL)
+             SELECT n FROM numbers
+             WHERE n IS NOT NULL AND NOT EXISTS (SELECT 1 FROM account_names WHERE id = n) LIMIT {NAMELESS_MAX}"
+        );
+        let mut statement = connection.prepare_cached(&sql)?;
+        let numbers = statement.query_map([], |row| row.get::<_, i64>(0))?;
+        for number in numbers {
+            let place = format!("rows of {table} with the account number {}", number?);
+            let cause = "there is no such number in account_names".to_owned();
+            found.push(Err(Damaged { place, cause }));
+        }
+    }
+    Ok(found)
+}
+
+fn pages(
+    connection: &Connection,
+    key: AccountKey,
+    after: Option<i64>,
+    limit: usize,
+) -> Result<Listing<StoredPage>, SqlFault> {
+    let Some(account) = names::account(connection, key)? else {
+        return Ok(Listing { items: Vec::new(), next: None });
+    };
+    let sql = "SELECT first_sequence, entries, previous_hash, hash, nonce FROM journal_pages
+               WHERE account = ?1 AND first_sequence > ?2 ORDER BY first_sequence LIMIT ?3";
+    let mut statement = connection.prepare_cached(sql)?;
+    let wanted = columns::limit(limit.saturating_add(1));
+    let rows = statement.query_and_then((account, after.unwrap_or(i64::MIN), wanted), |row| {
+        let first: i64 = row.get(0)?;
+        let place = || format!("the page from {first}");
+        let page = told(log::unchecked_page(row, key), place)?;
+        Ok::<_, SqlFault>((StoredPage { first_sequence: u64::try_from(first).ok(), page }, first))
+    })?;
+    let items = rows.collect::<Result<Vec<_>, _>>()?;
+    let Listing { items, next } = log::listing(items, limit, |(_, first): &(_, i64)| first.to_string());
+    Ok(Listing { items: items.into_iter().map(|(page, _)| page).collect(), next })
+}
+
+/// Where a listing of transactions goes on: behind the row with these keys. A message may be damaged.
+struct RowCursor {
+    partner: i64,
+    message: Vec<u8>,
+}
+
+impl RowCursor {
+    fn parse(account: AccountKey, cursor: &str) -> Result<Self, SqlFault> {
+        let read = || {
+            let place = cursor.strip_prefix(&format!("{account}."))?;
+            let (partner, message) = place.split_once('.')?;
+            Some(Self { partner: partner.parse().ok()?, message: hex::decode(message).ok()? })
+        };
+        read().ok_or(SqlFault::ForeignCursor)
+    }
+}
+
+fn transactions(
+    connection: &Connection,
+    key: AccountKey,
+    after: Option<RowCursor>,
+    limit: usize,
+) -> Result<Listing<Readable<StoredTransaction>>, SqlFault> {
+    let Some(account) = names::account(connection, key)? else {
+        return Ok(Listing { items: Vec::new(), next: None });
+    };
+    let RowCursor { partner, message } =
+        after.unwrap_or(RowCursor { partner: i64::MIN, message: Vec::new() });
+    let sql = format!(
+        "SELECT {COLUMNS}, t.message, p.name, t.partner FROM transactions t LEFT JOIN partners p ON p.id = t.partner
+         WHERE t.account = ?1 AND (t.partner, t.message) > (?2, ?3) ORDER BY t.partner, t.message LIMIT ?4"
+    );
+    let column = |offset: usize| COLUMNS_COUNT.saturating_add(offset);
+    let mut statement = connection.prepare_cached(&sql)?;
+    let wanted = columns::limit(limit.saturating_add(1));
+    let rows = statement.query_and_then((account, partner, message, wanted), |row| {
+        let (partner, message): (i64, Vec<u8>) = (row.get(column(2))?, row.get(column(0))?);
+        let name: Option<String> = row.get(column(1))?;
+        let place = || {
+            // As its id, where it is one.
+            let text = Uuid::from_slice(&message).map_or_else(|_| hex::encode(&message), |id| id.to_string());
+            let name = name.unwrap_or_else(|| format!("partner number {partner}"));
+            format!("transaction {name}/{text}")
+        };
+        let stored = told(transaction(row, key), place)?;
+        Ok::<_, SqlFault>((stored, partner, message))
+    })?;
+    let items = rows.collect::<Result<Vec<_>, _>>()?;
+    let Listing { items, next } = log::listing(items, limit, |(_, partner, message)| {
+        format!("{key}.{partner}.{}", hex::encode(message))
+    });
+    Ok(Listing { items: items.into_iter().map(|(stored, _, _)| stored).collect(), next })
+}
+
+fn transaction(row: &Row<'_>, account: AccountKey) -> Result<StoredTransaction, SqlFault> {
+    let name: Option<String> = row.get(COLUMNS_COUNT.saturating_add(1))?;
+    let partner = name.and_then(|name| PartnerId::parse(&name).ok()).ok_or(SqlFault::Column("partner"))?;
+    let message = MessageId::from_uuid(columns::uuid(row, COLUMNS_COUNT)?);
+    transaction_row::read(row, TransactionKey { account, partner, message })
+}
+
+/// A row that cannot be read is told; that the file cannot be read is a fault.
+fn told<T>(read: Result<T, SqlFault>, place: impl FnOnce() -> String) -> Result<Readable<T>, SqlFault> {
+    match read {
+        Ok(value) => Ok(Ok(value)),
+        Err(fault) if fault.is_of_a_row() => {
+            let cause = chain(&fault);
+            Ok(Err(Damaged { place: place(), cause }))
+        }
+        Err(fault) => Err(fault),
+    }
+}

@@ -1,0 +1,207 @@
+//! Reading the whole ledger as it is stored.
+
+use std::collections::BTreeSet;
+
+use super::case::{Case, partner, to_the_end};
+use crate::domain::ids::{AccountKey, TransactionKey};
+use crate::domain::transaction::TransactionStatus::{self, Accepted, Posted, Rejected};
+use crate::ports::Store;
+use crate::ports::archive::{Readable, StoredPage};
+use crate::ports::fault::StoreFault;
+use crate::ports::ledger::{NewTransaction, StoredTransaction};
+
+/// Checks [`crate::ports::archive::Archive`]. What it promises about damaged rows needs means to damage
+/// them, which are no port's: tests of the adapters and of the audit do that.
+pub async fn archive_contract<F>(fresh: F)
+where
+    F: AsyncFn() -> Store,
+{
+    let case = async || Case::new(fresh().await);
+    every_account_is_found_once_and_in_order(&case().await).await;
+    an_account_that_nobody_opened_is_in_the_ledger_and_not_listed(&case().await).await;
+    pages_are_read_as_they_are_stored(&case().await).await;
+    transactions_in_every_status_are_read(&case().await).await;
+    a_change_of_status_moves_no_transaction(&case().await).await;
+    a_foreign_cursor_is_refused(&case().await).await;
+    reading_everything_writes_nothing(&case().await).await;
+}
+
+impl Case {
+    async fn listed_accounts(&self, limit: usize) -> Vec<AccountKey> {
+        let archive = &self.store.archive;
+        let page =
+            async |cursor: Option<String>| archive.listed_accounts(cursor.as_deref(), limit).await.unwrap();
+        readable(to_the_end(limit, page).await)
+    }
+
+    async fn ledger_accounts(&self, limit: usize) -> Vec<AccountKey> {
+        let archive = &self.store.archive;
+        let page =
+            async |cursor: Option<String>| archive.ledger_accounts(cursor.as_deref(), limit).await.unwrap();
+        readable(to_the_end(limit, page).await)
+    }
+
+    async fn stored_pages(&self, account: AccountKey, limit: usize) -> Vec<StoredPage> {
+        let archive = &self.store.archive;
+        let page = async |cursor: Option<String>| {
+            archive.stored_pages(account, cursor.as_deref(), limit).await.unwrap()
+        };
+        to_the_end(limit, page).await
+    }
+
+    async fn stored_transactions(&self, account: AccountKey, limit: usize) -> Vec<StoredTransaction> {
+        let archive = &self.store.archive;
+        let page = async |cursor: Option<String>| {
+            archive.stored_transactions(account, cursor.as_deref(), limit).await.unwrap()
+        };
+        readable(to_the_end(limit, page).await)
+    }
+}
+
+fn readable<T>(items: Vec<Readable<T>>) -> Vec<T> {
+    items.into_iter().map(|item| item.expect("nobody damaged a row")).collect()
+}
+
+fn by_key(mut stored: Vec<StoredTransaction>) -> Vec<StoredTransaction> {
+    stored.sort_by(|one, other| one.transaction.key.cmp(&other.transaction.key));
+    stored
+}
+
+async fn every_account_is_found_once_and_in_order(case: &Case) {
+    let mut ours = BTreeSet::new();
+    for _ in 0..4 {
+        let first = case.opened().await.value;
+        ours.insert(first.key);
+        // Another account of the same user, and one with more rows than a short listing has.
+        let key = AccountKey { account: case.account_key().account, ..first.key };
+        ours.insert(case.open(&crate::domain::account::Account { key, ..first }).await.value.key);
+        case.settled(&(1..=6).map(|cents| case.deposit(key, cents)).collect::<Vec<_>>()).await;
+        case.settled(&[case.withdrawal(key, 1_000_000)]).await;
+    }
+    // Others may use the store at the same time.
+    let ours: Vec<AccountKey> = ours.into_iter().collect();
+    for limit in [3, 1_000] {
+        for found in [case.listed_accounts(limit).await, case.ledger_accounts(limit).await] {
+            assert!(found.is_sorted_by(|one, other| one < other), "in the order of the keys, each once");
+            let found: Vec<AccountKey> = found.into_iter().filter(|key| ours.contains(key)).collect();
+            assert_eq!(found, ours, "an account that was opened is listed, and has rows in the ledger");
+        }
+    }
+    for key in ours {
+        assert!(case.store.archive.is_listed(key).await.unwrap(), "an account that was opened is listed");
+    }
+}
+
+async fn an_account_that_nobody_opened_is_in_the_ledger_and_not_listed(case: &Case) {
+    let key = case.account_key();
+    assert!(!case.ledger_accounts(1_000).await.contains(&key), "nobody has heard of it");
+    case.accepted(&[case.deposit(key, 1)]).await;
+    assert!(case.ledger_accounts(1_000).await.contains(&key), "a transaction is a row of its ledger");
+    assert!(!case.listed_accounts(1_000).await.contains(&key), "but nobody opened it");
+    assert!(!case.store.archive.is_listed(key).await.unwrap(), "and so no list names it");
+}
+
+async fn pages_are_read_as_they_are_stored(case: &Case) {
+    let key = case.opened().await.value.key;
+    let neighbor = AccountKey { user: key.user, ..case.opened().await.value.key };
+    assert!(case.stored_pages(key, 10).await.is_empty(), "an account without entries has no pages");
+    for size in [1, 3, 2, 12, 1] {
+        case.settled(&(0..size).map(|_| case.deposit(key, 1)).collect::<Vec<_>>()).await;
+        case.settled(&[case.withdrawal(key, 1_000_000)]).await;
+    }
+    let expected: Vec<StoredPage> = case
+        .journal(key)
+        .await
+        .into_iter()
+        .map(|page| StoredPage { first_sequence: Some(page.first_sequence), page: Ok(page) })
+        .collect();
+    assert_eq!(expected.len(), 5);
+    for limit in [1, 2, 100] {
+        assert_eq!(case.stored_pages(key, limit).await, expected, "each page once, in order, whole");
+    }
+    assert!(case.stored_pages(neighbor, 10).await.is_empty(), "pages of one account are no other's");
+}
+
+async fn transactions_in_every_status_are_read(case: &Case) {
+    let key = case.opened().await.value.key;
+    assert!(case.stored_transactions(key, 10).await.is_empty(), "nobody asked for anything yet");
+    let mut expected = Vec::new();
+    for name in ["shop", "shop2", "shop_2", "s"] {
+        let mut group: Vec<NewTransaction> = (1..=5).map(|cents| case.deposit(key, cents)).collect();
+        group.push(case.withdrawal(key, 1_000_000));
+        group.iter_mut().for_each(|new| new.key.partner = partner(name));
+        case.settled(&group).await;
+        let mut waiting = case.deposit(key, 5);
+        waiting.key.partner = partner(name);
+        case.accepted(std::slice::from_ref(&waiting)).await;
+        group.push(waiting);
+        for new in group {
+            expected.push(case.stored(&new.key).await);
+        }
+    }
+    let expected = by_key(expected);
+    for limit in [1, 5, 1_000] {
+        let found = by_key(case.stored_transactions(key, limit).await);
+        assert_eq!(found, expected, "each transaction once, in whatever status, as it is stored");
+    }
+    let count = |status: TransactionStatus| {
+        expected.iter().filter(|stored| stored.transaction.status() == status).count()
+    };
+    assert_eq!([Accepted, Posted, Rejected].map(count), [4, 20, 4]);
+}
+
+async fn a_change_of_status_moves_no_transaction(case: &Case) {
+    let key = case.opened().await.value.key;
+    let group: Vec<NewTransaction> = (1..=40).map(|cents| case.deposit(key, cents)).collect();
+    let work = case.accepted(&group).await;
+    let first = case.store.archive.stored_transactions(key, None, 10).await.unwrap();
+    case.committed(&case.decided(&case.account(key).await, &work)).await;
+    let mut found: Vec<TransactionKey> =
+        readable(first.items).into_iter().map(|stored| stored.transaction.key).collect();
+    let mut cursor = first.next;
+    while let Some(next) = cursor {
+        let page = case.store.archive.stored_transactions(key, Some(&next), 10).await.unwrap();
+        found.extend(readable(page.items).into_iter().map(|stored| stored.transaction.key));
+        cursor = page.next;
+    }
+    found.sort_unstable();
+    let mut expected: Vec<TransactionKey> = group.into_iter().map(|new| new.key).collect();
+    expected.sort_unstable();
+    assert_eq!(found, expected, "what changes its status meanwhile is read once all the same");
+}
+
+async fn a_foreign_cursor_is_refused(case: &Case) {
+    let (key, neighbor) = (case.opened().await.value.key, case.opened().await.value.key);
+    for account in [key, neighbor] {
+        case.settled(&[1, 2, 3].map(|cents| case.deposit(account, cents))).await;
+    }
+    let archive = &case.store.archive;
+    let is_refused = |fault: Option<StoreFault>| matches!(fault, Some(StoreFault::ForeignCursor { .. }));
+    for cursor in ["no cursor", "🦀", "%00", "-"] {
+        assert!(is_refused(archive.listed_accounts(Some(cursor), 9).await.err()), "{cursor:?}");
+        assert!(is_refused(archive.ledger_accounts(Some(cursor), 9).await.err()), "{cursor:?}");
+        assert!(is_refused(archive.stored_pages(key, Some(cursor), 9).await.err()), "{cursor:?}");
+        assert!(is_refused(archive.stored_transactions(key, Some(cursor), 9).await.err()), "{cursor:?}");
+    }
+    let foreign = archive.stored_transactions(neighbor, None, 1).await.unwrap().next;
+    let foreign = foreign.expect("two of three transactions are still to come");
+    let answer = archive.stored_transactions(key, Some(&foreign), 9).await;
+    assert!(is_refused(answer.err()), "a cursor of another account's listing is none of this one");
+}
+
+async fn reading_everything_writes_nothing(case: &Case) {
+    let key = case.opened().await.value.key;
+    case.settled(&[case.deposit(key, 1)]).await;
+    let count = || case.store.operations.snapshot();
+    let before = count();
+    case.listed_accounts(1_000).await;
+    case.ledger_accounts(1_000).await;
+    case.stored_pages(key, 10).await;
+    case.stored_transactions(key, 10).await;
+    case.store.archive.is_listed(key).await.unwrap();
+    for (operation, after) in count() {
+        let is_read = ["get", "query"].contains(&operation.name);
+        let more = after - before.get(&operation).copied().unwrap_or_default();
+        assert!(is_read || more == 0, "{} {operation:?} are no reads", more);
+    }
+}

@@ -1,0 +1,214 @@
+//! Whether the entries of the journal and the posted transactions of the log are the same, without
+//! keeping either: both are added up, as hashes, in a thousand groups. Where the sums are equal, every
+//! entry has its transaction and every transaction its entry, each once and with the same content.
+//! Where they differ, the account is read again and the groups that differ are compared one by one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::finding::{Finding, FindingKind, Findings};
+use crate::domain::ids::{AccountKey, MessageId, Nonce, PartnerId, TransactionKey};
+use crate::domain::journal::Entry;
+use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
+
+/// Groups of an account. Each costs 48 bytes while its account is read.
+const GROUPS: usize = 1024;
+/// Most entries that are kept to compare them one by one: some 50 MB with the usual content.
+const COMPARED_MAX: u64 = 100_000;
+
+/// The sums of one side.
+struct Sums {
+    hashes: Vec<u128>,
+    counts: Vec<u64>,
+}
+
+/// Groups in which the two sides differ.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Suspects(BTreeSet<usize>);
+
+impl Suspects {
+    /// Whether both sides are the same.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The entry that a posted transaction must have; `None` while it is not posted.
+pub(super) fn entry_of(transaction: &Transaction) -> Option<Entry> {
+    let Transaction { key, instruction, accepted_at, outcome } = transaction;
+    let Some(Outcome::Posted { order_number, sequence, balance_after, posted_at }) = outcome else {
+        return None;
+    };
+    Some(Entry {
+        sequence: *sequence,
+        partner: key.partner.clone(),
+        message: key.message,
+        kind: instruction.kind,
+        amount: instruction.amount,
+        details: instruction.details.clone(),
+        order_number: *order_number,
+        balance_after: *balance_after,
+        accepted_at: *accepted_at,
+        posted_at: *posted_at,
+    })
+}
+
+impl Sums {
+    fn new() -> Self {
+        Self { hashes: vec![0; GROUPS], counts: vec![0; GROUPS] }
+    }
+
+    fn add(&mut self, entry: &Entry, salt: Nonce) {
+        let group = group_of(entry.message);
+        let hash = entry.salted_hash(salt);
+        let half = u128::from_be_bytes(std::array::from_fn(|index| hash[index]));
+        if let (Some(sum), Some(count)) = (self.hashes.get_mut(group), self.counts.get_mut(group)) {
+            *sum = sum.wrapping_add(half);
+            *count = count.saturating_add(1);
+        }
+    }
+}
+
+/// By the last bits of the message id, which differ however a partner makes its ids.
+fn group_of(message: MessageId) -> usize {
+    let [.., high, low] = message.as_uuid().into_bytes();
+    usize::from(u16::from_be_bytes([high, low])).checked_rem(GROUPS).unwrap_or(0)
+}
+
+/// Both sides of one account, in one reading.
+pub(super) struct Sieve {
+    account: AccountKey,
+    /// Chosen anew for each audit, so that nobody can prepare content whose sums are equal.
+    salt: Nonce,
+    entries: Sums,
+    transactions: Sums,
+    /// What is compared one by one; empty in a first reading.
+    suspects: Suspects,
+    kept: BTreeMap<(PartnerId, MessageId), Entry>,
+}
+
+impl Sieve {
+    pub(super) fn new(account: AccountKey, salt: Nonce, suspects: Suspects) -> Self {
+        let (entries, transactions) = (Sums::new(), Sums::new());
+        Self { account, salt, entries, transactions, suspects, kept: BTreeMap::new() }
+    }
+
+    /// An entry of the journal.
+    pub(super) fn entry(&mut self, entry: &Entry, findings: &mut Findings) {
+        self.entries.add(entry, self.salt);
+        if !self.is_suspect(entry.message) {
+            return;
+        }
+        let key = (entry.partner.clone(), entry.message);
+        match self.kept.get(&key) {
+            None => drop(self.kept.insert(key, entry.clone())),
+            Some(earlier) => {
+                let finding = self.finding(FindingKind::PostedTwice, entry).at(entry.sequence);
+                let found = format!("entries {} and {}", earlier.sequence, entry.sequence);
+                findings.push(finding.expecting("one entry").finding(found));
+            }
+        }
+    }
+
+    /// A posted transaction, as the entry that it must have. `is_in_a_gap`: whether that entry may be
+    /// on a page that could not be read.
+    pub(super) fn posted(&mut self, entry: &Entry, is_in_a_gap: bool, findings: &mut Findings) {
+        self.transactions.add(entry, self.salt);
+        if !self.is_suspect(entry.message) {
+            return;
+        }
+        match self.kept.remove(&(entry.partner.clone(), entry.message)) {
+            Some(journal) if journal == *entry => {}
+            Some(journal) => {
+                let finding = self.finding(FindingKind::ContentDiffers, entry).at(journal.sequence);
+                let (expected, found) = differences(&journal, entry);
+                findings.push(finding.expecting(expected).finding(found));
+            }
+            None if is_in_a_gap => {}
+            None => {
+                let finding = self.finding(FindingKind::EntryMissing, entry);
+                findings.push(finding.expecting(format!("entry {}", entry.sequence)).finding("nothing"));
+            }
+        }
+    }
+
+    /// A transaction that is not posted: no entry may be of it.
+    pub(super) fn not_posted(&mut self, transaction: &Transaction, findings: &mut Findings) {
+        let TransactionKey { account: _, partner, message } = &transaction.key;
+        if !self.is_suspect(*message) {
+            return;
+        }
+        if let Some(entry) = self.kept.remove(&(partner.clone(), *message)) {
+            let finding = self.finding(FindingKind::TransactionNotPosted, &entry).at(entry.sequence);
+            let found = transaction.status().code();
+            findings.push(finding.expecting(TransactionStatus::Posted.code()).finding(found));
+        }
+    }
+
+    /// Everything was read. Gives the groups that differ, as far as they can be compared at once.
+    pub(super) fn end(self, findings: &mut Findings) -> Suspects {
+        for entry in self.kept.values() {
+            let finding = self.finding(FindingKind::TransactionMissing, entry).at(entry.sequence);
+            findings.push(finding.expecting("a posted transaction").finding("nothing"));
+        }
+        let Self { account, entries, transactions, suspects, .. } = self;
+        let sides = entries.hashes.iter().zip(&transactions.hashes).zip(&entries.counts).enumerate();
+        let (mut differing, mut to_compare, mut left) = (BTreeSet::new(), 0_u64, 0_u64);
+        for (group, ((journal, log), count)) in sides {
+            if journal == log {
+                continue;
+            }
+            let more = to_compare.saturating_add(*count);
+            if more <= COMPARED_MAX || differing.is_empty() {
+                differing.insert(group);
+                to_compare = more;
+            } else {
+                left = left.saturating_add(1);
+            }
+        }
+        // A first reading has compared nothing yet.
+        if left > 0 && !suspects.is_empty() {
+            let finding = Finding::of(FindingKind::More, Some(account));
+            let found = format!("{left} more of {GROUPS} groups of transactions that are not as the journal");
+            findings.push(finding.finding(found));
+        }
+        Suspects(differing)
+    }
+
+    fn is_suspect(&self, message: MessageId) -> bool {
+        !self.suspects.is_empty() && self.suspects.0.contains(&group_of(message))
+    }
+
+    fn finding(&self, kind: FindingKind, entry: &Entry) -> Finding {
+        let mut finding = Finding::of(kind, Some(self.account));
+        finding.transaction = Some((entry.partner.clone(), entry.message));
+        finding
+    }
+}
+
+/// What the two tell differently: the journal first.
+fn differences(journal: &Entry, log: &Entry) -> (String, String) {
+    let tell = |entry: &Entry| {
+        [
+            ("entry", entry.sequence.to_string()),
+            ("type", entry.kind.code().to_owned()),
+            ("amount", format!("{} {}", entry.amount, entry.amount.currency())),
+            ("balance after", format!("{} {}", entry.balance_after, entry.balance_after.currency())),
+            ("order number", entry.order_number.to_string()),
+            ("accepted at", entry.accepted_at.to_string()),
+            ("posted at", entry.posted_at.to_string()),
+        ]
+    };
+    let (mut expected, mut found) = (Vec::new(), Vec::new());
+    for ((name, one), (_, other)) in tell(journal).into_iter().zip(tell(log)) {
+        if one != other {
+            expected.push(format!("{name} {one}"));
+            found.push(format!("{name} {other}"));
+        }
+    }
+    if journal.details != log.details {
+        // Words of partners and their customers are nobody's business here.
+        expected.push("the details of the entry".to_owned());
+        found.push("other details".to_owned());
+    }
+    (expected.join(", "), found.join(", "))
+}

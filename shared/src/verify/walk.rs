@@ -1,0 +1,100 @@
+//! All accounts of a store: those that the lists of the users name, and those of which the ledger has a
+//! row, as one walk in the order of their keys.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::Patient;
+use crate::domain::ids::AccountKey;
+use crate::ports::archive::{Archive, Damaged, Readable};
+use crate::ports::fault::StoreFault;
+use crate::ports::ledger::Listing;
+
+/// Accounts of one request.
+pub(super) const LIMIT: usize = 1000;
+
+/// One step of the walk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Step {
+    /// An account, and whether the list of its user names it.
+    Account { key: AccountKey, listed: bool },
+    /// A name that cannot be read.
+    Unreadable(Damaged),
+}
+
+/// Which of the two listings.
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    Listed,
+    Ledger,
+}
+
+/// One of the listings, as far as it was read.
+struct Side {
+    source: Source,
+    waiting: VecDeque<Readable<AccountKey>>,
+    cursor: Option<String>,
+    ended: bool,
+}
+
+impl Side {
+    const fn new(source: Source) -> Self {
+        Self { source, waiting: VecDeque::new(), cursor: None, ended: false }
+    }
+
+    /// Reads on when nothing waits.
+    async fn fill(&mut self, archive: &dyn Archive, patient: &Patient) -> Result<(), StoreFault> {
+        while self.waiting.is_empty() && !self.ended {
+            let (cursor, source) = (self.cursor.as_deref(), self.source);
+            let listing: Listing<Readable<AccountKey>> = patient
+                .read(async || match source {
+                    Source::Listed => archive.listed_accounts(cursor, LIMIT).await,
+                    Source::Ledger => archive.ledger_accounts(cursor, LIMIT).await,
+                })
+                .await?;
+            self.waiting.extend(listing.items);
+            self.ended = listing.next.is_none();
+            self.cursor = listing.next;
+        }
+        Ok(())
+    }
+
+    fn next_key(&self) -> Option<AccountKey> {
+        self.waiting.front().and_then(|item| item.as_ref().ok()).copied()
+    }
+
+    /// A name that cannot be read, if one comes next.
+    fn take_damaged(&mut self) -> Option<Damaged> {
+        self.waiting.pop_front_if(|item| item.is_err()).and_then(Result::err)
+    }
+}
+
+/// The walk.
+pub(super) struct Walk {
+    archive: Arc<dyn Archive>,
+    patient: Patient,
+    listed: Side,
+    ledger: Side,
+}
+
+impl Walk {
+    pub(super) const fn new(archive: Arc<dyn Archive>, patient: Patient) -> Self {
+        Self { archive, patient, listed: Side::new(Source::Listed), ledger: Side::new(Source::Ledger) }
+    }
+
+    /// The next step; `None` at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Step>, StoreFault> {
+        let Self { archive, patient, listed, ledger } = self;
+        listed.fill(&**archive, patient).await?;
+        ledger.fill(&**archive, patient).await?;
+        if let Some(damaged) = listed.take_damaged().or_else(|| ledger.take_damaged()) {
+            return Ok(Some(Step::Unreadable(damaged)));
+        }
+        let (one, other) = (listed.next_key(), ledger.next_key());
+        let Some(key) = [one, other].into_iter().flatten().min() else { return Ok(None) };
+        for side in [&mut *listed, &mut *ledger] {
+            side.waiting.pop_front_if(|item| *item == Ok(key));
+        }
+        Ok(Some(Step::Account { key, listed: one == Some(key) }))
+    }
+}

@@ -1,0 +1,92 @@
+//! Rows that cannot be read: each is told with its account, and the audit goes on behind it.
+
+use std::path::Path;
+
+use postonce_shared::adapters::open::enqueue;
+use postonce_shared::adapters::sqlite::SqliteStore;
+use postonce_shared::domain::ids::AccountKey;
+use postonce_shared::verify::FindingKind::{self, *};
+use rusqlite::Connection;
+
+use super::whole::{Desk, everything, kinds, small_bank, sound, system, verify};
+
+/// Changes a file of three accounts with a statement, in which `ACCOUNT` is the number of the second
+/// one, and asserts what is told: about that account, or about none.
+async fn check(sql: &str, expected: &[FindingKind], words: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("postonce.db");
+    let store = SqliteStore::open(&path, enqueue(1, Default::default()), system()).unwrap();
+    let keys = small_bank(&Desk::over(store)).await;
+    damage(&path, keys[1], sql);
+    let reading = SqliteStore::open_to_read(&path, system()).unwrap();
+    let (totals, found) = verify(&reading, everything()).await.unwrap();
+    assert_eq!(kinds(&found), expected, "{sql}: {found:#?}");
+    let elsewhere = found.iter().find(|finding| finding.account.is_some_and(|account| account != keys[1]));
+    assert_eq!(elsewhere, None, "{sql}: the other accounts are sound");
+    assert!(
+        found.iter().any(|finding| finding.to_string().contains(words)),
+        "{sql}: no {words} in {found:#?}"
+    );
+    assert!(totals.accounts >= sound().accounts - 1, "{sql}: the other accounts are read: {totals:?}");
+}
+
+fn damage(path: &Path, account: AccountKey, sql: &str) {
+    let connection = Connection::open(path).unwrap();
+    connection.execute_batch("PRAGMA foreign_keys = OFF").unwrap();
+    let triggers: Vec<String> = connection
+        .prepare("SELECT name FROM sqlite_schema WHERE type = 'trigger'")
+        .unwrap()
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    triggers.iter().for_each(|trigger| connection.execute_batch(&format!("DROP TRIGGER {trigger}")).unwrap());
+    let number: i64 = connection
+        .query_row(
+            "SELECT id FROM account_names WHERE user_id = ?1 AND account_id = ?2",
+            (account.user.as_uuid().into_bytes(), account.account.as_uuid().into_bytes()),
+            |row| row.get(0),
+        )
+        .unwrap();
+    let changed = connection.execute(&sql.replace("ACCOUNT", &number.to_string()), []).unwrap();
+    assert_eq!(changed, 1, "{sql}");
+}
+
+#[tokio::test]
+async fn a_page_that_cannot_be_read_is_told() {
+    let page = "WHERE account = ACCOUNT AND first_sequence = 1";
+    check(&format!("UPDATE journal_pages SET entries = '[' {page}"), &[PageUnreadable], "entry 1:").await;
+    check(&format!("UPDATE journal_pages SET hash = x'00' {page}"), &[PageUnreadable], "the page from 1")
+        .await;
+    let wrong_digit = "replace(entries, '\"o\":\"1', '\"o\":\"9')";
+    let sql = format!("UPDATE journal_pages SET entries = {wrong_digit} {page}");
+    check(&sql, &[PageUnreadable], "order number").await;
+}
+
+#[tokio::test]
+async fn an_account_row_that_cannot_be_read_is_told() {
+    check("UPDATE accounts SET currency = 'XXX' WHERE id = ACCOUNT", &[AccountUnreadable], "currency").await;
+    check("DELETE FROM accounts WHERE id = ACCOUNT", &[AccountMissing], "2 pages and 6 transactions").await;
+}
+
+#[tokio::test]
+async fn a_transaction_that_cannot_be_read_is_told() {
+    let rejected = "WHERE account = ACCOUNT AND status = 'rejected'";
+    let sql = format!("UPDATE transactions SET reason = NULL {rejected}");
+    check(&sql, &[TransactionUnreadable], "transaction shop/").await;
+    let sql = format!("UPDATE transactions SET amount = -1 {rejected}");
+    check(&sql, &[TransactionUnreadable], "amount").await;
+    // As if its partner had never been one.
+    let sql = format!("UPDATE transactions SET partner = 77 {rejected}");
+    check(&sql, &[TransactionUnreadable], "partner number 77/").await;
+}
+
+#[tokio::test]
+async fn an_account_without_a_name_is_told() {
+    let sql = "DELETE FROM account_names WHERE id = ACCOUNT";
+    let expected = [NameUnreadable, NameUnreadable, NameUnreadable];
+    check(sql, &expected, "there is no such number in account_names").await;
+    // Told once by the list and once by the ledger.
+    let sql = "UPDATE account_names SET user_id = x'00' WHERE id = ACCOUNT";
+    check(sql, &[NameUnreadable, NameUnreadable], "account_names").await;
+}

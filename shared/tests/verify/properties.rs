@@ -1,0 +1,126 @@
+//! Any history of an account is sound, read at any moment of it; and any change of it is found.
+
+use postonce_shared::domain::ids::OrderNumber;
+use postonce_shared::domain::money::{Amount, Balance};
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::verify::Weight;
+use proptest::prelude::*;
+
+use super::books::{Books, euro};
+
+fn histories() -> impl Strategy<Value = Books> {
+    let cents = prop_oneof![1_i64..=1000, -800_i64..=-1];
+    let commits = prop::collection::vec(prop::collection::vec(cents, 1..=8), 1..=8);
+    commits.prop_map(|commits| {
+        let mut books = Books::open();
+        commits.iter().for_each(|cents| books.commit(cents));
+        books
+    })
+}
+
+/// What somebody does to the journal.
+#[derive(Debug, Clone, Copy)]
+enum Change {
+    Amount,
+    BalanceAfter,
+    OrderNumber,
+    PostedAt,
+    RemovePage,
+    RemoveEntry,
+    SwapEntries,
+    RemoveTransaction,
+    AccountBalance,
+}
+
+const CHANGES: [Change; 9] = [
+    Change::Amount,
+    Change::BalanceAfter,
+    Change::OrderNumber,
+    Change::PostedAt,
+    Change::RemovePage,
+    Change::RemoveEntry,
+    Change::SwapEntries,
+    Change::RemoveTransaction,
+    Change::AccountBalance,
+];
+
+/// Does it at some place. False where there is no such place.
+fn apply(change: Change, books: &mut Books, place: usize) -> bool {
+    let count = books.pages.len();
+    if count == 0 {
+        return false;
+    }
+    let page = &mut books.pages[place % count];
+    let within = place % page.entries.len();
+    let entry = &mut page.entries[within];
+    match change {
+        Change::Amount => {
+            entry.amount = Amount::try_new(entry.amount.minor_units() + 1, euro()).unwrap();
+        }
+        Change::BalanceAfter => {
+            entry.balance_after = Balance::try_new(entry.balance_after.minor_units() - 1, euro()).unwrap();
+        }
+        Change::OrderNumber => {
+            entry.order_number = OrderNumber::from_counter(entry.order_number.counter() + 100);
+        }
+        Change::PostedAt => entry.posted_at = Timestamp::from_unix_ms(entry.posted_at.unix_ms() + 1),
+        Change::RemovePage => drop(books.pages.remove(place % count)),
+        Change::RemoveEntry => {
+            if page.entries.len() < 2 {
+                return false;
+            }
+            page.entries.remove(within);
+        }
+        Change::SwapEntries => {
+            let other = (within + 1) % page.entries.len();
+            if other == within {
+                return false;
+            }
+            page.entries.swap(within, other);
+        }
+        Change::RemoveTransaction => {
+            let posted = |stored: &postonce_shared::ports::ledger::StoredTransaction| {
+                stored.transaction.key.message == entry.message
+            };
+            let index = books.transactions.iter().position(posted).unwrap();
+            books.transactions.remove(index);
+        }
+        Change::AccountBalance => {
+            let balance = books.account.balance.minor_units() + 1;
+            books.account.balance = Balance::try_new(balance, euro()).unwrap();
+        }
+    }
+    true
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_history_is_sound_at_every_moment_of_it(books in histories()) {
+        // The account was read at that moment; everything else was read when all was done.
+        for account in books.history.clone() {
+            let then = Books { account, ..books.clone() };
+            let report = then.audit();
+            prop_assert!(report.findings.is_empty() && report.suspects.is_empty(), "{:#?}", report.findings);
+            let later = books.account.sequence > then.account.sequence;
+            prop_assert_eq!(report.beyond.is_some(), later, "what came later is noticed, and no finding");
+        }
+    }
+
+    #[test]
+    fn every_change_is_found_with_and_without_its_hashes(
+        books in histories(), change in prop::sample::select(&CHANGES), place in 0_usize..64, reseal: bool
+    ) {
+        let mut changed = books.clone();
+        prop_assume!(apply(change, &mut changed, place));
+        if reseal {
+            changed.reseal();
+        }
+        let report = changed.audit();
+        let is_wrong = report.findings.iter().any(|finding| finding.kind.weight() == Weight::Finding);
+        prop_assert!(is_wrong, "{change:?} at {place} gave {:#?}", report.findings);
+        let named = report.findings.iter().all(|finding| finding.account == Some(changed.account.key));
+        prop_assert!(named, "each finding names the account");
+    }
+}

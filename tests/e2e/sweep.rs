@@ -1,0 +1,116 @@
+//! `postonce-web sweep`: an operator removes payloads that nobody needs any more. Old ones go, and only
+//! when their work is final.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::claim_check::ClaimCheck;
+use postonce_shared::decorators::WorldDecorator;
+use postonce_shared::domain::decision::Work;
+use postonce_shared::domain::ids::{AccountKey, MessageId, PartnerId, TransactionKey};
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::envelope::Envelope;
+use postonce_shared::ports::Store;
+use postonce_shared::ports::world::World;
+use postonce_shared::sweep::AGE_MIN;
+use postonce_tests::client::Wish;
+use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
+use postonce_tests::wait;
+
+on_both_stands![a_sweep_leaves_what_is_young];
+
+/// A payload as it was stored long ago: as old as it must be, and a minute.
+struct LongAgo(SystemWorld);
+
+#[async_trait]
+impl WorldDecorator for LongAgo {
+    fn inner(&self) -> &dyn World {
+        &self.0
+    }
+
+    fn now(&self) -> Timestamp {
+        let age = AGE_MIN.saturating_add(Duration::from_secs(60)).as_millis();
+        let age = i64::try_from(age).expect("a day is short");
+        Timestamp::from_unix_ms(World::now(&self.0).unix_ms().saturating_sub(age))
+    }
+}
+
+/// Work as it stands in the log while it is accepted.
+async fn accepted(bank: &Scenario, account: AccountKey) -> (MessageId, Work) {
+    let message = fresh_id();
+    drop(bank.client(0).submit(account, message, &Wish::deposit("1.00")).await.expect(202));
+    let partner = PartnerId::parse("bootstrap").expect("the first key is of that partner");
+    let key = TransactionKey { account, partner, message };
+    let stored = bank.store().await.ledger.transaction(&key).await.expect("the ledger answers");
+    (message, stored.expect("it was accepted").work().expect("it is not final"))
+}
+
+/// Keeps work in a payload; returns its name.
+async fn keep(store: &Store, world: Arc<dyn World>, work: &[&Work]) -> String {
+    let work = work.iter().map(|&work| work.clone()).collect();
+    let kept = ClaimCheck::new(store, world).put(Envelope::of(work, None)).await;
+    kept.expect("the payload store answers").payload.expect("it is a claim")
+}
+
+async fn payloads(store: &Store) -> Vec<String> {
+    let listing = store.payloads.list("", None, 100).await.expect("the payload store answers");
+    listing.items.into_iter().map(|entry| entry.name).collect()
+}
+
+/// Only in a file can a payload be stored as of yesterday.
+#[tokio::test]
+async fn a_sweep_removes_old_payloads_of_final_work_and_nothing_else() {
+    let mut bank = Plan::on(Stand::Sqlite).processes(1, 1).start().await;
+    let account = fresh_account();
+    bank.client(0).open(account).await;
+    bank.workers.remove(0).drain().await;
+    let (posted, of_posted) = accepted(&bank, account).await;
+    bank.start_worker();
+    assert_eq!(bank.client(0).until_final(account, posted).await.transaction_status(), "posted");
+    bank.workers.remove(0).drain().await;
+    let (_, of_open) = accepted(&bank, account).await;
+
+    let (now, then): (Arc<dyn World>, Arc<dyn World>) =
+        (Arc::new(SystemWorld::new()), Arc::new(LongAgo(SystemWorld::new())));
+    let (store, old) = (bank.store().await, bank.store_in(Arc::clone(&then)).await);
+    let needless = keep(&old, Arc::clone(&then), &[&of_posted]).await;
+    let open = keep(&old, then, &[&of_posted, &of_open]).await;
+    let young = keep(&store, now, &[&of_posted]).await;
+    for (name, body) in [("work-0", "what nobody can read"), ("keys", "what is no work")] {
+        old.payloads.put(name, body.as_bytes()).await.expect("the payload store answers");
+    }
+
+    let printed = bank.operate(&["sweep"]);
+    let expected =
+        "removed 1 payloads; kept 1 with open work, 1 that cannot be read and 1 younger than a day";
+    assert!(printed.contains(expected), "{printed}");
+    let mut kept = vec!["keys".to_owned(), "work-0".to_owned(), open.clone(), young];
+    kept.sort();
+    assert_eq!(payloads(&store).await, kept);
+    assert!(!kept.contains(&needless));
+
+    // As soon as the rest is final as well, it goes.
+    bank.start_worker();
+    bank.client(0).until_drained(wait::PATIENCE).await;
+    let printed = bank.operate(&["sweep"]);
+    assert!(printed.contains("removed 1 payloads; kept 0 with open work"), "{printed}");
+    kept.retain(|name| *name != open);
+    assert_eq!(payloads(&store).await, kept);
+    assert_eq!(bank.client(0).balance(account).await, "2.00");
+}
+
+async fn a_sweep_leaves_what_is_young(stand: Stand) {
+    let bank = Plan::on(stand).processes(1, 0).start().await;
+    let account = fresh_account();
+    bank.client(0).open(account).await;
+    let (_, work) = accepted(&bank, account).await;
+    let store = bank.store().await;
+    let name = keep(&store, Arc::new(SystemWorld::new()), &[&work]).await;
+    let printed = bank.operate(&["sweep"]);
+    let expected =
+        "removed 0 payloads; kept 0 with open work, 0 that cannot be read and 1 younger than a day";
+    assert!(printed.contains(expected), "{printed}");
+    assert_eq!(payloads(&store).await, [name]);
+}

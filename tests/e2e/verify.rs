@@ -1,0 +1,214 @@
+//! `postonce-web verify`: an operator audits the ledger while it is in use. It finds whatever somebody
+//! changed past the bank, and never what the bank itself is just doing.
+
+use std::cell::Cell;
+
+use futures::future::{join, join_all};
+use postonce_shared::domain::account::Account;
+use postonce_shared::domain::ids::{AccountKey, TransactionKey};
+use postonce_shared::domain::journal::{JournalPage, PageHash};
+use postonce_shared::domain::money::{Amount, Balance};
+use postonce_shared::ports::Store;
+use postonce_tests::client::{Client, Wish};
+use postonce_tests::scenario::{Plan, Stand, fresh_account, fresh_id};
+use postonce_tests::tamper::Tamper;
+use postonce_tests::verify::{verify, verify_with};
+
+on_both_stands![
+    a_ledger_under_load_gives_no_finding,
+    whatever_was_changed_is_found_and_named,
+    an_audit_of_the_wrong_store_is_no_clean_one,
+];
+
+async fn a_ledger_under_load_gives_no_finding(stand: Stand) {
+    const ROUNDS: usize = 3;
+    let bank = Plan::on(stand).start().await;
+    let client = bank.client(0);
+    let accounts: Vec<AccountKey> = (0..4).map(|_| fresh_account()).collect();
+    for account in &accounts {
+        client.open(*account).await;
+    }
+    let (auditing, sent) = (Cell::new(true), Cell::new(0_u64));
+    let load = async {
+        while auditing.get() {
+            let wishes = accounts.iter().flat_map(|account| {
+                let wishes = [Wish::deposit("2.00"), Wish::withdrawal("1.50"), Wish::withdrawal("9999.00")];
+                wishes.map(|wish| (*account, wish))
+            });
+            let client = &client;
+            let submissions = wishes.map(async |(account, wish)| {
+                let answer = client.submit(account, fresh_id(), &wish).await;
+                assert!([200, 202].contains(&answer.status), "{answer:?}");
+            });
+            sent.set(
+                sent.get().saturating_add(u64::try_from(join_all(submissions).await.len()).unwrap_or(0)),
+            );
+        }
+    };
+    let audits = async {
+        for round in 0..ROUNDS {
+            let before = sent.get();
+            let verified = verify(&bank, &[]).await;
+            assert_eq!(verified.code, Some(0), "round {round}: {:#?}", verified.lines);
+            assert_eq!(verified.findings, Vec::<serde_json::Value>::new());
+            assert_eq!(verified.count("accounts"), 4);
+            assert!(sent.get() > before, "money moved during the audit");
+        }
+        auditing.set(false);
+    };
+    join(load, audits).await;
+    client.until_drained(postonce_tests::wait::PATIENCE).await;
+    let verified = verify(&bank, &["--concurrency", "1"]).await;
+    assert_eq!(verified.code, Some(0), "{:#?}", verified.lines);
+    assert_eq!(verified.count("transactions"), sent.get(), "everything is read");
+}
+
+/// An account with four deposits, each on a page of its own, and a rejected withdrawal.
+struct Subject {
+    account: Account,
+    pages: Vec<JournalPage>,
+}
+
+impl Subject {
+    async fn new(client: &Client, store: &Store) -> Self {
+        let key = fresh_account();
+        client.open(key).await;
+        for amount in ["1.00", "2.00", "3.00", "4.00"] {
+            drop(client.submit_and_wait(key, fresh_id(), &Wish::deposit(amount)).await.expect(200));
+        }
+        drop(client.submit_and_wait(key, fresh_id(), &Wish::withdrawal("99.00")).await);
+        let pages = store.log.pages(key, 1, 100).await.expect("the journal can be read");
+        assert_eq!(pages.len(), 4, "one deposit after the other makes one page each");
+        let account = store.ledger.account(key).await.expect("the account can be read");
+        Self { account: account.expect("it was opened").value, pages }
+    }
+
+    const fn key(&self) -> AccountKey {
+        self.account.key
+    }
+
+    /// The transaction of an entry.
+    fn transaction(&self, page: usize) -> TransactionKey {
+        let entry = &self.pages[page].entries[0];
+        TransactionKey { account: self.key(), partner: entry.partner.clone(), message: entry.message }
+    }
+
+    /// Writes all pages with hashes that fit, and an account that fits them.
+    async fn write_resealed(mut self, tamper: &Tamper) {
+        let mut previous = PageHash::GENESIS;
+        for page in &mut self.pages {
+            page.previous_hash = previous;
+            page.hash = page.content_hash();
+            previous = page.hash;
+            tamper.write_page(page).await;
+        }
+        self.account.head = previous;
+        tamper.write_account(&self.account).await;
+    }
+}
+
+async fn whatever_was_changed_is_found_and_named(stand: Stand) {
+    let bank = Plan::on(stand).start().await;
+    let (client, store, tamper) = (bank.client(0), bank.store().await, bank.tamper());
+    let subject = async || Subject::new(&client, &store).await;
+    let untouched = subject().await.key();
+    let mut expected: Vec<(AccountKey, u64, Vec<&str>)> = Vec::new();
+
+    let changed = subject().await;
+    let mut page = changed.pages[1].clone();
+    let euro = page.entries[0].amount.currency();
+    page.entries[0].amount = Amount::try_new(201, euro).expect("an amount");
+    tamper.write_page(&page).await;
+    expected.push((changed.key(), 2, vec!["content_differs", "entry_balance", "page_hash"]));
+
+    let removed = subject().await;
+    tamper.remove_page(removed.key(), 3).await;
+    expected.push((removed.key(), 3, vec!["entries_missing"]));
+
+    let garbled = subject().await;
+    tamper.garble_page(garbled.key(), 2).await;
+    expected.push((garbled.key(), 2, vec!["page_unreadable"]));
+
+    for reseal in [false, true] {
+        let mut swapped = subject().await;
+        let (one, other) = (swapped.pages[1].entries.clone(), swapped.pages[2].entries.clone());
+        (swapped.pages[1].entries, swapped.pages[2].entries) = (other, one);
+        let key = swapped.key();
+        let mut kinds =
+            vec!["entry_balance", "entry_balance", "entry_balance", "entry_sequence", "entry_sequence"];
+        if reseal {
+            swapped.write_resealed(&tamper).await;
+        } else {
+            tamper.write_page(&swapped.pages[1]).await;
+            tamper.write_page(&swapped.pages[2]).await;
+            kinds.extend(["page_hash", "page_hash"]);
+        }
+        expected.push((key, 2, kinds));
+    }
+
+    let mut off_by_one = subject().await;
+    let balance = off_by_one.account.balance.minor_units().saturating_add(1);
+    off_by_one.account.balance = Balance::try_new(balance, euro).expect("a balance");
+    tamper.write_account(&off_by_one.account).await;
+    expected.push((off_by_one.key(), 0, vec!["account_balance"]));
+
+    let rejected = subject().await;
+    tamper.reject(&rejected.transaction(2)).await;
+    expected.push((rejected.key(), 3, vec!["transaction_not_posted"]));
+
+    let deleted = subject().await;
+    tamper.remove_transaction(&deleted.transaction(3)).await;
+    expected.push((deleted.key(), 4, vec!["transaction_missing"]));
+
+    // Everything on the account fits: only the ledger as a whole knows better.
+    let (first, mut repeated) = (subject().await, subject().await);
+    let number = first.pages[0].entries[0].order_number;
+    repeated.pages[3].entries[0].order_number = number;
+    let keys = [first.key(), repeated.key()];
+    tamper.number(&repeated.transaction(3), number).await;
+    repeated.write_resealed(&tamper).await;
+
+    let verified = verify(&bank, &[]).await;
+    assert_eq!(verified.code, Some(1), "{:#?}", verified.lines);
+    for (account, sequence, kinds) in &expected {
+        assert_eq!(verified.kinds(*account), *kinds, "{:#?}", verified.on(*account).collect::<Vec<_>>());
+        let names_it = |finding: &serde_json::Value| {
+            let message = finding.get("message").and_then(serde_json::Value::as_str).unwrap_or_default();
+            let place = finding.get("sequence").and_then(serde_json::Value::as_u64).unwrap_or(0);
+            message.contains(&account.to_string()) && place == *sequence
+        };
+        assert!(verified.on(*account).any(names_it), "entry {sequence}: {:#?}", verified.lines);
+    }
+    assert_eq!(verified.kinds(untouched), Vec::<&str>::new());
+    let told: Vec<&serde_json::Value> = keys.iter().flat_map(|account| verified.on(*account)).collect();
+    let [told] = told.as_slice() else { panic!("one finding about the number, not {told:#?}") };
+    assert_eq!(told.get("kind"), Some(&"order_number_repeated".into()));
+    let message = told.get("message").and_then(serde_json::Value::as_str).unwrap_or_default();
+    for part in [keys[0].to_string(), keys[1].to_string(), number.to_string()] {
+        assert!(message.contains(&part), "{message} has no {part}");
+    }
+    let found: usize = expected.iter().map(|(_, _, kinds)| kinds.len()).sum();
+    assert_eq!(verified.findings.len(), found.saturating_add(1), "and nothing else: {:#?}", verified.lines);
+
+    // One account alone is as sound or unsound as it was among the others.
+    let one = verify(&bank, &["--account", &removed.key().to_string()]).await;
+    assert_eq!((one.code, one.kinds(removed.key())), (Some(1), vec!["entries_missing"]), "{:#?}", one.lines);
+    let one = verify(&bank, &["--account", &untouched.to_string()]).await;
+    assert_eq!((one.code, one.findings.len()), (Some(0), 0), "{:#?}", one.lines);
+}
+
+async fn an_audit_of_the_wrong_store_is_no_clean_one(stand: Stand) {
+    let bank = Plan::on(stand).start().await;
+    let stranger = verify(&bank, &["--account", &fresh_account().to_string()]).await;
+    assert_eq!(stranger.code, Some(2), "{:#?}", stranger.lines);
+    assert!(stranger.lines.iter().any(|line| line.contains("there is no account")), "{:#?}", stranger.lines);
+    let elsewhere = match stand {
+        Stand::Sqlite => bank.settings.clone().with("POSTONCE_STORAGE", "sqlite:nowhere.db"),
+        Stand::Azurite => bank.settings.clone().with("POSTONCE_NAME_PREFIX", "nowhere"),
+    };
+    let verified = verify_with(&elsewhere, &bank, &[]).await;
+    assert_eq!(verified.code, Some(2), "{:#?}", verified.lines);
+    assert!(!bank.directory().join("nowhere.db").exists(), "an audit makes no store");
+    let unusable = bank.settings.clone().with("POSTONCE_STORAGE", "what:ever");
+    assert_eq!(verify_with(&unusable, &bank, &[]).await.code, Some(2));
+}

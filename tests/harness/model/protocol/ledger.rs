@@ -1,0 +1,96 @@
+//! The ledger of the model: what `ports::ledger` promises. Insert at most once; commit whole, under
+//! its guards, or not at all; the decision is pure.
+
+use super::rules::{Mutation, Rules};
+use super::state::{Account, Commit, DEPOSIT, Finalization, KEYS, Row, State, Status, Work};
+
+/// What a transaction moves.
+pub const fn amount(key: usize, content: u8) -> i8 {
+    match (key, content) {
+        (DEPOSIT, 0) => 1,
+        (DEPOSIT, _) => 2,
+        (_, _) => -1,
+    }
+}
+
+/// Account and work give a commit, as `domain::decision` does it.
+pub fn decide(state: &State, account: Account, work: &[Work]) -> Commit {
+    let mut balance = account.balance;
+    let finalizations = work
+        .iter()
+        .map(|Work { key, revision }| {
+            let content = state.rows[*key].map_or(0, |row| row.content);
+            let after = balance.saturating_add(amount(*key, content));
+            let status = if after < 0 { Status::Rejected } else { Status::Posted };
+            if status == Status::Posted {
+                balance = after;
+            }
+            Finalization { key: *key, revision: *revision, status }
+        })
+        .collect();
+    Commit { guard: account.version, balance, finalizations }
+}
+
+impl State {
+    /// Stores a transaction under its key, at most once. True when this call stored it.
+    pub fn insert(&mut self, key: usize, content: u8, rules: &Rules) -> bool {
+        let revision = match self.rows[key] {
+            None => 1,
+            Some(row) if rules.breaks(Mutation::InsertReplaces) => {
+                self.flaws.final_changed |= row.status != Status::Accepted;
+                row.revision.saturating_add(1)
+            }
+            Some(_) => return false,
+        };
+        self.rows[key] = Some(Row { content, revision, status: Status::Accepted, decided_by: None });
+        if rules.sends_with_insert {
+            let mut items = [None; KEYS];
+            items[key] = Some(revision);
+            self.send(items);
+        }
+        true
+    }
+
+    /// Writes a commit if its guards hold. `owner` has its nonce in hand. False when nothing was
+    /// written.
+    pub fn commit(&mut self, commit: &Commit, owner: Option<usize>, rules: &Rules) -> bool {
+        let loose = rules.breaks(Mutation::NoGuardForRejections);
+        let rejects_only = commit.finalizations.iter().all(|last| last.status == Status::Rejected);
+        let unguarded = rules.breaks(Mutation::NoAccountGuard) || (loose && rejects_only);
+        let account_holds = unguarded || self.account.version == commit.guard;
+        let row_holds =
+            |last: &Finalization| self.rows[last.key].is_some_and(|row| row.revision == last.revision);
+        let rows_hold = rules.breaks(Mutation::NoRowGuard) || commit.finalizations.iter().all(row_holds);
+        if !account_holds || !rows_hold {
+            return false;
+        }
+        let mut balance = self.account.balance;
+        for last in &commit.finalizations {
+            balance = self.finalize(last, balance, owner);
+        }
+        if !(loose && rejects_only) {
+            let version = self.account.version.saturating_add(1);
+            self.account = Account { balance: commit.balance, version };
+        }
+        true
+    }
+
+    /// Makes one row final; the true balance afterwards.
+    fn finalize(&mut self, last: &Finalization, before: i8, owner: Option<usize>) -> i8 {
+        let Finalization { key, revision: _, status } = *last;
+        let Some(row) = &mut self.rows[key] else { return before };
+        let moved = amount(key, row.content);
+        let after = before.saturating_add(moved);
+        self.flaws.final_changed |= row.status != Status::Accepted && row.status != status;
+        row.status = status;
+        row.revision = row.revision.saturating_add(1);
+        row.decided_by = owner;
+        if status == Status::Posted {
+            self.entries[key] = self.entries[key].saturating_add(1);
+            self.entries_sum = self.entries_sum.saturating_add(moved);
+            return after;
+        }
+        self.flaws.refused_payable |= after >= 0;
+        before
+    }
+}

@@ -1,0 +1,73 @@
+//! How far the world is from rest. With it progress becomes two properties of single states and
+//! steps, which a checker decides soundly:
+//!
+//! 1. each step without a fault lowers the rank, and ranks cannot fall for ever, so that **every** run
+//!    in which faults have stopped ends, whoever is faster;
+//! 2. where it ends nobody has anything to do, and everything acknowledged is final.
+//!
+//! Stateright's own `eventually` would not do: it does not tell a cycle from two paths that meet, and
+//! drops what it awaits when a path meets a visited state.
+//!
+//! Clients that ask again are not counted on: a step of a client is no step towards rest.
+
+use super::rules::Rules;
+use super::state::{Row, Slot, Stage, State, Status, Work, Worker};
+
+/// Compared from the left; each number weighs more than all after it.
+pub(super) type Rank = [usize; 5];
+
+/// What comes on top while something that was read is out of date: the commit will be refused, and
+/// reading anew costs less than this.
+const OUTDATED: usize = 100;
+
+impl State {
+    /// How far the world is from rest.
+    pub(super) fn rank(&self, rules: &Rules) -> Rank {
+        let slots = self.webs.iter().flat_map(|web| web.slots);
+        let requests = slots.map(|slot| match slot {
+            Slot::Idle => 0,
+            Slot::Sending { .. } => 1,
+            Slot::Inserting(_) => 2,
+        });
+        let waits = |row: &&Row| row.status == Status::Accepted;
+        [
+            requests.sum(),
+            self.rows.iter().flatten().filter(waits).count(),
+            self.queue.len(),
+            (0..self.queue.len()).map(|place| self.message_rank(place, rules)).sum(),
+            self.workers.iter().map(|worker| self.worker_rank(worker)).sum(),
+        ]
+    }
+
+    /// Visible messages will be received; those that cannot be settled will become visible first.
+    fn message_rank(&self, place: usize, rules: &Rules) -> usize {
+        let lease = self.queue[place].lease;
+        let settling = lease.holder().filter(|holder| self.workers[*holder].stage == Stage::Settling);
+        match settling {
+            Some(holder) if !self.is_deletable(holder, place, rules) => 2,
+            Some(_) | None => usize::from(lease.is_visible()),
+        }
+    }
+
+    fn worker_rank(&self, worker: &Worker) -> usize {
+        let Worker { stage, cache, work, settled: _ } = worker;
+        let is_old = |work: &Work| self.rows[work.key].is_none_or(|row| row.revision != work.revision);
+        let old_account = *cache != Some(self.account);
+        let outdated = |old: bool| if old { OUTDATED } else { 0 };
+        match stage {
+            Stage::Idle => 0,
+            Stage::Settling => 1,
+            Stage::Committing { .. } => outdated(old_account || work.iter().any(is_old)).saturating_add(2),
+            Stage::ReadingBack { refused: false } => {
+                outdated(old_account || work.iter().any(is_old)).saturating_add(3)
+            }
+            // It was refused, so something is out of date, and stays so.
+            Stage::ReadingBack { refused: true } => OUTDATED.saturating_add(1),
+            Stage::Loading => outdated(work.iter().any(is_old)).saturating_add(4),
+            Stage::Reloading(place) => {
+                let rest = work.len().saturating_sub(*place);
+                outdated(work.iter().take(*place).any(is_old)).saturating_add(5).saturating_add(rest)
+            }
+        }
+    }
+}

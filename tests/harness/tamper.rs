@@ -1,0 +1,218 @@
+//! Changes what a store holds past all of the bank's code: SQLite's file through Python, the tables of
+//! Azurite through their REST interface. What no program of the bank does, an audit has to find.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use postonce_shared::adapters::page_body;
+use postonce_shared::domain::account::Account;
+use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
+use postonce_shared::domain::journal::JournalPage;
+use reqwest::Method;
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+/// Runs statements on a file, after the triggers are gone that refuse them.
+const SQLITE_SCRIPT: &str = r#"
+import json, sqlite3, sys
+path, statements = sys.argv[1], json.loads(sys.argv[2])
+connection = sqlite3.connect(path, timeout=30, isolation_level=None)
+blob = lambda value: bytes.fromhex(value["hex"]) if isinstance(value, dict) else value
+connection.execute("BEGIN IMMEDIATE")
+names = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'")]
+for name in names:
+    connection.execute(f"DROP TRIGGER {name}")
+for sql, parameters in statements:
+    changed = connection.execute(sql, [blob(value) for value in parameters]).rowcount
+    assert changed == 1, f"{changed} rows were changed by {sql}"
+connection.execute("COMMIT")
+"#;
+
+const ACCOUNT_NUMBER: &str = "(SELECT id FROM account_names WHERE user_id = ? AND account_id = ?)";
+const OF_TRANSACTION: &str = "account = (SELECT id FROM account_names WHERE user_id = ? AND account_id = ?) \
+     AND partner = (SELECT id FROM partners WHERE name = ?) AND message = ?";
+
+/// The store of one bank.
+#[derive(Debug)]
+pub enum Tamper {
+    /// A file.
+    Sqlite {
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// Tables.
+    Azurite {
+        /// The address of the table service, with the account.
+        endpoint: String,
+        /// The storage account.
+        account: String,
+        /// Its key, in Base64.
+        key: String,
+        /// The table of the ledger.
+        table: String,
+    },
+}
+
+impl Tamper {
+    /// The store behind a setting of the harness.
+    pub fn with(storage: &str, prefix: &str) -> Self {
+        if let Some(path) = storage.strip_prefix("sqlite:") {
+            return Self::Sqlite { path: PathBuf::from(path) };
+        }
+        let part = |name: &str| {
+            let parts = storage.trim_start_matches("azure:").split(';');
+            let found = parts.filter_map(|part| part.split_once('=')).find(|(found, _)| *found == name);
+            found.unwrap_or_else(|| panic!("no {name} in {storage}")).1.to_owned()
+        };
+        Self::Azurite {
+            endpoint: part("TableEndpoint").trim_end_matches('/').to_owned(),
+            account: part("AccountName"),
+            key: part("AccountKey"),
+            table: format!("{prefix}ledger"),
+        }
+    }
+
+    /// Writes the content of a page over the one that starts at the same sequence.
+    pub async fn write_page(&self, page: &JournalPage) {
+        let entries = page_body::encode(&page.entries);
+        let sql = format!(
+            "UPDATE journal_pages SET entries = ?, previous_hash = ?, hash = ? \
+             WHERE account = {ACCOUNT_NUMBER} AND first_sequence = ?"
+        );
+        let [user, account] = blobs(page.account);
+        let (previous, hash) = (page.previous_hash.to_string(), page.hash.to_string());
+        let parameters =
+            json!([entries, {"hex": previous}, {"hex": hash}, user, account, page.first_sequence]);
+        let row = format!("jrnl-{:020}", page.first_sequence);
+        let properties = json!({
+            "Body0": entries, "BodyParts": "1", "BodyForm": "text", "Entries": page.entries.len().to_string(),
+            "PreviousHash": page.previous_hash.to_string(), "Hash": page.hash.to_string(),
+        });
+        self.change(&sql, &parameters, page.account, &row, Some(properties)).await;
+    }
+
+    /// Makes nonsense of the entries of a page.
+    pub async fn garble_page(&self, key: AccountKey, first_sequence: u64) {
+        let sql = format!(
+            "UPDATE journal_pages SET entries = '[{{' WHERE account = {ACCOUNT_NUMBER} AND first_sequence = ?"
+        );
+        let [user, account] = blobs(key);
+        let row = format!("jrnl-{first_sequence:020}");
+        let properties = json!({"Body0": "[{"});
+        self.change(&sql, &json!([user, account, first_sequence]), key, &row, Some(properties)).await;
+    }
+
+    /// Removes a page.
+    pub async fn remove_page(&self, key: AccountKey, first_sequence: u64) {
+        let sql =
+            format!("DELETE FROM journal_pages WHERE account = {ACCOUNT_NUMBER} AND first_sequence = ?");
+        let [user, account] = blobs(key);
+        let row = format!("jrnl-{first_sequence:020}");
+        self.change(&sql, &json!([user, account, first_sequence]), key, &row, None).await;
+    }
+
+    /// Writes balance and head of an account.
+    pub async fn write_account(&self, account: &Account) {
+        let sql = format!("UPDATE accounts SET balance = ?, head = ? WHERE id = {ACCOUNT_NUMBER}");
+        let (balance, head) = (account.balance.minor_units(), account.head.to_string());
+        let [user, id] = blobs(account.key);
+        let parameters = json!([balance, {"hex": head}, user, id]);
+        let properties = json!({"Balance": balance.to_string(), "Head": account.head.to_string()});
+        self.change(&sql, &parameters, account.key, "account", Some(properties)).await;
+    }
+
+    /// Makes a transaction a rejected one.
+    pub async fn reject(&self, key: &TransactionKey) {
+        let sql = format!(
+            "UPDATE transactions SET status = 'rejected', reason = 'insufficient_funds' WHERE {OF_TRANSACTION}"
+        );
+        let properties = json!({"Status": "rejected", "Reason": "insufficient_funds"});
+        self.change_transaction(&sql, Vec::new(), key, Some(properties)).await;
+    }
+
+    /// Gives a transaction another order number.
+    pub async fn number(&self, key: &TransactionKey, number: OrderNumber) {
+        let sql = format!("UPDATE transactions SET order_number = ? WHERE {OF_TRANSACTION}");
+        let properties = json!({"OrderNumber": number.to_string()});
+        self.change_transaction(&sql, vec![json!(number.counter())], key, Some(properties)).await;
+    }
+
+    /// Removes a transaction.
+    pub async fn remove_transaction(&self, key: &TransactionKey) {
+        let sql = format!("DELETE FROM transactions WHERE {OF_TRANSACTION}");
+        self.change_transaction(&sql, Vec::new(), key, None).await;
+    }
+
+    async fn change_transaction(
+        &self,
+        sql: &str,
+        mut parameters: Vec<Value>,
+        key: &TransactionKey,
+        properties: Option<Value>,
+    ) {
+        parameters.extend(blobs(key.account));
+        parameters.extend([json!(key.partner.as_str()), json!({"hex": key.message.simple()})]);
+        let row = format!("tx-{}-{}", key.partner, key.message.simple());
+        self.change(sql, &Value::from(parameters), key.account, &row, properties).await;
+    }
+
+    /// Changes one row; without properties the statement, and the request, remove it.
+    async fn change(
+        &self,
+        sql: &str,
+        parameters: &Value,
+        key: AccountKey,
+        row: &str,
+        properties: Option<Value>,
+    ) {
+        match self {
+            Self::Sqlite { path } => {
+                let statements = json!([[sql, parameters]]).to_string();
+                let python =
+                    Command::new("python3").args(["-c", SQLITE_SCRIPT]).arg(path).arg(statements).output();
+                let python = python.expect("Python 3 can be started");
+                assert!(python.status.success(), "{sql}: {}", String::from_utf8_lossy(&python.stderr));
+            }
+            Self::Azurite { .. } => self.request(key, row, properties).await,
+        }
+    }
+
+    async fn request(&self, key: AccountKey, row: &str, properties: Option<Value>) {
+        let Self::Azurite { endpoint, account, key: secret, table } = self else { return };
+        let partition = format!("{}-{}", key.user.simple(), key.account.simple());
+        let place = format!("{table}(PartitionKey='{partition}',RowKey='{row}')");
+        // Any date will do: Azurite runs without a check of it, and the signature is over this one.
+        let date = "Sat, 21 Nov 2026 16:00:00 GMT";
+        let secret = STANDARD.decode(secret).expect("the key is Base64");
+        let mut signature = Hmac::<Sha256>::new_from_slice(&secret).expect("a key of any length will do");
+        // The account twice: once as the account, once as the first part of Azurite's path.
+        signature.update(format!("{date}\n/{account}/{account}/{place}").as_bytes());
+        let signature = STANDARD.encode(signature.finalize().into_bytes());
+        let method = match &properties {
+            Some(_) => Method::from_bytes(b"MERGE").expect("it is a method"),
+            None => Method::DELETE,
+        };
+        let mut request = reqwest::Client::new()
+            .request(method, format!("{endpoint}/{place}"))
+            .header("x-ms-date", date)
+            .header("x-ms-version", "2019-02-02")
+            .header("Authorization", format!("SharedKeyLite {account}:{signature}"))
+            .header("Accept", "application/json;odata=nometadata")
+            .header("If-Match", "*");
+        if let Some(properties) = &properties {
+            request = request.json(properties);
+        }
+        let answer = request.send().await.expect("Azurite answers");
+        let status = answer.status();
+        let text = answer.text().await.unwrap_or_default();
+        assert!(status.is_success(), "{row} could not be changed: {status} {text}");
+    }
+}
+
+/// User and account as parameters of a statement.
+fn blobs(key: AccountKey) -> [Value; 2] {
+    [json!({"hex": key.user.simple()}), json!({"hex": key.account.simple()})]
+}

@@ -1,0 +1,14 @@
+//! The worker over the memory adapter: what becomes of messages, and of the work in them.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::arithmetic_side_effects,
+    clippy::disallowed_methods,
+    reason = "test code"
+)]
+
+mod claims;
+mod listener;
+mod regressions;
+mod settle;
+mod stage;

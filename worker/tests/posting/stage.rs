@@ -1,0 +1,230 @@
+//! What the tests act on: one store with one queue and three open accounts, and workers over it.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use postonce_shared::adapters::bell::LocalBell;
+use postonce_shared::adapters::memory::MemoryStore;
+use postonce_shared::adapters::memory::world::TestWorld;
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::bank::Bank;
+use postonce_shared::claim_check::ClaimCheck;
+use postonce_shared::domain::account::Account;
+use postonce_shared::domain::decision::Work;
+use postonce_shared::domain::ids::{
+    AccountId, AccountKey, MessageId, Nonce, PartnerId, TransactionKey, UserId,
+};
+use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
+use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
+use postonce_shared::envelope::{self, Envelope};
+use postonce_shared::ports::Store;
+use postonce_shared::ports::dead_letters::DeadLetter;
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::ledger::NewTransaction;
+use postonce_shared::ports::queue::{Message, QueueName};
+use postonce_shared::ports::world::World;
+use postonce_worker::delivery::{Delivery, Unopened};
+use postonce_worker::drain::{DrainStarter, drain};
+use postonce_worker::meter::Meter;
+use postonce_worker::receivers::Bounds;
+use postonce_worker::settle::Settlement;
+use postonce_worker::worker::{Worker, WorkerConfig};
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+pub const DEQUEUE_COUNT_MAX: u32 = 2;
+/// Nothing here takes longer.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+/// Of workers whose clock goes.
+pub const VISIBILITY: Duration = Duration::from_millis(400);
+
+pub fn account(number: u128) -> AccountKey {
+    let user = UserId::from_uuid(Uuid::from_u128(1));
+    AccountKey { user, account: AccountId::from_uuid(Uuid::from_u128(number)) }
+}
+
+/// One euro.
+pub fn instruction(kind: TransactionKind) -> Instruction {
+    let amount = Amount::parse("1.00", Currency::parse("EUR").unwrap()).unwrap();
+    Instruction { kind, amount, details: Details::default() }
+}
+
+pub fn queue() -> QueueName {
+    envelope::queues(1)[0].clone()
+}
+
+pub fn outage() -> StoreFault {
+    StoreFault::Unavailable { doing: "testing", source: "switched off".into() }
+}
+
+pub fn opened(message: Message) -> Delivery<Envelope> {
+    let content = Envelope::decode(&message.body).map_err(Unopened::from);
+    Delivery::new(message, content)
+}
+
+pub fn config(visibility_timeout: Duration) -> WorkerConfig {
+    WorkerConfig {
+        visibility_timeout,
+        dequeue_count_max: DEQUEUE_COUNT_MAX,
+        idle_delay_max: Duration::from_millis(100),
+        receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
+        legacy_partner: None,
+        held: false,
+    }
+}
+
+/// How a bank settles the messages of the queue.
+pub fn settlement(bank: &Bank) -> Settlement {
+    Settlement {
+        name: queue(),
+        queue: Arc::clone(&bank.store.queue),
+        ledger: Arc::clone(&bank.store.ledger),
+        office: Arc::clone(&bank.dead_letter_office),
+        claims: ClaimCheck::new(&bank.store, Arc::clone(&bank.world)),
+        world: Arc::clone(&bank.world),
+        meter: Arc::default(),
+        back_in: std::sync::Mutex::default(),
+    }
+}
+
+/// Waits until `probe` says yes.
+pub async fn until(what: &str, mut probe: impl AsyncFnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + DEADLINE;
+    let mut looks = tokio::time::interval(Duration::from_millis(5));
+    while !probe().await {
+        assert!(tokio::time::Instant::now() < deadline, "gave up waiting until {what}");
+        looks.tick().await;
+    }
+}
+
+pub struct Stage<W> {
+    pub store: Store,
+    pub world: Arc<W>,
+}
+
+/// A worker at work.
+pub struct Running {
+    task: JoinHandle<()>,
+    starter: DrainStarter,
+    pub meter: Arc<Meter>,
+}
+
+impl Running {
+    pub async fn drain(self) {
+        self.starter.start();
+        tokio::time::timeout(DEADLINE, self.task).await.expect("drains in time").unwrap();
+    }
+}
+
+impl Stage<SystemWorld> {
+    /// The clock goes.
+    pub async fn new() -> Self {
+        Self::over(Arc::default(), |_| {}).await
+    }
+}
+
+impl Stage<TestWorld> {
+    /// The clock stands still until it is told to go on.
+    pub async fn still() -> Self {
+        Self::still_over(|_| {}).await
+    }
+
+    /// The same, and everybody has trouble with the store.
+    pub async fn still_over(trouble: impl FnOnce(&mut Store)) -> Self {
+        Self::over(Arc::new(TestWorld::new(1)), trouble).await
+    }
+}
+
+impl<W: World + 'static> Stage<W> {
+    async fn over(world: Arc<W>, trouble: impl FnOnce(&mut Store)) -> Self {
+        let mut store = MemoryStore::new(world.clone());
+        trouble(&mut store);
+        let eur = Currency::parse("EUR").unwrap();
+        for number in 1..=3 {
+            let new = Account::open(account(number), eur, OverdraftLimit::none(eur), None, world.now());
+            let _ = store.accounts.open(&new).await.unwrap();
+        }
+        Self { store, world }
+    }
+
+    pub fn bank(&self) -> Bank {
+        self.bank_over(|_| {})
+    }
+
+    /// A process with trouble on its way to the store.
+    pub fn bank_over(&self, trouble: impl FnOnce(&mut Store)) -> Bank {
+        let mut store = self.store.clone();
+        trouble(&mut store);
+        Bank::new(store, self.world.clone(), Arc::new(LocalBell::default()), 1)
+    }
+
+    pub fn worker(&self) -> Running {
+        self.worker_over(|_| {})
+    }
+
+    pub fn worker_over(&self, trouble: impl FnOnce(&mut Store)) -> Running {
+        let bank = self.bank_over(trouble);
+        let (starter, drain) = drain();
+        let meter = Arc::new(Meter::default());
+        let worker = Worker::new(&bank, config(VISIBILITY), Arc::clone(&meter));
+        let task = tokio::spawn(async move { worker.run(&drain).await });
+        Running { task, starter, meter }
+    }
+
+    /// Accepts a deposit of one euro.
+    pub async fn accept(&self, account: AccountKey, message: u128) -> Work {
+        self.accept_as(instruction(TransactionKind::Deposit), account, message).await
+    }
+
+    pub async fn accept_as(&self, instruction: Instruction, account: AccountKey, message: u128) -> Work {
+        let message = Uuid::from_u128(message);
+        let partner = PartnerId::parse("shop").unwrap();
+        let key = TransactionKey { account, partner, message: MessageId::from_uuid(message) };
+        let (accepted_at, nonce) = (self.world.now(), Nonce::from_uuid(message));
+        let new = NewTransaction { key: key.clone(), instruction, accepted_at, nonce };
+        let _ = self.store.ledger.accept(&[new]).await.unwrap();
+        self.store.ledger.transaction(&key).await.unwrap().unwrap().work().unwrap()
+    }
+
+    /// Accepts a deposit, and sends it in a message of its own.
+    pub async fn submit(&self, number: u128, message: u128) -> Work {
+        let work = self.accept(account(number), message).await;
+        self.send(vec![work.clone()]).await;
+        work
+    }
+
+    pub async fn send(&self, items: Vec<Work>) {
+        self.send_body(&Envelope::of(items, None).encode()).await;
+    }
+
+    pub async fn send_body(&self, body: &[u8]) {
+        self.store.queue.send(&queue(), body, Duration::ZERO).await.unwrap();
+    }
+
+    pub async fn receive(&self, visibility: Duration) -> Vec<Message> {
+        self.store.queue.receive(&queue(), 32, visibility).await.unwrap()
+    }
+
+    pub async fn balance(&self, number: u128) -> String {
+        self.store.ledger.account(account(number)).await.unwrap().unwrap().value.balance.to_string()
+    }
+
+    pub async fn depth(&self) -> u64 {
+        self.store.queue.backlog(&queue()).await.unwrap().depth
+    }
+
+    pub async fn until_empty(&self) {
+        until("the queue is empty", async || self.depth().await == 0).await;
+    }
+
+    pub async fn letters(&self) -> Vec<DeadLetter> {
+        self.store.dead_letters.list(true, None, 100).await.unwrap().items
+    }
+
+    /// The accounts whose work lies in the dead letters.
+    pub async fn dead(&self) -> Vec<AccountKey> {
+        let first = |letter: &DeadLetter| Envelope::decode(&letter.body).unwrap().items[0].key.account;
+        self.letters().await.iter().map(first).collect()
+    }
+}
