@@ -1,5 +1,7 @@
 //! Requests that two readers would take for two different things, and what is no HTTP at all.
 
+use std::time::Duration;
+
 use super::{SOON, Target};
 
 /// A request that is hidden in another one.
@@ -84,7 +86,7 @@ async fn requests_in_a_row_are_answered_in_order_until_the_first_that_is_none() 
     let mut greedy = target.connect().await;
     let row = livez.repeat(1000);
     for _ in 0..50 {
-        let sent = tokio::time::timeout(SOON / 20, greedy.send(&row)).await;
+        let sent = tokio::time::timeout(Duration::from_secs(1), greedy.send(&row)).await;
         if sent != Ok(true) {
             break;
         }

@@ -1,5 +1,6 @@
 //! Statements in pages, and transactions by status.
 
+use postonce_web::pages;
 use serde_json::{Value, json};
 
 use super::desk::{ACCOUNT, Desk, id};
@@ -77,4 +78,19 @@ async fn queries_that_make_no_sense_are_refused() {
     check("cursor=17", "cursor_invalid").await;
     check("cursor=", "cursor_invalid").await;
     check("status=rejected&cursor=abcd", "cursor_invalid").await;
+}
+
+#[actix_web::test]
+async fn a_forged_cursor_is_the_clients_mistake_and_no_fault_of_the_store() {
+    let desk = busy().await;
+    // ACCOUNT as it is named in the listing; whoever reads this can compute the check in a cursor.
+    let (user, account) = ACCOUNT.trim_start_matches("/v1/users/").split_once("/accounts/").unwrap();
+    for status in ["posted", "accepted", "rejected"] {
+        for position in ["", "nonsense", "-1", "18446744073709551616", "🦀"] {
+            let cursor = pages::cursor(&format!("{status} of {user}/{account}"), position);
+            let answer = desk.get(&format!("{ACCOUNT}/transactions?status={status}&cursor={cursor}")).await;
+            assert_eq!(answer.problem(), (400, "cursor_invalid"), "{status} from {position:?}");
+        }
+    }
+    assert_eq!(desk.get("/readyz").await.status, 200);
 }
