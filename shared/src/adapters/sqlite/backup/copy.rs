@@ -9,6 +9,7 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 
 use super::fault::{BackupFault, Doing};
+use crate::adapters::sqlite::fault::{Remedy, remedy};
 use crate::adapters::sqlite::lock::beside;
 
 /// What SQLite may keep beside a file.
@@ -116,7 +117,11 @@ pub(in crate::adapters::sqlite) fn check_sound(
     watcher: Watcher<'_>,
 ) -> Result<(), BackupFault> {
     watcher(Progress::Checking);
-    let reading = |error| Doing::of("read", path).sql(error);
+    // Where the damage is bad enough, the check itself cannot go on.
+    let reading = |error: rusqlite::Error| match remedy(&error) {
+        Remedy::Repair => BackupFault::Damaged { path: path.to_owned(), findings: error.to_string() },
+        Remedy::Wait | Remedy::Change => Doing::of("read", path).sql(error),
+    };
     let findings = |sql: &str, fine: &str| -> rusqlite::Result<Vec<String>> {
         let mut statement = connection.prepare(sql)?;
         let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
