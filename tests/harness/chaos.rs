@@ -47,6 +47,7 @@ use serde_json::Value;
 use crate::azurite::{Azurite, Ports};
 use crate::client::Client;
 use crate::scenario::{Plan, Scenario, Stand};
+use crate::verify::verify;
 use crate::wait::{self, Stopwatch};
 use door::Door;
 use fleet::{Fleet, Post};
@@ -283,6 +284,10 @@ impl Run {
         }
         let (audited, findings) = auditor.compare(&client, &self.bank.store().await).await;
         findings.into_iter().for_each(|finding| self.tally.find(finding));
+        let verified = verify(&self.bank, &[]).await;
+        if verified.code != Some(0) {
+            self.tally.find(format!("the bank's own audit: {:?}, {:?}", verified.code, verified.findings));
+        }
         if let Some(file) = self.file() {
             integrity(&file).into_iter().for_each(|flaw| self.tally.find(format!("the file: {flaw}")));
         }
