@@ -1,6 +1,8 @@
 //! What the end-to-end tests stand on: Azurite, the real binaries as processes, a client of the
 //! HTTP API, proxies that take a service away, workers that die at a named point, an auditor
-//! that keeps books of its own, and chaos made of all of them.
+//! that keeps books of its own, and chaos made of all of them. Beside them stand the bank in a
+//! [simulated world](simulation), its protocol as a [model](model) for a checker, and what must hold
+//! for [hostile input](hostile).
 //!
 //! Everything listens on loopback only. Nothing that is started here outlives the test process,
 //! however that ends ([`reaper`]). Every wait is for a condition, with a deadline ([`wait`]). The

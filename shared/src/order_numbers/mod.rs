@@ -172,7 +172,11 @@ impl OrderNumbers {
             self.books.give_up(count_of(&state.returned));
             state.returned.clear();
             let ranges = [state.current.take(), state.following.take()];
-            ranges.into_iter().flatten().map(|range| range.close()).collect()
+            let tails: Vec<Span> = ranges.into_iter().flatten().map(|range| range.close()).collect();
+            // Others may reserve from there on: a register that says so did not go back.
+            let given_back = tails.iter().filter(|tail| !tail.is_empty()).map(|tail| tail.from).min();
+            state.confirmed = given_back.unwrap_or(state.confirmed).min(state.confirmed);
+            tails
         };
         let report = self.books.report();
         if tails.iter().all(|tail| tail.is_empty()) && report == Report::default() {
