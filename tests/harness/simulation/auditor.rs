@@ -21,12 +21,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use postonce_shared::accept::Acceptance;
 use postonce_shared::domain::decision::AccountCommit;
-use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
+use postonce_shared::domain::ids::{AccountKey, OrderNumber, PartnerId, TransactionKey};
 use postonce_shared::domain::instruction::Instruction;
 use postonce_shared::domain::transaction::Transaction;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::dead_letters::DeadLetter;
-use postonce_shared::ports::ledger::NewTransaction;
+use postonce_shared::ports::ledger::{NewTransaction, StoredTransaction};
 use postonce_shared::ports::queue::{Message, QueueName};
 use serde_json::Value;
 
@@ -270,13 +270,12 @@ impl Auditor {
     }
 }
 
-fn row(raw: &Store, key: &TransactionKey) -> Option<postonce_shared::ports::ledger::StoredTransaction> {
+fn row(raw: &Store, key: &TransactionKey) -> Option<StoredTransaction> {
     now(raw.ledger.transaction(key)).ok().flatten()
 }
 
 /// The transactions in the body of a message, read without the bank's own reader.
 fn keys_in(body: &[u8]) -> Vec<TransactionKey> {
-    use postonce_shared::domain::ids::PartnerId;
     let envelope: Value = serde_json::from_slice(body).unwrap_or_default();
     let items = envelope["items"].as_array().cloned().unwrap_or_default();
     let key = |item: &Value| {

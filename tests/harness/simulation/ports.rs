@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use postonce_shared::adapters::memory::MemoryStore;
+use postonce_shared::adapters::memory::flaws::Flaw;
 use postonce_shared::domain::account::{Account, Revision, Versioned};
 use postonce_shared::domain::decision::AccountCommit;
 use postonce_shared::domain::ids::{AccountId, AccountKey, TransactionKey, UserId};
@@ -337,7 +338,6 @@ pub fn short(key: &TransactionKey) -> String {
 
 /// The store of a world outside of all processes.
 pub fn memory(store: &MemoryStore, mutation: Option<Mutation>) -> (Store, Store) {
-    use postonce_shared::adapters::memory::flaws::Flaw;
     let flawed = match mutation.filter(|mutation| *mutation != Mutation::UnclearCommitPostedAgain) {
         Some(mutation) => mutation.flaw(),
         None => None,

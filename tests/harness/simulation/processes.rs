@@ -1,7 +1,7 @@
 //! The processes of the bank: the real web and worker code over simulated ports, several of each,
 //! which crash, drain, stand still and start again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,7 +24,6 @@ use postonce_worker::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
 use postonce_worker::receivers::Bounds;
 use postonce_worker::worker::{Worker, WorkerConfig};
-use std::collections::BTreeSet;
 
 use super::faults::{Fault, length};
 use super::network::Network;

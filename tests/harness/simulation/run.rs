@@ -1,6 +1,7 @@
 //! One run: a seed, a while of trouble, and then calm, in which everything has to come right.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -160,7 +161,7 @@ impl Run {
 
     /// Without faults everything that is owed becomes final.
     fn calm_down(&self) -> Result<(), String> {
-        let (people, done) = (self.people.clone(), Arc::new(std::sync::atomic::AtomicBool::new(false)));
+        let (people, done) = (self.people.clone(), Arc::new(AtomicBool::new(false)));
         let (network, finished) = (Arc::clone(&self.network), Arc::clone(&done));
         let terms = self.terms;
         let errand = async move {
@@ -177,11 +178,11 @@ impl Run {
                     break;
                 }
             }
-            finished.store(true, std::sync::atomic::Ordering::Relaxed);
+            finished.store(true, Ordering::Relaxed);
         };
         self.scheduler().spawn(Life::OUTSIDE, errand.boxed());
         let until = self.scheduler().now().saturating_add(CALM_MAX);
-        while !done.load(std::sync::atomic::Ordering::Relaxed) && self.scheduler().now() < until {
+        while !done.load(Ordering::Relaxed) && self.scheduler().now() < until {
             self.step()?;
         }
         Ok(())
