@@ -56,6 +56,11 @@ impl StoreFault {
     }
 }
 
+/// The causes of a fault as one line, without what was being attempted.
+pub fn causes(fault: &StoreFault) -> String {
+    fault.source().map_or_else(|| fault.to_string(), chain)
+}
+
 /// A fault and its causes as one line: for the log, and for a person at three in the morning.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();

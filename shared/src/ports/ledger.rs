@@ -167,6 +167,21 @@ pub struct Listing<T> {
     pub next: Option<String>,
 }
 
+impl<T> Listing<T> {
+    /// The first `limit` of what is left of a listing. Where more is left, it goes on `after` the last of
+    /// them.
+    pub fn first_of(
+        left: impl IntoIterator<Item = T>,
+        limit: usize,
+        after: impl FnOnce(&T) -> String,
+    ) -> Self {
+        let mut left = left.into_iter();
+        let items: Vec<T> = left.by_ref().take(limit).collect();
+        let next = if left.next().is_some() { items.last().map(after) } else { None };
+        Self { items, next }
+    }
+}
+
 /// Reading what was accepted and posted.
 #[async_trait]
 pub trait TransactionLog: Send + Sync {

@@ -10,7 +10,7 @@ use super::{MARKED_MAX, Patient, Verifier};
 use crate::domain::ids::AccountKey;
 use crate::ports::Store;
 use crate::ports::archive::StoredPage;
-use crate::ports::fault::{StoreFault, chain as causes};
+use crate::ports::fault::{StoreFault, causes};
 use crate::ports::ledger::Listing;
 
 /// Journal pages of one request: a page has up to 98 entries.
@@ -168,10 +168,7 @@ impl Verifier<'_> {
         match self.patient.read(async || self.store.ledger.account(key).await).await {
             Ok(Some(found)) => Ok(AccountRow::Read(Box::new(found.value))),
             Ok(None) => Ok(AccountRow::Missing),
-            Err(fault @ StoreFault::Corrupt { .. }) => {
-                let cause = std::error::Error::source(&fault).map_or_else(|| fault.to_string(), causes);
-                Ok(AccountRow::Unreadable(cause))
-            }
+            Err(fault @ StoreFault::Corrupt { .. }) => Ok(AccountRow::Unreadable(causes(&fault))),
             Err(fault) => Err(fault),
         }
     }

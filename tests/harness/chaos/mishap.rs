@@ -99,19 +99,8 @@ impl Mishap {
     }
 
     const fn may_befall(self, request: Traits) -> bool {
-        match self {
-            Self::Refused => request.conditional,
-            Self::Repeated => request.writes,
-            Self::Delayed
-            | Self::Late
-            | Self::CutBefore
-            | Self::AnswerLost
-            | Self::CutWithin
-            | Self::Failed
-            | Self::FailedAfter
-            | Self::Busy
-            | Self::BusyAfter => true,
-        }
+        (!matches!(self, Self::Refused) || request.conditional)
+            && (!matches!(self, Self::Repeated) || request.writes)
     }
 }
 

@@ -220,17 +220,13 @@ impl People {
     }
 
     fn any(&self) -> Option<Member> {
-        let mut living = self.processes.living();
-        let place = self.scheduler().below(u64::try_from(living.len().max(1)).unwrap_or(1));
-        let place = usize::try_from(place).unwrap_or(0);
-        (place < living.len()).then(|| living.swap_remove(place))
+        self.scheduler().take_one(self.processes.living())
     }
 
     async fn hold(&self, member: &Member) {
-        let gate = Gate::new(Arc::clone(&member.bank.store.sync), Arc::clone(&member.bank.world));
         let time = length(Fault::GateHeld, self.scheduler());
         let release_at = (self.scheduler().below(2) == 0).then(|| member.bank.world.now().after(time));
-        if let Ok(order) = gate.set(GateState::Held { release_at }).await {
+        if let Ok(order) = gate_of(member).set(GateState::Held { release_at }).await {
             self.tell(order.epoch);
         }
         self.scheduler().sleep(Life::OUTSIDE, time).await;
@@ -240,12 +236,11 @@ impl People {
     /// Releases the gate, as often as it takes.
     pub async fn release(&self) {
         loop {
-            if let Some(member) = self.any() {
-                let gate = Gate::new(Arc::clone(&member.bank.store.sync), Arc::clone(&member.bank.world));
-                if let Ok(order) = gate.set(GateState::Released).await {
-                    self.tell(order.epoch);
-                    return;
-                }
+            if let Some(member) = self.any()
+                && let Ok(order) = gate_of(&member).set(GateState::Released).await
+            {
+                self.tell(order.epoch);
+                return;
             }
             self.pause(Duration::from_secs(2)).await;
         }
@@ -307,6 +302,10 @@ impl People {
             self.pause(Duration::from_secs(1)).await;
         }
     }
+}
+
+fn gate_of(member: &Member) -> Gate {
+    Gate::new(Arc::clone(&member.bank.store.sync), Arc::clone(&member.bank.world))
 }
 
 fn euro() -> Currency {

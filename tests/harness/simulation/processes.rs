@@ -131,9 +131,7 @@ impl Processes {
     pub fn any_web(&self) -> Option<Member> {
         let mut webs = self.living();
         webs.retain(|member| member.role != Role::Worker);
-        let place = self.scheduler().below(u64::try_from(webs.len().max(1)).unwrap_or(1));
-        let place = usize::try_from(place).unwrap_or(0);
-        (place < webs.len()).then(|| webs.swap_remove(place))
+        self.scheduler().take_one(webs)
     }
 
     /// Starts the process of a place.
@@ -218,14 +216,9 @@ impl Processes {
             }
             let members: Vec<(usize, Member)> =
                 self.members().iter().map(|(place, member)| (*place, member.clone())).collect();
-            let Ok(count) = u64::try_from(members.len()) else { return };
-            if count == 0 {
-                return;
-            }
-            let chosen = usize::try_from(self.scheduler().below(count)).unwrap_or(0);
-            let Some((place, member)) = members.get(chosen) else { return };
+            let Some((place, member)) = self.scheduler().take_one(members) else { return };
             match (fault, &member.starter) {
-                (Fault::Crash, _) => self.end(*place, member.role, "crashes"),
+                (Fault::Crash, _) => self.end(place, member.role, "crashes"),
                 (Fault::Pause, _) => {
                     let time = length(Fault::Pause, self.scheduler());
                     self.network.note(format!("{} stands still for {time:?}", member.life.number()));

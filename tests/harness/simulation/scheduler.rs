@@ -149,6 +149,13 @@ impl Scheduler {
         choices[usize::try_from(place).expect("few choices")]
     }
 
+    /// One of them, taken out; `None` where there is none.
+    pub fn take_one<T>(&self, mut choices: Vec<T>) -> Option<T> {
+        let place = self.below(u64::try_from(choices.len().max(1)).expect("few choices"));
+        let place = usize::try_from(place).expect("few choices");
+        (place < choices.len()).then(|| choices.swap_remove(place))
+    }
+
     /// Begins a life.
     pub fn begin(&self) -> Life {
         let mut state = lock(&self.state);

@@ -9,7 +9,6 @@ use async_trait::async_trait;
 use super::accounts::name_key;
 use super::attempt::Patience;
 use super::cursor;
-use super::cursor::Continuation;
 use super::keys::{PAGES, TRANSACTIONS, partition};
 use super::ledger::AzureLedger;
 use super::page_row;
@@ -18,7 +17,7 @@ use super::table::{Found, ROWS_MAX, Scanned, Table};
 use super::transaction_row;
 use crate::domain::ids::AccountKey;
 use crate::ports::archive::{Archive, Damaged, Readable, StoredPage};
-use crate::ports::fault::{Cause, StoreFault, chain};
+use crate::ports::fault::{Cause, StoreFault, causes};
 use crate::ports::ledger::{Listing, StoredTransaction};
 
 /// Everything in the tables of one store.
@@ -46,16 +45,18 @@ impl AzureArchive {
         Ok(Listing { items: rows, next: next.map(|next| cursor::write(&listing, next)) })
     }
 
-    async fn keys(
-        &self,
-        table: &Table,
-        filter: &str,
-        from: Option<&Continuation>,
-        doing: &'static str,
-    ) -> Result<Scanned, StoreFault> {
-        let mut patience = Patience::new(&self.ledger.world);
-        let scanned = patience.repeat(|| table.scan_keys(filter, from)).await;
-        scanned.map_err(|failure| failure.into_fault(doing))
+    /// The next keys of a table. None only at the end: an answer may be empty and not be the last one.
+    async fn keys(&self, table: &Table, filter: &str, doing: &'static str) -> Result<Scanned, StoreFault> {
+        let mut from = None;
+        loop {
+            let mut patience = Patience::new(&self.ledger.world);
+            let scanned = patience.repeat(|| table.scan_keys(filter, from.as_ref())).await;
+            let scanned = scanned.map_err(|failure| failure.into_fault(doing))?;
+            if !scanned.rows.is_empty() || scanned.next.is_none() {
+                return Ok(scanned);
+            }
+            from = scanned.next;
+        }
     }
 }
 
@@ -74,20 +75,12 @@ impl Archive for AzureArchive {
             let (partition, row) = (quoted(&partition), quoted(&row.unwrap_or_default()));
             format!("PartitionKey gt '{partition}' or (PartitionKey eq '{partition}' and RowKey gt '{row}')")
         });
-        let mut continuation = None;
-        loop {
-            let Scanned { rows, next } =
-                self.keys(&self.names, &filter, continuation.as_ref(), doing).await?;
-            if rows.is_empty() && next.is_some() {
-                continuation = next;
-                continue;
-            }
-            let more = next.is_some() || rows.len() > limit;
-            let place = |found: &Found| (found.key.partition().to_owned(), Some(found.key.row().to_owned()));
-            let shown = rows.get(..limit.min(rows.len())).unwrap_or_default();
-            let next = shown.last().filter(|_| more).map(|last| cursor::write(listing, place(last)));
-            return Ok(Listing { items: shown.iter().map(named_account).collect(), next });
-        }
+        let Scanned { mut rows, next } = self.keys(&self.names, &filter, doing).await?;
+        let more = next.is_some() || rows.len() > limit;
+        rows.truncate(limit);
+        let place = |found: &Found| (found.key.partition().to_owned(), Some(found.key.row().to_owned()));
+        let next = rows.last().filter(|_| more).map(|last| cursor::write(listing, place(last)));
+        Ok(Listing { items: rows.iter().map(named_account).collect(), next })
     }
 
     async fn ledger_accounts(
@@ -100,22 +93,14 @@ impl Archive for AzureArchive {
         let after = cursor::read(listing, cursor, doing)?;
         let filter = after
             .map_or_else(String::new, |(partition, _)| format!("PartitionKey gt '{}'", quoted(&partition)));
-        let mut continuation = None;
-        loop {
-            let scanned = self.keys(&self.ledger.table, &filter, continuation.as_ref(), doing).await?;
-            let Scanned { mut rows, next } = scanned;
-            if rows.is_empty() && next.is_some() {
-                continuation = next;
-                continue;
-            }
-            rows.dedup_by(|one, other| one.key.partition() == other.key.partition());
-            let more = next.is_some() || rows.len() > limit;
-            rows.truncate(limit);
-            let place = |found: &Found| (found.key.partition().to_owned(), None);
-            let next = rows.last().filter(|_| more).map(|last| cursor::write(listing, place(last)));
-            let read = |found: &Found| found.key.to_account().map_err(|flaw| damaged(found, flaw.into()));
-            return Ok(Listing { items: rows.iter().map(read).collect(), next });
-        }
+        let Scanned { mut rows, next } = self.keys(&self.ledger.table, &filter, doing).await?;
+        rows.dedup_by(|one, other| one.key.partition() == other.key.partition());
+        let more = next.is_some() || rows.len() > limit;
+        rows.truncate(limit);
+        let place = |found: &Found| (found.key.partition().to_owned(), None);
+        let next = rows.last().filter(|_| more).map(|last| cursor::write(listing, place(last)));
+        let read = |found: &Found| found.key.to_account().map_err(|flaw| damaged(found, flaw.into()));
+        Ok(Listing { items: rows.iter().map(read).collect(), next })
     }
 
     async fn is_listed(&self, account: AccountKey) -> Result<bool, StoreFault> {
@@ -165,8 +150,7 @@ fn damaged(found: &Found, cause: Cause) -> Damaged {
 }
 
 fn told(found: &Found, fault: &StoreFault) -> Damaged {
-    let cause = std::error::Error::source(fault).map_or_else(|| fault.to_string(), chain);
-    Damaged { place: format!("the row {}", found.key), cause }
+    Damaged { place: format!("the row {}", found.key), cause: causes(fault) }
 }
 
 /// A key within a filter. One of a row that somebody else wrote may have anything in it.

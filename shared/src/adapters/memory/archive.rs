@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use super::log::{first_key, foreign_cursor, read_cursor, write_cursor};
 use super::{MemoryStore, Tables};
 use crate::domain::ids::AccountKey;
+use crate::domain::journal::JournalPage;
 use crate::ports::archive::{Archive, Readable, StoredPage};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Listing, StoredTransaction};
@@ -57,14 +58,13 @@ impl Archive for MemoryStore {
         let after: Option<u64> = cursor.map(|text| text.parse().map_err(|_| foreign_cursor())).transpose()?;
         let start = after.map_or(Bound::Included((account, 0)), |after| Bound::Excluded((account, after)));
         Ok(self.step(|Tables { ledger, .. }| {
-            let mut pages = ledger.pages.range((start, Bound::Included((account, u64::MAX))));
-            let items: Vec<StoredPage> = pages
-                .by_ref()
-                .take(limit)
-                .map(|((_, first), page)| StoredPage { first_sequence: Some(*first), page: Ok(page.clone()) })
-                .collect();
-            let last = items.last().and_then(|last| last.first_sequence);
-            Listing { next: last.filter(|_| pages.next().is_some()).map(|last| last.to_string()), items }
+            let rows = ledger.pages.range((start, Bound::Included((account, u64::MAX))));
+            let Listing { items, next } = Listing::first_of(rows, limit, |((_, first), _)| first.to_string());
+            let stored = |((_, first), page): (&(AccountKey, u64), &JournalPage)| StoredPage {
+                first_sequence: Some(*first),
+                page: Ok(page.clone()),
+            };
+            Listing { items: items.into_iter().map(stored).collect(), next }
         }))
     }
 
@@ -82,14 +82,9 @@ impl Archive for MemoryStore {
         let start = last.map_or_else(|| Bound::Included(first_key(account)), Bound::Excluded);
         Ok(self.step(|Tables { ledger, .. }| {
             let rows = ledger.transactions.range((start, Bound::Unbounded));
-            let mut rows = rows.take_while(|(key, _)| key.account == account);
-            let found: Vec<StoredTransaction> =
-                rows.by_ref().take(limit).map(|(_, row)| row.stored.clone()).collect();
-            let last = found.last().map(|stored| write_cursor(&stored.transaction.key));
-            Listing {
-                next: last.filter(|_| rows.next().is_some()),
-                items: found.into_iter().map(Ok).collect(),
-            }
+            let rows = rows.take_while(|(key, _)| key.account == account);
+            let Listing { items, next } = Listing::first_of(rows, limit, |(key, _)| write_cursor(key));
+            Listing { items: items.into_iter().map(|(_, row)| Ok(row.stored.clone())).collect(), next }
         }))
     }
 }
@@ -98,10 +93,9 @@ fn bound(after: Option<AccountKey>) -> Bound<AccountKey> {
     after.map_or(Bound::Unbounded, Bound::Excluded)
 }
 
-fn list(mut keys: impl Iterator<Item = AccountKey>, limit: usize) -> Listing<Readable<AccountKey>> {
-    let found: Vec<AccountKey> = keys.by_ref().take(limit).collect();
-    let last = found.last().map(ToString::to_string);
-    Listing { next: last.filter(|_| keys.next().is_some()), items: found.into_iter().map(Ok).collect() }
+fn list(keys: impl Iterator<Item = AccountKey>, limit: usize) -> Listing<Readable<AccountKey>> {
+    let Listing { items, next } = Listing::first_of(keys, limit, ToString::to_string);
+    Listing { items: items.into_iter().map(Ok).collect(), next }
 }
 
 /// Reads what [`list`] wrote.

@@ -36,11 +36,9 @@ impl DeadLetters for MemoryStore {
         let start = cursor.map_or(Bound::Unbounded, Bound::Excluded);
         Ok(self.step(|tables| {
             let letters = tables.dead_letters.range::<str, _>((start, Bound::Unbounded));
-            let mut found =
+            let found =
                 letters.map(|(_, letter)| letter).filter(|letter| !open_only || letter.resolution.is_none());
-            let items: Vec<DeadLetter> = found.by_ref().take(limit).cloned().collect();
-            let last = items.last().map(|letter| letter.id.clone());
-            Listing { next: last.filter(|_| found.next().is_some()), items }
+            Listing::first_of(found.cloned(), limit, |letter| letter.id.clone())
         }))
     }
 

@@ -90,10 +90,8 @@ fn list(
     limit: usize,
 ) -> Listing<StoredTransaction> {
     let rows = ledger.transactions.range((start, Bound::Unbounded)).take_while(|(key, _)| belongs(key));
-    let mut found = rows.filter(|(_, row)| row.status() == status).map(|(_, row)| row.stored.clone());
-    let items: Vec<StoredTransaction> = found.by_ref().take(limit).collect();
-    let last = items.last().map(|stored| write_cursor(&stored.transaction.key));
-    Listing { next: last.filter(|_| found.next().is_some()), items }
+    let found = rows.filter(|(_, row)| row.status() == status).map(|(_, row)| row.stored.clone());
+    Listing::first_of(found, limit, |stored| write_cursor(&stored.transaction.key))
 }
 
 pub(super) fn first_key(account: AccountKey) -> TransactionKey {

@@ -53,14 +53,12 @@ impl PayloadStore for MemoryStore {
         let start = cursor.map_or(Bound::Included(prefix), Bound::Excluded);
         Ok(self.step(|tables| {
             let payloads = tables.payloads.range::<str, _>((start, Bound::Unbounded));
-            let mut found = payloads.take_while(|(name, _)| name.starts_with(prefix));
+            let found = payloads.take_while(|(name, _)| name.starts_with(prefix));
             let entry = |(name, payload): (&String, &Payload)| PayloadEntry {
                 name: name.clone(),
                 stored_at: payload.stored_at,
             };
-            let items: Vec<PayloadEntry> = found.by_ref().take(limit).map(entry).collect();
-            let last = items.last().map(|payload| payload.name.clone());
-            Listing { next: last.filter(|_| found.next().is_some()), items }
+            Listing::first_of(found.map(entry), limit, |payload| payload.name.clone())
         }))
     }
 }

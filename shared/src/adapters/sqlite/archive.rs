@@ -155,7 +155,7 @@ fn accounts(
         Ok::<_, SqlFault>((key, name))
     })?;
     let items = rows.collect::<Result<Vec<_>, _>>()?;
-    let Listing { items, next } = log::listing(items, limit, |(_, (user, account))| {
+    let Listing { items, next } = Listing::first_of(items, limit, |(_, (user, account))| {
         format!("{}.{}", hex::encode(user), hex::encode(account))
     });
     let mut items: Vec<Readable<AccountKey>> = items.into_iter().map(|(key, _)| key).collect();
@@ -209,7 +209,7 @@ fn pages(
         Ok::<_, SqlFault>((StoredPage { first_sequence: u64::try_from(first).ok(), page }, first))
     })?;
     let items = rows.collect::<Result<Vec<_>, _>>()?;
-    let Listing { items, next } = log::listing(items, limit, |(_, first): &(_, i64)| first.to_string());
+    let Listing { items, next } = Listing::first_of(items, limit, |(_, first): &(_, i64)| first.to_string());
     Ok(Listing { items: items.into_iter().map(|(page, _)| page).collect(), next })
 }
 
@@ -261,7 +261,7 @@ fn transactions(
         Ok::<_, SqlFault>((stored, partner, message))
     })?;
     let items = rows.collect::<Result<Vec<_>, _>>()?;
-    let Listing { items, next } = log::listing(items, limit, |(_, partner, message)| {
+    let Listing { items, next } = Listing::first_of(items, limit, |(_, partner, message)| {
         format!("{key}.{partner}.{}", hex::encode(message))
     });
     Ok(Listing { items: items.into_iter().map(|(stored, _, _)| stored).collect(), next })

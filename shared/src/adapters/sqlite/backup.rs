@@ -16,11 +16,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use self::contents::{ORIGIN, Origin};
-use self::copy::{SIDECARS, check_closed, check_sound, seal};
+use self::copy::{SIDECARS, check_closed, check_sound, seal, whole};
 pub(super) use self::fault::Doing;
 use super::connection::{Role, connect};
-use super::lock::{StoreLock, beside, resolved};
+use super::lock::{StoreLock, beside, folder_of, resolved};
 use super::migrations::check;
+use super::sync_store::overwrite;
 use crate::ports::world::World;
 
 pub use self::contents::Contents;
@@ -83,10 +84,8 @@ pub fn take(
     let taken_at = world.now();
     let copy = copy::copy(&source, &store, &partial.0, watcher)?;
     drop(source);
-    let sql = "INSERT INTO sync_values (name, revision, value) VALUES (?1, 1, ?2)
-               ON CONFLICT (name) DO UPDATE SET revision = revision + 1, value = excluded.value";
-    copy.execute(sql, (ORIGIN, Origin::of(Some(taken_at), None).encode()))
-        .map_err(|error| Doing::of("write", &partial.0).sql(error))?;
+    overwrite(&copy, ORIGIN, &Origin::of(Some(taken_at), None).encode())
+        .map_err(|fault| Doing::of("write", &partial.0).sql(fault))?;
     check_sound(&copy, &partial.0, watcher)?;
     let contents = Contents::read(&copy, &partial.0)?;
     seal(copy, &partial.0)?;
@@ -119,8 +118,7 @@ impl Partial {
     }
 
     fn remove(&self) -> io::Result<()> {
-        remove_if_there(&self.0)?;
-        SIDECARS.iter().try_for_each(|suffix| remove_if_there(&beside(&self.0, suffix)))
+        whole(&self.0).try_for_each(|file| remove_if_there(&file))
     }
 
     /// Gives it its name, and makes that safe from a loss of power.
@@ -137,7 +135,7 @@ impl Partial {
             },
         }
         drop(self);
-        let folder = file.parent().unwrap_or(Path::new("."));
+        let folder = folder_of(file);
         let sync = || File::open(folder)?.sync_all();
         sync().map_err(|error| Doing::of("sync the folder", folder).file(error))
     }

@@ -8,7 +8,6 @@ use rusqlite::{Connection, Row};
 use super::columns;
 use super::database::Database;
 use super::fault::SqlFault;
-use super::log::listing;
 use super::meter;
 use super::writer::Verdict;
 use crate::ports::dead_letters::{DeadLetter, DeadLetters, Resolution, ResolutionKind};
@@ -59,7 +58,9 @@ impl DeadLetters for SqliteDeadLetters {
             let sql = format!("SELECT {COLUMNS} FROM dead_letters WHERE id > ?1 {open} ORDER BY id LIMIT ?2");
             let mut statement = connection.prepare_cached(&sql)?;
             let rows = statement.query_and_then((after, columns::limit(limit.saturating_add(1))), read)?;
-            Ok(listing(rows.collect::<Result<_, _>>()?, limit, |last: &DeadLetter| last.id.clone()))
+            Ok(Listing::first_of(rows.collect::<Result<Vec<_>, _>>()?, limit, |last: &DeadLetter| {
+                last.id.clone()
+            }))
         };
         self.database.read(meter::TABLE_QUERY, "listing dead letters", job).await
     }

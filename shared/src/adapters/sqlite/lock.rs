@@ -60,11 +60,15 @@ pub(super) fn resolved(path: &Path) -> PathBuf {
         return found;
     }
     // It does not exist yet.
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match (folder.canonicalize(), path.file_name()) {
+    match (folder_of(path).canonicalize(), path.file_name()) {
         (Ok(folder), Some(name)) => folder.join(name),
         (Ok(_) | Err(_), _) => path.to_owned(),
     }
+}
+
+/// The folder of a file.
+pub(super) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn open(store: &Path) -> Result<(PathBuf, File), OpenFault> {

@@ -169,8 +169,8 @@ fn by_status(
             transaction_row::read(row, TransactionKey { account: key, partner, message })
         },
     )?;
-    let items = rows.collect::<Result<_, _>>()?;
-    Ok(listing(items, limit, |last| StatusCursor::after(status, &last.transaction.key)))
+    let items = rows.collect::<Result<Vec<_>, _>>()?;
+    Ok(Listing::first_of(items, limit, |last| StatusCursor::after(status, &last.transaction.key)))
 }
 
 /// The order of the keys is the order of the partners' names, not of their numbers: the outer loop
@@ -248,18 +248,10 @@ fn accepted(
         },
     )?;
     let items = rows.collect::<Result<Vec<_>, _>>()?;
-    let Listing { items, next } = listing(items, limit, |(last, (account, partner))| {
+    let Listing { items, next } = Listing::first_of(items, limit, |(last, (account, partner))| {
         format!("{account}.{partner}.{}", last.transaction.key.message.simple())
     });
     Ok(Listing { items: items.into_iter().map(|(item, _)| item).collect(), next })
-}
-
-/// A page of a listing, from one item more than the page may have, where there was one.
-pub(super) fn listing<T>(mut items: Vec<T>, limit: usize, after: impl FnOnce(&T) -> String) -> Listing<T> {
-    let more = items.len() > limit;
-    items.truncate(limit);
-    let next = if more { items.last().map(after) } else { None };
-    Listing { items, next }
 }
 
 #[cfg(test)]

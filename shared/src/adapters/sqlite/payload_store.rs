@@ -9,7 +9,6 @@ use rusqlite::{Connection, OptionalExtension as _};
 use super::columns;
 use super::database::Database;
 use super::fault::SqlFault;
-use super::log::listing;
 use super::meter;
 use super::writer::Verdict;
 use crate::domain::time::Timestamp;
@@ -77,8 +76,8 @@ impl PayloadStore for SqlitePayloadStore {
             let rows = statement.query_and_then(limits, |row| {
                 Ok::<_, SqlFault>(PayloadEntry { name: row.get(0)?, stored_at: columns::timestamp(row, 1)? })
             })?;
-            let entries = rows.collect::<Result<_, _>>()?;
-            Ok(listing(entries, limit, |last: &PayloadEntry| last.name.clone()))
+            let entries = rows.collect::<Result<Vec<_>, _>>()?;
+            Ok(Listing::first_of(entries, limit, |last: &PayloadEntry| last.name.clone()))
         };
         self.database.read(meter::BLOB_LIST, "listing payloads", job).await
     }

@@ -19,14 +19,14 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 
 use self::ahead::Ahead;
-use self::disk::{Disk, KEPT_MARK, RealDisk, folder_of, remove_whole, replace, settle, tidy_up};
+use self::disk::{Disk, KEPT_MARK, RealDisk, remove_whole, replace, settle, tidy_up};
 pub use self::plan::{NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced};
 use self::plan::{default_gap, floor_of, look_at};
 use super::api_keys;
 use super::backup::copy::{SIDECARS, check_closed, check_sound, copy, open_unchanged, seal};
 use super::backup::{BackupFault, Contents, Doing, Watcher};
 use super::fault::OpenFault;
-use super::lock::{StoreLock, beside, lock_of, resolved};
+use super::lock::{StoreLock, beside, folder_of, lock_of, resolved};
 use super::migrations::check;
 use crate::domain::ids::OrderNumber;
 use crate::domain::time::Timestamp;
@@ -181,7 +181,8 @@ fn lock(store: &Path, intent: Intent) -> Result<(Option<StoreLock>, bool), Backu
         // Given back at once: a look must not keep the service from starting.
         Intent::Look => Ok((None, StoreLock::alone(store)?.is_none())),
         Intent::Replace => {
-            std::fs::create_dir_all(&folder).map_err(|source| OpenFault::Folder { folder, source })?;
+            std::fs::create_dir_all(folder)
+                .map_err(|source| OpenFault::Folder { folder: folder.to_owned(), source })?;
             let alone = StoreLock::alone(store)?;
             let in_use = || BackupFault::InUse { store: store.to_owned(), lock: lock_of(store) };
             Ok((Some(alone.ok_or_else(in_use)?), false))

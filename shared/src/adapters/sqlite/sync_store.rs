@@ -83,6 +83,14 @@ fn swap(
     Ok(Verdict::Keep(Swapped::Done(columns::revision(next))))
 }
 
+/// Writes a value, whatever it was. Its revision still only grows.
+pub(super) fn overwrite(connection: &Connection, name: &str, value: &str) -> Result<(), SqlFault> {
+    let sql = "INSERT INTO sync_values (name, revision, value) VALUES (?1, 1, ?2)
+               ON CONFLICT (name) DO UPDATE SET revision = revision + 1, value = excluded.value";
+    connection.execute(sql, (name, value))?;
+    Ok(())
+}
+
 fn check(name: &str, value: &str) -> Result<(), SqlFault> {
     if value.len() > VALUE_BYTES_MAX {
         let size = value.len();

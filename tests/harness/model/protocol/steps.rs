@@ -248,24 +248,13 @@ impl State {
 
 impl Step {
     const fn is_loss(&self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::Insert { fate, .. }
-            | Self::Send { fate, .. }
-            | Self::Commit { fate, .. }
-            | Self::Settle { fate, .. } => !matches!(fate, Fate::Answered),
-            Self::Submit { .. }
-            | Self::Receive { .. }
-            | Self::Load { .. }
-            | Self::ReadBack { .. }
-            | Self::Reload { .. }
-            | Self::GiveUp { .. }
-            | Self::Expire { .. }
-            | Self::Land { .. }
-            | Self::LandDelete { .. }
-            | Self::CrashWeb { .. }
-            | Self::CrashWorker { .. }
-            | Self::Repair { .. } => false,
-        }
+                | Self::Send { fate, .. }
+                | Self::Commit { fate, .. }
+                | Self::Settle { fate, .. } if !matches!(fate, Fate::Answered)
+        )
     }
 
     const fn is_crash(&self) -> bool {

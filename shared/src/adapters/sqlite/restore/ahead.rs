@@ -20,6 +20,7 @@ use super::super::backup::BackupFault;
 use super::super::backup::contents::{Contents, ORIGIN, Origin};
 use super::super::columns;
 use super::super::fault::SqlFault;
+use super::super::sync_store::overwrite;
 use crate::domain::time::Timestamp;
 use crate::gate::{self, GateOrder, GateState};
 use crate::order_numbers::{REGISTER, Register};
@@ -82,10 +83,10 @@ impl Ahead {
     /// Writes it.
     pub(super) fn write(&self, connection: &Connection) -> Result<(), SqlFault> {
         let sql_tx = connection.unchecked_transaction()?;
-        swap(&sql_tx, REGISTER, &self.register.encode())?;
-        swap(&sql_tx, ORIGIN, &self.origin.encode())?;
+        overwrite(&sql_tx, REGISTER, &self.register.encode())?;
+        overwrite(&sql_tx, ORIGIN, &self.origin.encode())?;
         if let Some(gate) = self.gate {
-            swap(&sql_tx, gate::NAME, &gate::encode(gate))?;
+            overwrite(&sql_tx, gate::NAME, &gate::encode(gate))?;
         }
         let message = columns::signed(self.message)?;
         // The table is SQLite's own: it has a row once there was a message, and no constraint.
@@ -122,12 +123,4 @@ fn gate_after(stood: Option<GateOrder>, floor: Floor, held: bool) -> Option<Gate
     };
     let epoch = stood.map_or(0, |order| order.epoch).max(floor.epoch).saturating_add(1);
     Some(GateOrder { epoch, state })
-}
-
-/// Writes a shared value, whatever it was. Its revision still only grows.
-fn swap(connection: &Connection, name: &str, value: &str) -> Result<(), SqlFault> {
-    let sql = "INSERT INTO sync_values (name, revision, value) VALUES (?1, 1, ?2)
-               ON CONFLICT (name) DO UPDATE SET revision = revision + 1, value = excluded.value";
-    connection.execute(sql, (name, value))?;
-    Ok(())
 }

@@ -7,15 +7,15 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rusqlite::Connection;
 
-use super::super::backup::copy::SIDECARS;
+use super::super::backup::copy::{SIDECARS, whole};
 use super::super::backup::{BackupFault, Doing, remove_if_there};
 use super::super::connection::{Role, connect};
 use super::super::fault::{Remedy, remedy};
-use super::super::lock::{beside, lock_of};
+use super::super::lock::{beside, folder_of, lock_of};
 
 /// What is done to a folder. Tests have one that dies.
 pub(super) trait Disk {
@@ -90,11 +90,11 @@ pub(super) fn replace(
             disk.rename(&sidecar, &beside(kept, suffix)).map_err(keeping)?;
         }
     }
-    let syncing = |error| Doing::of("sync the folder", &folder).file(error);
-    disk.sync(&folder).map_err(syncing)?;
+    let syncing = |error| Doing::of("sync the folder", folder).file(error);
+    disk.sync(folder).map_err(syncing)?;
     disk.rename(prepared, store)
         .map_err(|error| Doing::of("put the backup in the place of", store).file(error))?;
-    disk.sync(&folder).map_err(syncing)
+    disk.sync(folder).map_err(syncing)
 }
 
 /// Removes what a restore that was killed has left: its copy, and the second name of a store that was not
@@ -121,11 +121,5 @@ pub(super) const KEPT_MARK: &str = ".before-restore-";
 
 /// Removes a file, and whatever SQLite keeps beside it.
 pub(super) fn remove_whole(disk: &dyn Disk, path: &Path) -> io::Result<()> {
-    disk.remove(path)?;
-    SIDECARS.iter().try_for_each(|suffix| disk.remove(&beside(path, suffix)))
-}
-
-/// The folder of a file.
-pub(super) fn folder_of(path: &Path) -> PathBuf {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
+    whole(path).try_for_each(|file| disk.remove(&file))
 }
