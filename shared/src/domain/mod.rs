@@ -1,5 +1,5 @@
 //! The rules of the bank, without async, clock or store. Read in this order:
-//! ids and money, then what a partner asks for ([`instruction`]), what is stored ([`account`],
+//! ids and money, who a partner is ([`partner`]), then what it asks for ([`instruction`]), what is stored ([`account`],
 //! [`transaction`], [`journal`]), and the one place that decides ([`decision`]).
 
 pub mod account;
@@ -8,6 +8,7 @@ pub mod ids;
 pub mod instruction;
 pub mod journal;
 pub mod money;
+pub mod partner;
 pub mod rejection;
 pub mod time;
 pub mod transaction;
