@@ -7,7 +7,9 @@ pub mod gate_desk;
 pub mod handlers;
 
 pub mod auth;
+pub mod formats;
 pub mod headers;
+pub mod negotiate;
 pub mod pages;
 pub mod paths;
 pub mod translate;

@@ -26,6 +26,7 @@ use crate::gate_desk::GateDesk;
 use crate::keyring::Keyring;
 use crate::listeners::AllWorkers;
 use crate::metrics::Metrics;
+use crate::negotiate::refuse_in_format;
 use crate::observe::{Observer, observe};
 use crate::office::{Office, OfficeTerms};
 use crate::readiness::Readiness;
@@ -122,6 +123,7 @@ pub fn build(
         .app_data(Data::new(limits))
         .app_data(Data::new(observer))
         .configure(routes::configure)
+        .wrap(from_fn(refuse_in_format))
         .wrap(from_fn(observe))
         .wrap(from_fn(attend))
 }

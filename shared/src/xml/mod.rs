@@ -59,8 +59,7 @@ pub struct Element {
 impl Element {
     /// An empty element of a namespace, without a prefix.
     pub fn new(namespace: &str, local: &str) -> Self {
-        let name =
-            Name { prefix: String::new(), namespace: namespace.to_owned(), local: local.to_owned() };
+        let name = Name { prefix: String::new(), namespace: namespace.to_owned(), local: local.to_owned() };
         Self { name, declarations: Vec::new(), attributes: Vec::new(), children: Vec::new() }
     }
 

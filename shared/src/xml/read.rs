@@ -90,14 +90,15 @@ fn text_of(bytes: &[u8]) -> Result<&str, Unreadable> {
     let Ok(text) = std::str::from_utf8(bytes) else { return refuse("must be in UTF-8, and is not") };
     match text.char_indices().find(|(_, character)| !is_char(*character)) {
         None => Ok(text),
-        Some((at, character)) => {
-            refuse(format!("has the character U+{:04X} at byte {at}, which XML does not allow", u32::from(character)))
-        }
+        Some((at, character)) => refuse(format!(
+            "has the character U+{:04X} at byte {at}, which XML does not allow",
+            u32::from(character)
+        )),
     }
 }
 
 /// Production 2 of XML 1.0.
-const fn is_char(character: char) -> bool {
+pub(super) const fn is_char(character: char) -> bool {
     matches!(character, '\t' | '\n' | '\r' | ' '..='\u{D7FF}' | '\u{E000}'..='\u{FFFD}' | '\u{10000}'..)
 }
 
@@ -119,7 +120,11 @@ const fn goes_on_name(character: char) -> bool {
 fn check_name(name: QName<'_>) -> Result<(), Unreadable> {
     let is_part = |part: &str| part.starts_with(starts_name) && part.chars().all(goes_on_name);
     let mut parts = name.as_ref().splitn(2, ':');
-    if parts.all(is_part) { Ok(()) } else { refuse(format!("has {}, which is no name", shown(name.as_ref()))) }
+    if parts.all(is_part) {
+        Ok(())
+    } else {
+        refuse(format!("has {}, which is no name", shown(name.as_ref())))
+    }
 }
 
 /// The elements that are open, and the whole one when the last of them was closed.
@@ -238,7 +243,9 @@ fn check_declaration(declaration: &BytesDecl<'_>) -> Result<(), Unreadable> {
     match declaration.encoding() {
         None => Ok(()),
         Some(Ok(encoding)) if encoding.eq_ignore_ascii_case("utf-8") => Ok(()),
-        Some(Ok(encoding)) => refuse(format!("must be in UTF-8, but says that it is in {}", shown(&encoding))),
+        Some(Ok(encoding)) => {
+            refuse(format!("must be in UTF-8, but says that it is in {}", shown(&encoding)))
+        }
         Some(Err(error)) => Err(unclear(&error)),
     }
 }

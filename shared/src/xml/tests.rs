@@ -83,6 +83,12 @@ fn equal_content_gives_equal_text() {
 }
 
 #[test]
+fn what_xml_cannot_hold_is_told_as_lost() {
+    let element = Element::new("", "a").with_text("b\u{FFFF}\u{1}");
+    assert_eq!(write(&element), "<a>b\u{FFFD}\u{FFFD}</a>");
+}
+
+#[test]
 fn an_element_that_is_taken_out_takes_its_namespaces_along() {
     let whole = read(
         b"<r xmlns='d' xmlns:x='u' xmlns:z='w'><x:a k='1'><b x:l='2'/></x:a></r>",

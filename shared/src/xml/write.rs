@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::read::is_char;
 use super::{Attribute, Element, Name, Node};
 
 /// The namespace that the prefix `xml` has without a declaration.
@@ -59,7 +60,7 @@ fn element_to<'a>(text: &mut String, element: &'a Element, outer: &Scope<'a>) {
                 '<' => text.push_str("&lt;"),
                 '>' => text.push_str("&gt;"),
                 '\r' => text.push_str("&#xD;"),
-                other => text.push(other),
+                other => text.push(writable(other)),
             }),
             Node::Written(element) => text.push_str(element),
         }
@@ -86,7 +87,12 @@ fn value_to(text: &mut String, value: &str) {
         '\t' => text.push_str("&#x9;"),
         '\n' => text.push_str("&#xA;"),
         '\r' => text.push_str("&#xD;"),
-        other => text.push(other),
+        other => text.push(writable(other)),
     });
     text.push('"');
+}
+
+/// What no document of XML can hold, whatever is done to it, is told as a character that was lost.
+const fn writable(character: char) -> char {
+    if is_char(character) { character } else { char::REPLACEMENT_CHARACTER }
 }
