@@ -31,6 +31,7 @@ pub mod scaling;
 
 pub mod bank;
 
+pub mod audit;
 pub mod config;
 pub mod telemetry;
 

@@ -36,8 +36,6 @@ impl<P: Permission> FromRequest for Caller<P> {
         let request = request.clone();
         async move {
             let partner = authenticate::<P>(&request).await?;
-            // For the access log.
-            request.extensions_mut().insert(partner.clone());
             Ok(Self { partner, permission: PhantomData })
         }
         .boxed_local()
@@ -58,6 +56,8 @@ async fn authenticate<P: Permission>(request: &HttpRequest) -> Result<PartnerId,
         let detail = "Check the key in the Authorization header, or ask for a new one.";
         return Err(ApiError::new(Code::ApiKeyInvalid, detail));
     };
+    // For the log: also what is refused from here on is its doing.
+    request.extensions_mut().insert(grant.partner.clone());
     if !grant.scopes.contains(&P::SCOPE) {
         let detail = format!("The key of partner {} has no scope {}.", grant.partner, P::SCOPE);
         return Err(ApiError::new(Code::ScopeMissing, detail));

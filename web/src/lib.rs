@@ -21,6 +21,7 @@ pub mod office;
 pub mod error;
 pub mod respond;
 
+pub mod audit;
 pub mod metrics;
 pub mod observe;
 

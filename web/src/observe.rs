@@ -15,6 +15,7 @@ use futures::FutureExt as _;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::ports::world::World;
 
+use crate::audit;
 use crate::error::{ApiError, Fault};
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
@@ -55,6 +56,7 @@ pub async fn observe<B: MessageBody>(
         }
         tracing::error!(method, route, "{method} {route} failed: {}", chain(&**cause));
     }
+    audit::record(&response, method, &route);
     let partner = response.request().extensions().get::<PartnerId>().map(ToString::to_string);
     let (partner, status) = (partner.unwrap_or_default(), status.as_u16());
     let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);

@@ -126,6 +126,15 @@ pub struct AccountChange {
     pub status: Option<AccountStatus>,
 }
 
+impl AccountChange {
+    /// The names of what is to change.
+    pub fn members(&self) -> String {
+        let Self { overdraft_limit, status } = self;
+        let members = [overdraft_limit.as_ref().map(|_| "overdraft_limit"), status.map(|_| "status")];
+        members.into_iter().flatten().collect::<Vec<_>>().join(",")
+    }
+}
+
 /// The instruction in a document.
 ///
 /// # Errors

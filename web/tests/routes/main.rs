@@ -6,6 +6,7 @@ mod gate;
 mod internal;
 
 mod accounts;
+mod audit;
 mod coverage;
 mod operators;
 mod problems;
