@@ -132,8 +132,7 @@ pub fn build(
 /// # Errors
 /// When the address cannot be listened on.
 pub fn serve(app: App, listener: TcpListener) -> std::io::Result<Server> {
-    let HttpLimits { head_patience, keep_alive, connections_max, body_bytes_max: _, body_patience: _ } =
-        app.limits;
+    let HttpLimits { head_patience, keep_alive, connections_max, .. } = app.limits;
     let connections = Connections::new(Arc::clone(&app.world), keep_alive.saturating_add(head_patience));
     app.world.spawn(Arc::clone(&connections).watch().boxed());
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);

@@ -49,8 +49,7 @@ impl InboundDocument {
     pub async fn read(request: &HttpRequest, payload: Payload) -> Result<Self, ApiError> {
         let format = format_of(request.headers())?;
         let limits = request.app_data::<Data<HttpLimits>>().map_or_else(HttpLimits::default, |it| ***it);
-        let HttpLimits { body_bytes_max, body_patience, head_patience: _, keep_alive: _, connections_max: _ } =
-            limits;
+        let HttpLimits { body_bytes_max, body_patience, .. } = limits;
         if declared_length(request).is_some_and(|length| length > body_bytes_max) {
             return Err(too_large(body_bytes_max));
         }

@@ -217,6 +217,48 @@ pub(super) const SETTINGS: &[Setting] = &[
         Some("4096"),
         "Most HTTP connections at the same time, 16 to 1000000; a connection takes at most about 256 KiB of memory",
     ),
+    setting(
+        "header-bytes-max",
+        "POSTONCE_HEADER_BYTES_MAX",
+        Some("16384"),
+        "Most bytes of the first line and the headers of an HTTP request, 1024 to 65536",
+    ),
+    setting(
+        "xml-depth-max",
+        "POSTONCE_XML_DEPTH_MAX",
+        Some("32"),
+        "Most elements of an XML document that stand within one another, 4 to 64",
+    ),
+    setting(
+        "xml-attributes-max",
+        "POSTONCE_XML_ATTRIBUTES_MAX",
+        Some("32"),
+        "Most attributes of an element of an XML document, 4 to 256",
+    ),
+    setting(
+        "requests-per-second",
+        "POSTONCE_REQUESTS_PER_SECOND",
+        Some("20000"),
+        "Requests that a partner without a rate of its own may make in a second, of each web process, 1 to 1000000",
+    ),
+    setting(
+        "requests-burst",
+        "POSTONCE_REQUESTS_BURST",
+        Some("40000"),
+        "Requests that it may make at once after a rest, 1 to 1000000",
+    ),
+    setting(
+        "wrong-keys-per-second",
+        "POSTONCE_WRONG_KEYS_PER_SECOND",
+        Some("50"),
+        "API keys that this process has not seen which one address may try in a second before it has to wait, 1 to 1000000",
+    ),
+    setting(
+        "wrong-keys-burst",
+        "POSTONCE_WRONG_KEYS_BURST",
+        Some("500"),
+        "How many of them it may try at once, 1 to 1000000",
+    ),
     setting("log-format", "POSTONCE_LOG_FORMAT", Some("text"), "How log lines look: text or json"),
     setting(
         "log",
