@@ -8,6 +8,7 @@ pub mod handlers;
 
 pub mod auth;
 pub mod headers;
+pub mod limits;
 pub mod pages;
 pub mod paths;
 pub mod translate;

@@ -69,7 +69,7 @@ pub async fn run(
         prices: config.prices.clone(),
     };
     let app = App::over(bank, exchange, (&meter, gatekeeper), terms, Arc::clone(&readiness));
-    let app = App { limits: config.http, ..app };
+    let app = app.within(config.http);
     let keyring = Arc::clone(&app.keyring);
     keyring.await_first_key();
     let server = serve(app, listener).context("the server cannot be started")?;

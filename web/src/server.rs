@@ -24,6 +24,7 @@ use postonce_worker::metrics::{PriceCollector, WorkerCollector};
 use crate::books::Books;
 use crate::gate_desk::GateDesk;
 use crate::keyring::Keyring;
+use crate::limits::{Rates, bound_heads};
 use crate::listeners::AllWorkers;
 use crate::metrics::Metrics;
 use crate::observe::{Observer, observe};
@@ -55,6 +56,8 @@ pub struct App {
     pub callee: Arc<Callee>,
     /// What a client may ask of a connection.
     pub limits: HttpLimits,
+    /// How much each caller may ask for.
+    pub rates: Arc<Rates>,
     /// The clock.
     pub world: Arc<dyn World>,
 }
@@ -90,8 +93,16 @@ impl App {
             readiness,
             metrics: Arc::new(metrics),
             limits: HttpLimits::default(),
+            rates: Arc::new(Rates::new(&HttpLimits::default(), world())),
             world: world(),
         }
+    }
+
+    /// The same with other limits.
+    #[must_use]
+    pub fn within(self, limits: HttpLimits) -> Self {
+        let rates = Arc::new(Rates::new(&limits, Arc::clone(&self.world)));
+        Self { limits, rates, ..self }
     }
 }
 
@@ -107,7 +118,7 @@ pub fn build(
         InitError = (),
     > + use<>,
 > {
-    let App { acceptor, books, office, gate, keyring, readiness, metrics, callee, limits, world } =
+    let App { acceptor, books, office, gate, keyring, readiness, metrics, callee, limits, rates, world } =
         app.clone();
     let observer = Observer { metrics: Arc::clone(&metrics), readiness: Arc::clone(&readiness), world };
     actix_web::App::new()
@@ -120,8 +131,10 @@ pub fn build(
         .app_data(Data::from(metrics))
         .app_data(Data::from(callee))
         .app_data(Data::new(limits))
+        .app_data(Data::from(rates))
         .app_data(Data::new(observer))
         .configure(routes::configure)
+        .wrap(from_fn(bound_heads))
         .wrap(from_fn(observe))
         .wrap(from_fn(attend))
 }

@@ -8,6 +8,7 @@ mod internal;
 mod accounts;
 mod audit;
 mod coverage;
+mod limits;
 mod operators;
 mod problems;
 mod scale;
