@@ -1,7 +1,9 @@
 #![doc = include_str!("../README.md")]
 
+pub mod doors;
 pub mod routes;
 pub mod server;
+pub mod tls;
 
 pub mod gate_desk;
 pub mod handlers;

@@ -46,7 +46,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "worker-bind",
         "POSTONCE_WORKER_BIND",
         Some("127.0.0.1:0"),
-        "Address of a worker process for rings, health and metrics, ip:port; port 0 picks a free one",
+        "Address of a worker process for rings, health and metrics, and with TLS of a web process for the other processes, ip:port; port 0 picks a free one",
     ),
     setting(
         "advertise",
@@ -258,6 +258,30 @@ pub(super) const SETTINGS: &[Setting] = &[
         "POSTONCE_WRONG_KEYS_BURST",
         Some("500"),
         "How many of them it may try at once, 1 to 1000000",
+    ),
+    setting(
+        "tls-certificate",
+        "POSTONCE_TLS_CERTIFICATE",
+        None,
+        "PEM file with the certificate of the HTTP API and those that lead to its root: serves HTTPS [default: none, plain HTTP]",
+    ),
+    setting(
+        "tls-key",
+        "POSTONCE_TLS_KEY",
+        None,
+        "PEM file with the private key of the certificate; both are looked at again every few seconds",
+    ),
+    setting(
+        "tls-client-ca",
+        "POSTONCE_TLS_CLIENT_CA",
+        None,
+        "PEM file with the authorities that issue certificates of clients, which are asked for one then [default: none]",
+    ),
+    setting(
+        "tls-client-certificates",
+        "POSTONCE_TLS_CLIENT_CERTIFICATES",
+        Some("optional"),
+        "Whether clients must show a certificate of tls-client-ca: optional or required",
     ),
     setting("log-format", "POSTONCE_LOG_FORMAT", Some("text"), "How log lines look: text or json"),
     setting(
