@@ -32,6 +32,7 @@ pub mod scaling;
 
 pub mod bank;
 
+pub mod audit;
 pub mod config;
 pub mod telemetry;
 

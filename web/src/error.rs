@@ -66,6 +66,8 @@ published! {
     ApiKeyMissing = UNAUTHORIZED "api_key_missing" "The request carries no API key";
     ApiKeyInvalid = UNAUTHORIZED "api_key_invalid" "The API key is not known or was revoked";
     ScopeMissing = FORBIDDEN "scope_missing" "The API key does not allow this";
+    RateLimited = TOO_MANY_REQUESTS "rate_limited" "Too many requests in a short time";
+    HeadersTooLarge = REQUEST_HEADER_FIELDS_TOO_LARGE "headers_too_large" "The head of the request is too large";
     PathInvalid = BAD_REQUEST "path_invalid" "An id in the path is not a UUID";
     QueryInvalid = BAD_REQUEST "query_invalid" "A query parameter is not valid";
     CursorInvalid = BAD_REQUEST "cursor_invalid" "The cursor is not one of this listing";

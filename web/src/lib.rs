@@ -1,7 +1,9 @@
 #![doc = include_str!("../README.md")]
 
+pub mod doors;
 pub mod routes;
 pub mod server;
+pub mod tls;
 
 pub mod gate_desk;
 pub mod handlers;
@@ -9,6 +11,7 @@ pub mod handlers;
 pub mod auth;
 pub mod formats;
 pub mod headers;
+pub mod limits;
 pub mod negotiate;
 pub mod pages;
 pub mod paths;
@@ -23,6 +26,7 @@ pub mod office;
 pub mod error;
 pub mod respond;
 
+pub mod audit;
 pub mod metrics;
 pub mod observe;
 

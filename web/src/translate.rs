@@ -40,8 +40,7 @@ impl InboundDocument {
     pub async fn read(request: &HttpRequest, payload: Payload) -> Result<Self, ApiError> {
         let format = negotiate::body_format(request.headers(), negotiate::profile(request))?;
         let limits = request.app_data::<Data<HttpLimits>>().map_or_else(HttpLimits::default, |it| ***it);
-        let HttpLimits { body_bytes_max, body_patience, head_patience: _, keep_alive: _, connections_max: _ } =
-            limits;
+        let HttpLimits { body_bytes_max, body_patience, .. } = limits;
         if declared_length(request).is_some_and(|length| length > body_bytes_max) {
             return Err(too_large(body_bytes_max));
         }
@@ -112,6 +111,15 @@ pub struct AccountChange {
     pub overdraft_limit: Option<String>,
     /// Open or closed.
     pub status: Option<AccountStatus>,
+}
+
+impl AccountChange {
+    /// The names of what is to change.
+    pub fn members(&self) -> String {
+        let Self { overdraft_limit, status } = self;
+        let members = [overdraft_limit.as_ref().map(|_| "overdraft_limit"), status.map(|_| "status")];
+        members.into_iter().flatten().collect::<Vec<_>>().join(",")
+    }
 }
 
 /// The instruction in a document.

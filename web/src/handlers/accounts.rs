@@ -5,6 +5,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::{Account, AccountPage, ChangeAccountRequest, OpenAccountRequest, Violation};
 use postonce_shared::accept::Acceptor;
 
+use crate::audit;
 use crate::auth::Caller;
 use crate::books::{Books, Changing};
 use crate::error::{ApiError, Code};
@@ -78,6 +79,7 @@ pub async fn change(
     let key = paths::account(&request)?;
     let document = InboundDocument::read(&request, payload).await?;
     let wish = translate::account_change(&document)?;
+    audit::tell(&request, "changes", wish.members());
     match books.change(key, &wish).await? {
         Changing::Done(account) => Ok(reply.with(HttpResponse::Ok(), respond::account(account))),
         Changing::Unknown => Err(respond::account_unknown()),
