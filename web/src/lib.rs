@@ -24,10 +24,12 @@ pub mod respond;
 pub mod metrics;
 pub mod observe;
 
+pub mod adoption;
 pub mod api_keys;
 pub mod backup_command;
 pub mod keyring;
 pub mod keys_command;
+pub mod partner_desk;
 pub mod scopes;
 
 pub mod openapi;
