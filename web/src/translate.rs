@@ -40,7 +40,7 @@ impl InboundDocument {
     pub async fn read(request: &HttpRequest, payload: Payload) -> Result<Self, ApiError> {
         let format = negotiate::body_format(request.headers(), negotiate::profile(request))?;
         let limits = request.app_data::<Data<HttpLimits>>().map_or_else(HttpLimits::default, |it| ***it);
-        let HttpLimits { body_bytes_max, body_patience, .. } = limits;
+        let HttpLimits { body_bytes_max, body_patience, xml_depth_max, xml_attributes_max, .. } = limits;
         if declared_length(request).is_some_and(|length| length > body_bytes_max) {
             return Err(too_large(body_bytes_max));
         }
@@ -49,7 +49,8 @@ impl InboundDocument {
         let bytes = bytes.map_err(|_| {
             ApiError::new(Code::RequestTimeout, format!("The body took longer than {body_patience:?}."))
         })??;
-        Ok(Self::of(format, bytes, XmlLimits::default()))
+        let limits = XmlLimits { depth_max: xml_depth_max, attributes_max: xml_attributes_max };
+        Ok(Self::of(format, bytes, limits))
     }
 
     /// A body that came whole.
