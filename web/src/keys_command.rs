@@ -4,6 +4,7 @@ use std::io::Write;
 
 use anyhow::{Context as _, bail};
 use clap::Subcommand;
+use postonce_shared::audit::{Event, On, Outcome};
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::world::World;
@@ -63,7 +64,10 @@ pub async fn run(
             let scopes = if scopes.is_empty() { PARTNER_SCOPES.to_vec() } else { scopes };
             let key = NewKey::random();
             let record = key.record(partner, &scopes, world);
-            store.api_keys.add(&record).await.context("the key could not be stored")?;
+            let on = On::one("partner", &record.partner).and("key", &record.id);
+            let on = on.and("scopes", record.scopes.join(","));
+            Event::operated("key.add", on, store.api_keys.add(&record).await)
+                .context("the key could not be stored")?;
             writeln!(out, "{}", key.expose())?;
         }
         KeysCommand::List => {
@@ -75,9 +79,16 @@ pub async fn run(
             }
         }
         KeysCommand::Revoke { id } => {
-            let known =
-                store.api_keys.revoke(&id, world.now()).await.context("the key could not be revoked")?;
-            if !known {
+            let revoked = store.api_keys.revoke(&id, world.now()).await;
+            // What is no id of a key may be a key.
+            let on = if matches!(revoked, Ok(true)) { On::one("key", &id) } else { On::nothing() };
+            let outcome = match revoked {
+                Ok(true) => Outcome::Done,
+                Ok(false) => Outcome::Refused("key_unknown"),
+                Err(_) => Outcome::Failed("storage_unavailable"),
+            };
+            Event::by_operator("key.revoke", on, outcome).record();
+            if !revoked.context("the key could not be revoked")? {
                 bail!("there is no key with the id {id}; `keys list` shows them");
             }
             writeln!(out, "revoked {id}")?;
