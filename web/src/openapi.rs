@@ -14,6 +14,7 @@ use crate::handlers::{accounts, admin, dead_letters, gate, health, submit, trans
 use crate::scopes::Scope;
 
 mod exact;
+mod links;
 
 /// The document as it stands in `schemas`, without the line break at the end of that file.
 pub fn openapi_json() -> String {

@@ -1,9 +1,11 @@
-//! What the annotations cannot say: which headers always come, what is in them, and the exact schemas of
-//! [`sharpen`].
+//! What the annotations cannot say: which headers always come, what is in them, where to go on from an
+//! answer, and the exact schemas of [`sharpen`].
 
 use postonce_schemas::json::sharpen;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+
+use super::links;
 
 /// The parts of the document, in the order in which people read them.
 #[derive(Debug, Serialize, Deserialize)]
@@ -21,6 +23,7 @@ pub(super) fn finish(document: Value) -> Finished {
     let mut finished: Finished = serde_json::from_value(document).expect("the document has these parts");
     let operations = finished.paths.values_mut().filter_map(Value::as_object_mut).flatten();
     for (_, operation) in operations {
+        links::add(operation);
         let responses = operation.get_mut("responses").and_then(Value::as_object_mut);
         let headers =
             responses.into_iter().flatten().filter_map(|(_, it)| it.get_mut("headers")?.as_object_mut());
