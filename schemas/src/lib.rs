@@ -18,3 +18,6 @@ pub const XSDS: &[(&str, &str)] = &[
     ("user-account-service.xsd", include_str!("../xsd/user-account-service.xsd")),
     ("wwi-account.xsd", include_str!("../xsd/wwi-account.xsd")),
 ];
+
+/// The JSON Schema of the JSON bodies. Generated like the OpenAPI document.
+pub const JSON_SCHEMA: &str = include_str!("../json/postonce.schema.json");
