@@ -12,5 +12,6 @@ mod limits;
 mod operators;
 mod problems;
 mod scale;
+mod soap;
 mod statements;
 mod submissions;
