@@ -1,7 +1,7 @@
 """Valid data for schemathesis, where what is valid depends on the state of the bank.
 
 A schema says what a request must look like. That a message id is not used twice for other content, that
-money comes in the currency of the account, that a cursor came with an earlier page and that a time lies
+money comes in the currency of the account, how many bytes are too many, that a cursor came with an earlier page and that a time lies
 ahead is beyond any schema. So requests that are meant to be valid are made so here, from the answers of
 the bank to earlier ones. Nothing is left out, and no answer is judged here; requests that are meant to be
 invalid go as they are.
@@ -14,6 +14,8 @@ from datetime import datetime, timedelta, timezone
 
 import schemathesis
 
+# Most bytes of metadata, and of members that are not known.
+BYTES_MAX = 2048
 # The currency of each account that is open, by user and account.
 CURRENCIES = {}
 # The content that each message id was accepted with, by user, account and id.
@@ -31,6 +33,7 @@ def before_call(context, case, kwargs):
     operation = case.operation.definition.raw.get("operationId")
     if operation in ("submit_deposit", "submit_withdrawal"):
         use_the_currency_of_the_account(case, "amount")
+        keep_to_the_size(case)
         use_a_message_id_once(case)
     elif operation == "change_account":
         use_the_currency_of_the_account(case, "overdraft_limit")
@@ -83,6 +86,22 @@ def use_the_currency_of_the_account(case, money):
     pattern = pattern_of(case, currency, money)
     if isinstance(case.body.get(money), str) and not re.search(pattern, case.body[money]):
         case.body[money] = "1"
+
+
+def keep_to_the_size(case):
+    """Leaves out what has more bytes than a request may have of its kind."""
+    if not isinstance(case.body, dict):
+        return
+    known = case.operation.schema.raw_schema["components"]["schemas"]["TransactionRequest"]["properties"]
+    unknown = {name: value for name, value in case.body.items() if name not in known}
+    parts = [*unknown, "metadata"] if size(unknown) > BYTES_MAX else ["metadata"]
+    for name in parts:
+        if name != "metadata" or size(case.body.get(name)) > BYTES_MAX:
+            case.body.pop(name, None)
+
+
+def size(value):
+    return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def pattern_of(case, currency, money):

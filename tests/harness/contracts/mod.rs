@@ -12,7 +12,7 @@ mod answer;
 mod document;
 mod validator;
 
-use postonce_shared::xml::{self, Element, XmlLimits};
+use postonce_shared::xml::{self, XmlLimits};
 
 pub use self::answer::{Given, check};
 pub use self::document::OpenApi;
@@ -24,6 +24,8 @@ pub const XML_SCHEMAS: &[(&str, &str)] = &[
     ("urn:ietf:rfc:7807", "xsd/problem.xsd"),
     ("urn:wideworldimporters:account:1", "xsd/wwi-account.xsd"),
     ("urn:postonce:soap:1", "xsd/user-account-service.xsd"),
+    ("http://schemas.xmlsoap.org/soap/envelope/", "xsd/soap-1.1.xsd"),
+    ("http://www.w3.org/2003/05/soap-envelope", "xsd/soap-1.2.xsd"),
 ];
 
 /// The schema of the documents of a namespace, if it has one.
@@ -54,32 +56,16 @@ pub fn contract_of(content_type: &str) -> Contract {
     }
 }
 
-/// Holds a document to the schema of its namespace; an envelope that has none, to those of what is in it.
+/// Holds a document to the schema of its namespace.
 ///
 /// # Errors
 /// What is wrong with it.
 pub fn check_xml(document: &[u8]) -> Result<(), Vec<String>> {
     let limits = XmlLimits { depth_max: 64, attributes_max: 256 };
     let root = xml::read(document, &limits).map_err(|unreadable| vec![format!("the body {unreadable}")])?;
-    if let Some(schema) = schema_of(&root.name.namespace) {
-        return validate_xml(schema, document);
-    }
-    let mut held = Vec::new();
-    find_held(&root, &mut held);
-    if held.is_empty() {
-        return Err(vec![format!("nothing in {root:?} has a schema")]);
-    }
-    held.into_iter().try_for_each(|(schema, element)| validate_xml(schema, xml::write(element).as_bytes()))
-}
-
-/// The outermost elements that have a schema.
-fn find_held<'a>(element: &'a Element, held: &mut Vec<(&'static str, &'a Element)>) {
-    for inner in element.elements() {
-        match schema_of(&inner.name.namespace) {
-            Some(schema) => held.push((schema, inner)),
-            None => find_held(inner, held),
-        }
-    }
+    let namespace = &root.name.namespace;
+    let schema = schema_of(namespace).ok_or_else(|| vec![format!("{namespace:?} has no schema")])?;
+    validate_xml(schema, document)
 }
 
 /// A media type without its parameters, in lower case.

@@ -244,16 +244,28 @@ impl Wording for Money {
             (Self::NotNegative, _) | (Self::SignedByType, Some(TransactionKind::Deposit)) => json!(["+"]),
             (Self::SignedByType, Some(TransactionKind::Withdrawal)) => json!(["-"]),
         };
+        let part = |told: &[&str], digits: usize| json!({"properties": {"Decimals": {"enum": told}, "Digits": {"pattern": self.digits(digits)}}});
+        let forms = match self {
+            Self::Signed => vec![part(&["0", "1", "2", "3", "4"], BALANCE_DIGITS_MAX)],
+            // No currency has a single decimal: the second takes its room.
+            Self::NotNegative | Self::SignedByType => {
+                vec![
+                    part(&["0", "2", "3", "4"], AMOUNT_DIGITS_MAX),
+                    part(&["1"], AMOUNT_DIGITS_MAX.saturating_sub(1)),
+                ]
+            }
+        };
         json!({
             "type": "object",
             "description": "12.50 is Digits 1250 with Decimals 2.",
             "properties": {
                 "Sign": {"type": "string", "enum": signs},
-                "Digits": {"type": "string", "pattern": self.digits(BALANCE_DIGITS_MAX)},
-                "Decimals": {"type": "string", "enum": ["0", "1", "2", "3", "4"]},
+                "Digits": {"type": "string"},
+                "Decimals": {"type": "string"},
             },
             "required": ["Sign", "Digits", "Decimals"],
             "additionalProperties": false,
+            "anyOf": forms,
         })
     }
 

@@ -20,8 +20,8 @@ impl Table {
         let of = schemas.get(json).unwrap_or_else(|| panic!("no schema {json}"));
         let mut root = object();
         for row in self.rows {
-            let (leaf, is_required) = described(row, of, schemas, kind);
-            put(&mut root, row.path, leaf, is_required);
+            let (leaf, needs) = described(row, of, schemas, kind);
+            put(&mut root, row.path, leaf, needs);
         }
         set(&mut root, "xml", json!({"name": self.root, "namespace": self.namespace}));
         if let Some(description) = of.get("description").and_then(Value::as_str) {
@@ -41,7 +41,7 @@ impl Table {
             "ChangeAccountRequest" => {
                 let one_is_there = |row: &Row| {
                     let mut rule = json!({});
-                    put(&mut rule, row.path, json!({}), true);
+                    put(&mut rule, row.path, json!({}), Needs { group: true, leaf: true });
                     rule
                 };
                 return Some(self.rows.iter().map(one_is_there).collect());
@@ -62,8 +62,8 @@ impl Table {
             };
             rules.extend(sums.into_iter().map(|sum| {
                 let mut rule = json!({});
-                put(&mut rule, currency.path, json!({"enum": codes}), false);
-                put(&mut rule, money.path, sum, false);
+                put(&mut rule, currency.path, json!({"enum": codes}), Needs::default());
+                put(&mut rule, money.path, sum, Needs::default());
                 rule
             }));
         }
@@ -71,16 +71,24 @@ impl Table {
     }
 }
 
+/// What has to be there: the elements around one, and in them the one itself.
+#[derive(Debug, Clone, Copy, Default)]
+struct Needs {
+    group: bool,
+    leaf: bool,
+}
+
 /// What stands in the element of a row, and whether it has to be there.
-fn described(row: &Row, of: &Value, schemas: &Schemas, kind: Option<TransactionKind>) -> (Value, bool) {
-    let (of, member) = match row.member.split_once('.') {
-        None => (of, row.member),
-        Some((object, member)) => (referred(of, object, schemas), member),
+fn described(row: &Row, of: &Value, schemas: &Schemas, kind: Option<TransactionKind>) -> (Value, Needs) {
+    let (object, member) = match row.member.split_once('.') {
+        None => (None, row.member),
+        Some((object, member)) => (Some(object), member),
     };
+    let group = object.is_some_and(|object| is_required(of, object));
+    let of = object.map_or(of, |object| referred(of, object, schemas));
+    let leaf = is_required(of, member);
+    let needs = Needs { group: group || (object.is_none() && leaf), leaf };
     let in_json = of.pointer(&format!("/properties/{member}")).cloned().unwrap_or_else(|| json!({}));
-    let is_nullable = in_json.pointer("/type/1").is_some_and(|second| second == "null");
-    let names = of.get("required").and_then(Value::as_array);
-    let is_required = names.is_some_and(|names| names.iter().any(|name| name == member)) && !is_nullable;
     let leaf = match &row.words {
         Words::Text | Words::Number => in_xml(in_json),
         Words::Code(codes) => {
@@ -95,7 +103,14 @@ fn described(row: &Row, of: &Value, schemas: &Schemas, kind: Option<TransactionK
         }
         Words::Own(wording) => wording.schema(kind),
     };
-    (leaf, is_required)
+    (leaf, needs)
+}
+
+/// Whether a member is always there, and never null: XML has no other way to say null than to leave it out.
+fn is_required(of: &Value, member: &str) -> bool {
+    let is_nullable = of.pointer(&format!("/properties/{member}/type/1")).is_some_and(|it| it == "null");
+    let names = of.get("required").and_then(Value::as_array);
+    !is_nullable && names.is_some_and(|names| names.iter().any(|name| name == member))
 }
 
 /// The schema that a member refers to.
@@ -111,10 +126,7 @@ fn referred<'a>(of: &Value, member: &str, schemas: &'a Schemas) -> &'a Value {
 /// tools write one.
 fn in_xml(mut schema: Value) -> Value {
     let is_number = schema.get("type").is_some_and(|it| it == "integer");
-    let is_free = match schema.get("pattern").and_then(Value::as_str) {
-        None => schema.get("format").is_none() && schema.get("enum").is_none(),
-        Some(pattern) => pattern.contains("u0000"),
-    };
+    let is_free = schema.get("pattern").and_then(Value::as_str).is_some_and(|it| it.contains("u0000"));
     if is_number {
         return schema;
     }
@@ -131,8 +143,9 @@ fn pairs(item: &str, name: &str, text: &str) -> Value {
     let mut key = free();
     set(&mut key, "minLength", 1.into());
     set(&mut key, "maxLength", 40.into());
-    put(&mut pair, name, key, true);
-    put(&mut pair, text, free(), true);
+    let always = Needs { group: true, leaf: true };
+    put(&mut pair, name, key, always);
+    put(&mut pair, text, free(), always);
     set(&mut pair, "xml", json!({"name": item}));
     let description = "Your own data, given back unchanged: no name twice, 2048 bytes together.";
     json!({
@@ -146,11 +159,12 @@ pub(super) fn object() -> Value {
 }
 
 /// Puts a schema at a path of elements.
-fn put(schema: &mut Value, path: &str, leaf: Value, is_required: bool) {
+fn put(schema: &mut Value, path: &str, leaf: Value, needs: Needs) {
     let (first, rest) = path.split_once('/').map_or((path, None), |(first, rest)| (first, Some(rest)));
     let is_whole = schema.get("type").is_some();
     let Some(schema) = schema.as_object_mut() else { return };
-    if is_required {
+    let is_needed = if rest.is_some() { needs.group } else { needs.leaf };
+    if is_needed {
         let required = schema.entry("required").or_insert_with(|| json!([]));
         if let Some(names) = required.as_array_mut().filter(|names| !names.iter().any(|it| it == first)) {
             names.push(first.into());
@@ -163,7 +177,7 @@ fn put(schema: &mut Value, path: &str, leaf: Value, is_required: bool) {
         Some(rest) => {
             let group =
                 properties.entry(first).or_insert_with(|| if is_whole { object() } else { json!({}) });
-            put(group, rest, leaf, is_required);
+            put(group, rest, leaf, needs);
         }
     }
 }
