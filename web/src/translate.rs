@@ -4,6 +4,7 @@
 
 pub mod json;
 mod members;
+pub mod partners;
 
 use actix_web::HttpRequest;
 use actix_web::error::PayloadError;
@@ -14,10 +15,13 @@ use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::account::{AccountStatus, Holder};
 use postonce_shared::domain::instruction::{Instruction, TransactionKind};
 use postonce_shared::domain::money::{Currency, OverdraftLimit};
+use postonce_shared::domain::partner::SignatureKey;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::gate::GateState;
 
 use crate::error::{ApiError, Code};
+use crate::partner_terms::TermsChange;
+use crate::scopes::Scope;
 
 /// A format of documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,6 +157,36 @@ pub fn account_terms(document: &InboundDocument) -> Result<AccountTerms, ApiErro
 pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiError> {
     match document.format {
         Format::Json => json::account_change(&document.bytes),
+    }
+}
+
+/// The terms of a partner in a document.
+///
+/// # Errors
+/// As [`instruction`].
+pub fn partner_terms(document: &InboundDocument) -> Result<TermsChange, ApiError> {
+    match document.format {
+        Format::Json => partners::terms(&document.bytes),
+    }
+}
+
+/// The scopes of a new key in a document.
+///
+/// # Errors
+/// As [`instruction`].
+pub fn key_scopes(document: &InboundDocument) -> Result<Vec<Scope>, ApiError> {
+    match document.format {
+        Format::Json => partners::key_scopes(&document.bytes),
+    }
+}
+
+/// A new key to sign with in a document.
+///
+/// # Errors
+/// As [`instruction`].
+pub fn signature_key(document: &InboundDocument) -> Result<SignatureKey, ApiError> {
+    match document.format {
+        Format::Json => partners::signature_key(&document.bytes),
     }
 }
 
