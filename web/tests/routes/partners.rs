@@ -194,7 +194,7 @@ async fn what_is_wrong_is_told_with_the_field() {
     let answer = put(&desk, "Mill", EVERYTHING).await;
     assert_eq!((answer.problem(), answer.fields()), ((400, "path_invalid"), vec!["partner_id"]));
     let answer = put(&desk, "mill", r#"{"status":"asleep"}"#).await;
-    assert_eq!((answer.problem(), answer.fields()), ((422, "validation_failed"), vec!["status", "reach"]));
+    assert_eq!((answer.problem(), answer.fields()), ((422, "validation_failed"), vec!["reach", "status"]));
     let answer = post(&desk, "shop/keys", r#"{"scopes":["fly"]}"#).await;
     assert_eq!((answer.problem(), answer.fields()), ((422, "validation_failed"), vec!["scopes[0]"]));
     assert_eq!(
