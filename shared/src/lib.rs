@@ -25,6 +25,7 @@ pub mod reply_to;
 pub mod ring_secret;
 pub mod sweep;
 pub mod verify;
+pub mod xml;
 
 pub mod prices;
 pub mod scaling;

@@ -9,8 +9,10 @@ pub mod gate_desk;
 pub mod handlers;
 
 pub mod auth;
+pub mod formats;
 pub mod headers;
 pub mod limits;
+pub mod negotiate;
 pub mod pages;
 pub mod paths;
 pub mod translate;

@@ -29,6 +29,7 @@ use crate::keyring::Keyring;
 use crate::limits::{Rates, bound_heads};
 use crate::listeners::AllWorkers;
 use crate::metrics::Metrics;
+use crate::negotiate::refuse_in_format;
 use crate::observe::{Observer, observe};
 use crate::office::{Office, OfficeTerms};
 use crate::readiness::Readiness;
@@ -159,6 +160,7 @@ pub fn build(
             routes::configure(config);
         })
         .wrap(from_fn(bound_heads))
+        .wrap(from_fn(refuse_in_format))
         .wrap(from_fn(observe))
         .wrap(from_fn(attend))
 }

@@ -9,6 +9,7 @@ use postonce_shared::domain::transaction::TransactionStatus;
 use crate::auth::Caller;
 use crate::books::Books;
 use crate::error::{ApiError, Code};
+use crate::negotiate::Reply;
 use crate::openapi::{
     AccountPath, PageParams, StatementRefusals, StatusParam, TransactionPath, TransactionRefusals,
 };
@@ -33,6 +34,7 @@ pub async fn find(
     request: HttpRequest,
     books: Data<Books>,
 ) -> Result<HttpResponse, ApiError> {
+    let reply = Reply::to(&request)?;
     let (account, message) = paths::message(&request)?;
     let key = TransactionKey { account, partner: caller.partner().clone(), message };
     let transaction = books.transaction(&key).await?.ok_or_else(|| {
@@ -41,7 +43,7 @@ pub async fn find(
             "No transaction of yours with this id was accepted on this account.",
         )
     })?;
-    Ok(HttpResponse::Ok().json(respond::transaction(transaction)))
+    Ok(reply.with(HttpResponse::Ok(), respond::transaction(transaction)))
 }
 
 /// Read the statement of an account
@@ -62,6 +64,7 @@ pub async fn statement(
     request: HttpRequest,
     books: Data<Books>,
 ) -> Result<HttpResponse, ApiError> {
+    let reply = Reply::to(&request)?;
     let account = paths::account(&request)?;
     let page = PageQuery::of(&request)?;
     let listing = format!("{} of {account}", page.status.code());
@@ -76,7 +79,7 @@ pub async fn statement(
         }
     };
     let next_cursor = next.map(|next| cursor(&listing, &next));
-    Ok(HttpResponse::Ok().json(TransactionPage { transactions, next_cursor }))
+    Ok(reply.with(HttpResponse::Ok(), TransactionPage { transactions, next_cursor }))
 }
 
 async fn posted(
