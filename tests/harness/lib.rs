@@ -29,6 +29,8 @@ pub mod service;
 
 pub mod client;
 
+pub mod certificates;
+
 pub mod raw_http;
 
 pub mod vitals;
