@@ -10,12 +10,15 @@ use actix_web::{Error, HttpRequest, HttpResponse, HttpResponseBuilder};
 use crate::error::{ApiError, Code};
 use crate::formats::{Document, FORMATS, Format, GENERIC_XML};
 
-/// The format of the body of a request.
+/// The format of the body that comes with these headers, from somebody with that profile.
 ///
 /// # Errors
 /// [`ApiError`] of status 415 when it is none that we read.
-pub fn body_format(request: &HttpRequest) -> Result<&'static dyn Format, ApiError> {
-    let text = |name| header_text(request.headers(), name);
+pub fn body_format(
+    headers: &HeaderMap,
+    profile: Option<&'static dyn Format>,
+) -> Result<&'static dyn Format, ApiError> {
+    let text = |name| header_text(headers, name);
     let unsupported = |detail: String| Err(ApiError::new(Code::MediaTypeUnsupported, detail));
     if let Some(encoding) = text(header::CONTENT_ENCODING).filter(|it| !it.eq_ignore_ascii_case("identity")) {
         return unsupported(format!("The body must not be compressed, but its encoding is {encoding:?}."));
@@ -25,18 +28,17 @@ pub fn body_format(request: &HttpRequest) -> Result<&'static dyn Format, ApiErro
         format!("{} or {}", own.join(", "), GENERIC_XML.join(", "))
     };
     let Some(content_type) = text(header::CONTENT_TYPE) else {
-        let profile = profile(request).ok_or_else(|| {
+        return profile.ok_or_else(|| {
             let detail = format!("Send the header Content-Type: {}.", known());
             ApiError::new(Code::MediaTypeUnsupported, detail)
         });
-        return profile;
     };
     let MediaType { essence, parameters } = MediaType::of(content_type);
     let charset = parameters.iter().find(|(name, _)| name.eq_ignore_ascii_case("charset"));
     if let Some((_, charset)) = charset.filter(|(_, charset)| !charset.eq_ignore_ascii_case("utf-8")) {
         return unsupported(format!("The body must be in UTF-8, but its charset is {charset:?}."));
     }
-    spoken(essence, profile(request))
+    spoken(essence, profile)
         .map_or_else(|| unsupported(format!("Send {}; {content_type:?} is not supported here.", known())), Ok)
 }
 
@@ -124,7 +126,7 @@ pub async fn refuse_in_format(
 }
 
 /// The format that the partner of a request reads when the request does not say.
-fn profile(_request: &HttpRequest) -> Option<&'static dyn Format> {
+pub fn profile(_request: &HttpRequest) -> Option<&'static dyn Format> {
     None
 }
 

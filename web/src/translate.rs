@@ -38,7 +38,7 @@ impl InboundDocument {
     /// # Errors
     /// [`ApiError`] of status 415, 413, 408 or 400.
     pub async fn read(request: &HttpRequest, payload: Payload) -> Result<Self, ApiError> {
-        let format = negotiate::body_format(request)?;
+        let format = negotiate::body_format(request.headers(), negotiate::profile(request))?;
         let limits = request.app_data::<Data<HttpLimits>>().map_or_else(HttpLimits::default, |it| ***it);
         let HttpLimits { body_bytes_max, body_patience, .. } = limits;
         if declared_length(request).is_some_and(|length| length > body_bytes_max) {
