@@ -31,8 +31,9 @@ use futures::future::BoxFuture;
 
 use crate::domain::account::{Account, Revision, Versioned};
 use crate::domain::decision::AccountCommit;
-use crate::domain::ids::{AccountId, AccountKey, TransactionKey, UserId};
+use crate::domain::ids::{AccountId, AccountKey, PartnerId, TransactionKey, UserId};
 use crate::domain::journal::JournalPage;
+use crate::domain::partner::Partner;
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::TransactionStatus;
 use crate::ports::api_keys::{ApiKeyRecord, ApiKeys};
@@ -42,6 +43,7 @@ use crate::ports::ledger::{
     AcceptOutcome, Accounts, Committed, Ledger, Listing, Marks, NewTransaction, Opened, StoredTransaction,
     TransactionLog,
 };
+use crate::ports::partners::Partners;
 use crate::ports::payload_store::{PayloadEntry, PayloadStore};
 use crate::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
 use crate::ports::roster::{ProcessId, Roster, RosterEntry};
@@ -133,6 +135,12 @@ decorator!(ApiKeysDecorator of ApiKeys {
     fn find(id: &str) -> Option<ApiKeyRecord>;
     fn list() -> Vec<ApiKeyRecord>;
     fn revoke(id: &str, at: Timestamp) -> bool;
+});
+
+decorator!(PartnersDecorator of Partners {
+    fn find(id: &PartnerId) -> Option<Versioned<Partner>>;
+    fn list(after: Option<&PartnerId>, limit: usize) -> Vec<Partner>;
+    fn save(partner: &Partner, expected: Option<&Revision>) -> Swapped;
 });
 
 decorator!(RosterDecorator of Roster {

@@ -69,6 +69,11 @@ async fn api_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn partners() {
+    conformance::partners_contract(fresh).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn roster() {
     conformance::roster_contract(fresh).await;
 }

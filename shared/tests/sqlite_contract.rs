@@ -83,6 +83,12 @@ async fn api_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn partners() {
+    let folder = Folder::new();
+    conformance::partners_contract(async || folder.open()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn roster() {
     let folder = Folder::new();
     conformance::roster_contract(async || folder.open()).await;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use postonce_shared::domain::account::Versioned;
 use postonce_shared::domain::ids::{InvalidPartner, PartnerId};
+use postonce_shared::domain::partner::{ActiveKey, Partner, Reach};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::api_keys::ApiKeyRecord;
 use postonce_shared::ports::fault::StoreFault;
@@ -18,6 +18,7 @@ use rand::Rng as _;
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
+use crate::adoption::adopt;
 use crate::readiness::{Part, Readiness};
 use crate::scopes::Scope;
 use postonce_shared::ports::fault::chain;
@@ -32,8 +33,6 @@ const KEY_PREFIX: &str = "po_";
 const KEY_BYTES: usize = 32;
 /// The partner of the first key of a store.
 pub const BOOTSTRAP_PARTNER: &str = "bootstrap";
-/// The shared value that names the first key.
-const BOOTSTRAP_VALUE: &str = "bootstrap";
 /// Pause between two attempts to give the store its first key.
 const ATTEMPT_DELAY: Duration = Duration::from_secs(1);
 
@@ -124,7 +123,7 @@ pub enum Established {
     Configured,
     /// The store had one, or other keys, before.
     Before,
-    /// The store had one before, so the configured one was not taken up.
+    /// The partner of the first key has other keys, so the configured one was not taken up.
     ConfiguredIgnored,
 }
 
@@ -138,42 +137,44 @@ impl FirstKey {
         Ok(Self { key, is_configured: configured.is_some() })
     }
 
-    /// Gives the store its first key if it has none. Processes that start at once agree on one: each
-    /// writes the row of its key, and a compare-and-swap decides whose key it is. Whoever loses
-    /// revokes its own.
+    /// Gives the store its first key if it knows no partner. Processes that start at once agree on one: each
+    /// writes the row of its key, and the record of partner `bootstrap`, which can be made only once, decides
+    /// whose key it is. Whoever loses revokes its own.
     ///
     /// # Errors
     /// [`StoreFault`] when the store cannot be used; call again on the same value.
     pub async fn establish(&self, store: &Store, world: &dyn World) -> Result<Established, StoreFault> {
-        let partner = bootstrap_partner();
-        let record = self.key.record(partner.clone(), Scope::ALL, world);
-        if let Some(named) = store.sync.get(BOOTSTRAP_VALUE).await? {
-            return Ok(self.compared(&named, &record.id));
+        // Keys of an older program count, before anything is decided about a first one.
+        adopt(store, world).await?;
+        let id = bootstrap_partner();
+        let record = self.key.record(id.clone(), Scope::ALL, world);
+        if let Some(known) = store.partners.find(&id).await? {
+            return Ok(self.compared(&known.value, &record.id));
         }
-        let of_others = |record: &ApiKeyRecord| record.partner != partner;
-        if !self.is_configured && store.api_keys.list().await?.iter().any(of_others) {
+        if !self.is_configured && !store.partners.list(None, 1).await?.is_empty() {
             return Ok(Established::Before);
         }
         store.api_keys.add(&record).await?;
-        match store.sync.swap(BOOTSTRAP_VALUE, None, &record.id).await? {
-            Swapped::Done(_) if self.is_configured => Ok(Established::Configured),
-            Swapped::Done(_) => Ok(Established::Made(self.key.clone())),
+        let keys = vec![ActiveKey { id: record.id.clone(), created_at: record.created_at }];
+        let partner = Partner { keys, ..Partner::active(id.clone(), Reach::Everything, world.now()) };
+        match store.partners.save(&partner, None).await? {
+            Swapped::Done(_) => Ok(self.compared(&partner, &record.id)),
             Swapped::Conflict => {
-                let named = store.sync.get(BOOTSTRAP_VALUE).await?;
-                let is_mine = named.as_ref().is_some_and(|named| named.value == record.id);
+                let known = store.partners.find(&id).await?.map(|stored| stored.value);
+                let is_mine = known.as_ref().is_some_and(|known| known.lists(&record.id));
                 if !is_mine {
                     store.api_keys.revoke(&record.id, world.now()).await?;
                 }
-                Ok(named.map_or(Established::Before, |named| self.compared(&named, &record.id)))
+                Ok(known.map_or(Established::Before, |known| self.compared(&known, &record.id)))
             }
         }
     }
 
-    /// What it means that the store names that key as its first one.
-    fn compared(&self, named: &Versioned<String>, own_id: &str) -> Established {
-        match (named.value == own_id, self.is_configured) {
+    /// What it means that the partner of the first key has those keys.
+    fn compared(&self, known: &Partner, own_id: &str) -> Established {
+        match (known.lists(own_id), self.is_configured) {
             (true, true) => Established::Configured,
-            // An earlier attempt of ours was unclear, and had happened.
+            // Also when an earlier attempt of ours was unclear, and had happened.
             (true, false) => Established::Made(self.key.clone()),
             (false, true) => Established::ConfiguredIgnored,
             (false, false) => Established::Before,

@@ -5,12 +5,14 @@
 //! [`ACTS`], the ids from the path and the outcome from the answer. What a handler knows better it adds
 //! with [`tell`].
 
+use std::sync::Arc;
+
 use actix_web::HttpMessage as _;
 use actix_web::HttpRequest;
 use actix_web::dev::ServiceResponse;
 use actix_web::http::StatusCode;
 use postonce_shared::audit::{Event, On, Outcome, UNKNOWN};
-use postonce_shared::domain::ids::PartnerId;
+use postonce_shared::domain::partner::Partner;
 use postonce_worker::http::Refusal;
 use uuid::Uuid;
 
@@ -69,7 +71,7 @@ pub fn record<B>(response: &ServiceResponse<B>, method: &'static str, route: &st
     if let Some(Told(told)) = request.extensions_mut().remove::<Told>() {
         on = on.with(told);
     }
-    let partner = request.extensions().get::<PartnerId>().map(ToString::to_string);
+    let partner = request.extensions().get::<Arc<Partner>>().map(|partner| partner.id.to_string());
     let key = key_id(request, partner.is_some()).unwrap_or_default();
     let who = partner.unwrap_or_else(|| UNKNOWN.to_owned());
     let from = peer(request);

@@ -1,32 +1,55 @@
 //! Who calls, and whether it may. A handler names its permission in its signature: a
 //! [`Caller<Permission>`] can only be made here, so a route without one does not come into being by
-//! accident, and `transactions:write` cannot be forgotten in a body.
+//! accident, and `withdraw` cannot be forgotten in a body. What the partner may touch is asked of the caller
+//! as well: [`Caller::within`].
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use actix_web::dev::Payload;
 use actix_web::http::header::{self, HeaderMap};
 use actix_web::{FromRequest, HttpMessage as _, HttpRequest, web};
 use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
-use postonce_shared::domain::ids::PartnerId;
+use postonce_shared::domain::ids::{AccountKey, PartnerId};
 use postonce_shared::domain::partner::RequestRate;
 
+use crate::books::View;
 use crate::error::{ApiError, Code};
-use crate::keyring::Keyring;
+use crate::keyring::{Grant, Keyring};
 use crate::limits::{Rates, RetryAfter};
-use crate::scopes::Permission;
+use crate::respond;
+use crate::scopes::{Permission, Scope};
 
 /// Somebody who may do what `P` says.
 pub struct Caller<P> {
-    partner: PartnerId,
+    grant: Arc<Grant>,
     permission: PhantomData<P>,
 }
 
 impl<P> Caller<P> {
     /// The partner that calls.
-    pub const fn partner(&self) -> &PartnerId {
-        &self.partner
+    pub fn partner(&self) -> &PartnerId {
+        &self.grant.partner.id
+    }
+
+    /// What its key grants.
+    pub fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    /// The account, if the partner may touch it. To others it looks as one that does not exist.
+    ///
+    /// # Errors
+    /// [`ApiError`] of status 404.
+    pub fn within(&self, account: AccountKey) -> Result<AccountKey, ApiError> {
+        let reach = &self.grant.partner.reach;
+        if reach.has_account(account) { Ok(account) } else { Err(respond::account_unknown()) }
+    }
+
+    /// Whose transactions it sees: its own, or, with the scope `admin`, those of all partners.
+    pub fn view(&self) -> View<'_> {
+        if self.grant.allows(Scope::Admin) { View::Everyones } else { View::Own(self.partner()) }
     }
 }
 
@@ -37,14 +60,16 @@ impl<P: Permission> FromRequest for Caller<P> {
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let request = request.clone();
         async move {
-            let partner = authenticate::<P>(&request).await?;
-            Ok(Self { partner, permission: PhantomData })
+            let grant = authenticate(&request).await?;
+            authorize::<P>(&grant)?;
+            Ok(Self { grant, permission: PhantomData })
         }
         .boxed_local()
     }
 }
 
-async fn authenticate<P: Permission>(request: &HttpRequest) -> Result<PartnerId, ApiError> {
+/// Who calls.
+async fn authenticate(request: &HttpRequest) -> Result<Arc<Grant>, ApiError> {
     let key = api_key(request.headers())?;
     let keyring = request
         .app_data::<web::Data<Keyring>>()
@@ -64,32 +89,42 @@ async fn authenticate<P: Permission>(request: &HttpRequest) -> Result<PartnerId,
     if let Some(spent) = spent.filter(|_| !is_wrong) {
         spent.give_back();
     }
-    let Some(grant) = grant? else {
-        if too_early {
-            let detail = "The service has just started and does not know all keys yet. Try again.";
-            return Err(ApiError::new(Code::StorageUnavailable, detail));
-        }
-        let detail = "Check the key in the Authorization header, or ask for a new one.";
-        return Err(ApiError::new(Code::ApiKeyInvalid, detail));
-    };
-    // For the log: also what is refused from here on is its doing.
-    request.extensions_mut().insert(grant.partner.clone());
-    let standing = rates.request_of(&grant.partner, None);
+    if let Some(grant) = grant? {
+        // For the log, and for answers in the partner's format: also what is refused from here on is its.
+        request.extensions_mut().insert(Arc::clone(&grant.partner));
+        spend(request, rates, &grant)?;
+        return Ok(grant);
+    }
+    if too_early {
+        let detail = "The service has just started and does not know all keys yet. Try again.";
+        return Err(ApiError::new(Code::StorageUnavailable, detail));
+    }
+    let detail = "Check the key in the Authorization header, or ask for a new one.";
+    Err(ApiError::new(Code::ApiKeyInvalid, detail))
+}
+
+/// Whether the partner may make one more request now.
+fn spend(request: &HttpRequest, rates: &Rates, grant: &Grant) -> Result<(), ApiError> {
+    let partner = &grant.partner;
+    let standing = rates.request_of(&partner.id, partner.rate);
     request.extensions_mut().insert(standing);
-    if let Some(seconds) = standing.retry_in_s {
-        request.extensions_mut().insert(RetryAfter(seconds));
-        let RequestRate { per_second, burst } = standing.rate;
-        let detail = format!(
-            "Partner {} may make {per_second} requests a second and {burst} at once. Try again in {seconds} s.",
-            grant.partner
-        );
-        return Err(ApiError::new(Code::RateLimited, detail));
+    let Some(seconds) = standing.retry_in_s else { return Ok(()) };
+    request.extensions_mut().insert(RetryAfter(seconds));
+    let RequestRate { per_second, burst } = standing.rate;
+    let detail = format!(
+        "Partner {} may make {per_second} requests a second and {burst} at once. Try again in {seconds} s.",
+        partner.id
+    );
+    Err(ApiError::new(Code::RateLimited, detail))
+}
+
+/// Whether its key allows it.
+fn authorize<P: Permission>(grant: &Grant) -> Result<(), ApiError> {
+    if grant.allows(P::SCOPE) {
+        return Ok(());
     }
-    if !grant.scopes.contains(&P::SCOPE) {
-        let detail = format!("The key of partner {} has no scope {}.", grant.partner, P::SCOPE);
-        return Err(ApiError::new(Code::ScopeMissing, detail));
-    }
-    Ok(grant.partner.clone())
+    let detail = format!("The key of partner {} has no scope {}.", grant.partner.id, P::SCOPE);
+    Err(ApiError::new(Code::ScopeMissing, detail))
 }
 
 fn too_many_keys(request: &HttpRequest, seconds: u64) -> ApiError {

@@ -1,11 +1,14 @@
 //! What the API does with accounts and reads of transactions, without HTTP: opening, changing,
 //! finding and listing.
 
+use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use postonce_shared::domain::account::{Account, Versioned};
-use postonce_shared::domain::ids::{AccountId, AccountKey, TransactionKey, UserId};
+use postonce_shared::domain::ids::{AccountId, AccountKey, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::journal::Entry;
 use postonce_shared::domain::money::{AmountError, OverdraftLimit};
 use postonce_shared::domain::transaction::{Transaction, TransactionStatus};
@@ -23,6 +26,10 @@ use postonce_shared::ports::fault::chain;
 const CHANGE_ATTEMPTS_MAX: u32 = 8;
 /// Longest pause before the second attempt; it doubles with each further one.
 const CHANGE_DELAY: Duration = Duration::from_millis(5);
+/// Accounts that are read at the same time.
+const READS_AT_ONCE: usize = 8;
+/// Most pages of the store that one page of an answer passes over.
+const STORE_PAGES_MAX: u32 = 10;
 
 /// What became of the wish to open an account.
 #[must_use]
@@ -50,6 +57,26 @@ pub enum Changing {
     LimitInvalid(AmountError),
     /// It was changed by others, every time.
     Busy,
+}
+
+/// Whose transactions are shown. Message ids are chosen by partners, and what one of them does is not for
+/// another to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum View<'a> {
+    /// Those of this partner.
+    Own(&'a PartnerId),
+    /// Those of all partners.
+    Everyones,
+}
+
+impl View<'_> {
+    /// Whether it shows transactions of that partner.
+    fn shows(self, partner: &PartnerId) -> bool {
+        match self {
+            Self::Own(own) => own == partner,
+            Self::Everyones => true,
+        }
+    }
 }
 
 /// The accounts of the bank and what was posted on them.
@@ -142,6 +169,27 @@ impl Books {
         Ok(Listing { items, next })
     }
 
+    /// Those of the named accounts of a user that exist, after the given one, by account id. Looks at `limit`
+    /// names at most, so that there may be fewer before the end.
+    ///
+    /// # Errors
+    /// [`StoreFault`]
+    pub async fn named_accounts(
+        &self,
+        user: UserId,
+        names: &BTreeSet<AccountId>,
+        after: Option<AccountId>,
+        limit: usize,
+    ) -> Result<Listing<Account>, StoreFault> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut left = names.range((from, Bound::Unbounded)).copied();
+        let looked_at: Vec<AccountId> = left.by_ref().take(limit).collect();
+        let reads = stream::iter(looked_at.clone()).map(|account| self.account(AccountKey { user, account }));
+        let found: Vec<Option<Account>> = reads.buffered(READS_AT_ONCE).try_collect().await?;
+        let next = looked_at.last().filter(|_| left.next().is_some()).map(ToString::to_string);
+        Ok(Listing { items: found.into_iter().flatten().collect(), next })
+    }
+
     /// One transaction. Work that was forgotten is enqueued again on the way.
     ///
     /// # Errors
@@ -156,11 +204,26 @@ impl Books {
     }
 
     /// Posted transactions of an account from a sequence on, oldest first; `None` when there is no
-    /// such account.
+    /// such account. There may be fewer than `limit` before the end.
     ///
     /// # Errors
     /// [`StoreFault`]
     pub async fn statement(
+        &self,
+        (key, view): (AccountKey, View<'_>),
+        from: u64,
+        limit: usize,
+    ) -> Result<Option<Listing<Entry>>, StoreFault> {
+        let first = from;
+        let page = async |from: Option<String>| {
+            let from = from.and_then(|from| from.parse().ok()).unwrap_or(first);
+            self.posted(key, from, limit).await
+        };
+        shown(page, |entry| view.shows(&entry.partner)).await
+    }
+
+    /// As [`Self::statement`], of all partners.
+    async fn posted(
         &self,
         key: AccountKey,
         from: u64,
@@ -177,21 +240,44 @@ impl Books {
         Ok(Some(Listing { items, next }))
     }
 
-    /// Transactions of an account in one status, by key; `None` when there is no such account.
+    /// Transactions of an account in one status, by key; `None` when there is no such account. There may be
+    /// fewer than `limit` before the end.
     ///
     /// # Errors
     /// [`StoreFault`]
     pub async fn by_status(
         &self,
-        key: AccountKey,
+        (key, view): (AccountKey, View<'_>),
         status: TransactionStatus,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Option<Listing<StoredTransaction>>, StoreFault> {
-        let listing = self.store.log.by_status(key, status, cursor, limit).await?;
-        let known = !listing.items.is_empty() || self.account(key).await?.is_some();
-        Ok(known.then_some(listing))
+        let page = async |next: Option<String>| {
+            let cursor = next.as_deref().or(cursor);
+            let listing = self.store.log.by_status(key, status, cursor, limit).await?;
+            let known = !listing.items.is_empty() || self.account(key).await?.is_some();
+            Ok(known.then_some(listing))
+        };
+        shown(page, |stored: &StoredTransaction| view.shows(&stored.transaction.key.partner)).await
     }
+}
+
+/// What is shown of the next page. One of which nothing is shown is passed over, though not for ever: then it
+/// is empty, and the next one goes on behind it.
+async fn shown<T>(
+    page: impl AsyncFn(Option<String>) -> Result<Option<Listing<T>>, StoreFault>,
+    shows: impl Fn(&T) -> bool,
+) -> Result<Option<Listing<T>>, StoreFault> {
+    let mut from = None;
+    for _ in 0..STORE_PAGES_MAX {
+        let Some(Listing { mut items, next }) = page(from).await? else { return Ok(None) };
+        items.retain(&shows);
+        if !items.is_empty() || next.is_none() {
+            return Ok(Some(Listing { items, next }));
+        }
+        from = next;
+    }
+    Ok(Some(Listing { items: Vec::new(), next: from }))
 }
 
 #[cfg(test)]

@@ -81,6 +81,7 @@ published! {
     IdempotencyKeyInvalid = BAD_REQUEST "idempotency_key_invalid" "The Idempotency-Key is not a UUID";
     IdempotencyKeyReused = UNPROCESSABLE_ENTITY "idempotency_key_reused" "The Idempotency-Key was used for other content";
     AccountUnknown = NOT_FOUND "account_unknown" "There is no such account";
+    UserUnknown = NOT_FOUND "user_unknown" "There is no such user";
     TransactionUnknown = NOT_FOUND "transaction_unknown" "There is no such transaction";
     DeadLetterUnknown = NOT_FOUND "dead_letter_unknown" "There is no such dead letter";
     NotFound = NOT_FOUND "not_found" "There is nothing at this path";

@@ -1,8 +1,11 @@
 //! Looks up API keys, and remembers both answers for a while: who calls often costs nothing, and a
 //! flood of one wrong key does not reach the store.
 //!
-//! A revoked key works for at most [`FOUND_TTL`] longer. When a remembered key gets old, the first
-//! request asks the store; those that come meanwhile go on with what is remembered.
+//! A key works when the store has it and it was not revoked, *and* the record of its partner lists it, *and*
+//! the partner is active. A change of any of these is rung to all processes ([`Keyring::forget`]), so that it
+//! counts at once. Where a ring is not heard it counts after a minute, as the first request then asks the
+//! store again while others go on with what is remembered; and within [`GRANT_TTL`] at the latest, also
+//! while the store does not answer.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,56 +14,91 @@ use std::time::Duration;
 
 use lru::LruCache;
 use postonce_shared::domain::ids::PartnerId;
+use postonce_shared::domain::partner::Partner;
+use postonce_shared::ports::Store;
 use postonce_shared::ports::api_keys::{ApiKeyRecord, ApiKeys};
-use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::fault::{StoreFault, chain};
+use postonce_shared::ports::partners::Partners;
 use postonce_shared::ports::world::World;
 use subtle::ConstantTimeEq as _;
 
 use crate::api_keys::{KEY_CHARS_MAX, hash, id_of};
 use crate::scopes::Scope;
 
-/// How long a key that was found is used without asking again.
-pub const FOUND_TTL: Duration = Duration::from_secs(30);
+/// How long a grant is used before a request asks the store again.
+pub const GRANT_FRESH: Duration = Duration::from_secs(60);
+/// How long a grant is used at the very most, counted from before the store was asked: a little less than the
+/// 5 minutes that are promised, so that a request that was let in at the last moment ends in time.
+pub const GRANT_TTL: Duration = Duration::from_secs(5 * 60 - 10);
 /// How long a key that was not found stays refused without asking again.
 pub const ABSENT_TTL: Duration = Duration::from_secs(5);
-/// How long the others go on with an old key while one request asks again.
+/// How long the others go on with an old grant while one request asks again.
 const REFRESH_GRACE: Duration = Duration::from_secs(5);
 /// Keys that are remembered, of each kind: a flood of wrong ones must not push out the good ones.
 const REMEMBERED_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
 
-/// Who calls, and what its key allows.
+/// Who calls, and what it may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
-    /// The partner of the key.
-    pub partner: PartnerId,
+    /// The id of the key.
+    pub key_id: String,
     /// The scopes of the key.
     pub scopes: Vec<Scope>,
+    /// The partner of the key, as it was when the key was looked up.
+    pub partner: Arc<Partner>,
 }
 
-/// The API keys of the store, with a memory.
+impl Grant {
+    /// Whether the key allows what needs that scope.
+    pub fn allows(&self, scope: Scope) -> bool {
+        self.scopes.iter().any(|own| own.includes(scope))
+    }
+}
+
+/// The API keys of the store and their partners, with a memory.
 pub struct Keyring {
-    store: Arc<dyn ApiKeys>,
+    keys: Arc<dyn ApiKeys>,
+    partners: Arc<dyn Partners>,
     world: Arc<dyn World>,
     memory: Mutex<Memory>,
     awaits_first_key: AtomicBool,
 }
 
 struct Memory {
-    found: LruCache<[u8; 32], (Arc<Grant>, Duration)>,
+    found: LruCache<[u8; 32], Held>,
     absent: LruCache<[u8; 32], Duration>,
+    /// Grows with every ring: what was looked up before one is not remembered after it.
+    rings: u64,
+}
+
+/// A grant that is remembered.
+struct Held {
+    grant: Arc<Grant>,
+    refresh_at: Duration,
+    ends_at: Duration,
 }
 
 enum Remembered {
+    /// It can be used.
     Found(Arc<Grant>),
+    /// It should be looked up again; if that is not possible now, it can be used.
+    Old(Arc<Grant>),
+    /// It is known to be wrong.
     Absent,
     Nothing,
 }
 
 impl Keyring {
     /// A keyring that remembers nothing yet.
-    pub fn new(store: Arc<dyn ApiKeys>, world: Arc<dyn World>) -> Self {
-        let memory = Memory { found: LruCache::new(REMEMBERED_MAX), absent: LruCache::new(REMEMBERED_MAX) };
-        Self { store, world, memory: Mutex::new(memory), awaits_first_key: AtomicBool::new(false) }
+    pub fn new(store: &Store, world: Arc<dyn World>) -> Self {
+        let (found, absent) = (LruCache::new(REMEMBERED_MAX), LruCache::new(REMEMBERED_MAX));
+        Self {
+            keys: Arc::clone(&store.api_keys),
+            partners: Arc::clone(&store.partners),
+            world,
+            memory: Mutex::new(Memory { found, absent, rings: 0 }),
+            awaits_first_key: AtomicBool::new(false),
+        }
     }
 
     /// From now on an unknown key may be the store's first one, which is on its way: it must not be
@@ -91,7 +129,21 @@ impl Keyring {
         !is_wrong && !memory.found.contains(&hash)
     }
 
-    /// What a key grants; `None` when it is not known or was revoked.
+    /// Something about that partner or its keys changed, or about any partner: what is remembered of it, and
+    /// every look-up that is under way, counts no more.
+    pub fn forget(&self, partner: Option<&PartnerId>) {
+        let mut memory = self.memory();
+        memory.rings = memory.rings.wrapping_add(1);
+        memory.absent.clear();
+        let Some(partner) = partner else { return memory.found.clear() };
+        let of_partner = memory.found.iter().filter(|(_, held)| held.grant.partner.id == *partner);
+        let hashes: Vec<[u8; 32]> = of_partner.map(|(hash, _)| *hash).collect();
+        for hash in hashes {
+            memory.found.pop(&hash);
+        }
+    }
+
+    /// What a key grants; `None` when it is not known, was revoked, or its partner may not call.
     ///
     /// # Errors
     /// [`StoreFault`] when the store has to be asked and does not answer.
@@ -100,49 +152,80 @@ impl Keyring {
             return Ok(None);
         }
         let hash = hash(key);
-        match self.remembered(&hash) {
+        let (remembered, rings) = self.remembered(&hash);
+        let old = match remembered {
             Remembered::Found(grant) => return Ok(Some(grant)),
             Remembered::Absent => return Ok(None),
-            Remembered::Nothing => {}
-        }
-        let too_early = self.awaits_first_key();
-        let record = self.store.find(&id_of(&hash)).await?;
-        let grant = record.filter(|record| opens(record, &hash)).map(|record| Arc::new(granted(record)));
+            Remembered::Old(grant) => Some(grant),
+            Remembered::Nothing => None,
+        };
+        let (too_early, asked_at) = (self.awaits_first_key(), self.world.uptime());
+        let grant = match (self.ask(&hash).await, old) {
+            (Ok(grant), _) => grant.map(Arc::new),
+            (Err(fault), Some(old)) if fault.is_transient() && self.rings() == rings => {
+                tracing::warn!(
+                    "A key of {} cannot be looked up again now: {}",
+                    old.partner.id,
+                    chain(&fault)
+                );
+                return Ok(Some(old));
+            }
+            (Err(fault), _) => return Err(fault),
+        };
         if grant.is_some() || !too_early {
-            self.remember(hash, grant.clone());
+            self.remember(hash, grant.clone(), (rings, asked_at));
         }
         Ok(grant)
     }
 
-    fn remembered(&self, hash: &[u8; 32]) -> Remembered {
+    async fn ask(&self, hash: &[u8; 32]) -> Result<Option<Grant>, StoreFault> {
+        let record = self.keys.find(&id_of(hash)).await?;
+        let Some(record) = record.filter(|record| opens(record, hash)) else { return Ok(None) };
+        let partner = self.partners.find(&record.partner).await?.map(|stored| stored.value);
+        Ok(partner.filter(|partner| partner.admits(&record.id)).map(|partner| granted(record, partner)))
+    }
+
+    /// What is remembered of a key, and how many rings were heard by then.
+    fn remembered(&self, hash: &[u8; 32]) -> (Remembered, u64) {
         let now = self.world.uptime();
         let mut memory = self.memory();
-        if let Some((grant, until)) = memory.found.get_mut(hash) {
-            if now < *until {
-                return Remembered::Found(Arc::clone(grant));
+        let rings = memory.rings;
+        if let Some(held) = memory.found.get_mut(hash).filter(|held| now < held.ends_at) {
+            let grant = Arc::clone(&held.grant);
+            if now < held.refresh_at {
+                return (Remembered::Found(grant), rings);
             }
-            *until = now.saturating_add(REFRESH_GRACE);
-            return Remembered::Nothing;
+            held.refresh_at = now.saturating_add(REFRESH_GRACE);
+            return (Remembered::Old(grant), rings);
         }
         match memory.absent.get(hash) {
-            Some(until) if now < *until => Remembered::Absent,
-            Some(_) | None => Remembered::Nothing,
+            Some(until) if now < *until => (Remembered::Absent, rings),
+            Some(_) | None => (Remembered::Nothing, rings),
         }
     }
 
-    fn remember(&self, hash: [u8; 32], grant: Option<Arc<Grant>>) {
-        let now = self.world.uptime();
+    /// Remembers an answer, unless a ring came since it was asked for: the answer may be of before.
+    fn remember(&self, hash: [u8; 32], grant: Option<Arc<Grant>>, (rings, asked_at): (u64, Duration)) {
         let mut memory = self.memory();
+        if memory.rings != rings {
+            return;
+        }
         match grant {
             Some(grant) => {
+                let (refresh_at, ends_at) =
+                    (asked_at.saturating_add(GRANT_FRESH), asked_at.saturating_add(GRANT_TTL));
                 memory.absent.pop(&hash);
-                memory.found.put(hash, (grant, now.saturating_add(FOUND_TTL)));
+                memory.found.put(hash, Held { grant, refresh_at, ends_at });
             }
             None => {
                 memory.found.pop(&hash);
-                memory.absent.put(hash, now.saturating_add(ABSENT_TTL));
+                memory.absent.put(hash, asked_at.saturating_add(ABSENT_TTL));
             }
         }
+    }
+
+    fn rings(&self) -> u64 {
+        self.memory().rings
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -156,87 +239,12 @@ fn opens(record: &ApiKeyRecord, hash: &[u8; 32]) -> bool {
     record.revoked_at.is_none() && bool::from(record.hash.ct_eq(hash))
 }
 
-fn granted(record: ApiKeyRecord) -> Grant {
-    let ApiKeyRecord { id: _, hash: _, partner, scopes, created_at: _, revoked_at: _ } = record;
+fn granted(record: ApiKeyRecord, partner: Partner) -> Grant {
+    let ApiKeyRecord { id, hash: _, partner: _, scopes, created_at: _, revoked_at: _ } = record;
     // A scope of a newer program means nothing here.
-    let scopes = scopes.iter().filter_map(|code| Scope::from_code(code)).collect();
-    Grant { partner, scopes }
+    let scopes = scopes.iter().filter_map(|code| Scope::of_code(code)).flatten().copied();
+    Grant { key_id: id, scopes: scopes.collect(), partner: Arc::new(partner) }
 }
 
 #[cfg(test)]
-mod tests {
-    use postonce_shared::adapters::memory::MemoryStore;
-    use postonce_shared::adapters::memory::world::TestWorld;
-    use postonce_shared::ports::Store;
-
-    use super::*;
-    use crate::api_keys::NewKey;
-
-    struct Desk {
-        store: Store,
-        world: Arc<TestWorld>,
-        keyring: Keyring,
-        key: NewKey,
-    }
-
-    async fn desk() -> Desk {
-        let world = Arc::new(TestWorld::new(1));
-        let store = MemoryStore::new(world.clone());
-        let key = NewKey::random();
-        let record = key.record(PartnerId::parse("shop").unwrap(), &[Scope::AccountsRead], &*world);
-        store.api_keys.add(&record).await.unwrap();
-        let keyring = Keyring::new(Arc::clone(&store.api_keys), world.clone());
-        Desk { store, world, keyring, key }
-    }
-
-    impl Desk {
-        fn operations(&self) -> u64 {
-            self.store.operations.snapshot().values().sum()
-        }
-
-        async fn check(&self, key: &str, known: bool, operations: u64) {
-            let before = self.operations();
-            let grant = self.keyring.look_up(key).await.unwrap();
-            assert_eq!(grant.is_some(), known, "{key}");
-            assert_eq!(self.operations().saturating_sub(before), operations, "{key}");
-        }
-    }
-
-    #[tokio::test]
-    async fn the_store_is_asked_once_for_a_good_key_and_once_for_a_wrong_one() {
-        let desk = desk().await;
-        let key = desk.key.expose().to_owned();
-        desk.check(&key, true, 1).await;
-        desk.check(&key, true, 0).await;
-        desk.check("wrong", false, 1).await;
-        desk.check("wrong", false, 0).await;
-        desk.world.advance(ABSENT_TTL);
-        desk.check("wrong", false, 1).await;
-        desk.check(&key, true, 0).await;
-        desk.check(&"long".repeat(100), false, 0).await;
-    }
-
-    #[tokio::test]
-    async fn a_revoked_key_stops_when_its_memory_ends() {
-        let desk = desk().await;
-        let key = desk.key.expose().to_owned();
-        desk.check(&key, true, 1).await;
-        let id = id_of(&hash(&key));
-        assert!(desk.store.api_keys.revoke(&id, desk.world.now()).await.unwrap());
-        desk.check(&key, true, 0).await;
-        desk.world.advance(FOUND_TTL);
-        desk.check(&key, false, 1).await;
-    }
-
-    #[test]
-    fn the_whole_hash_has_to_match() {
-        let world = TestWorld::new(1);
-        let key = NewKey::random();
-        let record = key.record(PartnerId::parse("shop").unwrap(), &[], &world);
-        let mut forged = hash(key.expose());
-        assert!(opens(&record, &forged));
-        forged[31] ^= 1;
-        assert_eq!(id_of(&forged), record.id);
-        assert!(!opens(&record, &forged));
-    }
-}
+mod tests;

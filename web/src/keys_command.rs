@@ -1,33 +1,38 @@
 //! `postonce-web keys …`: API keys, for operators. It works on the store itself and needs no server.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
 use anyhow::{Context as _, bail};
 use clap::Subcommand;
 use postonce_shared::audit::{Event, On, Outcome};
 use postonce_shared::domain::ids::PartnerId;
+use postonce_shared::domain::partner::{Partner, Reach};
 use postonce_shared::ports::Store;
-use postonce_shared::ports::world::World;
+use postonce_shared::ports::api_keys::ApiKeyRecord;
 
-use crate::api_keys::NewKey;
+use crate::api_keys::{NewKey, hash, id_of};
+use crate::partner_desk::{Changed, NoSuchKey, PartnerDesk};
 use crate::scopes::Scope;
 
 /// What to do with API keys.
 #[derive(Debug, Clone, Subcommand)]
 pub enum KeysCommand {
-    /// Makes a key for a partner and prints it, once.
+    /// Makes a key for a partner and prints it, once. A partner that is not known is made, and reaches
+    /// everything: `partners add` says more exactly what it may touch.
     Add {
         /// The partner: a lower-case letter first, then lower-case letters, digits or _.
         #[arg(long, value_parser = parse_partner)]
         partner: PartnerId,
-        /// What the key allows; repeat it, or separate with commas. Without it: accounts and
-        /// transactions, to read and to write.
+        /// What the key allows; repeat it, or separate with commas. Without it: deposit, withdraw, read
+        /// and accounts.
         #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',', value_parser = parse_scope)]
-        scopes: Vec<Scope>,
+        scopes: Vec<Scopes>,
     },
     /// Lists all keys, without the keys themselves.
     List,
-    /// Revokes a key, for ever. Servers stop to accept it within 30 seconds.
+    /// Revokes a key, for ever. Servers stop to accept it within a second; one that cannot be reached,
+    /// within 5 minutes.
     Revoke {
         /// The id, as listed.
         id: String,
@@ -38,16 +43,25 @@ fn parse_partner(text: &str) -> Result<PartnerId, String> {
     PartnerId::parse(text).map_err(|invalid| invalid.to_string())
 }
 
-fn parse_scope(text: &str) -> Result<Scope, String> {
-    Scope::from_code(text).ok_or_else(|| {
-        let codes: Vec<&str> = Scope::ALL.iter().map(|scope| scope.code()).collect();
-        format!("allowed are {}", codes.join(", "))
-    })
+/// What a typed code grants: codes of older programs may be several scopes.
+pub type Scopes = &'static [Scope];
+
+/// Reads the code of a scope.
+///
+/// # Errors
+/// Says which there are.
+pub fn parse_scope(text: &str) -> Result<Scopes, String> {
+    Scope::of_code(text).ok_or_else(|| format!("allowed are {}", Scope::codes()))
+}
+
+/// The scopes that were typed; without any, what a partner needs for its business.
+pub fn scopes_or_default(typed: &[Scopes]) -> Vec<Scope> {
+    let typed: BTreeSet<Scope> = typed.iter().copied().flatten().copied().collect();
+    if typed.is_empty() { PARTNER_SCOPES.to_vec() } else { typed.into_iter().collect() }
 }
 
 /// What a partner needs for its business.
-const PARTNER_SCOPES: [Scope; 4] =
-    [Scope::AccountsRead, Scope::AccountsWrite, Scope::TransactionsRead, Scope::TransactionsWrite];
+const PARTNER_SCOPES: [Scope; 4] = [Scope::Deposit, Scope::Withdraw, Scope::Read, Scope::Accounts];
 
 /// Carries out a command and prints what became of it.
 ///
@@ -56,45 +70,81 @@ const PARTNER_SCOPES: [Scope; 4] =
 pub async fn run(
     command: KeysCommand,
     store: &Store,
-    world: &dyn World,
-    out: &mut (dyn Write + Send),
+    desk: &PartnerDesk,
+    (out, err): (&mut (dyn Write + Send), &mut (dyn Write + Send)),
 ) -> anyhow::Result<()> {
     match command {
         KeysCommand::Add { partner, scopes } => {
-            let scopes = if scopes.is_empty() { PARTNER_SCOPES.to_vec() } else { scopes };
-            let key = NewKey::random();
-            let record = key.record(partner, &scopes, world);
-            let on = On::one("partner", &record.partner).and("key", &record.id);
-            let on = on.and("scopes", record.scopes.join(","));
-            Event::operated("key.add", on, store.api_keys.add(&record).await)
-                .context("the key could not be stored")?;
+            let new = Partner::active(partner.clone(), Reach::Everything, desk.now());
+            if desk.find(&partner).await?.is_none() && desk.create(&new).await? {
+                writeln!(err, "partner {partner} is new, and reaches every account of the bank")?;
+            }
+            let key = add_key(desk, &partner, &scopes_or_default(&scopes)).await?;
             writeln!(out, "{}", key.expose())?;
         }
         KeysCommand::List => {
             let records = store.api_keys.list().await.context("the keys could not be read")?;
             for record in records {
-                let status = record.revoked_at.map_or("works".to_owned(), |at| format!("revoked {at}"));
+                let status = status(desk, &record).await?;
                 let (created, scopes) = (record.created_at, record.scopes.join(","));
                 writeln!(out, "{}  {}  {created}  {status}  {scopes}", record.id, record.partner)?;
             }
         }
         KeysCommand::Revoke { id } => {
-            let revoked = store.api_keys.revoke(&id, world.now()).await;
-            // What is no id of a key may be a key.
-            let on = if matches!(revoked, Ok(true)) { On::one("key", &id) } else { On::nothing() };
-            let outcome = match revoked {
-                Ok(true) => Outcome::Done,
-                Ok(false) => Outcome::Refused("key_unknown"),
-                Err(_) => Outcome::Failed("storage_unavailable"),
-            };
-            Event::by_operator("key.revoke", on, outcome).record();
-            if !revoked.context("the key could not be revoked")? {
+            let record = store.api_keys.find(&id).await.context("the keys could not be read")?;
+            let Some(record) = record else {
+                // What is no id of a key may be a key.
+                Event::by_operator("key.revoke", On::nothing(), Outcome::Refused("key_unknown")).record();
                 bail!("there is no key with the id {id}; `keys list` shows them");
+            };
+            let on = On::one("partner", &record.partner).and("key", &id);
+            let revoked = desk.revoke_key(&record.partner, &id).await;
+            match Event::operated("key.revoke", on, revoked).context("the key could not be revoked")? {
+                Changed::Done(_) => {}
+                Changed::Unknown | Changed::Refused(NoSuchKey) => {
+                    // A key of a partner without a record opens nothing, and is revoked all the same.
+                    let _known = store.api_keys.revoke(&id, desk.now()).await?;
+                }
             }
             writeln!(out, "revoked {id}")?;
         }
     }
     Ok(())
+}
+
+/// Whether a key works, and why not.
+async fn status(desk: &PartnerDesk, record: &ApiKeyRecord) -> anyhow::Result<String> {
+    if let Some(at) = record.revoked_at {
+        return Ok(format!("revoked {at}"));
+    }
+    let partner = desk.find(&record.partner).await.context("the partners could not be read")?;
+    Ok(match partner {
+        Some(partner) if partner.admits(&record.id) => "works".to_owned(),
+        Some(partner) if partner.lists(&record.id) => "suspended".to_owned(),
+        // Made by a process that ended before it gave the key out.
+        Some(_) | None => "never given out".to_owned(),
+    })
+}
+
+/// Makes a key for a partner that is known.
+///
+/// # Errors
+/// When the store cannot be used, or so many keys work already.
+pub async fn add_key(desk: &PartnerDesk, partner: &PartnerId, scopes: &[Scope]) -> anyhow::Result<NewKey> {
+    let added = desk.add_key(partner, scopes).await;
+    let on = On::one("partner", partner);
+    let (on, outcome) = match &added {
+        Ok((key, Changed::Done(_))) => (on.and("key", id_of(&hash(key.expose()))), Outcome::Done),
+        Ok((_, Changed::Refused(_))) => (on, Outcome::Refused("keys_too_many")),
+        Ok((_, Changed::Unknown)) => (on, Outcome::Refused("partner_unknown")),
+        Err(_) => (on, Outcome::Failed("storage_unavailable")),
+    };
+    Event::by_operator("key.add", on, outcome).record();
+    match added.context("the key could not be stored; it may stand in the list, and can be revoked")? {
+        (key, Changed::Done(_)) => Ok(key),
+        (_, Changed::Refused(refusal)) => bail!("a key for {partner} cannot be added: {refusal}"),
+        (_, Changed::Unknown) => bail!("there is no partner {partner}; `partners list` shows them"),
+    }
 }
 
 #[cfg(test)]
@@ -111,22 +161,33 @@ mod tests {
     async fn a_key_is_added_listed_and_revoked() {
         let world = Arc::new(TestWorld::new(1));
         let store = MemoryStore::new(world.clone());
+        let desk = PartnerDesk::new(&store, world.clone(), Arc::new(|_| {}));
         let run = async |command| {
-            let mut out = Vec::new();
-            run(command, &store, &*world, &mut out).await.map(|()| String::from_utf8(out).unwrap())
+            let (mut out, mut err) = (Vec::new(), Vec::new());
+            let done = run(command, &store, &desk, (&mut out, &mut err)).await;
+            done.map(|()| (String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap()))
         };
-        let partner = PartnerId::parse("shop").unwrap();
-        let key = run(KeysCommand::Add { partner, scopes: Vec::new() }).await.unwrap();
+        let add = || KeysCommand::Add { partner: PartnerId::parse("shop").unwrap(), scopes: Vec::new() };
+        let (key, told) = run(add()).await.unwrap();
+        assert!(told.contains("shop is new, and reaches every account"), "{told}");
         let works = async || {
-            let keyring = Keyring::new(Arc::clone(&store.api_keys), world.clone());
+            let keyring = Keyring::new(&store, world.clone());
             keyring.look_up(key.trim()).await.unwrap().is_some()
         };
         assert!(works().await);
-        let listed = run(KeysCommand::List).await.unwrap();
+        let (listed, _) = run(KeysCommand::List).await.unwrap();
         assert!(listed.contains("shop") && listed.contains("works") && !listed.contains(key.trim()));
         let id = listed.split_whitespace().next().unwrap().to_owned();
-        assert_eq!(run(KeysCommand::Revoke { id: id.clone() }).await.unwrap(), format!("revoked {id}\n"));
+        // A second key beside it, to change over; not a third one.
+        let (_second, told) = run(add()).await.unwrap();
+        assert_eq!(told, "", "the partner is known");
+        let refused = run(add()).await.unwrap_err().to_string();
+        assert!(refused.contains("2 keys work already") && refused.contains("revoke one first"), "{refused}");
+        let (revoked, _) = run(KeysCommand::Revoke { id: id.clone() }).await.unwrap();
+        assert_eq!(revoked, format!("revoked {id}\n"));
         assert!(!works().await);
+        assert!(run(KeysCommand::List).await.unwrap().0.contains("revoked 2"), "the list tells");
+        run(add()).await.unwrap();
         assert!(run(KeysCommand::Revoke { id: "0".repeat(16) }).await.is_err());
     }
 }

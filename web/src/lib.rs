@@ -30,10 +30,12 @@ pub mod audit;
 pub mod metrics;
 pub mod observe;
 
+pub mod adoption;
 pub mod api_keys;
 pub mod backup_command;
 pub mod keyring;
 pub mod keys_command;
+pub mod partner_desk;
 pub mod scopes;
 
 pub mod openapi;

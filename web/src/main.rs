@@ -17,9 +17,11 @@ use postonce_shared::ports::world::World;
 use postonce_shared::recover::Scope;
 use postonce_shared::sweep::{Sweep, Swept};
 use postonce_shared::telemetry::{self, LogTo};
+use postonce_web::adoption::adopt;
 use postonce_web::backup_command::{self, BackupCommand, RestoreCommand};
 use postonce_web::keys_command::{self, KeysCommand};
 use postonce_web::openapi::openapi_json;
+use postonce_web::partner_desk::PartnerDesk;
 use postonce_web::process::{self, Hosting};
 use postonce_web::verify_command::{self, Verdict, VerifyCommand};
 use postonce_worker::drain::until_asked_to_stop;
@@ -115,7 +117,10 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
             process::run(&bank, &exchange, &config, hosting, until_asked_to_stop()).await
         }
         Some(Operation::Keys(command)) => {
-            keys_command::run(command, &bank.store, &*bank.world, &mut std::io::stdout()).await
+            adopt(&bank.store, &*bank.world).await.context("the partners of older keys cannot be made")?;
+            let desk = PartnerDesk::new(&bank.store, Arc::clone(&bank.world), Arc::new(|_| {}));
+            let to = (&mut std::io::stdout() as &mut _, &mut std::io::stderr() as &mut _);
+            keys_command::run(command, &bank.store, &desk, to).await
         }
         Some(Operation::Recover) => {
             find_secret(&bank, &exchange);

@@ -1,14 +1,17 @@
 //! Which format a request is in, and which one its sender reads: by `Content-Type` and `Accept`
 //! (RFC 9110), and where these do not say, by the profile of the partner.
 
+use std::sync::Arc;
+
 use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::header::{self, HeaderMap, HeaderName};
 use actix_web::middleware::Next;
-use actix_web::{Error, HttpRequest, HttpResponse, HttpResponseBuilder};
+use actix_web::{Error, HttpMessage as _, HttpRequest, HttpResponse, HttpResponseBuilder};
+use postonce_shared::domain::partner::Partner;
 
 use crate::error::{ApiError, Code};
-use crate::formats::{Document, FORMATS, Format, GENERIC_XML};
+use crate::formats::{Document, FORMATS, Format, GENERIC_XML, named};
 
 /// The format of the body that comes with these headers, from somebody with that profile.
 ///
@@ -126,8 +129,9 @@ pub async fn refuse_in_format(
 }
 
 /// The format that the partner of a request reads when the request does not say.
-pub fn profile(_request: &HttpRequest) -> Option<&'static dyn Format> {
-    None
+pub fn profile(request: &HttpRequest) -> Option<&'static dyn Format> {
+    let extensions = request.extensions();
+    named(extensions.get::<Arc<Partner>>()?.format.as_deref()?)
 }
 
 /// The format that a media type means to somebody with that profile.

@@ -13,7 +13,7 @@ use actix_web::middleware::Next;
 use actix_web::web::Data;
 use actix_web::{Error, HttpMessage as _};
 use futures::FutureExt as _;
-use postonce_shared::domain::ids::PartnerId;
+use postonce_shared::domain::partner::Partner;
 use postonce_shared::ports::world::World;
 
 use crate::audit;
@@ -65,7 +65,7 @@ pub async fn observe<B: MessageBody>(
         tracing::error!(method, route, "{method} {route} failed: {}", chain(&**cause));
     }
     audit::record(&response, method, &route);
-    let partner = response.request().extensions().get::<PartnerId>().map(ToString::to_string);
+    let partner = response.request().extensions().get::<Arc<Partner>>().map(|partner| partner.id.to_string());
     let (partner, status) = (partner.unwrap_or_default(), status.as_u16());
     let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     tracing::info!(

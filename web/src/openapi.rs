@@ -148,7 +148,8 @@ refusals! {
         IdempotencyKeyMissing IdempotencyKeyInvalid AccountUnknown CurrencyMismatch IdempotencyKeyReused;
     /// Opening accounts.
     OpeningRefusals:
-        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout BodyInvalid ValidationFailed AccountExists;
+        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout BodyInvalid ValidationFailed AccountUnknown
+        AccountExists;
     /// Changing accounts.
     ChangingRefusals:
         PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout BodyInvalid ValidationFailed AccountUnknown
@@ -156,7 +157,7 @@ refusals! {
     /// Reading an account.
     ReadingRefusals: PathInvalid AccountUnknown;
     /// Listing accounts.
-    ListingRefusals: PathInvalid QueryInvalid CursorInvalid;
+    ListingRefusals: PathInvalid QueryInvalid CursorInvalid UserUnknown;
     /// Reading a transaction.
     TransactionRefusals: PathInvalid TransactionUnknown;
     /// Reading a statement.

@@ -150,7 +150,7 @@ async fn establish(first_key: FirstKey, bank: Bank, keyring: Arc<Keyring>, readi
         ),
         Established::Configured | Established::Before => {}
         Established::ConfiguredIgnored => {
-            warn!("The store has another first API key already; bootstrap-key is not taken up");
+            warn!("Partner bootstrap has other keys already; bootstrap-key is not taken up");
         }
     }
 }

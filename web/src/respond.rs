@@ -94,6 +94,11 @@ pub fn account_unknown() -> ApiError {
     )
 }
 
+/// There is no such user.
+pub fn user_unknown() -> ApiError {
+    ApiError::new(Code::UserUnknown, "None of the accounts of this user is yours to look at.")
+}
+
 /// An account.
 pub fn account(account: Account) -> wire::Account {
     let (available, key) = (account.available(), account.key);

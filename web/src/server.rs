@@ -96,7 +96,7 @@ impl App {
             books: Arc::new(Books::new(bank.store.clone(), world(), bank.repair.clone())),
             office: Arc::new(Office::new(bank, Arc::new(workers), terms)),
             gate: Arc::new(GateDesk::new(bank, exchange, gatekeeper)),
-            keyring: Arc::new(Keyring::new(Arc::clone(&bank.store.api_keys), world())),
+            keyring: Arc::new(Keyring::new(&bank.store, world())),
             readiness,
             metrics: Arc::new(metrics),
             limits: HttpLimits::default(),

@@ -8,5 +8,6 @@ pub mod http;
 pub mod memory;
 pub mod open;
 pub mod page_body;
+pub mod partner_body;
 pub mod sqlite;
 pub mod system;

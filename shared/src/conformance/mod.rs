@@ -17,6 +17,7 @@ mod case;
 mod dead_letters;
 mod ledger;
 mod log;
+mod partners;
 mod payload_store;
 mod queue;
 mod roster;
@@ -28,6 +29,7 @@ pub use archive::archive_contract;
 pub use dead_letters::dead_letters_contract;
 pub use ledger::ledger_contract;
 pub use log::log_contract;
+pub use partners::partners_contract;
 pub use payload_store::payload_store_contract;
 pub use queue::queue_contract;
 pub use roster::roster_contract;
@@ -49,5 +51,6 @@ where
     dead_letters_contract(&fresh).await;
     payload_store_contract(&fresh).await;
     api_keys_contract(&fresh).await;
+    partners_contract(&fresh).await;
     roster_contract(&fresh).await;
 }

@@ -57,6 +57,14 @@ impl Reach {
         }
     }
 
+    /// How many users and accounts it names; none when it is everything.
+    pub fn names(&self) -> usize {
+        match self {
+            Self::Everything => 0,
+            Self::Named { users, accounts } => users.len().saturating_add(accounts.len()),
+        }
+    }
+
     /// Which accounts of a user are within it.
     pub fn of_user(&self, user: UserId) -> WithinUser {
         match self {
@@ -142,7 +150,8 @@ pub struct ActiveKey {
 
 /// A partner, as the store keeps it.
 ///
-/// Invariant: at most [`ACTIVE_KEYS_MAX`] keys. A key that is not listed here does not work, whatever
+/// Invariant: no key is added while [`ACTIVE_KEYS_MAX`] or more work. There are more only where a partner
+/// had them before there were records of partners. A key that is not listed here does not work, whatever
 /// else the store holds about it: so one guarded write decides about keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partner {
@@ -166,4 +175,32 @@ pub struct Partner {
     pub created_at: Timestamp,
     /// When its terms or keys changed last.
     pub changed_at: Timestamp,
+}
+
+impl Partner {
+    /// A partner that may call, without keys and on the terms of the configuration.
+    pub const fn active(id: PartnerId, reach: Reach, now: Timestamp) -> Self {
+        Self {
+            id,
+            status: PartnerStatus::Active,
+            reach,
+            format: None,
+            rate: None,
+            signature_required: false,
+            signature_keys: Vec::new(),
+            keys: Vec::new(),
+            created_at: now,
+            changed_at: now,
+        }
+    }
+
+    /// Whether it has the key of that id.
+    pub fn lists(&self, key_id: &str) -> bool {
+        self.keys.iter().any(|key| key.id == key_id)
+    }
+
+    /// Whether it may call with the key of that id.
+    pub fn admits(&self, key_id: &str) -> bool {
+        self.status == PartnerStatus::Active && self.lists(key_id)
+    }
 }

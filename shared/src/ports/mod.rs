@@ -11,6 +11,7 @@ pub mod doorbell;
 pub mod fault;
 pub mod ledger;
 pub mod operations;
+pub mod partners;
 pub mod payload_store;
 pub mod queue;
 pub mod replies;
@@ -25,6 +26,7 @@ use archive::Archive;
 use dead_letters::DeadLetters;
 use ledger::{Accounts, Ledger, TransactionLog};
 use operations::StorageOperations;
+use partners::Partners;
 use payload_store::PayloadStore;
 use queue::WorkQueue;
 use roster::Roster;
@@ -49,8 +51,10 @@ pub struct Store {
     pub sync: Arc<dyn SyncStore>,
     /// Large bodies by reference.
     pub payloads: Arc<dyn PayloadStore>,
-    /// Who may call.
+    /// The keys that are called with.
     pub api_keys: Arc<dyn ApiKeys>,
+    /// Who may call, and on what terms.
+    pub partners: Arc<dyn Partners>,
     /// Who can be called.
     pub roster: Arc<dyn Roster>,
     /// What all of this costs.

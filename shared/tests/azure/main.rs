@@ -9,7 +9,6 @@ mod means;
 mod replays;
 mod unclear;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fake::Fault::{self, Cut, CutAndLandLate, DoAndAnswer, DoAndCut, DoAndEmpty, Empty, Refuse};

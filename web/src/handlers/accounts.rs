@@ -4,6 +4,7 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::{Account, AccountPage, ChangeAccountRequest, OpenAccountRequest, Violation};
 use postonce_shared::accept::Acceptor;
+use postonce_shared::domain::partner::WithinUser;
 
 use crate::audit;
 use crate::auth::Caller;
@@ -14,7 +15,7 @@ use crate::openapi::{
     AccountPath, ChangingRefusals, ListingRefusals, OpeningRefusals, PageParams, ReadingRefusals, UserPath,
 };
 use crate::pages::{PageQuery, cursor, not_a_cursor};
-use crate::scopes::{AccountsRead, AccountsWrite};
+use crate::scopes::{Accounts, Read};
 use crate::translate::{self, InboundDocument};
 use crate::{paths, respond};
 
@@ -36,10 +37,10 @@ use crate::{paths, respond};
         (status = 200, description = "It was open before, with these terms.", body = Account),
         OpeningRefusals
     ),
-    security(("api_key" = ["accounts:write"]))
+    security(("api_key" = ["accounts"]))
 )]
 pub async fn open(
-    _caller: Caller<AccountsWrite>,
+    caller: Caller<Accounts>,
     request: HttpRequest,
     payload: Payload,
     books: Data<Books>,
@@ -49,6 +50,7 @@ pub async fn open(
     let key = paths::account(&request)?;
     let document = InboundDocument::read(&request, payload).await?;
     let terms = translate::account_terms(&document)?;
+    let key = caller.within(key)?;
     let currency = terms.currency;
     let response = respond::opening(books.open(key, terms).await?, reply)?;
     acceptor.remember(key, currency);
@@ -67,10 +69,10 @@ pub async fn open(
     params(AccountPath),
     request_body(content = ChangeAccountRequest, content_type = "application/json"),
     responses((status = 200, description = "The account as it now is.", body = Account), ChangingRefusals),
-    security(("api_key" = ["accounts:write"]))
+    security(("api_key" = ["accounts"]))
 )]
 pub async fn change(
-    _caller: Caller<AccountsWrite>,
+    caller: Caller<Accounts>,
     request: HttpRequest,
     payload: Payload,
     books: Data<Books>,
@@ -80,6 +82,7 @@ pub async fn change(
     let document = InboundDocument::read(&request, payload).await?;
     let wish = translate::account_change(&document)?;
     audit::tell(&request, "changes", wish.members());
+    let key = caller.within(key)?;
     match books.change(key, &wish).await? {
         Changing::Done(account) => Ok(reply.with(HttpResponse::Ok(), respond::account(account))),
         Changing::Unknown => Err(respond::account_unknown()),
@@ -105,22 +108,23 @@ pub async fn change(
     tag = "accounts",
     params(AccountPath),
     responses((status = 200, description = "The account as it now is.", body = Account), ReadingRefusals),
-    security(("api_key" = ["accounts:read"]))
+    security(("api_key" = ["read"]))
 )]
 pub async fn find(
-    _caller: Caller<AccountsRead>,
+    caller: Caller<Read>,
     request: HttpRequest,
     books: Data<Books>,
 ) -> Result<HttpResponse, ApiError> {
     let reply = Reply::to(&request)?;
-    let key = paths::account(&request)?;
+    let key = caller.within(paths::account(&request)?)?;
     let account = books.account(key).await?.ok_or_else(respond::account_unknown)?;
     Ok(reply.with(HttpResponse::Ok(), respond::account(account)))
 }
 
 /// List the accounts of a user
 ///
-/// A user without accounts has an empty list.
+/// Those that you may touch. A user without accounts has an empty list; where none of a user's accounts could be
+/// yours to touch, there is no such user.
 #[utoipa::path(
     get,
     path = "/v1/users/{user_id}/accounts",
@@ -128,10 +132,10 @@ pub async fn find(
     tag = "accounts",
     params(UserPath, PageParams),
     responses((status = 200, description = "A page of accounts, by id.", body = AccountPage), ListingRefusals),
-    security(("api_key" = ["accounts:read"]))
+    security(("api_key" = ["read"]))
 )]
 pub async fn list(
-    _caller: Caller<AccountsRead>,
+    caller: Caller<Read>,
     request: HttpRequest,
     books: Data<Books>,
 ) -> Result<HttpResponse, ApiError> {
@@ -140,7 +144,11 @@ pub async fn list(
     let page = PageQuery::of(&request)?;
     let listing = format!("accounts of {user}");
     let after = page.position(&listing)?.map(|id| id.parse()).transpose().map_err(|_| not_a_cursor())?;
-    let found = books.accounts(user, after, page.limit).await?;
+    let found = match caller.grant().partner.reach.of_user(user) {
+        WithinUser::All => books.accounts(user, after, page.limit).await?,
+        WithinUser::Only(accounts) if accounts.is_empty() => return Err(respond::user_unknown()),
+        WithinUser::Only(accounts) => books.named_accounts(user, &accounts, after, page.limit).await?,
+    };
     let accounts = found.items.into_iter().map(respond::account).collect();
     let next_cursor = found.next.map(|next| cursor(&listing, &next));
     Ok(reply.with(HttpResponse::Ok(), AccountPage { accounts, next_cursor }))

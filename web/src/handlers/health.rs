@@ -9,7 +9,7 @@ use crate::error::ApiError;
 use crate::metrics::{Metrics, OPENMETRICS};
 use crate::openapi::MetricsRefusals;
 use crate::readiness::Readiness;
-use crate::scopes::MetricsRead;
+use crate::scopes::Metrics as ReadMetrics;
 
 /// Ask whether the process runs
 #[utoipa::path(
@@ -59,9 +59,9 @@ pub async fn readyz(readiness: Data<Readiness>) -> HttpResponse {
         (status = 200, description = "The metrics of this process.", body = String, content_type = "text/plain"),
         MetricsRefusals
     ),
-    security(("api_key" = ["metrics:read"]))
+    security(("api_key" = ["metrics"]))
 )]
-pub async fn metrics(_caller: Caller<MetricsRead>, metrics: Data<Metrics>) -> Result<HttpResponse, ApiError> {
+pub async fn metrics(_caller: Caller<ReadMetrics>, metrics: Data<Metrics>) -> Result<HttpResponse, ApiError> {
     let text = metrics.text().map_err(ApiError::internal)?;
     Ok(HttpResponse::Ok().content_type(OPENMETRICS).body(text))
 }

@@ -4,7 +4,7 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::{Transaction, TransactionRequest};
 use postonce_shared::accept::Acceptor;
-use postonce_shared::domain::ids::{PartnerId, TransactionKey};
+use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::instruction::TransactionKind;
 
 use crate::auth::Caller;
@@ -13,7 +13,7 @@ use crate::headers::{self, Wait};
 use crate::metrics::Metrics;
 use crate::negotiate::Reply;
 use crate::openapi::{AccountPath, SubmissionHeaders, SubmissionRefusals};
-use crate::scopes::TransactionsWrite;
+use crate::scopes::{Deposit, Permission, Withdraw};
 use crate::translate::{self, InboundDocument};
 use crate::{paths, respond};
 
@@ -40,16 +40,16 @@ use crate::{paths, respond};
         )),
         SubmissionRefusals
     ),
-    security(("api_key" = ["transactions:write"]))
+    security(("api_key" = ["deposit"]))
 )]
 pub async fn deposit(
-    caller: Caller<TransactionsWrite>,
+    caller: Caller<Deposit>,
     request: HttpRequest,
     payload: Payload,
     acceptor: Data<Acceptor>,
     metrics: Data<Metrics>,
 ) -> Result<HttpResponse, ApiError> {
-    submit(TransactionKind::Deposit, caller.partner(), &request, payload, &acceptor, &metrics).await
+    submit(TransactionKind::Deposit, &caller, &request, payload, &acceptor, &metrics).await
 }
 
 /// Accept a withdrawal
@@ -76,21 +76,21 @@ pub async fn deposit(
         )),
         SubmissionRefusals
     ),
-    security(("api_key" = ["transactions:write"]))
+    security(("api_key" = ["withdraw"]))
 )]
 pub async fn withdrawal(
-    caller: Caller<TransactionsWrite>,
+    caller: Caller<Withdraw>,
     request: HttpRequest,
     payload: Payload,
     acceptor: Data<Acceptor>,
     metrics: Data<Metrics>,
 ) -> Result<HttpResponse, ApiError> {
-    submit(TransactionKind::Withdrawal, caller.partner(), &request, payload, &acceptor, &metrics).await
+    submit(TransactionKind::Withdrawal, &caller, &request, payload, &acceptor, &metrics).await
 }
 
-async fn submit(
+async fn submit<P: Permission>(
     kind: TransactionKind,
-    partner: &PartnerId,
+    caller: &Caller<P>,
     request: &HttpRequest,
     payload: Payload,
     acceptor: &Acceptor,
@@ -102,8 +102,9 @@ async fn submit(
     let instruction = translate::instruction(kind, &document)?;
     let message = headers::message_id(request.headers())?;
     let wait = Wait::of(request.headers());
+    let account = caller.within(account)?;
 
-    let key = TransactionKey { account, partner: partner.clone(), message };
+    let key = TransactionKey { account, partner: caller.partner().clone(), message };
     let trace = headers::traceparent(request.headers());
     let acceptance = acceptor.submit(key, instruction, trace, wait.map(Wait::duration)).await;
     metrics.submitted(&acceptance);

@@ -7,14 +7,14 @@ use postonce_shared::domain::ids::{AccountKey, TransactionKey};
 use postonce_shared::domain::transaction::TransactionStatus;
 
 use crate::auth::Caller;
-use crate::books::Books;
+use crate::books::{Books, View};
 use crate::error::{ApiError, Code};
 use crate::negotiate::Reply;
 use crate::openapi::{
     AccountPath, PageParams, StatementRefusals, StatusParam, TransactionPath, TransactionRefusals,
 };
 use crate::pages::{PageQuery, cursor, not_a_cursor};
-use crate::scopes::TransactionsRead;
+use crate::scopes::Read;
 use crate::{paths, respond};
 
 /// Read a transaction
@@ -27,29 +27,27 @@ use crate::{paths, respond};
     tag = "transactions",
     params(TransactionPath),
     responses((status = 200, description = "The transaction as it now is.", body = Transaction), TransactionRefusals),
-    security(("api_key" = ["transactions:read"]))
+    security(("api_key" = ["read"]))
 )]
 pub async fn find(
-    caller: Caller<TransactionsRead>,
+    caller: Caller<Read>,
     request: HttpRequest,
     books: Data<Books>,
 ) -> Result<HttpResponse, ApiError> {
     let reply = Reply::to(&request)?;
     let (account, message) = paths::message(&request)?;
+    // Out of reach, the answer is that of an account that does not exist, where there are no transactions.
+    let account = caller.within(account).map_err(|_| unknown())?;
     let key = TransactionKey { account, partner: caller.partner().clone(), message };
-    let transaction = books.transaction(&key).await?.ok_or_else(|| {
-        ApiError::new(
-            Code::TransactionUnknown,
-            "No transaction of yours with this id was accepted on this account.",
-        )
-    })?;
+    let transaction = books.transaction(&key).await?.ok_or_else(unknown)?;
     Ok(reply.with(HttpResponse::Ok(), respond::transaction(transaction)))
 }
 
 /// Read the statement of an account
 ///
-/// The posted transactions, oldest first, whoever asked for them. With `status`, those that are
-/// accepted and not final yet, or rejected, by id.
+/// Your posted transactions, oldest first. With `status`, those that are accepted and not final yet, or
+/// rejected, by id. Those of other partners are not shown, except to a key with the scope `admin`. A page may
+/// be short, or even empty, before the end: it ends where `next_cursor` is null.
 #[utoipa::path(
     get,
     path = "/v1/users/{user_id}/accounts/{account_id}/transactions",
@@ -57,10 +55,10 @@ pub async fn find(
     tag = "transactions",
     params(AccountPath, PageParams, StatusParam),
     responses((status = 200, description = "A page of transactions.", body = TransactionPage), StatementRefusals),
-    security(("api_key" = ["transactions:read"]))
+    security(("api_key" = ["read"]))
 )]
 pub async fn statement(
-    _caller: Caller<TransactionsRead>,
+    caller: Caller<Read>,
     request: HttpRequest,
     books: Data<Books>,
 ) -> Result<HttpResponse, ApiError> {
@@ -69,10 +67,11 @@ pub async fn statement(
     let page = PageQuery::of(&request)?;
     let listing = format!("{} of {account}", page.status.code());
     let position = page.position(&listing)?;
+    let (account, view) = (caller.within(account)?, caller.view());
     let (transactions, next) = match page.status {
-        TransactionStatus::Posted => posted(&books, account, position, page.limit).await?,
+        TransactionStatus::Posted => posted(&books, (account, view), position, page.limit).await?,
         status @ (TransactionStatus::Accepted | TransactionStatus::Rejected) => {
-            let found = books.by_status(account, status, position.as_deref(), page.limit).await?;
+            let found = books.by_status((account, view), status, position.as_deref(), page.limit).await?;
             let found = found.ok_or_else(respond::account_unknown)?;
             let transactions = found.items.into_iter().map(|stored| respond::transaction(stored.transaction));
             (transactions.collect(), found.next)
@@ -84,12 +83,17 @@ pub async fn statement(
 
 async fn posted(
     books: &Books,
-    account: AccountKey,
+    (account, view): (AccountKey, View<'_>),
     position: Option<String>,
     limit: usize,
 ) -> Result<(Vec<Transaction>, Option<String>), ApiError> {
     let from = position.map_or(Ok(1), |sequence| sequence.parse()).map_err(|_| not_a_cursor())?;
-    let found = books.statement(account, from, limit).await?.ok_or_else(respond::account_unknown)?;
+    let found = books.statement((account, view), from, limit).await?.ok_or_else(respond::account_unknown)?;
     let transactions = found.items.into_iter().map(|entry| respond::entry(account, entry));
     Ok((transactions.collect(), found.next))
+}
+
+fn unknown() -> ApiError {
+    let detail = "No transaction of yours with this id was accepted on this account.";
+    ApiError::new(Code::TransactionUnknown, detail)
 }

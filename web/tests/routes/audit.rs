@@ -98,7 +98,7 @@ async fn an_administrative_act_is_recorded_with_who_what_and_the_outcome() {
 async fn every_refused_authentication_is_recorded() {
     let desk = Desk::new().await;
     let reader = NewKey::random();
-    desk.admit(&reader, "reader", &[Scope::AccountsRead]).await;
+    desk.admit(&reader, "reader", &[Scope::Read]).await;
     let (trail, _guard) = Trail::start();
     let check = |expected: &[&str]| assert_eq!(trail.take(), expected);
     let get = || TestRequest::get().uri(ACCOUNT);

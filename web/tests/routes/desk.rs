@@ -15,8 +15,10 @@ use postonce_shared::completions::Completions;
 use postonce_shared::dead_letter_office::DeadLetterOffice;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, PartnerId};
+use postonce_shared::domain::partner::{ActiveKey, Partner, Reach};
 use postonce_shared::envelope::{Envelope, queues};
 use postonce_shared::ports::Store;
+use postonce_shared::ports::sync_store::Swapped;
 use postonce_shared::ports::world::World;
 use postonce_shared::post::Poster;
 use postonce_shared::prices::Prices;
@@ -135,10 +137,25 @@ impl Desk {
         desk
     }
 
-    /// Stores a key.
+    /// Stores a key of a partner that reaches everything.
     pub async fn admit(&self, key: &NewKey, partner: &str, scopes: &[Scope]) {
-        let record = key.record(PartnerId::parse(partner).unwrap(), scopes, &*self.world);
+        self.admit_within(Reach::Everything, key, partner, scopes).await;
+    }
+
+    /// Stores a key of a partner, beside those that it has, and what the partner may touch.
+    pub async fn admit_within(&self, reach: Reach, key: &NewKey, partner: &str, scopes: &[Scope]) {
+        let id = PartnerId::parse(partner).unwrap();
+        let record = key.record(id.clone(), scopes, &*self.world);
         self.store.api_keys.add(&record).await.unwrap();
+        let stored = self.store.partners.find(&id).await.unwrap();
+        let new = || Partner::active(id, Reach::Everything, self.world.now());
+        let revision = stored.as_ref().map(|stored| stored.revision.clone());
+        let mut partner = stored.map_or_else(new, |stored| stored.value);
+        partner.reach = reach;
+        partner.keys.push(ActiveKey { id: record.id, created_at: record.created_at });
+        let saved = self.store.partners.save(&partner, revision.as_ref()).await.unwrap();
+        assert!(matches!(saved, Swapped::Done(_)));
+        self.app.keyring.forget(Some(&partner.id));
     }
 
     /// Calls the application as it is given.

@@ -7,7 +7,7 @@ use actix_web::test::TestRequest;
 use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::partner::RequestRate;
 use postonce_web::api_keys::NewKey;
-use postonce_web::keyring::{ABSENT_TTL, FOUND_TTL};
+use postonce_web::keyring::{ABSENT_TTL, GRANT_TTL};
 use postonce_web::scopes::Scope;
 
 use super::desk::{ACCOUNT, Answer, Desk, with_key};
@@ -40,7 +40,7 @@ async fn a_partner_that_asks_too_often_is_told_when_to_come_again() {
     assert!(detail.contains("1 requests a second and 3 at once"), "{detail}");
     // The others do not notice.
     let other = NewKey::random();
-    desk.admit(&other, "other", &[Scope::AccountsRead]).await;
+    desk.admit(&other, "other", &[Scope::Read]).await;
     assert_eq!(desk.call(with_key(TestRequest::get().uri(ACCOUNT), &other)).await.status, 200);
     // Without a key there is no partner whose rate could be told.
     let anonymous = desk.call(TestRequest::get().uri(ACCOUNT)).await;
@@ -57,7 +57,7 @@ async fn a_flood_of_wrong_keys_does_not_reach_the_store() {
     let [home, elsewhere] = ["192.0.2.7:1000", "192.0.2.8:1000"].map(|it| it.parse::<SocketAddr>().unwrap());
     let [known, late] = [NewKey::random(), NewKey::random()];
     for key in [&known, &late] {
-        desk.admit(key, "other", &[Scope::AccountsRead]).await;
+        desk.admit(key, "other", &[Scope::Read]).await;
     }
     let get = async |key: &NewKey, from: SocketAddr| {
         let before = desk.operations();
@@ -84,10 +84,10 @@ async fn a_flood_of_wrong_keys_does_not_reach_the_store() {
     let (answer, operations) = get(&wrong[0], home).await;
     assert_eq!((answer.status, operations), (401, 0));
     // Meanwhile a key that was right before stays right, also where the store has to be asked again.
-    desk.world.advance(FOUND_TTL);
+    desk.world.advance(GRANT_TTL);
     while status(&NewKey::random(), home).await != 429 {}
     let (answer, operations) = get(&known, home).await;
-    assert_eq!((answer.status, operations), (400, 1));
+    assert_eq!((answer.status, operations), (400, 2));
     // One that was never seen has to wait its turn, here but not elsewhere.
     assert_eq!(status(&late, home).await, 429);
     assert_eq!(status(&late, elsewhere).await, 400);

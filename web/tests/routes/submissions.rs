@@ -89,7 +89,7 @@ async fn whoever_waits_gets_the_final_transaction() {
 async fn checks_go_in_the_order_of_the_contract() {
     let desk = Desk::new().await;
     let reader = NewKey::random();
-    desk.admit(&reader, "shop", &[Scope::AccountsRead]).await;
+    desk.admit(&reader, "shop", &[Scope::Read]).await;
     let path = format!("{ACCOUNT}/deposits");
     let bad_path = path.replace("0b1c6f0a", "nobody");
     let bad_body = r#"{"amount":"-1","currency":"EUR"}"#;

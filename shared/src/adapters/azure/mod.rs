@@ -26,6 +26,7 @@ mod letter_row;
 mod log;
 mod message_text;
 mod page_row;
+mod partners;
 mod parts;
 mod payload_store;
 mod queue;
@@ -46,6 +47,7 @@ use archive::AzureArchive;
 use client::Clients;
 use dead_letters::AzureDeadLetters;
 use ledger::AzureLedger;
+use partners::AzurePartners;
 use payload_store::AzurePayloadStore;
 use queue::AzureQueue;
 use roster::AzureRoster;
@@ -82,6 +84,7 @@ pub async fn open(config: &AzureConfig, world: Arc<dyn World>) -> Result<Store, 
     let dead_letters = AzureDeadLetters { world: Arc::clone(&world), table: clients.table("deadletters") };
     let sync = AzureSyncStore { world: Arc::clone(&world), table: clients.table("state") };
     let api_keys = AzureApiKeys { world: Arc::clone(&world), table: clients.table("apikeys") };
+    let partners = AzurePartners { world: Arc::clone(&world), table: clients.table("partners") };
     let roster = AzureRoster { world: Arc::clone(&world), table: clients.table("roster") };
     let payloads = AzurePayloadStore { world: Arc::clone(&world), container: clients.payloads.clone() };
     let queue = AzureQueue { world, service: clients.queues.clone(), prefix: clients.prefix.clone() };
@@ -95,6 +98,7 @@ pub async fn open(config: &AzureConfig, world: Arc<dyn World>) -> Result<Store, 
         sync: Arc::new(sync),
         payloads: Arc::new(payloads),
         api_keys: Arc::new(api_keys),
+        partners: Arc::new(partners),
         roster: Arc::new(roster),
         operations,
     })

@@ -16,6 +16,7 @@ mod dead_letters;
 pub mod flaws;
 mod ledger;
 mod log;
+mod partners;
 mod payload_store;
 mod queue;
 mod roster;
@@ -26,6 +27,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::domain::account::{Revision, Versioned};
+use crate::domain::ids::PartnerId;
+use crate::domain::partner::Partner;
 use crate::ports::Store;
 use crate::ports::api_keys::ApiKeyRecord;
 use crate::ports::dead_letters::DeadLetter;
@@ -74,6 +77,7 @@ impl MemoryStore {
             sync: process.clone(),
             payloads: process.clone(),
             api_keys: process.clone(),
+            partners: process.clone(),
             roster: process.clone(),
             operations: Arc::clone(&process.operations),
         }
@@ -108,6 +112,7 @@ struct Tables {
     values: BTreeMap<String, Versioned<String>>,
     payloads: BTreeMap<String, payload_store::Payload>,
     api_keys: BTreeMap<String, ApiKeyRecord>,
+    partners: BTreeMap<PartnerId, Versioned<Partner>>,
     roster: BTreeMap<ProcessId, RosterEntry>,
     marks: Marks,
 }

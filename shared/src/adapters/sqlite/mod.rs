@@ -25,6 +25,7 @@ mod log;
 mod meter;
 mod migrations;
 mod names;
+mod partners;
 mod payload_store;
 mod queue;
 mod reader;
@@ -93,6 +94,7 @@ impl SqliteStore {
             sync: Arc::new(sync_store::SqliteSyncStore::new(Arc::clone(&database))),
             payloads: Arc::new(payload_store::SqlitePayloadStore::new(Arc::clone(&database))),
             api_keys: Arc::new(api_keys::SqliteApiKeys::new(Arc::clone(&database))),
+            partners: Arc::new(partners::SqlitePartners::new(Arc::clone(&database))),
             roster: Arc::new(roster::SqliteRoster::new(database)),
             operations,
         }

@@ -1,0 +1,197 @@
+//! How a partner is written into one text: the same in every store.
+//!
+//! The secret of an HMAC key stands in it as it is: the bank has to compute with it. Whoever reads the
+//! store can sign with it, but not call: API keys are stored as hashes only.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+
+use crate::domain::ids::{AccountKey, PartnerId};
+use crate::domain::partner::{
+    ActiveKey, Partner, PartnerStatus, Reach, RequestRate, SignatureAlgorithm, SignatureKey,
+};
+use crate::domain::time::Timestamp;
+
+/// The version that this program writes, and the newest that it reads: who does not know what a member
+/// means could give more than was granted.
+const VERSION: u32 = 1;
+
+/// A text that is no partner.
+#[derive(Debug, thiserror::Error)]
+pub enum UnreadablePartner {
+    /// Not the JSON that was expected.
+    #[error("a partner is not the expected JSON")]
+    Json(#[source] serde_json::Error),
+    /// Written by a newer program.
+    #[error("a partner has version {0}; this program reads up to {VERSION}")]
+    Newer(u32),
+    /// A member that does not parse.
+    #[error("the {0} of a partner cannot be read")]
+    Member(&'static str),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Body {
+    v: u32,
+    status: String,
+    reach: ReachBody,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    format: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rate: Option<RateBody>,
+    signature_required: bool,
+    signature_keys: Vec<SignatureKeyBody>,
+    keys: Vec<KeyBody>,
+    created_at: i64,
+    changed_at: i64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ReachBody {
+    Everything,
+    Named {
+        users: Vec<String>,
+        /// User and account, joined by `/`.
+        accounts: Vec<String>,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct RateBody {
+    per_second: u32,
+    burst: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SignatureKeyBody {
+    id: String,
+    algorithm: String,
+    /// Base64.
+    material: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct KeyBody {
+    id: String,
+    created_at: i64,
+}
+
+/// The text of a partner. Its id is the name of the row.
+pub fn encode(partner: &Partner) -> String {
+    let Partner {
+        id: _,
+        status,
+        reach,
+        format,
+        rate,
+        signature_required,
+        signature_keys,
+        keys,
+        created_at,
+        changed_at,
+    } = partner;
+    let signature_key = |key: &SignatureKey| SignatureKeyBody {
+        id: key.id.clone(),
+        algorithm: key.algorithm.code().to_owned(),
+        material: STANDARD.encode(&key.material),
+    };
+    let key = |key: &ActiveKey| KeyBody { id: key.id.clone(), created_at: key.created_at.unix_ms() };
+    let body = Body {
+        v: VERSION,
+        status: status.code().to_owned(),
+        reach: reach_body(reach),
+        format: format.clone(),
+        rate: rate.map(|RequestRate { per_second, burst }| RateBody { per_second, burst }),
+        signature_required: *signature_required,
+        signature_keys: signature_keys.iter().map(signature_key).collect(),
+        keys: keys.iter().map(key).collect(),
+        created_at: created_at.unix_ms(),
+        changed_at: changed_at.unix_ms(),
+    };
+    serde_json::to_string(&body).expect("numbers and texts can always be written as JSON")
+}
+
+/// Reads what [`encode`] wrote.
+///
+/// # Errors
+/// [`UnreadablePartner`] for anything else.
+pub fn decode(id: PartnerId, text: &str) -> Result<Partner, UnreadablePartner> {
+    /// Read first: a newer version may look different in everything else.
+    #[derive(Deserialize)]
+    struct Version {
+        v: u32,
+    }
+    let Version { v } = serde_json::from_str(text).map_err(UnreadablePartner::Json)?;
+    if v > VERSION {
+        return Err(UnreadablePartner::Newer(v));
+    }
+    let body: Body = serde_json::from_str(text).map_err(UnreadablePartner::Json)?;
+    let signature_keys = body.signature_keys.into_iter().map(|key| {
+        let SignatureKeyBody { id, algorithm, material } = key;
+        let algorithm =
+            SignatureAlgorithm::from_code(&algorithm).ok_or(UnreadablePartner::Member("algorithm"))?;
+        let material = STANDARD.decode(material).map_err(|_| UnreadablePartner::Member("material"))?;
+        Ok(SignatureKey { id, algorithm, material })
+    });
+    let signature_keys = signature_keys.collect::<Result<_, UnreadablePartner>>()?;
+    let key = |KeyBody { id, created_at }| ActiveKey { id, created_at: Timestamp::from_unix_ms(created_at) };
+    Ok(Partner {
+        id,
+        status: PartnerStatus::from_code(&body.status).ok_or(UnreadablePartner::Member("status"))?,
+        reach: reach(body.reach)?,
+        format: body.format,
+        rate: body.rate.map(|RateBody { per_second, burst }| RequestRate { per_second, burst }),
+        signature_required: body.signature_required,
+        signature_keys,
+        keys: body.keys.into_iter().map(key).collect(),
+        created_at: Timestamp::from_unix_ms(body.created_at),
+        changed_at: Timestamp::from_unix_ms(body.changed_at),
+    })
+}
+
+fn reach_body(reach: &Reach) -> ReachBody {
+    match reach {
+        Reach::Everything => ReachBody::Everything,
+        Reach::Named { users, accounts } => ReachBody::Named {
+            users: users.iter().map(ToString::to_string).collect(),
+            accounts: accounts.iter().map(ToString::to_string).collect(),
+        },
+    }
+}
+
+fn reach(body: ReachBody) -> Result<Reach, UnreadablePartner> {
+    let unreadable = || UnreadablePartner::Member("reach");
+    let ReachBody::Named { users, accounts } = body else { return Ok(Reach::Everything) };
+    let users = users.iter().map(|user| user.parse().map_err(|_| unreadable()));
+    let accounts = accounts.iter().map(|key| {
+        let (user, account) = key.split_once('/').ok_or_else(unreadable)?;
+        let user = user.parse().map_err(|_| unreadable())?;
+        Ok(AccountKey { user, account: account.parse().map_err(|_| unreadable())? })
+    });
+    Ok(Reach::Named {
+        users: users.collect::<Result<_, _>>()?,
+        accounts: accounts.collect::<Result<_, _>>()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_newer_program_wrote_is_not_guessed_at() {
+        let shop = || PartnerId::parse("shop").unwrap();
+        let partner = Partner::active(shop(), Reach::Everything, Timestamp::from_unix_ms(7));
+        let text = encode(&partner);
+        assert_eq!(decode(shop(), &text).unwrap(), partner);
+        let newer = text.replacen("\"v\":1", "\"v\":2", 1);
+        assert!(matches!(decode(shop(), &newer), Err(UnreadablePartner::Newer(2))), "{newer}");
+        for damaged in
+            ["", "{}", &text.replacen("active", "asleep", 1), &text.replacen("everything", "all", 1)]
+        {
+            assert!(decode(shop(), damaged).is_err(), "{damaged}");
+        }
+    }
+}
