@@ -127,6 +127,10 @@ macro_rules! refusals {
                 documented(&[
                     Code::ApiKeyMissing,
                     Code::ApiKeyInvalid,
+                    Code::SignatureMissing,
+                    Code::SignatureInvalid,
+                    Code::SignatureIncomplete,
+                    Code::SignatureExpired,
                     Code::ScopeMissing,
                     Code::RateLimited,
                     Code::HeadersTooLarge,
@@ -144,15 +148,15 @@ refusals! {
     Refusals:;
     /// Deposits and withdrawals.
     SubmissionRefusals:
-        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout BodyInvalid ValidationFailed
+        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed
         IdempotencyKeyMissing IdempotencyKeyInvalid AccountUnknown CurrencyMismatch IdempotencyKeyReused;
     /// Opening accounts.
     OpeningRefusals:
-        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout BodyInvalid ValidationFailed AccountUnknown
+        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed AccountUnknown
         AccountExists;
     /// Changing accounts.
     ChangingRefusals:
-        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout BodyInvalid ValidationFailed AccountUnknown
+        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed AccountUnknown
         AccountBalanceNotZero AccountBusy;
     /// Reading an account.
     ReadingRefusals: PathInvalid AccountUnknown;
@@ -165,7 +169,7 @@ refusals! {
     /// Reading metrics.
     MetricsRefusals:;
     /// Changing the gate.
-    GateRefusals: MediaTypeUnsupported BodyTooLarge RequestTimeout BodyInvalid ValidationFailed;
+    GateRefusals: MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed;
     /// Listing dead letters.
     LetterListingRefusals: QueryInvalid CursorInvalid;
     /// Reading a dead letter.

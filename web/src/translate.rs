@@ -23,6 +23,7 @@ use self::members::Members;
 use crate::error::{ApiError, Code};
 use crate::formats::{Format, Shape};
 use crate::negotiate;
+use crate::signatures::digest;
 
 /// The body of a request, whole, in a format that we know.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ impl InboundDocument {
     /// Reads the body: media type first, then its size, which ends the reading early.
     ///
     /// # Errors
-    /// [`ApiError`] of status 415, 413, 408 or 400.
+    /// [`ApiError`] of status 415, 413, 408, 401 or 400.
     pub async fn read(request: &HttpRequest, payload: Payload) -> Result<Self, ApiError> {
         let format = negotiate::body_format(request.headers(), negotiate::profile(request))?;
         let limits = request.app_data::<Data<HttpLimits>>().map_or_else(HttpLimits::default, |it| ***it);
@@ -49,6 +50,7 @@ impl InboundDocument {
         let bytes = bytes.map_err(|_| {
             ApiError::new(Code::RequestTimeout, format!("The body took longer than {body_patience:?}."))
         })??;
+        digest::check(request, &bytes)?;
         Ok(Self::of(format, bytes, XmlLimits::default()))
     }
 
