@@ -52,6 +52,7 @@ mod rolling_upgrade;
 mod same_id;
 mod scaling;
 mod secrecy;
+mod signatures;
 mod sweep;
 mod tidy;
 mod tls;

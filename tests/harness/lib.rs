@@ -31,6 +31,8 @@ pub mod client;
 
 pub mod certificates;
 
+pub mod signer;
+
 pub mod raw_http;
 
 pub mod vitals;

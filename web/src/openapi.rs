@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use utoipa::openapi::header::HeaderBuilder;
-use utoipa::openapi::schema::{Object, Schema, Type};
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{OpenApi as Document, RefOr, Response};
 use utoipa::{IntoParams, IntoResponses, Modify, OpenApi};
 
+mod headers;
+
+use self::headers::Headers;
 use crate::error::{Code, documented};
 use crate::handlers::{accounts, admin, dead_letters, gate, health, submit, transactions};
 use crate::scopes::Scope;
@@ -53,7 +54,7 @@ pub fn openapi_json() -> String {
         dead_letters::discard,
     ),
     components(schemas(postonce_schemas::json::Problem)),
-    modifiers(&ApiKeyScheme, &RateHeaders),
+    modifiers(&ApiKeyScheme, &Headers),
     tags(
         (name = "accounts", description = "Open, change and read accounts."),
         (name = "transactions", description = "Move money, and see what became of it."),
@@ -73,45 +74,6 @@ impl Modify for ApiKeyScheme {
         let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(description)).build();
         if let Some(components) = document.components.as_mut() {
             components.add_security_scheme("api_key", SecurityScheme::Http(bearer));
-        }
-    }
-}
-
-/// What every answer to an authenticated caller says about its rate.
-struct RateHeaders;
-
-impl Modify for RateHeaders {
-    fn modify(&self, document: &mut Document) {
-        let text = || RefOr::T(Schema::Object(Object::with_type(Type::String)));
-        let told = [
-            ("RateLimit-Policy", "How many requests the partner may make: `q` in `w` seconds."),
-            ("RateLimit", "How many it may make at once (`r`), and in how many seconds all of `q` (`t`)."),
-        ];
-        let header = |description: &str| {
-            let header = HeaderBuilder::new().schema(Some(text())).description(Some(description)).build();
-            RefOr::T(header)
-        };
-        let operations = document.paths.paths.values_mut().flat_map(|item| {
-            [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete]
-        });
-        for operation in operations.flatten() {
-            for (status, response) in &mut operation.responses.responses {
-                let is_429 = status == "429";
-                // Without a key there is nobody to tell; answers to metrics and to all others have them.
-                let RefOr::T(response) = response else { continue };
-                let is_documented =
-                    operation.security.iter().flatten().any(|it| *it != SecurityRequirement::default());
-                if !is_documented || !(status.starts_with('2') || is_429) {
-                    continue;
-                }
-                for (name, description) in told {
-                    response.headers.insert(name.to_owned(), header(description));
-                }
-                if is_429 {
-                    let seconds = header("Seconds until the request may be repeated; at least 1.");
-                    response.headers.insert("Retry-After".to_owned(), seconds);
-                }
-            }
         }
     }
 }

@@ -12,5 +12,6 @@ mod limits;
 mod operators;
 mod problems;
 mod scale;
+mod signatures;
 mod statements;
 mod submissions;
