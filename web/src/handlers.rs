@@ -7,5 +7,6 @@ pub mod dead_letters;
 pub mod documents;
 pub mod gate;
 pub mod health;
+pub mod soap;
 pub mod submit;
 pub mod transactions;

@@ -16,6 +16,7 @@ pub mod negotiate;
 pub mod pages;
 pub mod paths;
 pub mod signatures;
+pub mod soap;
 pub mod translate;
 pub mod verify_command;
 

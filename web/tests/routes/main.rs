@@ -13,5 +13,6 @@ mod operators;
 mod problems;
 mod scale;
 mod signatures;
+mod soap;
 mod statements;
 mod submissions;
