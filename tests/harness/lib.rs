@@ -29,6 +29,10 @@ pub mod service;
 
 pub mod client;
 
+pub mod certificates;
+
+pub mod signer;
+
 pub mod raw_http;
 
 pub mod vitals;

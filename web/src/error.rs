@@ -65,6 +65,10 @@ pub struct Published {
 published! {
     ApiKeyMissing = UNAUTHORIZED "api_key_missing" "The request carries no API key";
     ApiKeyInvalid = UNAUTHORIZED "api_key_invalid" "The API key is not known or was revoked";
+    SignatureMissing = UNAUTHORIZED "signature_missing" "The request must be signed";
+    SignatureInvalid = UNAUTHORIZED "signature_invalid" "The signature is not that of this request";
+    SignatureIncomplete = UNAUTHORIZED "signature_incomplete" "The signature does not cover all that it must";
+    SignatureExpired = UNAUTHORIZED "signature_expired" "The signature is not of this time";
     ScopeMissing = FORBIDDEN "scope_missing" "The API key does not allow this";
     RateLimited = TOO_MANY_REQUESTS "rate_limited" "Too many requests in a short time";
     HeadersTooLarge = REQUEST_HEADER_FIELDS_TOO_LARGE "headers_too_large" "The head of the request is too large";
@@ -72,6 +76,8 @@ published! {
     QueryInvalid = BAD_REQUEST "query_invalid" "A query parameter is not valid";
     CursorInvalid = BAD_REQUEST "cursor_invalid" "The cursor is not one of this listing";
     BodyInvalid = BAD_REQUEST "body_invalid" "The body cannot be read";
+    ContentDigestInvalid = BAD_REQUEST "content_digest_invalid" "The digest of the body cannot be used";
+    ContentDigestMismatch = BAD_REQUEST "content_digest_mismatch" "The body is not the one that the digest was made of";
     RequestTimeout = REQUEST_TIMEOUT "request_timeout" "The body did not arrive in time";
     BodyTooLarge = PAYLOAD_TOO_LARGE "body_too_large" "The body is too large";
     HeaderNotUnderstood = BAD_REQUEST "header_not_understood" "A header that must be understood is not known";

@@ -27,6 +27,7 @@ use crate::formats::{Format, Shape};
 use crate::negotiate;
 use crate::partner_terms::TermsChange;
 use crate::scopes::Scope;
+use crate::signatures::digest;
 
 /// The body of a request, whole, in a format that we know.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ impl InboundDocument {
     /// Reads the body: media type first, then the rest of it.
     ///
     /// # Errors
-    /// [`ApiError`] of status 415, 413, 408 or 400.
+    /// [`ApiError`] of status 415, 413, 408, 401 or 400.
     pub async fn read(request: &HttpRequest, payload: Payload) -> Result<Self, ApiError> {
         let format = negotiate::body_format(request.headers(), negotiate::profile(request))?;
         let bytes = body(request, payload).await?;
@@ -73,7 +74,7 @@ impl InboundDocument {
 /// The body of a request, whole. One that is too large ends the reading early.
 ///
 /// # Errors
-/// [`ApiError`] of status 413, 408 or 400.
+/// [`ApiError`] of status 413, 408, 401 or 400.
 pub async fn body(request: &HttpRequest, payload: Payload) -> Result<Bytes, ApiError> {
     let HttpLimits { body_bytes_max, body_patience, .. } = limits(request);
     if declared_length(request).is_some_and(|length| length > body_bytes_max) {
@@ -81,9 +82,12 @@ pub async fn body(request: &HttpRequest, payload: Payload) -> Result<Bytes, ApiE
     }
     // The machine's own clock: what is limited here is a client's connection, not our business.
     let bytes = tokio::time::timeout(body_patience, collect(payload, body_bytes_max)).await;
-    bytes.map_err(|_| {
+    let bytes = bytes.map_err(|_| {
         ApiError::new(Code::RequestTimeout, format!("The body took longer than {body_patience:?}."))
-    })?
+    })??;
+    // The only place that reads a body for a partner: what a signature says of it is held against it here.
+    digest::check(request, &bytes)?;
+    Ok(bytes)
 }
 
 /// What a document of XML in a request may ask of us.
