@@ -93,7 +93,9 @@ fn group(namespace: &'static str, name: &'static str, parts: Vec<Elements>) -> E
     let parts = parts.into_iter().fold(Just(Vec::new()).boxed(), |all, part| {
         (all, part).prop_map(|(all, part): (Vec<Element>, Vec<Element>)| [all, part].concat()).boxed()
     });
-    parts.prop_map(move |parts| vec![parts.into_iter().fold(Element::new(namespace, name), Element::with)]).boxed()
+    parts
+        .prop_map(move |parts| vec![parts.into_iter().fold(Element::new(namespace, name), Element::with)])
+        .boxed()
 }
 
 /// Elements that are not known: in namespaces of others, in none, in ours.
@@ -122,16 +124,24 @@ fn request(format: &'static Tables, shape: Shape) -> Elements {
     let table = (format.of)(shape);
     let of = table.namespace;
     let (is_canonical, is_order) = (format.name == "xml", matches!(shape, Shape::Submission(_)));
-    let part = |name, values: Vec<&'static str>| mostly(leaf(of, name, sample::select(values).prop_map(str::to_owned)));
+    let part = |name, values: Vec<&'static str>| {
+        mostly(leaf(of, name, sample::select(values).prop_map(str::to_owned)))
+    };
     let sum = |name| {
-        let sign = part("Sign", if is_order { vec!["+", "+", "+", "-", ""] } else { vec!["+", "+", "+", "-"] });
-        let digits = mostly(leaf(of, "Digits", prop_oneof![4 => "[1-9][0-9]{0,17}", 1 => "[0-9]{0,31}", 1 => number()]));
+        let sign =
+            part("Sign", if is_order { vec!["+", "+", "+", "-", ""] } else { vec!["+", "+", "+", "-"] });
+        let digits = mostly(leaf(
+            of,
+            "Digits",
+            prop_oneof![4 => "[1-9][0-9]{0,17}", 1 => "[0-9]{0,31}", 1 => number()],
+        ));
         group(of, name, vec![sign, digits, part("Decimals", vec!["0", "2", "2", "3", "4", "5", "", " 2"])])
     };
     let holder = |name, first, last| {
         sometimes(group(of, name, vec![mostly(leaf(of, first, text())), mostly(leaf(of, last, text()))]))
     };
-    let limit = || sometimes(if is_canonical { leaf(of, "OverdraftLimit", number()) } else { sum("CreditLine") });
+    let limit =
+        || sometimes(if is_canonical { leaf(of, "OverdraftLimit", number()) } else { sum("CreditLine") });
     let parts = match (shape, is_canonical) {
         (Shape::Submission(_), true) => vec![
             mostly(leaf(of, "Amount", number())),
@@ -141,7 +151,11 @@ fn request(format: &'static Tables, shape: Shape) -> Elements {
             strangers(of),
         ],
         (Shape::Submission(_), false) => vec![
-            mostly(group(of, "Value", vec![mostly(sum("Money")), mostly(leaf(of, "CurrencyCode", currency()))])),
+            mostly(group(
+                of,
+                "Value",
+                vec![mostly(sum("Money")), mostly(leaf(of, "CurrencyCode", currency()))],
+            )),
             sometimes(leaf(of, "Narrative", text())),
             pairs(of, ["Tags", "Tag", "Key", "Content"]),
             strangers(of),
@@ -156,8 +170,12 @@ fn request(format: &'static Tables, shape: Shape) -> Elements {
             },
             strangers(of),
         ],
-        (_, true) => vec![limit(), sometimes(part("Status", vec!["open", "closed", "", " open"])), strangers(of)],
-        (_, false) => vec![limit(), sometimes(part("State", vec!["ACTIVE", "TERMINATED", "open"])), strangers(of)],
+        (_, true) => {
+            vec![limit(), sometimes(part("Status", vec!["open", "closed", "", " open"])), strangers(of)]
+        }
+        (_, false) => {
+            vec![limit(), sometimes(part("State", vec!["ACTIVE", "TERMINATED", "open"])), strangers(of)]
+        }
     };
     group(of, table.root, parts)
 }
@@ -199,7 +217,11 @@ fn the_program_takes_what_the_schemas_take() {
                 }
                 // The order of the elements means nothing to the program.
                 root.children.reverse();
-                assert_eq!(self::refusal(format, shape, &xml::write(&root)).is_some(), refusal.is_some(), "{body}");
+                assert_eq!(
+                    self::refusal(format, shape, &xml::write(&root)).is_some(),
+                    refusal.is_some(),
+                    "{body}"
+                );
             }
             // What is always refused would prove nothing.
             assert!(taken > CASES / 20, "{} {shape:?}: {taken} were taken", format.name);
@@ -250,44 +272,46 @@ fn transaction() -> impl Strategy<Value = wire::Transaction> {
         0..2,
     );
     let kind = sample::select(vec!["deposit", "withdrawal"]);
-    money().prop_flat_map(move |currency| {
-        let amount = (1..=AMOUNT_MINOR_UNITS_MAX).prop_map(move |it| Amount::try_new(it, currency).unwrap());
-        let rest = (told.clone(), elements.clone(), time(), outcome(currency));
-        ((id(), id(), id()), kind.clone(), amount, rest)
-    })
-    .prop_map(|((message_id, user_id, account_id), kind, amount, rest)| {
-        let ((reference, metadata), unknown_elements, accepted_at, (posted, rejected)) = rest;
-        let status = match (&posted, &rejected) {
-            (Some(_), _) => "posted",
-            (None, Some(_)) => "rejected",
-            (None, None) => "accepted",
-        };
-        let (order_number, sequence, balance_after, posted_at) = posted.map_or_else(
-            || (None, None, None, None),
-            |(number, sequence, balance, at)| (Some(number), Some(sequence), Some(balance), Some(at)),
-        );
-        let (reason, rejected_at) = rejected.unzip();
-        wire::Transaction {
-            message_id,
-            user_id,
-            account_id,
-            r#type: kind.into(),
-            amount: amount.to_string(),
-            currency: amount.currency().to_string(),
-            status: status.into(),
-            reference,
-            metadata,
-            accepted_at,
-            order_number,
-            sequence,
-            balance_after,
-            posted_at,
-            reason: reason.map(Into::into),
-            rejected_at,
-            unknown_members: BTreeMap::new(),
-            unknown_elements,
-        }
-    })
+    money()
+        .prop_flat_map(move |currency| {
+            let amount =
+                (1..=AMOUNT_MINOR_UNITS_MAX).prop_map(move |it| Amount::try_new(it, currency).unwrap());
+            let rest = (told.clone(), elements.clone(), time(), outcome(currency));
+            ((id(), id(), id()), kind.clone(), amount, rest)
+        })
+        .prop_map(|((message_id, user_id, account_id), kind, amount, rest)| {
+            let ((reference, metadata), unknown_elements, accepted_at, (posted, rejected)) = rest;
+            let status = match (&posted, &rejected) {
+                (Some(_), _) => "posted",
+                (None, Some(_)) => "rejected",
+                (None, None) => "accepted",
+            };
+            let (order_number, sequence, balance_after, posted_at) = posted.map_or_else(
+                || (None, None, None, None),
+                |(number, sequence, balance, at)| (Some(number), Some(sequence), Some(balance), Some(at)),
+            );
+            let (reason, rejected_at) = rejected.unzip();
+            wire::Transaction {
+                message_id,
+                user_id,
+                account_id,
+                r#type: kind.into(),
+                amount: amount.to_string(),
+                currency: amount.currency().to_string(),
+                status: status.into(),
+                reference,
+                metadata,
+                accepted_at,
+                order_number,
+                sequence,
+                balance_after,
+                posted_at,
+                reason: reason.map(Into::into),
+                rejected_at,
+                unknown_members: BTreeMap::new(),
+                unknown_elements,
+            }
+        })
 }
 
 fn account() -> impl Strategy<Value = wire::Account> {
@@ -298,7 +322,8 @@ fn account() -> impl Strategy<Value = wire::Account> {
             let limit = (0..=AMOUNT_MINOR_UNITS_MAX)
                 .prop_map(move |it| Balance::try_new(it, currency).unwrap().to_string());
             let sums = (balance(currency, -BALANCE_MINOR_UNITS_MAX), balance(currency, 0), limit);
-            let rest = (sample::select(vec!["open", "closed"]), 1..u64::MAX, time(), option::of(holder.clone()));
+            let rest =
+                (sample::select(vec!["open", "closed"]), 1..u64::MAX, time(), option::of(holder.clone()));
             ((id(), id()), Just(currency), sums, rest)
         })
         .prop_map(|((user_id, account_id), currency, (balance, available, overdraft_limit), rest)| {
@@ -320,7 +345,8 @@ fn account() -> impl Strategy<Value = wire::Account> {
 
 fn answer() -> impl Strategy<Value = Document> {
     let cursor = || option::of("[A-Za-z0-9_-]{11,40}");
-    let violation = (sound_text(40), sound_text(99)).prop_map(|(field, message)| wire::Violation { field, message });
+    let violation =
+        (sound_text(40), sound_text(99)).prop_map(|(field, message)| wire::Violation { field, message });
     let problem = (sound_text(140), collection::vec(violation, 0..5)).prop_map(|(detail, violations)| {
         let (r#type, title) = ("urn:postonce:problem:validation_failed".to_owned(), "A title".into());
         wire::Problem { r#type, title, status: 422, detail, code: "validation_failed".into(), violations }

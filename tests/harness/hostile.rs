@@ -104,7 +104,10 @@ mod tests {
                 if is_seed {
                     let name = format!("sample-{}.xml", sample.place().replace('/', "-"));
                     let seed = fs::read(directory.join(&name)).unwrap_or_default();
-                    assert!(seed == sample.body, "{target}/{name} is not the sample: run tests/fuzz/seeds.sh");
+                    assert!(
+                        seed == sample.body,
+                        "{target}/{name} is not the sample: run tests/fuzz/seeds.sh"
+                    );
                     missing.retain(|other| *other != name);
                 }
             }

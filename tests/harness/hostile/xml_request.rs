@@ -38,7 +38,11 @@ fn document(format: &'static Tables, input: &[u8]) -> InboundDocument {
     InboundDocument::of(format, Bytes::copy_from_slice(input), XmlLimits::default())
 }
 
-fn instruction(format: &'static Tables, kind: TransactionKind, input: &[u8]) -> Result<Instruction, ApiError> {
+fn instruction(
+    format: &'static Tables,
+    kind: TransactionKind,
+    input: &[u8],
+) -> Result<Instruction, ApiError> {
     translate::instruction(kind, &document(format, input))
 }
 
