@@ -56,6 +56,7 @@ mod scaling;
 mod schemathesis;
 mod secrecy;
 mod signatures;
+mod soap;
 mod sweep;
 mod tidy;
 mod tls;
