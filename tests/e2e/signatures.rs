@@ -98,7 +98,8 @@ async fn a_partner_that_signs_is_protected_from_whoever_stands_between(stand: St
             careless.components.retain(|name| *name != left_out);
             signed(&bank, &shop, account, &careless).refused("signature_incomplete").await;
         }
-        let old = Signer { age: Duration::from_secs(90), ..signer.clone() };
+        let mut old = signer.clone();
+        old.age = Duration::from_secs(90);
         signed(&bank, &shop, account, &old).refused("signature_expired").await;
     }
     // A key that is right is right for its own partner only.
