@@ -197,6 +197,34 @@ pub struct Transaction {
     #[schema(format = "date-time")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected_at: Option<String>,
+    /// Members of the request that are not listed here, as they were sent.
+    #[serde(flatten)]
+    pub unknown_members: BTreeMap<String, serde_json::Value>,
+    /// What a request in XML held besides; told in XML only.
+    #[serde(skip)]
+    pub unknown_elements: Vec<String>,
+}
+
+impl Transaction {
+    /// Every member that has a meaning.
+    pub const MEMBERS: &[&str] = &[
+        "message_id",
+        "user_id",
+        "account_id",
+        "type",
+        "amount",
+        "currency",
+        "status",
+        "reference",
+        "metadata",
+        "accepted_at",
+        "order_number",
+        "sequence",
+        "balance_after",
+        "posted_at",
+        "reason",
+        "rejected_at",
+    ];
 }
 
 /// A page of transactions.

@@ -27,10 +27,12 @@ mod http_limits;
 mod scaling;
 mod settings;
 mod sources;
+mod tls;
 mod values;
 
 pub use self::http_limits::HttpLimits;
 pub use self::settings::add_settings;
+pub use self::tls::{TlsClients, TlsConfig};
 
 /// Shortest API key that may be configured, in characters.
 pub const BOOTSTRAP_KEY_CHARS_MIN: usize = 16;
@@ -96,6 +98,8 @@ pub struct Config {
     pub prices: Prices,
     /// What a client of the HTTP API may ask of a connection.
     pub http: HttpLimits,
+    /// What the HTTP API is served over TLS with, if it is.
+    pub tls: Option<TlsConfig>,
     /// How log lines look.
     pub log_format: LogFormat,
     /// Which log lines are written: a level, or directives such as `info,postonce_shared=debug`.
@@ -205,6 +209,7 @@ impl Config {
             scaling: scaling::scaling(&find)?,
             prices: scaling::prices(&find)?,
             http: http_limits::http_limits(&find)?,
+            tls: tls::tls(&find)?,
             log_format: find("log-format").map_or(Ok(LogFormat::Text), |found| log_format(&found))?,
             log: text("log"),
         })

@@ -25,12 +25,14 @@ pub mod reply_to;
 pub mod ring_secret;
 pub mod sweep;
 pub mod verify;
+pub mod xml;
 
 pub mod prices;
 pub mod scaling;
 
 pub mod bank;
 
+pub mod audit;
 pub mod config;
 pub mod telemetry;
 

@@ -2,14 +2,20 @@
 
 use std::io::IsTerminal as _;
 
-use tracing_subscriber::EnvFilter;
+use tracing::{Level, Metadata};
+use tracing_subscriber::filter::{FilterExt as _, filter_fn};
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 
+use crate::audit;
 use crate::config::LogFormat;
 
-/// Log directives that hold whatever is asked for: these libraries write whole requests at level
-/// debug, with names and references of customers in them.
-const QUIET: [&str; 3] = ["azure_core=info", "azure_storage=info", "azure_data_tables=info"];
+/// What our own targets begin with. Of all other code only levels down to info are written, whatever is
+/// asked for: HTTP libraries write whole requests at debug and trace, with keys, names and references in
+/// them.
+const OWN: &str = "postonce";
 
 /// Where log lines go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,19 +44,26 @@ pub struct InvalidDirectives {
 pub fn start(format: LogFormat, directives: &str, to: LogTo) -> Result<(), InvalidDirectives> {
     let filter = EnvFilter::try_new(directives)
         .map_err(|source| InvalidDirectives { directives: directives.to_owned(), source })?;
-    let filter = QUIET
-        .iter()
-        .fold(filter, |filter, quiet| filter.add_directive(quiet.parse().expect("it is a directive")));
+    // An audit trail with holes is none.
+    let whole_trail = format!("{}=info", audit::TARGET).parse().expect("it is a directive");
+    let filter = filter.add_directive(whole_trail);
     let (writer, colors) = match to {
         LogTo::Stdout => (BoxMakeWriter::new(std::io::stdout), std::io::stdout().is_terminal()),
         LogTo::Stderr => (BoxMakeWriter::new(std::io::stderr), std::io::stderr().is_terminal()),
     };
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(colors);
-    let started = match format {
-        LogFormat::Text => subscriber.with_target(false).try_init(),
-        LogFormat::Json => subscriber.json().flatten_event(true).try_init(),
+    let lines = fmt::layer().with_writer(writer).with_ansi(colors);
+    let lines = match format {
+        LogFormat::Text => lines.with_target(false).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
+    let started =
+        tracing_subscriber::registry().with(lines.with_filter(filter.and(filter_fn(is_harmless)))).try_init();
     // A second start, as in tests that share a process, leaves the first one in place.
     drop(started);
     Ok(())
+}
+
+/// Whether a log line of that kind cannot quote what a client sent.
+fn is_harmless(metadata: &Metadata<'_>) -> bool {
+    *metadata.level() <= Level::INFO || metadata.target().starts_with(OWN)
 }

@@ -27,6 +27,10 @@ use postonce_shared::ports::fault::chain;
 pub const CONFIGURED_KEY_CHARS_MIN: usize = 16;
 /// Most characters of a key; longer ones are refused before they are hashed.
 pub const KEY_CHARS_MAX: usize = 256;
+/// What keys that were made here begin with.
+const KEY_PREFIX: &str = "po_";
+/// Random bytes of such a key.
+const KEY_BYTES: usize = 32;
 /// The partner of the first key of a store.
 pub const BOOTSTRAP_PARTNER: &str = "bootstrap";
 /// Pause between two attempts to give the store its first key.
@@ -43,6 +47,12 @@ pub fn id_of(hash: &[u8; 32]) -> String {
     hex::encode(head)
 }
 
+/// Whether a text looks like a key that was made here: then it is too long to be guessed.
+pub fn is_of_ours(key: &str) -> bool {
+    let bytes = key.strip_prefix(KEY_PREFIX).and_then(|rest| BASE64_URL_SAFE_NO_PAD.decode(rest).ok());
+    bytes.is_some_and(|bytes| bytes.len() == KEY_BYTES)
+}
+
 /// A key in the clear. It is shown once and never stored.
 #[derive(Debug, Clone)]
 pub struct NewKey(SecretString);
@@ -50,11 +60,11 @@ pub struct NewKey(SecretString);
 impl NewKey {
     /// A new random key.
     pub fn random() -> Self {
-        let mut bytes = [0; 32];
+        let mut bytes = [0; KEY_BYTES];
         // A cryptographic generator, which the operating system seeds: a key must not come out of a
         // seed that repeats a run.
         rand::rng().fill_bytes(&mut bytes);
-        Self(SecretString::from(format!("po_{}", BASE64_URL_SAFE_NO_PAD.encode(bytes))))
+        Self(SecretString::from(format!("{KEY_PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(bytes))))
     }
 
     /// A key that somebody chose.

@@ -12,10 +12,12 @@ use actix_web::{FromRequest, HttpMessage as _, HttpRequest, web};
 use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
 use postonce_shared::domain::ids::{AccountKey, PartnerId};
+use postonce_shared::domain::partner::RequestRate;
 
 use crate::books::View;
 use crate::error::{ApiError, Code};
 use crate::keyring::{Grant, Keyring};
+use crate::limits::{Rates, RetryAfter};
 use crate::respond;
 use crate::scopes::{Permission, Scope};
 
@@ -59,8 +61,6 @@ impl<P: Permission> FromRequest for Caller<P> {
         let request = request.clone();
         async move {
             let grant = authenticate(&request).await?;
-            // For the access log.
-            request.extensions_mut().insert(grant.partner.id.clone());
             authorize::<P>(&grant)?;
             Ok(Self { grant, permission: PhantomData })
         }
@@ -74,8 +74,25 @@ async fn authenticate(request: &HttpRequest) -> Result<Arc<Grant>, ApiError> {
     let keyring = request
         .app_data::<web::Data<Keyring>>()
         .ok_or_else(|| ApiError::internal("the server was built without a keyring"))?;
+    let rates = request
+        .app_data::<web::Data<Rates>>()
+        .ok_or_else(|| ApiError::internal("the server was built without rates"))?;
     let too_early = keyring.awaits_first_key();
-    if let Some(grant) = keyring.look_up(key).await? {
+    let spent = match request.peer_addr().filter(|_| keyring.is_unseen(key)) {
+        Some(peer) => {
+            Some(rates.unseen_key_from(peer.ip()).map_err(|seconds| too_many_keys(request, seconds))?)
+        }
+        None => None,
+    };
+    let grant = keyring.look_up(key).await;
+    let is_wrong = matches!(grant, Ok(None)) && !too_early;
+    if let Some(spent) = spent.filter(|_| !is_wrong) {
+        spent.give_back();
+    }
+    if let Some(grant) = grant? {
+        // For the log, and for answers in the partner's format: also what is refused from here on is its.
+        request.extensions_mut().insert(Arc::clone(&grant.partner));
+        spend(request, rates, &grant)?;
         return Ok(grant);
     }
     if too_early {
@@ -86,6 +103,21 @@ async fn authenticate(request: &HttpRequest) -> Result<Arc<Grant>, ApiError> {
     Err(ApiError::new(Code::ApiKeyInvalid, detail))
 }
 
+/// Whether the partner may make one more request now.
+fn spend(request: &HttpRequest, rates: &Rates, grant: &Grant) -> Result<(), ApiError> {
+    let partner = &grant.partner;
+    let standing = rates.request_of(&partner.id, partner.rate);
+    request.extensions_mut().insert(standing);
+    let Some(seconds) = standing.retry_in_s else { return Ok(()) };
+    request.extensions_mut().insert(RetryAfter(seconds));
+    let RequestRate { per_second, burst } = standing.rate;
+    let detail = format!(
+        "Partner {} may make {per_second} requests a second and {burst} at once. Try again in {seconds} s.",
+        partner.id
+    );
+    Err(ApiError::new(Code::RateLimited, detail))
+}
+
 /// Whether its key allows it.
 fn authorize<P: Permission>(grant: &Grant) -> Result<(), ApiError> {
     if grant.allows(P::SCOPE) {
@@ -93,6 +125,12 @@ fn authorize<P: Permission>(grant: &Grant) -> Result<(), ApiError> {
     }
     let detail = format!("The key of partner {} has no scope {}.", grant.partner.id, P::SCOPE);
     Err(ApiError::new(Code::ScopeMissing, detail))
+}
+
+fn too_many_keys(request: &HttpRequest, seconds: u64) -> ApiError {
+    request.extensions_mut().insert(RetryAfter(seconds));
+    let detail = format!("Too many wrong keys came from this address. Try again in {seconds} s.");
+    ApiError::new(Code::RateLimited, detail)
 }
 
 /// The key in `Authorization: Bearer <key>`. The name of the scheme has no case (RFC 9110).

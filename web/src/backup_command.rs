@@ -14,6 +14,7 @@ use postonce_shared::adapters::sqlite::backup::{self, Contents, Existing, Progre
 use postonce_shared::adapters::sqlite::restore::{
     Intent, NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced, Restoration, Terms,
 };
+use postonce_shared::audit::{Event, On};
 use postonce_shared::config::StorageConfig;
 use postonce_shared::domain::ids::OrderNumber;
 use postonce_shared::domain::time::Timestamp;
@@ -76,7 +77,8 @@ pub fn back_up(
     let bar = Bar::new();
     let taken = backup::take(store, &command.file, existing, world, &mut |progress| bar.show(progress));
     bar.clear();
-    let Taken { bytes, contents } = taken?;
+    let on = On::one("file", command.file.display());
+    let Taken { bytes, contents } = Event::operated("store.backup", on, taken)?;
     let seconds = world.uptime().saturating_sub(started).as_millis();
     let (file, size) = (command.file.display(), HumanBytes(bytes));
     writeln!(out, "backed up {} to {file}: {size} in {seconds} ms, checked", store.display())?;
@@ -113,7 +115,8 @@ pub fn restore(
     let bar = Bar::new();
     let restored = prepared.carry_out(&mut |progress| bar.show(progress));
     bar.clear();
-    let plan = restored?;
+    let on = On::one("file", command.file.display());
+    let plan = Event::operated("store.restore", on, restored)?;
     let seconds = world.uptime().saturating_sub(started).as_millis();
     let store = plan.store.display();
     writeln!(

@@ -67,11 +67,14 @@ published! {
     ApiKeyInvalid = UNAUTHORIZED "api_key_invalid" "The API key is not known or was revoked";
     ScopeMissing = FORBIDDEN "scope_missing" "The API key does not allow this";
     PathInvalid = BAD_REQUEST "path_invalid" "An id in the path is not valid";
+    RateLimited = TOO_MANY_REQUESTS "rate_limited" "Too many requests in a short time";
+    HeadersTooLarge = REQUEST_HEADER_FIELDS_TOO_LARGE "headers_too_large" "The head of the request is too large";
     QueryInvalid = BAD_REQUEST "query_invalid" "A query parameter is not valid";
     CursorInvalid = BAD_REQUEST "cursor_invalid" "The cursor is not one of this listing";
     BodyInvalid = BAD_REQUEST "body_invalid" "The body cannot be read";
     RequestTimeout = REQUEST_TIMEOUT "request_timeout" "The body did not arrive in time";
     BodyTooLarge = PAYLOAD_TOO_LARGE "body_too_large" "The body is too large";
+    NotAcceptable = NOT_ACCEPTABLE "not_acceptable" "No format that we write is accepted";
     MediaTypeUnsupported = UNSUPPORTED_MEDIA_TYPE "media_type_unsupported" "The media type is not supported";
     ValidationFailed = UNPROCESSABLE_ENTITY "validation_failed" "The request breaks the rules of its fields";
     IdempotencyKeyMissing = BAD_REQUEST "idempotency_key_missing" "The Idempotency-Key header is missing";
@@ -169,6 +172,28 @@ impl ApiError {
         Self::store(fault, is_transient, Part::Queue)
     }
 
+    /// The same with other names for the fields.
+    #[must_use]
+    pub fn with_fields(mut self, name: impl Fn(&str) -> String) -> Self {
+        for violation in &mut self.violations {
+            violation.field = shortened(name(&violation.field));
+        }
+        self
+    }
+
+    /// What the client is told.
+    pub fn problem(&self) -> Problem {
+        let Published { status, code, title } = self.code.published();
+        Problem {
+            r#type: format!("urn:postonce:problem:{code}"),
+            title,
+            status: status.as_u16(),
+            detail: self.detail.clone(),
+            code,
+            violations: self.violations.clone(),
+        }
+    }
+
     /// Its kind.
     pub const fn code(&self) -> Code {
         self.code
@@ -205,7 +230,7 @@ impl ResponseError for ApiError {
     }
 
     fn error_response(&self) -> HttpResponse {
-        let Published { status, code, title } = self.code.published();
+        let status = self.status_code();
         let mut response = HttpResponse::build(status);
         response.content_type(PROBLEM_JSON);
         if status == StatusCode::UNAUTHORIZED {
@@ -214,14 +239,7 @@ impl ResponseError for ApiError {
         if status == StatusCode::SERVICE_UNAVAILABLE {
             response.insert_header((header::RETRY_AFTER, "1"));
         }
-        response.json(Problem {
-            r#type: format!("urn:postonce:problem:{code}"),
-            title,
-            status: status.as_u16(),
-            detail: self.detail.clone(),
-            code,
-            violations: self.violations.clone(),
-        })
+        response.json(self.problem())
     }
 }
 

@@ -117,6 +117,18 @@ impl Keyring {
         self.awaits_first_key.load(Ordering::Acquire)
     }
 
+    /// Whether looking up a key means to ask the store for one that was never right here.
+    pub fn is_unseen(&self, key: &str) -> bool {
+        if key.len() > KEY_CHARS_MAX {
+            return false;
+        }
+        let hash = hash(key);
+        let now = self.world.uptime();
+        let memory = self.memory();
+        let is_wrong = memory.absent.peek(&hash).is_some_and(|until| now < *until);
+        !is_wrong && !memory.found.contains(&hash)
+    }
+
     /// Something about that partner or its keys changed, or about any partner: what is remembered of it, and
     /// every look-up that is under way, counts no more.
     pub fn forget(&self, partner: Option<&PartnerId>) {

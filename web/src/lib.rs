@@ -1,13 +1,18 @@
 #![doc = include_str!("../README.md")]
 
+pub mod doors;
 pub mod routes;
 pub mod server;
+pub mod tls;
 
 pub mod gate_desk;
 pub mod handlers;
 
 pub mod auth;
+pub mod formats;
 pub mod headers;
+pub mod limits;
+pub mod negotiate;
 pub mod pages;
 pub mod paths;
 pub mod translate;
@@ -21,6 +26,7 @@ pub mod office;
 pub mod error;
 pub mod respond;
 
+pub mod audit;
 pub mod metrics;
 pub mod observe;
 

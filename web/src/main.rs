@@ -9,6 +9,7 @@ use clap::{ArgMatches, Args, Command, FromArgMatches as _, Subcommand};
 use postonce_shared::adapters::http::Exchange;
 use postonce_shared::adapters::open;
 use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::audit::{Event, On};
 use postonce_shared::bank::Bank;
 use postonce_shared::completions::Completions;
 use postonce_shared::config::{Config, StorageConfig, add_settings};
@@ -139,8 +140,10 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         }
         Some(Operation::Recover) => {
             find_secret(&bank, &exchange);
-            let recovered =
-                bank.repair.recover(Scope::Unqueued).await.context("the log cannot be recovered")?;
+            let recovered = bank.repair.recover(Scope::Unqueued).await;
+            let on = recovered.as_ref().map_or_else(|_| On::nothing(), |it| On::one("enqueued", it.enqueued));
+            let recovered = Event::operated("work.recover", on, recovered);
+            let recovered = recovered.context("the log cannot be recovered")?;
             println!(
                 "looked at {} accepted transactions, enqueued {} again",
                 recovered.looked_at, recovered.enqueued
@@ -150,8 +153,10 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         }
         Some(Operation::Sweep) => {
             let sweep = Sweep::new(&bank.store, Arc::clone(&bank.world));
-            let Swept { removed, open, unreadable, young } =
-                sweep.run().await.context("the payloads cannot be swept")?;
+            let swept = sweep.run().await;
+            let on = swept.as_ref().map_or_else(|_| On::nothing(), |it| On::one("removed", it.removed));
+            let swept = Event::operated("payloads.sweep", on, swept);
+            let Swept { removed, open, unreadable, young } = swept.context("the payloads cannot be swept")?;
             println!(
                 "removed {removed} payloads; kept {open} with open work, {unreadable} that cannot be read \
                  and {young} younger than a day"

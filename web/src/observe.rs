@@ -8,17 +8,25 @@ use std::sync::Arc;
 use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
+use actix_web::http::header::{self, HeaderName};
 use actix_web::middleware::Next;
 use actix_web::web::Data;
 use actix_web::{Error, HttpMessage as _};
 use futures::FutureExt as _;
-use postonce_shared::domain::ids::PartnerId;
+use postonce_shared::domain::partner::Partner;
 use postonce_shared::ports::world::World;
 
+use crate::audit;
 use crate::error::{ApiError, Fault};
+use crate::limits::{RetryAfter, Standing};
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use postonce_shared::ports::fault::chain;
+
+/// What a caller may ask for (draft-ietf-httpapi-ratelimit-headers-10).
+const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+/// What is left of it.
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// Who watches.
 pub struct Observer {
@@ -43,7 +51,8 @@ pub async fn observe<B: MessageBody>(
     };
     let started = observer.world.uptime();
     let method = known(request.method());
-    let response = next.call(request).await?;
+    let mut response = next.call(request).await?;
+    tell_standing(&mut response);
     let took = observer.world.uptime().saturating_sub(started);
 
     let route = response.request().match_pattern().unwrap_or_else(|| "unmatched".to_owned());
@@ -55,7 +64,8 @@ pub async fn observe<B: MessageBody>(
         }
         tracing::error!(method, route, "{method} {route} failed: {}", chain(&**cause));
     }
-    let partner = response.request().extensions().get::<PartnerId>().map(ToString::to_string);
+    audit::record(&response, method, &route);
+    let partner = response.request().extensions().get::<Arc<Partner>>().map(|partner| partner.id.to_string());
     let (partner, status) = (partner.unwrap_or_default(), status.as_u16());
     let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     tracing::info!(
@@ -80,6 +90,22 @@ pub async fn survive(
         Err(panic) => {
             let error = ApiError::internal(format!("a handler panicked: {}", words(&*panic)));
             Ok(ServiceResponse::from_err(error, of_panic))
+        }
+    }
+}
+
+/// Tells an authenticated caller how much more it may ask for, and one that asked too much when it may
+/// come again.
+fn tell_standing<B>(response: &mut ServiceResponse<B>) {
+    let (standing, retry_after) = {
+        let extensions = response.request().extensions();
+        (extensions.get::<Standing>().copied(), extensions.get::<RetryAfter>().copied())
+    };
+    let standing = standing.map(|it| [(RATE_LIMIT_POLICY, it.policy()), (RATE_LIMIT, it.limit())]);
+    let retry_after = retry_after.map(|RetryAfter(seconds)| (header::RETRY_AFTER, seconds.to_string()));
+    for (name, value) in standing.into_iter().flatten().chain(retry_after) {
+        if let Ok(value) = value.parse() {
+            response.headers_mut().insert(name, value);
         }
     }
 }

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::header::HeaderBuilder;
+use utoipa::openapi::schema::{Object, Schema, Type};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{OpenApi as Document, RefOr, Response};
 use utoipa::{IntoParams, IntoResponses, Modify, OpenApi};
 
@@ -58,7 +60,7 @@ pub fn openapi_json() -> String {
         dead_letters::discard,
     ),
     components(schemas(postonce_schemas::json::Problem)),
-    modifiers(&ApiKeyScheme),
+    modifiers(&ApiKeyScheme, &RateHeaders),
     tags(
         (name = "accounts", description = "Open, change and read accounts."),
         (name = "transactions", description = "Move money, and see what became of it."),
@@ -82,6 +84,45 @@ impl Modify for ApiKeyScheme {
     }
 }
 
+/// What every answer to an authenticated caller says about its rate.
+struct RateHeaders;
+
+impl Modify for RateHeaders {
+    fn modify(&self, document: &mut Document) {
+        let text = || RefOr::T(Schema::Object(Object::with_type(Type::String)));
+        let told = [
+            ("RateLimit-Policy", "How many requests the partner may make: `q` in `w` seconds."),
+            ("RateLimit", "How many it may make at once (`r`), and in how many seconds all of `q` (`t`)."),
+        ];
+        let header = |description: &str| {
+            let header = HeaderBuilder::new().schema(Some(text())).description(Some(description)).build();
+            RefOr::T(header)
+        };
+        let operations = document.paths.paths.values_mut().flat_map(|item| {
+            [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete]
+        });
+        for operation in operations.flatten() {
+            for (status, response) in &mut operation.responses.responses {
+                let is_429 = status == "429";
+                // Without a key there is nobody to tell; answers to metrics and to all others have them.
+                let RefOr::T(response) = response else { continue };
+                let is_documented =
+                    operation.security.iter().flatten().any(|it| *it != SecurityRequirement::default());
+                if !is_documented || !(status.starts_with('2') || is_429) {
+                    continue;
+                }
+                for (name, description) in told {
+                    response.headers.insert(name.to_owned(), header(description));
+                }
+                if is_429 {
+                    let seconds = header("Seconds until the request may be repeated; at least 1.");
+                    response.headers.insert("Retry-After".to_owned(), seconds);
+                }
+            }
+        }
+    }
+}
+
 /// Declares the refusals of a group of operations. Those that every operation has come by themselves.
 macro_rules! refusals {
     ($($(#[$doc:meta])* $name:ident: $($code:ident)*;)*) => {$(
@@ -94,6 +135,8 @@ macro_rules! refusals {
                     Code::ApiKeyMissing,
                     Code::ApiKeyInvalid,
                     Code::ScopeMissing,
+                    Code::RateLimited,
+                    Code::HeadersTooLarge,
                     Code::InternalError,
                     Code::StorageUnavailable,
                     $(Code::$code,)*

@@ -1,6 +1,5 @@
 //! The running service: server, readiness, first key, and the worker where it is hosted here.
 
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,10 +19,11 @@ use postonce_worker::worker::{Worker, WorkerConfig};
 use tracing::{error, info, warn};
 
 use crate::api_keys::{Established, FirstKey};
+use crate::doors::Doors;
 use crate::keyring::Keyring;
 use crate::office::OfficeTerms;
 use crate::readiness::{Part, Readiness};
-use crate::server::{App, serve};
+use crate::server::App;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::roster::{Address, ProcessKind};
 
@@ -55,10 +55,8 @@ pub async fn run(
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     make_room(config.http.connections_max);
-    let listener =
-        TcpListener::bind(config.bind).with_context(|| format!("cannot listen on {}", config.bind))?;
-    let bound = listener.local_addr().context("the listening address cannot be read")?;
-    let address = advertised(config, bound);
+    let doors = Doors::open(config)?;
+    let address = advertised(config, doors.for_peers());
     // Known only now, where the port was left open; nothing was accepted yet.
     bank.completions.take_replies_at(address.clone(), exchange.seal.clone());
     let first_key = FirstKey::try_new(config.bootstrap_key.as_ref()).context("bootstrap-key")?;
@@ -75,12 +73,11 @@ pub async fn run(
         prices: config.prices.clone(),
     };
     let app = App::over(bank, exchange, (&meter, gatekeeper), terms, Arc::clone(&readiness));
-    let app = App { limits: config.http, ..app };
+    let app = app.within(config.http);
     let keyring = Arc::clone(&app.keyring);
     keyring.await_first_key();
-    let server = serve(app, listener).context("the server cannot be started")?;
+    let server = doors.serve(app)?;
     let handle = server.handle();
-    info!("listening on http://{bound}");
 
     let queue = envelope::queues(bank.queue_count).swap_remove(0);
     let watch = Arc::clone(&readiness).watch(bank.store.clone(), queue, Arc::clone(&bank.world));
@@ -102,7 +99,7 @@ pub async fn run(
         None => be_found(bank, exchange, address, &draining, announced).boxed(),
     };
     let serving = async {
-        let (mut server, stop) = (std::pin::pin!(server), std::pin::pin!(stop));
+        let (mut server, stop) = (std::pin::pin!(server.until_ended()), std::pin::pin!(stop));
         let ended = select(stop, server.as_mut()).await;
         readiness.lose(Part::Running);
         starter.start();

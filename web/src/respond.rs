@@ -1,4 +1,4 @@
-//! From the domain to JSON answers.
+//! From the domain to answers, in the words of the wire.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use postonce_shared::accept::Acceptance;
 use postonce_shared::adapters::partner_body;
 use postonce_shared::domain::account::{Account, Holder};
 use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
-use postonce_shared::domain::instruction::{Details, Instruction};
+use postonce_shared::domain::instruction::{Instruction, UnknownMembers};
 use postonce_shared::domain::journal::Entry;
 use postonce_shared::domain::partner::{ActiveKey, Partner, Reach, RequestRate, SignatureKey};
 use postonce_shared::domain::time::Timestamp;
@@ -26,6 +26,7 @@ use crate::books::Opening;
 use crate::costs::{CostReport, ProcessReport, ReportedOperation};
 use crate::error::{ApiError, Code};
 use crate::headers::{IDEMPOTENT_REPLAYED, PREFERENCE_APPLIED, Wait};
+use crate::negotiate::Reply;
 use crate::office::{QueueReport, ScaleReport};
 use crate::paths;
 use crate::scopes::Scope;
@@ -34,7 +35,11 @@ use crate::scopes::Scope;
 ///
 /// # Errors
 /// [`ApiError`] for what was refused; a rejection is not an error.
-pub fn acceptance(acceptance: Acceptance, wait: Option<Wait>) -> Result<HttpResponse, ApiError> {
+pub fn acceptance(
+    acceptance: Acceptance,
+    wait: Option<Wait>,
+    reply: Reply,
+) -> Result<HttpResponse, ApiError> {
     let refused = |code, detail: String| Err(ApiError::new(code, detail));
     let (transaction, is_replay) = match acceptance {
         Acceptance::Accepted(transaction) => (transaction, false),
@@ -59,20 +64,22 @@ pub fn acceptance(acceptance: Acceptance, wait: Option<Wait>) -> Result<HttpResp
     if let Some(wait) = wait.filter(|_| is_final) {
         response.insert_header((PREFERENCE_APPLIED, wait.applied()));
     }
-    Ok(response.json(self::transaction(transaction)))
+    Ok(reply.with(response, self::transaction(transaction)))
 }
 
 /// The answer to the wish to open an account.
 ///
 /// # Errors
 /// [`ApiError`] when it exists with other terms.
-pub fn opening(opening: Opening) -> Result<HttpResponse, ApiError> {
+pub fn opening(opening: Opening, reply: Reply) -> Result<HttpResponse, ApiError> {
     match opening {
         Opening::Created(account) => {
             let location = (header::LOCATION, paths::of_account(account.key));
-            Ok(HttpResponse::Created().insert_header(location).json(self::account(account)))
+            let mut created = HttpResponse::Created();
+            created.insert_header(location);
+            Ok(reply.with(created, self::account(account)))
         }
-        Opening::Same(account) => Ok(HttpResponse::Ok().json(self::account(account))),
+        Opening::Same(account) => Ok(reply.with(HttpResponse::Ok(), self::account(account))),
         Opening::Different(account) => {
             let detail = format!(
                 "The account is in {}, with an overdraft limit of {}. Change it with PATCH; its currency and \
@@ -177,7 +184,10 @@ fn accepted(
     accepted_at: Timestamp,
 ) -> wire::Transaction {
     let Instruction { kind, amount, details } = instruction;
-    let (reference, metadata) = told(&details);
+    let (unknown_members, unknown_elements) = match UnknownMembers::of_canonical(details.unknown_members()) {
+        UnknownMembers::Members(members) => (members, Vec::new()),
+        UnknownMembers::Elements(elements) => (BTreeMap::new(), elements),
+    };
     wire::Transaction {
         message_id: key.message.to_string(),
         user_id: key.account.user.to_string(),
@@ -186,8 +196,8 @@ fn accepted(
         amount: amount.to_string(),
         currency: amount.currency().to_string(),
         status: status.code(),
-        reference,
-        metadata,
+        reference: details.reference().map(str::to_owned),
+        metadata: details.metadata().clone(),
         accepted_at: accepted_at.to_string(),
         order_number: None,
         sequence: None,
@@ -195,11 +205,9 @@ fn accepted(
         posted_at: None,
         reason: None,
         rejected_at: None,
+        unknown_members,
+        unknown_elements,
     }
-}
-
-fn told(details: &Details) -> (Option<String>, BTreeMap<String, String>) {
-    (details.reference().map(str::to_owned), details.metadata().clone())
 }
 
 /// A work queue at a moment.

@@ -65,8 +65,8 @@ pub fn paths() -> Vec<&'static str> {
     table().into_iter().map(|(path, _)| path).collect()
 }
 
-/// Puts the table into an application, and beside it what the other processes of the bank ask, which
-/// is no part of the API. What neither knows is answered with a problem as well.
+/// Puts the table into an application. What it does not know is answered with a problem as well. What the
+/// other processes of the bank ask is no part of the API, and stands before it where it is served.
 pub fn configure(config: &mut ServiceConfig) {
     for (path, methods) in table() {
         let mut resource = web::resource(path);
@@ -84,7 +84,6 @@ pub fn configure(config: &mut ServiceConfig) {
         let refuse = to(move || std::future::ready(method_not_allowed(&allowed)));
         config.service(resource.route(refuse).wrap(from_fn(survive)));
     }
-    config.configure(postonce_worker::http::configure);
     config.default_service(to(not_found));
 }
 

@@ -4,6 +4,7 @@
 use std::net::TcpListener;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix_web::body::MessageBody;
 use actix_web::dev::{Server, ServiceFactory, ServiceRequest, ServiceResponse};
@@ -20,12 +21,15 @@ use postonce_worker::gatekeeper::Gatekeeper;
 use postonce_worker::http::{Callee, Connections, attend};
 use postonce_worker::meter::Meter;
 use postonce_worker::metrics::{PriceCollector, WorkerCollector};
+use rustls::ServerConfig;
 
 use crate::books::Books;
 use crate::gate_desk::GateDesk;
 use crate::keyring::Keyring;
+use crate::limits::{Rates, bound_heads};
 use crate::listeners::AllWorkers;
 use crate::metrics::Metrics;
+use crate::negotiate::refuse_in_format;
 use crate::observe::{Observer, observe};
 use crate::office::{Office, OfficeTerms};
 use crate::partner_desk::PartnerDesk;
@@ -35,6 +39,8 @@ use crate::routes;
 
 /// How long requests in hand may take to end when the server stops.
 const DRAIN_S: u64 = 10;
+/// How long a TLS handshake may take, where the head of a request may take longer.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the handlers need, by role. A handler takes the ones that it uses.
 #[derive(Clone)]
@@ -59,6 +65,10 @@ pub struct App {
     pub callee: Arc<Callee>,
     /// What a client may ask of a connection.
     pub limits: HttpLimits,
+    /// Whether the other processes of the bank come in by the same door as partners.
+    pub serves_peers: bool,
+    /// How much each caller may ask for.
+    pub rates: Arc<Rates>,
     /// The clock.
     pub world: Arc<dyn World>,
 }
@@ -102,8 +112,17 @@ impl App {
             readiness,
             metrics: Arc::new(metrics),
             limits: HttpLimits::default(),
+            serves_peers: true,
+            rates: Arc::new(Rates::new(&HttpLimits::default(), world())),
             world: world(),
         }
+    }
+
+    /// The same with other limits.
+    #[must_use]
+    pub fn within(self, limits: HttpLimits) -> Self {
+        let rates = Arc::new(Rates::new(&limits, Arc::clone(&self.world)));
+        Self { limits, rates, ..self }
     }
 }
 
@@ -119,8 +138,21 @@ pub fn build(
         InitError = (),
     > + use<>,
 > {
-    let App { acceptor, books, office, gate, keyring, partners, readiness, metrics, callee, limits, world } =
-        app.clone();
+    let App {
+        acceptor,
+        books,
+        office,
+        gate,
+        keyring,
+        partners,
+        readiness,
+        metrics,
+        callee,
+        limits,
+        serves_peers,
+        rates,
+        world,
+    } = app.clone();
     let observer = Observer { metrics: Arc::clone(&metrics), readiness: Arc::clone(&readiness), world };
     actix_web::App::new()
         .app_data(Data::from(acceptor))
@@ -133,31 +165,45 @@ pub fn build(
         .app_data(Data::from(metrics))
         .app_data(Data::from(callee))
         .app_data(Data::new(limits))
+        .app_data(Data::from(rates))
         .app_data(Data::new(observer))
-        .configure(routes::configure)
+        .configure(|config| {
+            if serves_peers {
+                postonce_worker::http::configure(config);
+            }
+            routes::configure(config);
+        })
+        .wrap(from_fn(bound_heads))
+        .wrap(from_fn(refuse_in_format))
         .wrap(from_fn(observe))
         .wrap(from_fn(attend))
 }
 
-/// Starts to serve on a bound address. The caller awaits the server, and stops it gracefully through
+/// Starts to serve on a bound address, over TLS if there is something to serve it with. The caller awaits the server, and stops it gracefully through
 /// its handle: signals are the caller's business.
 ///
 /// # Errors
 /// When the address cannot be listened on.
-pub fn serve(app: App, listener: TcpListener) -> std::io::Result<Server> {
-    let HttpLimits { head_patience, keep_alive, connections_max, body_bytes_max: _, body_patience: _ } =
-        app.limits;
+pub fn serve(app: App, listener: TcpListener, tls: Option<ServerConfig>) -> std::io::Result<Server> {
+    let HttpLimits { head_patience, keep_alive, connections_max, .. } = app.limits;
     let connections = Connections::new(Arc::clone(&app.world), keep_alive.saturating_add(head_patience));
     app.world.spawn(Arc::clone(&connections).watch().boxed());
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let connections_max = connections_max.div_ceil(threads);
     let server = HttpServer::new(move || build(&app))
         .workers(threads)
-        .max_connections(connections_max.div_ceil(threads))
+        .max_connections(connections_max)
+        // As many handshakes as connections: a crowd that never ends its own keeps nobody waiting.
+        .max_connection_rate(connections_max)
+        .tls_handshake_timeout(head_patience.min(HANDSHAKE_PATIENCE))
         .client_request_timeout(head_patience)
         .keep_alive(keep_alive)
         .on_connect(move |stream, data| connections.admit(stream, data))
         .shutdown_timeout(DRAIN_S)
-        .disable_signals()
-        .listen(listener)?;
+        .disable_signals();
+    let server = match tls {
+        Some(tls) => server.listen_rustls_0_23(listener, tls)?,
+        None => server.listen(listener)?,
+    };
     Ok(server.run())
 }

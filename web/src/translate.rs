@@ -2,13 +2,14 @@
 //! module does the rest. All formats end in the same [`Instruction`], so the same content gives the
 //! same fingerprint whichever way it came.
 
+mod content;
 pub mod json;
-mod members;
+pub mod members;
 pub mod partners;
 
 use actix_web::HttpRequest;
 use actix_web::error::PayloadError;
-use actix_web::http::header::{self, HeaderMap};
+use actix_web::http::header;
 use actix_web::web::{Bytes, BytesMut, Data, Payload};
 use futures::StreamExt as _;
 use postonce_shared::config::HttpLimits;
@@ -18,31 +19,21 @@ use postonce_shared::domain::money::{Currency, OverdraftLimit};
 use postonce_shared::domain::partner::SignatureKey;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::gate::GateState;
+use postonce_shared::xml::XmlLimits;
 
+use self::members::Members;
 use crate::error::{ApiError, Code};
+use crate::formats::{Format, Shape};
+use crate::negotiate;
 use crate::partner_terms::TermsChange;
 use crate::scopes::Scope;
-
-/// A format of documents.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// `application/json`.
-    Json,
-}
-
-impl Format {
-    /// The format with that media type; parameters such as the character set are of no interest.
-    pub fn of(content_type: &str) -> Option<Self> {
-        let essence = content_type.split(';').next().unwrap_or_default().trim();
-        essence.eq_ignore_ascii_case("application/json").then_some(Self::Json)
-    }
-}
 
 /// The body of a request, whole, in a format that we know.
 #[derive(Debug)]
 pub struct InboundDocument {
-    format: Format,
+    format: &'static dyn Format,
     bytes: Bytes,
+    limits: XmlLimits,
 }
 
 impl InboundDocument {
@@ -51,10 +42,9 @@ impl InboundDocument {
     /// # Errors
     /// [`ApiError`] of status 415, 413, 408 or 400.
     pub async fn read(request: &HttpRequest, payload: Payload) -> Result<Self, ApiError> {
-        let format = format_of(request.headers())?;
+        let format = negotiate::body_format(request.headers(), negotiate::profile(request))?;
         let limits = request.app_data::<Data<HttpLimits>>().map_or_else(HttpLimits::default, |it| ***it);
-        let HttpLimits { body_bytes_max, body_patience, head_patience: _, keep_alive: _, connections_max: _ } =
-            limits;
+        let HttpLimits { body_bytes_max, body_patience, .. } = limits;
         if declared_length(request).is_some_and(|length| length > body_bytes_max) {
             return Err(too_large(body_bytes_max));
         }
@@ -63,26 +53,23 @@ impl InboundDocument {
         let bytes = bytes.map_err(|_| {
             ApiError::new(Code::RequestTimeout, format!("The body took longer than {body_patience:?}."))
         })??;
-        Ok(Self { format, bytes })
+        Ok(Self::of(format, bytes, XmlLimits::default()))
     }
-}
 
-/// The format of the body that comes with these headers.
-///
-/// # Errors
-/// [`ApiError`] of status 415 when it is none that we read.
-pub fn format_of(headers: &HeaderMap) -> Result<Format, ApiError> {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let unsupported = |detail: String| Err(ApiError::new(Code::MediaTypeUnsupported, detail));
-    if let Some(encoding) = text(header::CONTENT_ENCODING).filter(|it| !it.eq_ignore_ascii_case("identity")) {
-        return unsupported(format!("The body must not be compressed, but its encoding is {encoding:?}."));
+    /// A body that came whole.
+    pub const fn of(format: &'static dyn Format, bytes: Bytes, limits: XmlLimits) -> Self {
+        Self { format, bytes, limits }
     }
-    match text(header::CONTENT_TYPE) {
-        None => unsupported("Send the header Content-Type: application/json.".to_owned()),
-        Some(content_type) => Format::of(content_type).map_or_else(
-            || unsupported(format!("Send application/json; {content_type:?} is not supported here.")),
-            Ok,
-        ),
+
+    /// Its members.
+    fn members(&self, shape: Shape) -> Result<Members, ApiError> {
+        self.format.read(shape, &self.bytes, &self.limits)
+    }
+
+    /// What was refused, in the names of the document.
+    fn in_its_names(&self, shape: Shape) -> impl FnOnce(ApiError) -> ApiError {
+        let format = self.format;
+        move |error| error.with_fields(|member| format.field(shape, member))
     }
 }
 
@@ -130,14 +117,22 @@ pub struct AccountChange {
     pub status: Option<AccountStatus>,
 }
 
+impl AccountChange {
+    /// The names of what is to change.
+    pub fn members(&self) -> String {
+        let Self { overdraft_limit, status } = self;
+        let members = [overdraft_limit.as_ref().map(|_| "overdraft_limit"), status.map(|_| "status")];
+        members.into_iter().flatten().collect::<Vec<_>>().join(",")
+    }
+}
+
 /// The instruction in a document.
 ///
 /// # Errors
 /// [`ApiError`] of status 400 when it cannot be read, 422 with every violation when it can.
 pub fn instruction(kind: TransactionKind, document: &InboundDocument) -> Result<Instruction, ApiError> {
-    match document.format {
-        Format::Json => json::instruction(kind, &document.bytes),
-    }
+    let shape = Shape::Submission(kind);
+    content::instruction(kind, document.members(shape)?).map_err(document.in_its_names(shape))
 }
 
 /// The terms of a new account in a document.
@@ -145,9 +140,8 @@ pub fn instruction(kind: TransactionKind, document: &InboundDocument) -> Result<
 /// # Errors
 /// As [`instruction`].
 pub fn account_terms(document: &InboundDocument) -> Result<AccountTerms, ApiError> {
-    match document.format {
-        Format::Json => json::account_terms(&document.bytes),
-    }
+    let shape = Shape::Opening;
+    content::account_terms(document.members(shape)?).map_err(document.in_its_names(shape))
 }
 
 /// The change of an account in a document.
@@ -155,9 +149,8 @@ pub fn account_terms(document: &InboundDocument) -> Result<AccountTerms, ApiErro
 /// # Errors
 /// As [`instruction`].
 pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiError> {
-    match document.format {
-        Format::Json => json::account_change(&document.bytes),
-    }
+    let shape = Shape::Change;
+    content::account_change(document.members(shape)?).map_err(document.in_its_names(shape))
 }
 
 /// The terms of a partner in a document.
@@ -165,9 +158,8 @@ pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiEr
 /// # Errors
 /// As [`instruction`].
 pub fn partner_terms(document: &InboundDocument) -> Result<TermsChange, ApiError> {
-    match document.format {
-        Format::Json => partners::terms(&document.bytes),
-    }
+    negotiate::only_json(document.format)?;
+    partners::terms(&document.bytes)
 }
 
 /// The scopes of a new key in a document.
@@ -175,9 +167,8 @@ pub fn partner_terms(document: &InboundDocument) -> Result<TermsChange, ApiError
 /// # Errors
 /// As [`instruction`].
 pub fn key_scopes(document: &InboundDocument) -> Result<Vec<Scope>, ApiError> {
-    match document.format {
-        Format::Json => partners::key_scopes(&document.bytes),
-    }
+    negotiate::only_json(document.format)?;
+    partners::key_scopes(&document.bytes)
 }
 
 /// A new key to sign with in a document.
@@ -185,17 +176,16 @@ pub fn key_scopes(document: &InboundDocument) -> Result<Vec<Scope>, ApiError> {
 /// # Errors
 /// As [`instruction`].
 pub fn signature_key(document: &InboundDocument) -> Result<SignatureKey, ApiError> {
-    match document.format {
-        Format::Json => partners::signature_key(&document.bytes),
-    }
+    negotiate::only_json(document.format)?;
+    partners::signature_key(&document.bytes)
 }
 
 /// The state that a document brings the gate into. A release is scheduled for later than `now`.
+/// Operators write JSON.
 ///
 /// # Errors
-/// As [`instruction`].
+/// As [`instruction`], and of status 415 for another format.
 pub fn gate_state(document: &InboundDocument, now: Timestamp) -> Result<GateState, ApiError> {
-    match document.format {
-        Format::Json => json::gate_state(&document.bytes, now),
-    }
+    negotiate::only_json(document.format)?;
+    json::gate_state(&document.bytes, now)
 }

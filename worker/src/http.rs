@@ -12,7 +12,7 @@ mod status;
 
 pub use connections::{Connections, attend};
 pub use internal::configure;
-pub use server::{WorkerApp, serve};
+pub use server::{WorkerApp, serve, serve_peers};
 pub use signed::{Refusal, SignedBody};
 pub use status::{OperationCount, QueueListeners, Status};
 

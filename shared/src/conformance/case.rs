@@ -13,7 +13,7 @@ use crate::adapters::system::SystemWorld;
 use crate::domain::account::{Account, Versioned};
 use crate::domain::decision::{AccountCommit, Means, Work, decide, discard};
 use crate::domain::ids::{AccountId, AccountKey, MessageId, OrderNumber, PartnerId, TransactionKey, UserId};
-use crate::domain::instruction::{Details, Instruction, TransactionKind};
+use crate::domain::instruction::{Details, Instruction, TransactionKind, UnknownMembers};
 use crate::domain::journal::{JournalPage, PageHash};
 use crate::domain::money::{Amount, Currency, OverdraftLimit};
 use crate::domain::time::Timestamp;
@@ -250,7 +250,7 @@ fn euros(kind: TransactionKind, cents: i64) -> Instruction {
 pub(super) fn details(reference: &str, metadata: &[(&str, &str)], unknown: &str) -> Details {
     let metadata: BTreeMap<String, String> =
         metadata.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let unknown = serde_json::from_str(unknown).unwrap();
+    let unknown = UnknownMembers::of_canonical(unknown);
     Details::try_new(Some(reference.to_owned()), metadata, &unknown).unwrap()
 }
 

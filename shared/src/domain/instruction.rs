@@ -17,7 +17,7 @@ pub const METADATA_ENTRIES_MAX: usize = 20;
 pub const METADATA_KEY_CHARS_MAX: usize = 40;
 /// Most bytes of `metadata`, names and values together.
 pub const METADATA_BYTES_MAX: usize = 2048;
-/// Most bytes of the members of a request that this version does not know, as canonical JSON.
+/// Most bytes of what a request holds that this version does not know, as [`UnknownMembers`] writes it.
 pub const UNKNOWN_MEMBERS_BYTES_MAX: usize = 2048;
 
 /// Which way the money moves.
@@ -61,7 +61,7 @@ pub struct DetailsViolation {
 pub struct Details {
     reference: Option<String>,
     metadata: BTreeMap<String, String>,
-    /// Canonical JSON of an object; empty when there is none.
+    /// As [`UnknownMembers::canonical`] wrote it.
     unknown_members: String,
 }
 
@@ -73,7 +73,7 @@ impl Details {
     pub fn try_new(
         reference: Option<String>,
         metadata: BTreeMap<String, String>,
-        unknown_members: &BTreeMap<String, Value>,
+        unknown_members: &UnknownMembers,
     ) -> Result<Self, Vec<DetailsViolation>> {
         let mut violations = Vec::new();
         let mut refuse = |field: String, rule: String| violations.push(DetailsViolation { field, rule });
@@ -109,7 +109,7 @@ impl Details {
                 format!("must have at most {METADATA_BYTES_MAX} bytes, names and values together"),
             );
         }
-        let unknown_members = canonical_members(unknown_members);
+        let unknown_members = unknown_members.canonical();
         if unknown_members.len() > UNKNOWN_MEMBERS_BYTES_MAX {
             let rule =
                 format!("has members that are not known, of more than {UNKNOWN_MEMBERS_BYTES_MAX} bytes");
@@ -141,21 +141,53 @@ impl Details {
         &self.metadata
     }
 
-    /// The members of the request that this version does not know, as canonical JSON of an object;
-    /// empty when there were none.
+    /// What the request held that this version does not know, as [`UnknownMembers::canonical`] wrote
+    /// it; empty when there was nothing.
     pub fn unknown_members(&self) -> &str {
         &self.unknown_members
     }
 }
 
-/// JSON with sorted members and without white space; an empty text for an empty object.
-fn canonical_members(members: &BTreeMap<String, Value>) -> String {
-    if members.is_empty() {
-        return String::new();
+/// What a request holds that this version does not know. It is content: kept, part of the
+/// fingerprint, and given back to whoever reads the same kind of document.
+#[derive(Debug, Clone, PartialEq)]
+pub enum UnknownMembers {
+    /// Members of a JSON object.
+    Members(BTreeMap<String, Value>),
+    /// Elements of an XML document in namespaces that are not ours, each written by
+    /// [`crate::xml::write`].
+    Elements(Vec<String>),
+}
+
+impl Default for UnknownMembers {
+    fn default() -> Self {
+        Self::Members(BTreeMap::new())
     }
-    let mut text = String::new();
-    write_object(&mut text, members.iter());
-    text
+}
+
+impl UnknownMembers {
+    /// Canonical JSON: an object with sorted members for members, an array of texts for elements. No
+    /// object is an array, so neither can be taken for the other. An empty text for nothing.
+    fn canonical(&self) -> String {
+        let mut text = String::new();
+        match self {
+            Self::Members(members) if !members.is_empty() => write_object(&mut text, members.iter()),
+            Self::Elements(elements) if !elements.is_empty() => {
+                text = Value::from(elements.as_slice()).to_string();
+            }
+            Self::Members(_) | Self::Elements(_) => {}
+        }
+        text
+    }
+
+    /// What [`Details::unknown_members`] tells; nothing where that cannot be read, since it is the
+    /// partner's own and never decides about money.
+    pub fn of_canonical(text: &str) -> Self {
+        if text.starts_with('[') {
+            return Self::Elements(serde_json::from_str(text).unwrap_or_default());
+        }
+        Self::Members(serde_json::from_str(text).unwrap_or_default())
+    }
 }
 
 fn write_object<'a>(text: &mut String, members: impl Iterator<Item = (&'a String, &'a Value)>) {
@@ -314,7 +346,7 @@ mod tests {
 
     fn details(reference: Option<&str>, metadata: &[(&str, &str)], unknown: &str) -> Details {
         let metadata = metadata.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        let unknown: BTreeMap<String, Value> = serde_json::from_str(unknown).unwrap();
+        let unknown = UnknownMembers::of_canonical(unknown);
         Details::try_new(reference.map(str::to_owned), metadata, &unknown).unwrap()
     }
 
@@ -333,6 +365,7 @@ mod tests {
             instruction(Deposit, "1.00", "EUR", details(None, &[("ab", "")], "{}")),
             instruction(Deposit, "1.00", "EUR", details(None, &[], r#"{"a":"b"}"#)),
             instruction(Deposit, "1.00", "EUR", details(None, &[], r#"{"a":null}"#)),
+            instruction(Deposit, "1.00", "EUR", details(None, &[], r#"["<a></a>"]"#)),
         ];
         for (i, one) in all.iter().enumerate() {
             for (j, other) in all.iter().enumerate() {
@@ -371,6 +404,14 @@ mod tests {
     }
 
     #[test]
+    fn unknown_members_come_back_as_they_were() {
+        for text in ["", r#"{"a":[1,{"b":"c"}]}"#, r#"["<x:a xmlns:x=\"u\">\"&amp;</x:a>","<b></b>"]"#] {
+            assert_eq!(UnknownMembers::of_canonical(text).canonical(), text);
+        }
+        assert_eq!(UnknownMembers::of_canonical("{"), UnknownMembers::default());
+    }
+
+    #[test]
     fn a_fingerprint_of_an_unknown_version_never_matches() {
         let one = instruction(TransactionKind::Deposit, "1", "EUR", Details::default());
         let newer = one.fingerprint().to_string().replacen("1:", "2:", 1);
@@ -382,6 +423,7 @@ mod tests {
         let metadata =
             BTreeMap::from([("a".repeat(41), "\n".to_owned()), ("b".to_owned(), "x".repeat(2048))]);
         let unknown = BTreeMap::from([("z".to_owned(), Value::from("y".repeat(2048)))]);
+        let unknown = UnknownMembers::Members(unknown);
         let violations = Details::try_new(Some(String::new()), metadata, &unknown).unwrap_err();
         let fields: Vec<&str> = violations.iter().map(|violation| violation.field.as_str()).collect();
         let long = format!("metadata.{}", "a".repeat(41));

@@ -9,14 +9,13 @@ mod means;
 mod replays;
 mod unclear;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fake::Fault::{self, Cut, CutAndLandLate, DoAndAnswer, DoAndCut, DoAndEmpty, Empty, Refuse};
 use means::{Bench, commit_of, deposit, inserted, revision_of, with_other_nonce};
 use postonce_shared::adapters::azure::{AzureConnection, InvalidConnection};
 use postonce_shared::domain::account::Revision;
-use postonce_shared::domain::instruction::Details;
+use postonce_shared::domain::instruction::{Details, UnknownMembers};
 use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{AcceptOutcome, Committed, Marks, NewTransaction, Opened};
@@ -163,7 +162,7 @@ async fn line_separators_within_texts_are_stored() {
         .map(|message| {
             let mut new = deposit(message);
             let metadata = [("\u{2029}".to_owned(), text.to_owned())].into();
-            let details = Details::try_new(Some(text.to_owned()), metadata, &BTreeMap::new());
+            let details = Details::try_new(Some(text.to_owned()), metadata, &UnknownMembers::default());
             new.instruction.details = details.unwrap();
             new
         })

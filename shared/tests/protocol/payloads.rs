@@ -9,7 +9,7 @@ use postonce_shared::claim_check::{ClaimCheck, Claimed};
 use postonce_shared::dead_letter_office::Decided;
 use postonce_shared::dispatch::Dispatch;
 use postonce_shared::domain::decision::Work;
-use postonce_shared::domain::instruction::Details;
+use postonce_shared::domain::instruction::{Details, UnknownMembers};
 use postonce_shared::envelope::claim::PAYLOADS;
 use postonce_shared::envelope::{Body, Claim, Envelope};
 use postonce_shared::ports::fault::StoreFault;
@@ -50,7 +50,7 @@ async fn accepted(stage: &Stage, count: u128) -> Vec<Work> {
     instruction.details = Details::try_new(
         Some("r".repeat(140)),
         std::collections::BTreeMap::new(),
-        &std::collections::BTreeMap::new(),
+        &UnknownMembers::default(),
     )
     .unwrap();
     let mut work = Vec::new();

@@ -5,7 +5,7 @@ use postonce_web::auth::api_key;
 use postonce_web::headers::{
     IDEMPOTENCY_KEY, PREFER, TRACEPARENT, WAIT_S_MAX, Wait, message_id, traceparent,
 };
-use postonce_web::translate::format_of;
+use postonce_web::negotiate::body_format;
 
 use super::refusal;
 
@@ -34,7 +34,7 @@ pub fn check(input: &[u8]) {
         Ok(key) => assert!(!key.is_empty() && key.trim() == key, "{key:?}"),
         Err(error) => drop(refusal::check(&error)),
     }
-    if let Err(error) = format_of(&headers) {
+    if let Err(error) = body_format(&headers, None) {
         drop(refusal::check(&error));
     }
 }

@@ -10,7 +10,7 @@ use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{
     AccountId, AccountKey, MessageId, OrderNumber, PartnerId, TransactionKey, UserId,
 };
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
+use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind, UnknownMembers};
 use postonce_shared::domain::money::{
     AMOUNT_MINOR_UNITS_MAX, Amount, BALANCE_MINOR_UNITS_MAX, Balance, Currency,
 };
@@ -60,8 +60,9 @@ fn unknown() -> impl Strategy<Value = BTreeMap<String, Value>> {
 
 fn instruction() -> impl Strategy<Value = Instruction> {
     let details = (prop::option::of(text(140)), btree_map(text(10), text(20), 0..5), unknown());
-    let details = details
-        .prop_map(|(reference, metadata, unknown)| Details::try_new(reference, metadata, &unknown).unwrap());
+    let details = details.prop_map(|(reference, metadata, unknown)| {
+        Details::try_new(reference, metadata, &UnknownMembers::Members(unknown)).unwrap()
+    });
     (amount(), details).prop_map(|(amount, details)| Instruction {
         kind: TransactionKind::Deposit,
         amount,

@@ -11,7 +11,7 @@ use futures::future::{Either, select};
 use postonce_shared::accept::Acceptance;
 use postonce_shared::domain::account::{Account, AccountStatus};
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
+use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind, UnknownMembers};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::enquire;
 use postonce_shared::gate::{Gate, GateState};
@@ -92,7 +92,8 @@ impl People {
         let cents = i64::try_from(scheduler.below(CENTS_MAX)).unwrap_or(0).saturating_add(1);
         let amount = Amount::try_new(cents, euro()).expect("it is an amount");
         let reference = (scheduler.below(3) == 0).then(|| format!("invoice {}", scheduler.below(1000)));
-        let details = Details::try_new(reference, BTreeMap::new(), &BTreeMap::new()).expect("short details");
+        let details =
+            Details::try_new(reference, BTreeMap::new(), &UnknownMembers::default()).expect("short details");
         Instruction { kind, amount, details }
     }
 

@@ -6,9 +6,11 @@ use postonce_schemas::json::{Account, AccountPage, ChangeAccountRequest, OpenAcc
 use postonce_shared::accept::Acceptor;
 use postonce_shared::domain::partner::WithinUser;
 
+use crate::audit;
 use crate::auth::Caller;
 use crate::books::{Books, Changing};
 use crate::error::{ApiError, Code};
+use crate::negotiate::Reply;
 use crate::openapi::{
     AccountPath, ChangingRefusals, ListingRefusals, OpeningRefusals, PageParams, ReadingRefusals, UserPath,
 };
@@ -44,12 +46,13 @@ pub async fn open(
     books: Data<Books>,
     acceptor: Data<Acceptor>,
 ) -> Result<HttpResponse, ApiError> {
+    let reply = Reply::to(&request)?;
     let key = paths::account(&request)?;
     let document = InboundDocument::read(&request, payload).await?;
     let terms = translate::account_terms(&document)?;
     let key = caller.within(key)?;
     let currency = terms.currency;
-    let response = respond::opening(books.open(key, terms).await?)?;
+    let response = respond::opening(books.open(key, terms).await?, reply)?;
     acceptor.remember(key, currency);
     Ok(response)
 }
@@ -74,12 +77,14 @@ pub async fn change(
     payload: Payload,
     books: Data<Books>,
 ) -> Result<HttpResponse, ApiError> {
+    let reply = Reply::to(&request)?;
     let key = paths::account(&request)?;
     let document = InboundDocument::read(&request, payload).await?;
     let wish = translate::account_change(&document)?;
+    audit::tell(&request, "changes", wish.members());
     let key = caller.within(key)?;
     match books.change(key, &wish).await? {
-        Changing::Done(account) => Ok(HttpResponse::Ok().json(respond::account(account))),
+        Changing::Done(account) => Ok(reply.with(HttpResponse::Ok(), respond::account(account))),
         Changing::Unknown => Err(respond::account_unknown()),
         Changing::BalanceNotZero(account) => {
             let detail = format!("The balance is {}; an account is closed at zero only.", account.balance);
@@ -110,9 +115,10 @@ pub async fn find(
     request: HttpRequest,
     books: Data<Books>,
 ) -> Result<HttpResponse, ApiError> {
+    let reply = Reply::to(&request)?;
     let key = caller.within(paths::account(&request)?)?;
     let account = books.account(key).await?.ok_or_else(respond::account_unknown)?;
-    Ok(HttpResponse::Ok().json(respond::account(account)))
+    Ok(reply.with(HttpResponse::Ok(), respond::account(account)))
 }
 
 /// List the accounts of a user
@@ -133,6 +139,7 @@ pub async fn list(
     request: HttpRequest,
     books: Data<Books>,
 ) -> Result<HttpResponse, ApiError> {
+    let reply = Reply::to(&request)?;
     let user = paths::user(&request)?;
     let page = PageQuery::of(&request)?;
     let listing = format!("accounts of {user}");
@@ -142,8 +149,7 @@ pub async fn list(
         WithinUser::Only(accounts) if accounts.is_empty() => return Err(respond::user_unknown()),
         WithinUser::Only(accounts) => books.named_accounts(user, &accounts, after, page.limit).await?,
     };
-    Ok(HttpResponse::Ok().json(AccountPage {
-        accounts: found.items.into_iter().map(respond::account).collect(),
-        next_cursor: found.next.map(|next| cursor(&listing, &next)),
-    }))
+    let accounts = found.items.into_iter().map(respond::account).collect();
+    let next_cursor = found.next.map(|next| cursor(&listing, &next));
+    Ok(reply.with(HttpResponse::Ok(), AccountPage { accounts, next_cursor }))
 }

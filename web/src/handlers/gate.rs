@@ -5,6 +5,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::{Gate, GateChange, GateChanged, GateListener};
 use postonce_shared::gate::{GateOrder, GateState};
 
+use crate::audit;
 use crate::auth::Caller;
 use crate::error::ApiError;
 use crate::gate_desk::{Acknowledgment, GateDesk};
@@ -51,6 +52,8 @@ pub async fn change(
     let document = InboundDocument::read(&request, payload).await?;
     let state = translate::gate_state(&document, desk.now())?;
     let (order, told) = desk.set(state).await?;
+    audit::tell(&request, "state", gate(order).state);
+    audit::tell(&request, "epoch", order.epoch);
     let listener = |Acknowledgment { listener, epoch }| GateListener {
         listener: listener.to_string(),
         acknowledged: epoch == Some(order.epoch),

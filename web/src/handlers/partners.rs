@@ -24,7 +24,7 @@ use crate::partner_desk::{Changed, PartnerDesk, Put};
 use crate::partner_terms::{Unfit, add_signature_key, remove_signature_key};
 use crate::scopes::Admin;
 use crate::translate::{self, InboundDocument};
-use crate::{paths, respond};
+use crate::{audit, paths, respond};
 
 /// List the partners
 #[utoipa::path(
@@ -155,6 +155,7 @@ pub async fn add_key(
     let scopes = translate::key_scopes(&document)?;
     let (key, changed) = desk.add_key(&id, &scopes).await?;
     changed_partner(changed)?;
+    audit::tell(&request, "key_id", key.id());
     let new = NewPartnerKey {
         partner_id: id.to_string(),
         key_id: key.id(),
@@ -212,6 +213,7 @@ pub async fn add_signing(
     let id = paths::partner(&request)?;
     let document = InboundDocument::read(&request, payload).await?;
     let key = translate::signature_key(&document)?;
+    audit::tell(&request, "key_id", &key.id);
     let changed = desk.change(&id, |partner| add_signature_key(partner, &key)).await?;
     answer(HttpResponse::Ok(), &desk, &changed_partner(changed)?).await
 }
@@ -272,15 +274,8 @@ fn shuts_itself_out(instead: &str) -> ApiError {
 }
 
 fn refused(unfit: &Unfit) -> ApiError {
-    let code = match unfit {
-        Unfit::TooManyKeys(_) => Code::KeysTooMany,
-        Unfit::NoSuchKey => Code::KeyUnknown,
-        Unfit::SignatureKeyExists => Code::SignatureKeyExists,
-        Unfit::SignatureKeyNeeded => Code::SignatureKeyNeeded,
-        Unfit::Changed => Code::PreconditionFailed,
-    };
     let text = unfit.to_string();
     let mut characters = text.chars();
     let first = characters.next().map(|first| first.to_ascii_uppercase());
-    ApiError::new(code, format!("{}{}.", first.unwrap_or_default(), characters.as_str()))
+    ApiError::new(unfit.code(), format!("{}{}.", first.unwrap_or_default(), characters.as_str()))
 }

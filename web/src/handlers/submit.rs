@@ -11,6 +11,7 @@ use crate::auth::Caller;
 use crate::error::ApiError;
 use crate::headers::{self, Wait};
 use crate::metrics::Metrics;
+use crate::negotiate::Reply;
 use crate::openapi::{AccountPath, SubmissionHeaders, SubmissionRefusals};
 use crate::scopes::{Deposit, Permission, Withdraw};
 use crate::translate::{self, InboundDocument};
@@ -95,6 +96,7 @@ async fn submit<P: Permission>(
     acceptor: &Acceptor,
     metrics: &Metrics,
 ) -> Result<HttpResponse, ApiError> {
+    let reply = Reply::to(request)?;
     let account = paths::account(request)?;
     let document = InboundDocument::read(request, payload).await?;
     let instruction = translate::instruction(kind, &document)?;
@@ -106,5 +108,5 @@ async fn submit<P: Permission>(
     let trace = headers::traceparent(request.headers());
     let acceptance = acceptor.submit(key, instruction, trace, wait.map(Wait::duration)).await;
     metrics.submitted(&acceptance);
-    respond::acceptance(acceptance?, wait)
+    respond::acceptance(acceptance?, wait, reply)
 }

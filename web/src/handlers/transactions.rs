@@ -9,6 +9,7 @@ use postonce_shared::domain::transaction::TransactionStatus;
 use crate::auth::Caller;
 use crate::books::{Books, View};
 use crate::error::{ApiError, Code};
+use crate::negotiate::Reply;
 use crate::openapi::{
     AccountPath, PageParams, StatementRefusals, StatusParam, TransactionPath, TransactionRefusals,
 };
@@ -33,12 +34,13 @@ pub async fn find(
     request: HttpRequest,
     books: Data<Books>,
 ) -> Result<HttpResponse, ApiError> {
+    let reply = Reply::to(&request)?;
     let (account, message) = paths::message(&request)?;
     // Out of reach, the answer is that of an account that does not exist, where there are no transactions.
     let account = caller.within(account).map_err(|_| unknown())?;
     let key = TransactionKey { account, partner: caller.partner().clone(), message };
     let transaction = books.transaction(&key).await?.ok_or_else(unknown)?;
-    Ok(HttpResponse::Ok().json(respond::transaction(transaction)))
+    Ok(reply.with(HttpResponse::Ok(), respond::transaction(transaction)))
 }
 
 /// Read the statement of an account
@@ -60,6 +62,7 @@ pub async fn statement(
     request: HttpRequest,
     books: Data<Books>,
 ) -> Result<HttpResponse, ApiError> {
+    let reply = Reply::to(&request)?;
     let account = paths::account(&request)?;
     let page = PageQuery::of(&request)?;
     let listing = format!("{} of {account}", page.status.code());
@@ -75,7 +78,7 @@ pub async fn statement(
         }
     };
     let next_cursor = next.map(|next| cursor(&listing, &next));
-    Ok(HttpResponse::Ok().json(TransactionPage { transactions, next_cursor }))
+    Ok(reply.with(HttpResponse::Ok(), TransactionPage { transactions, next_cursor }))
 }
 
 async fn posted(

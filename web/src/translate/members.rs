@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use postonce_schemas::json::Violation;
+use postonce_shared::domain::instruction::UnknownMembers;
 use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -20,7 +21,7 @@ const DEPTH_MAX: u8 = 16;
 
 /// What a text is, for whoever sent something else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub enum Wanted {
     /// An amount of money.
     Amount,
     /// A currency code.
@@ -42,16 +43,32 @@ impl Wanted {
 
 /// The members of an object that nobody has read yet, and what was wrong with the others.
 #[derive(Debug)]
-pub(super) struct Members {
+pub struct Members {
     /// The name of the object in violations, with the dot; empty for the body itself.
     path: String,
     values: BTreeMap<String, Value>,
     /// Members with a number in them that cannot be kept exactly.
     inexact: BTreeSet<String>,
+    /// Elements of other namespaces, where the document is XML.
+    elements: Vec<String>,
+    /// Members, with the dots before them, about which enough was said.
+    refused: BTreeSet<String>,
     violations: Vec<Violation>,
 }
 
 impl Members {
+    /// What a document of XML holds: members, elements that are not ours, and what is wrong already;
+    /// the members in `refused` are not complained about once more.
+    pub fn of_elements(
+        values: Map<String, Value>,
+        elements: Vec<String>,
+        refused: BTreeSet<String>,
+        violations: Vec<Violation>,
+    ) -> Self {
+        let values = values.into_iter().collect();
+        Self { path: String::new(), values, inexact: BTreeSet::new(), elements, refused, violations }
+    }
+
     /// Reads the object that a body consists of.
     ///
     /// # Errors
@@ -64,6 +81,8 @@ impl Members {
             path: String::new(),
             values: BTreeMap::new(),
             inexact: BTreeSet::new(),
+            elements: Vec::new(),
+            refused: BTreeSet::new(),
             violations: Vec::new(),
         };
         if !raw.get().starts_with('{') {
@@ -83,6 +102,9 @@ impl Members {
     /// Notes that a member breaks a rule.
     pub fn refuse(&mut self, name: &str, message: impl Into<String>) {
         let field = format!("{}{name}", self.path);
+        if self.refused.contains(&field) {
+            return;
+        }
         self.violations.push(Violation { field, message: message.into() });
     }
 
@@ -147,6 +169,8 @@ impl Members {
                 path: format!("{}{name}.", self.path),
                 values: members.into_iter().collect(),
                 inexact: BTreeSet::new(),
+                elements: Vec::new(),
+                refused: self.refused.clone(),
                 violations: Vec::new(),
             }),
             Some(Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
@@ -169,9 +193,18 @@ impl Members {
         }
     }
 
-    /// Every member that was not read, to keep it. One with a number that would lose digits is
+    /// Notes that members with these names must not be there, and forgets them.
+    pub fn refuse_members(&mut self, names: &[&str], message: &str) {
+        for name in names {
+            if self.values.remove(*name).is_some() {
+                self.refuse(name, message);
+            }
+        }
+    }
+
+    /// Everything that was not read, to keep it. A member with a number that would lose digits is
     /// refused: two contents must not become one.
-    pub fn take_the_rest(&mut self) -> BTreeMap<String, Value> {
+    pub fn take_the_rest(&mut self) -> UnknownMembers {
         let rest = std::mem::take(&mut self.values);
         for name in rest.keys().filter(|name| self.inexact.contains(*name)).cloned().collect::<Vec<_>>() {
             self.refuse(
@@ -179,7 +212,10 @@ impl Members {
                 "has a number with more digits than can be kept; write it as a string",
             );
         }
-        rest
+        match std::mem::take(&mut self.elements) {
+            none if none.is_empty() => UnknownMembers::Members(rest),
+            elements => UnknownMembers::Elements(elements),
+        }
     }
 
     /// The value, if nothing was wrong.

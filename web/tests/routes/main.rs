@@ -6,7 +6,9 @@ mod gate;
 mod internal;
 
 mod accounts;
+mod audit;
 mod coverage;
+mod limits;
 mod operators;
 mod partners;
 mod problems;

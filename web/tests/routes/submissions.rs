@@ -133,7 +133,8 @@ async fn media_types_and_sizes_have_limits() {
     check("application/json; charset=utf-8", None, 202).await;
     check("Application/JSON", Some("identity"), 202).await;
     check("application/json", Some("gzip"), 415).await;
-    check("application/xml", None, 415).await;
+    check("application/json; charset=utf-16", None, 415).await;
+    check("application/soap+xml", None, 415).await;
     check("text/json", None, 415).await;
     check("", None, 415).await;
     let padded = |bytes: usize| format!("{TEN}{}", " ".repeat(bytes - TEN.len()));

@@ -14,11 +14,13 @@ use std::os::fd::AsFd as _;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use actix_tls::accept::rustls_0_23::TlsStream;
 use actix_web::Error;
 use actix_web::body::MessageBody;
 use actix_web::dev::{Extensions, ServiceRequest, ServiceResponse};
 use actix_web::http::header::TRANSFER_ENCODING;
 use actix_web::middleware::Next;
+use actix_web::rt::net::TcpStream as TokioStream;
 use postonce_shared::ports::world::World;
 
 /// Between two looks at all connections.
@@ -58,7 +60,7 @@ impl Connections {
 
     /// Takes note of a new connection: for `HttpServer::on_connect`.
     pub fn admit(&self, stream: &dyn Any, data: &mut Extensions) {
-        let Some(stream) = stream.downcast_ref::<actix_web::rt::net::TcpStream>() else { return };
+        let Some(stream) = socket_of(stream) else { return };
         // Where the process may open nothing more, the connection stays without a watch.
         let Ok(socket) = stream.as_fd().try_clone_to_owned() else { return };
         let (since, idle_max) = (self.world.uptime(), self.idle_max);
@@ -90,6 +92,12 @@ impl Connections {
             !is_idle
         });
     }
+}
+
+/// The socket below a connection, with or without TLS.
+fn socket_of(stream: &dyn Any) -> Option<&TokioStream> {
+    let tls = || stream.downcast_ref::<TlsStream<TokioStream>>().map(|tls| tls.get_ref().0);
+    stream.downcast_ref::<TokioStream>().or_else(tls)
 }
 
 impl Connection {

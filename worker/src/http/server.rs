@@ -99,6 +99,37 @@ pub fn serve(app: WorkerApp, listener: TcpListener) -> std::io::Result<Server> {
     Ok(server.run())
 }
 
+/// Starts to serve on a bound address what the other processes of the bank ask, and nothing else: for a
+/// process whose own server speaks TLS. The caller awaits the server, and stops it through its handle.
+///
+/// # Errors
+/// When the address cannot be listened on.
+pub fn serve_peers(callee: Callee, listener: TcpListener) -> std::io::Result<Server> {
+    let connections = Connections::new(Arc::clone(&callee.world), KEEP_ALIVE.saturating_add(HEAD_PATIENCE));
+    callee.world.spawn(Arc::clone(&connections).watch().boxed());
+    let callee = Data::new(callee);
+    let server = HttpServer::new(move || {
+        App::new()
+            .app_data(Data::clone(&callee))
+            .configure(configure)
+            .default_service(actix_web::web::to(not_for_partners))
+            .wrap(from_fn(attend))
+    })
+    .on_connect(move |stream, data| connections.admit(stream, data))
+    .workers(1)
+    .max_connections(CONNECTIONS_MAX)
+    .client_request_timeout(HEAD_PATIENCE)
+    .keep_alive(KEEP_ALIVE)
+    .shutdown_timeout(DRAIN_S)
+    .disable_signals()
+    .listen(listener)?;
+    Ok(server.run())
+}
+
+async fn not_for_partners() -> Result<HttpResponse, Refusal> {
+    Err(Refusal::new(StatusCode::NOT_FOUND, "Only other processes of the bank are served here."))
+}
+
 async fn livez() -> HttpResponse {
     HttpResponse::Ok().json(json!({ "status": "ok" }))
 }

@@ -13,6 +13,7 @@ use futures::future::{Either, LocalBoxFuture, select};
 use futures::{FutureExt as _, StreamExt as _};
 use postonce_shared::adapters::http::REQUEST_BYTES_MAX;
 use postonce_shared::adapters::http::signature::{Refused, SIGNATURE_HEADER, Signed, TIMESTAMP_HEADER};
+use postonce_shared::audit::{Event, On, Outcome, UNKNOWN};
 
 use super::Callee;
 
@@ -84,8 +85,21 @@ impl FromRequest for SignedBody {
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
         let (request, payload) = (request.clone(), payload.take());
-        async move { read(&request, payload).await }.boxed_local()
+        async move { read(&request, payload).await.inspect_err(|refusal| note(&request, refusal)) }
+            .boxed_local()
     }
+}
+
+/// Notes in the audit trail that somebody did not know the secret.
+fn note(request: &HttpRequest, refusal: &Refusal) {
+    if refusal.status != StatusCode::UNAUTHORIZED {
+        return;
+    }
+    let route = request.match_pattern().unwrap_or_default();
+    let from = request.peer_addr().map_or_else(|| UNKNOWN.to_owned(), |peer| peer.to_string());
+    let on = On::one("method", request.method()).and("route", route);
+    let outcome = Outcome::Refused("internal_signature_invalid");
+    Event { who: UNKNOWN, key: "", act: "internal", on, outcome, from: &from }.record();
 }
 
 async fn read(request: &HttpRequest, payload: Payload) -> Result<SignedBody, Refusal> {

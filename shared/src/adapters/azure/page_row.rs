@@ -82,7 +82,7 @@ mod tests {
     use crate::adapters::azure::keys::{Key, page_row, partition};
     use crate::domain::account::Revision;
     use crate::domain::ids::{AccountId, AccountKey, MessageId, OrderNumber, PartnerId, UserId};
-    use crate::domain::instruction::{Details, TransactionKind};
+    use crate::domain::instruction::{Details, TransactionKind, UnknownMembers};
     use crate::domain::journal::{Entry, PAGE_ENTRIES_MAX};
     use crate::domain::money::{Amount, Balance, Currency};
     use crate::domain::time::Timestamp;
@@ -92,6 +92,7 @@ mod tests {
         let metadata: BTreeMap<String, String> =
             (10..30).map(|number| (number.to_string(), "\"".repeat(100))).collect();
         let unknown = BTreeMap::from([("x".to_owned(), Value::from("\\".repeat(1020)))]);
+        let unknown = UnknownMembers::Members(unknown);
         let details = Details::try_new(Some("\u{1d11e}".repeat(140)), metadata, &unknown).unwrap();
         let currency = Currency::parse("EUR").unwrap();
         let entry = |(sequence, withdrawn): (u64, i64)| Entry {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::conformance::case::{Case, assert_chain, currency, details, instruction, partner};
 use crate::domain::ids::AccountKey;
 use crate::domain::instruction::{
-    Details, METADATA_BYTES_MAX, METADATA_ENTRIES_MAX, REFERENCE_CHARS_MAX, TransactionKind,
+    Details, METADATA_BYTES_MAX, METADATA_ENTRIES_MAX, REFERENCE_CHARS_MAX, TransactionKind, UnknownMembers,
 };
 use crate::domain::journal::PAGE_ENTRIES_MAX;
 use crate::domain::money::{AMOUNT_MINOR_UNITS_MAX, BALANCE_MINOR_UNITS_MAX};
@@ -65,7 +65,7 @@ async fn texts_survive_byte_for_byte(case: &Case) {
     }
     // Absent is not empty.
     let mut bare = case.deposit(account, 1);
-    bare.instruction.details = Details::try_new(None, BTreeMap::new(), &BTreeMap::new()).unwrap();
+    bare.instruction.details = Details::try_new(None, BTreeMap::new(), &UnknownMembers::default()).unwrap();
     bare.key.partner = partner("p_23456789_123456789_123456789_1");
     bare.accepted_at = Timestamp::from_unix_ms(0);
     let mut late = case.deposit(account, 1);
@@ -97,6 +97,7 @@ async fn a_full_commit_of_the_largest_details_fits(case: &Case) {
         (0..METADATA_ENTRIES_MAX).map(|index| (name(index), value.clone())).collect();
     let unknown = BTreeMap::from([("u".to_owned(), serde_json::Value::from("\"".repeat(1020)))]);
     let reference = "🦀".repeat(REFERENCE_CHARS_MAX);
+    let unknown = UnknownMembers::Members(unknown);
     let largest = Details::try_new(Some(reference), metadata, &unknown).unwrap();
     let group: Vec<NewTransaction> = (0..PAGE_ENTRIES_MAX)
         .map(|_| {

@@ -1,4 +1,5 @@
 use actix_web::ResponseError as _;
+use postonce_schemas::json as wire;
 use serde_json::Value;
 use utoipa::PartialSchema;
 

@@ -1,0 +1,100 @@
+use super::{Element, XmlLimits, read, write};
+
+fn refused(bytes: &[u8], expected: &str) {
+    let limits = XmlLimits { depth_max: 4, attributes_max: 3 };
+    let rule = read(bytes, &limits).expect_err(&String::from_utf8_lossy(bytes)).rule;
+    assert!(rule.contains(expected), "{:?}: {rule}", String::from_utf8_lossy(bytes));
+}
+
+fn canonical(text: &str) -> String {
+    write(&read(text.as_bytes(), &XmlLimits::default()).unwrap_or_else(|error| panic!("{text}: {error}")))
+}
+
+#[test]
+fn what_can_grow_mislead_or_break_is_refused() {
+    refused(b"", "must have an element");
+    refused(b"<a>", "is closed");
+    refused(b"<a></b>", "not well-formed");
+    refused(b"<a/><b/>", "must end after its outermost element");
+    refused(b"<a/>text", "text outside");
+    refused(b"<!DOCTYPE a [<!ENTITY b \"c\">]><a>&b;</a>", "document type");
+    refused(b"<!DOCTYPE a SYSTEM \"file:///etc/passwd\"><a/>", "document type");
+    refused(b"<a>&lol9;</a>", "the entity &lol9;, which XML does not know");
+    refused(b"<a b=\"&lol9;\"/>", "not well-formed");
+    refused(b"<?go?><a/>", "processing instructions");
+    refused(b"<a><b><c><d><e/></d></c></b></a>", "nested deeper than 4");
+    refused(b"<a b='1' c='2' d='3' e='4'/>", "more than 3 attributes");
+    refused(b"<a b='1' b='2'/>", "not well-formed");
+    refused(b"<a xmlns:x='u' xmlns:y='u' x:b='1' y:b='2'/>", "more than 3");
+    refused(b"<a xmlns:x='u'><b xmlns:y='u' x:b='1' y:b='2'/></a>", "the attribute b twice");
+    refused(b"<x:a/>", "prefix x");
+    refused(b"<a x:b='1'/>", "prefix x");
+    refused(b"<1a/>", "no name");
+    refused(b"<a:b:c xmlns:a='u'/>", "no name");
+    refused(b"<a b='<'/>", "must not have <");
+    refused(b"<a>]]></a>", "]]>");
+    refused(b"<a>\x01</a>", "U+0001 at byte 3");
+    refused(b"<a>&#1;</a>", "U+0001");
+    refused(b"<a b='&#xFFFF;'/>", "U+FFFF");
+    refused(b"<a>\xff</a>", "UTF-8, and is not");
+    refused(b"<?xml version='1.1'?><a/>", "must be XML 1.0");
+    refused(b"<?xml version='1.0' encoding='ISO-8859-1'?><a/>", "says that it is in ISO-8859-1");
+    refused(b"<a/><?xml version='1.0'?>", "at its very start");
+    let utf_16 = |big: bool| -> Vec<u8> {
+        let units = "\u{FEFF}<a/>".encode_utf16();
+        units.flat_map(|unit| if big { unit.to_be_bytes() } else { unit.to_le_bytes() }).collect()
+    };
+    refused(&utf_16(true), "UTF-16");
+    refused(&utf_16(false), "UTF-16");
+    refused(utf_16(true).get(2..).unwrap(), "UTF-16");
+    refused(utf_16(false).get(2..).unwrap(), "UTF-16");
+    refused(format!("<a>{}</a>", "<b/>".repeat(10_000)).as_bytes(), "more than 10000 elements");
+}
+
+#[test]
+fn a_mark_a_declaration_and_comments_say_nothing() {
+    let check = |bytes: &[u8]| {
+        let read = read(bytes, &XmlLimits::default()).unwrap();
+        assert_eq!(read, Element::new("", "a").with_text("b"), "{}", String::from_utf8_lossy(bytes));
+    };
+    check(b"<a>b</a>");
+    check(b"\xEF\xBB\xBF<a>b</a>");
+    check(b"<?xml version=\"1.0\" encoding=\"utf-8\" standalone=\"yes\"?>\r\n<!-- x --><a>b</a><!-- y -->\n");
+    check(b"<a><![CDATA[b]]></a>");
+    check(b"<a>&#98;</a>");
+    check(b"<a>b<!-- x --></a>");
+}
+
+#[test]
+fn equal_content_gives_equal_text() {
+    let check = |one: &str, expected: &str| {
+        assert_eq!(canonical(one), expected, "{one}");
+        assert_eq!(canonical(expected), expected, "{one}: again");
+    };
+    check("<a/>", "<a></a>");
+    check("<a  c = '2'\n b='1' >x</a >", "<a b=\"1\" c=\"2\">x</a>");
+    check("<a>&lt;&amp;&gt;&quot;&#13;\r\n</a>", "<a>&lt;&amp;&gt;\"&#xD;\n</a>");
+    check("<a b='&quot;&#10;\t'/>", "<a b=\"&quot;&#xA; \"></a>");
+    check("<a xmlns='u'><b/></a>", "<a xmlns=\"u\"><b></b></a>");
+    check("<a xmlns='u'><b xmlns=''/></a>", "<a xmlns=\"u\"><b xmlns=\"\"></b></a>");
+    check("<x:a xmlns:y='v' xmlns:x='u' y:k='1'/>", "<x:a xmlns:x=\"u\" xmlns:y=\"v\" y:k=\"1\"></x:a>");
+    check("<a xmlns:unused='u'>unused:q</a>", "<a xmlns:unused=\"u\">unused:q</a>");
+    check("<a xml:lang='de'/>", "<a xml:lang=\"de\"></a>");
+}
+
+#[test]
+fn what_xml_cannot_hold_is_told_as_lost() {
+    let element = Element::new("", "a").with_text("b\u{FFFF}\u{1}");
+    assert_eq!(write(&element), "<a>b\u{FFFD}\u{FFFD}</a>");
+}
+
+#[test]
+fn an_element_that_is_taken_out_takes_its_namespaces_along() {
+    let whole = read(
+        b"<r xmlns='d' xmlns:x='u' xmlns:z='w'><x:a k='1'><b x:l='2'/></x:a></r>",
+        &XmlLimits::default(),
+    )
+    .unwrap();
+    let inner = whole.elements().next().unwrap();
+    assert_eq!(write(inner), "<x:a xmlns:x=\"u\" k=\"1\"><b xmlns=\"d\" x:l=\"2\"></b></x:a>");
+}

@@ -1,0 +1,98 @@
+//! From a tree to text, in one form for equal trees: attributes and declarations in order, every
+//! element with a start and an end, references only where XML needs them. The rules follow Exclusive
+//! XML Canonicalization 1.0 without comments, with one more: a prefix that an element declares itself
+//! is kept even when no name uses it, since a value may.
+
+use std::collections::BTreeMap;
+
+use super::read::is_char;
+use super::{Attribute, Element, Name, Node};
+
+/// The namespace that the prefix `xml` has without a declaration.
+const XML_NAMESPACE: &str = "http://www.w3.org/XML/1998/namespace";
+
+/// Writes an element so that it stands for itself, with every namespace that it needs.
+pub fn write(element: &Element) -> String {
+    let mut text = String::new();
+    element_to(&mut text, element, &BTreeMap::new());
+    text
+}
+
+/// What prefixes mean at a place, the default one under the empty name.
+type Scope<'a> = BTreeMap<&'a str, &'a str>;
+
+fn element_to<'a>(text: &mut String, element: &'a Element, outer: &Scope<'a>) {
+    let Element { name, declarations, attributes, children } = element;
+    let mut wanted: BTreeMap<&str, &str> =
+        declarations.iter().map(|(prefix, namespace)| (prefix.as_str(), namespace.as_str())).collect();
+    let prefixed = attributes.iter().map(|attribute| &attribute.name).filter(|it| !it.prefix.is_empty());
+    for used in std::iter::once(name).chain(prefixed) {
+        wanted.insert(&used.prefix, &used.namespace);
+    }
+    let mut scope = outer.clone();
+    text.push('<');
+    name_to(text, name);
+    for (prefix, namespace) in wanted {
+        let before = scope.get(prefix).copied().unwrap_or(if prefix == "xml" { XML_NAMESPACE } else { "" });
+        if before != namespace {
+            scope.insert(prefix, namespace);
+            text.push_str(" xmlns");
+            if !prefix.is_empty() {
+                text.push(':');
+                text.push_str(prefix);
+            }
+            value_to(text, namespace);
+        }
+    }
+    let mut sorted: Vec<&Attribute> = attributes.iter().collect();
+    sorted.sort_unstable_by_key(|it| (&it.name.namespace, &it.name.local));
+    for Attribute { name, value } in sorted {
+        text.push(' ');
+        name_to(text, name);
+        value_to(text, value);
+    }
+    text.push('>');
+    for child in children {
+        match child {
+            Node::Element(element) => element_to(text, element, &scope),
+            Node::Text(content) => content.chars().for_each(|character| match character {
+                '&' => text.push_str("&amp;"),
+                '<' => text.push_str("&lt;"),
+                '>' => text.push_str("&gt;"),
+                '\r' => text.push_str("&#xD;"),
+                other => text.push(writable(other)),
+            }),
+            Node::Written(element) => text.push_str(element),
+        }
+    }
+    text.push_str("</");
+    name_to(text, name);
+    text.push('>');
+}
+
+fn name_to(text: &mut String, name: &Name) {
+    if !name.prefix.is_empty() {
+        text.push_str(&name.prefix);
+        text.push(':');
+    }
+    text.push_str(&name.local);
+}
+
+fn value_to(text: &mut String, value: &str) {
+    text.push_str("=\"");
+    value.chars().for_each(|character| match character {
+        '&' => text.push_str("&amp;"),
+        '<' => text.push_str("&lt;"),
+        '"' => text.push_str("&quot;"),
+        '\t' => text.push_str("&#x9;"),
+        '\n' => text.push_str("&#xA;"),
+        '\r' => text.push_str("&#xD;"),
+        other => text.push(writable(other)),
+    });
+    text.push('"');
+}
+
+/// What no document of XML can hold, whatever is done to it, is told as a character that was lost.
+const fn writable(character: char) -> char {
+    if is_char(character) { character } else { char::REPLACEMENT_CHARACTER }
+}

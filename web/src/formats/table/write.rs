@@ -1,0 +1,114 @@
+//! From members to elements.
+
+use std::collections::BTreeMap;
+
+use postonce_schemas::json as wire;
+use postonce_shared::xml::{Element, Node};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{ELEMENTS, Row, Table, Words};
+use crate::formats::Document;
+
+impl Table {
+    /// Writes an element with those members.
+    pub fn write(&self, members: &Map<String, Value>) -> Element {
+        self.write_as(self.root, members)
+    }
+
+    fn write_as(&self, name: &str, members: &Map<String, Value>) -> Element {
+        let mut root = Element::new(self.namespace, name);
+        for row in self.rows {
+            let Some(value) = member(members, row.member).filter(|value| !value.is_null()) else { continue };
+            let (groups, leaf) = row.path.rsplit_once('/').unwrap_or(("", row.path));
+            let leaves = self.leaves(row, leaf, value, members);
+            let parent = groups
+                .split('/')
+                .filter(|group| !group.is_empty())
+                .fold(&mut root, |at, group| enter(at, self.namespace, group));
+            parent.children.extend(leaves.into_iter().map(Node::Element));
+        }
+        if let Some(Value::Array(elements)) = members.get(ELEMENTS) {
+            let written = elements.iter().filter_map(Value::as_str);
+            root.children.extend(written.map(|element| Node::Written(element.to_owned())));
+        }
+        root
+    }
+
+    fn leaves(&self, row: &Row, name: &str, value: &Value, members: &Map<String, Value>) -> Vec<Element> {
+        let leaf = || Element::new(self.namespace, name);
+        let plain = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        match &row.words {
+            Words::Text | Words::Number => vec![leaf().with_text(&plain)],
+            Words::Code(codes) => {
+                let theirs = codes.iter().find(|(ours, _)| *ours == plain).map(|(_, theirs)| *theirs);
+                vec![leaf().with_text(theirs.unwrap_or(&plain))]
+            }
+            Words::Pairs(item, name, text) => {
+                let pair = |(key, value): (&String, &Value)| {
+                    let part = |local, content: &str| Element::new(self.namespace, local).with_text(content);
+                    let value = value.as_str().unwrap_or_default();
+                    Element::new(self.namespace, item).with(part(name, key)).with(part(text, value))
+                };
+                let pairs = value.as_object().into_iter().flatten().map(pair);
+                vec![pairs.fold(leaf(), Element::with)]
+            }
+            Words::Each(table) => {
+                let items = value.as_array().into_iter().flatten().filter_map(Value::as_object);
+                items.map(|members| table.write_as(name, members)).collect()
+            }
+            Words::Own(wording) => vec![wording.write(leaf(), row.member, members)],
+        }
+    }
+}
+
+/// The members of an answer, with the elements of a transaction that are not ours.
+pub fn members_of(document: &Document) -> Map<String, Value> {
+    fn object(value: &impl Serialize) -> Map<String, Value> {
+        match serde_json::to_value(value) {
+            Ok(Value::Object(members)) => members,
+            Ok(_) | Err(_) => Map::new(),
+        }
+    }
+    fn transaction(transaction: &wire::Transaction) -> Map<String, Value> {
+        let elements = Value::from(transaction.unknown_elements.as_slice());
+        // Members of JSON have no place in XML, and could be taken for ours.
+        let ours = wire::Transaction { unknown_members: BTreeMap::new(), ..transaction.clone() };
+        let mut members = object(&ours);
+        members.insert(ELEMENTS.to_owned(), elements);
+        members
+    }
+    match document {
+        Document::Transaction(it) => transaction(it),
+        Document::TransactionPage(page) => {
+            let transactions: Vec<_> =
+                page.transactions.iter().map(|it| Value::Object(transaction(it))).collect();
+            let next = Value::from(page.next_cursor.clone());
+            [("transactions".to_owned(), Value::from(transactions)), ("next_cursor".to_owned(), next)]
+                .into_iter()
+                .collect()
+        }
+        Document::Account(account) => object(account),
+        Document::AccountPage(page) => object(page),
+        Document::Problem(problem) => object(problem),
+    }
+}
+
+/// The element of that name that is written to, which is the last one if any.
+fn enter<'a>(parent: &'a mut Element, namespace: &str, name: &str) -> &'a mut Element {
+    let is_there = matches!(parent.children.last(), Some(Node::Element(last)) if last.name.local == name);
+    if !is_there {
+        parent.children.push(Node::Element(Element::new(namespace, name)));
+    }
+    match parent.children.last_mut() {
+        Some(Node::Element(last)) => last,
+        Some(Node::Text(_) | Node::Written(_)) | None => unreachable!("it was put there just now"),
+    }
+}
+
+fn member<'a>(members: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+    match name.split_once('.') {
+        None => members.get(name),
+        Some((object, inner)) => members.get(object)?.as_object()?.get(inner),
+    }
+}

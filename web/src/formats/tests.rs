@@ -1,0 +1,338 @@
+//! Every format tells everything: what is written can be read back, whatever it is, and the same wish
+//! in any format is the same instruction.
+
+use std::collections::BTreeMap;
+
+use actix_web::web::Bytes;
+use postonce_shared::domain::instruction::Instruction;
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::xml::{self as trees, Element, Node};
+use proptest::prelude::*;
+use proptest::{collection, option, sample};
+use serde_json::{Map, Value, json};
+
+use super::table::{Table, Tables, members_of};
+use super::*;
+use crate::translate::{self, InboundDocument};
+
+const TABLES: [&Tables; 2] = [&xml::CANONICAL, &wwi::WWI];
+const DEPOSIT: Shape = Shape::Submission(TransactionKind::Deposit);
+
+/// Any text that XML can hold and a reference may be.
+fn text() -> impl Strategy<Value = String> {
+    let allowed =
+        |text: &String| !text.contains(|c: char| c.is_control() || ('\u{FFFE}'..='\u{FFFF}').contains(&c));
+    prop_oneof!["[ <>&\"'a-z\\]]{1,12}", "\\PC{1,20}"].prop_filter("XML can hold it", allowed)
+}
+
+fn id() -> impl Strategy<Value = String> {
+    any::<u128>().prop_map(|number| uuid::Uuid::from_u128(number).to_string())
+}
+
+fn amount() -> impl Strategy<Value = String> {
+    prop_oneof!["(0|[1-9][0-9]{0,14})", "(0|[1-9][0-9]{0,12})\\.[0-9]{1,4}"]
+}
+
+fn balance() -> impl Strategy<Value = String> {
+    // There is no negative nothing.
+    (any::<bool>(), amount()).prop_map(|(negative, amount)| {
+        let is_zero = amount.chars().all(|c| c == '0' || c == '.');
+        if negative && !is_zero { format!("-{amount}") } else { amount }
+    })
+}
+
+/// Times of a century, with the hours that come twice or never on the clocks of a place.
+fn time() -> impl Strategy<Value = String> {
+    let folds = sample::select(vec![1_793_523_600_000_i64, 1_772_964_000_000, 1_762_070_400_000]);
+    let near = (folds, -7_200_000..7_200_000_i64).prop_map(|(fold, off)| fold.saturating_add(off));
+    prop_oneof![0..3_155_760_000_000_i64, near].prop_map(|ms| Timestamp::from_unix_ms(ms).to_string())
+}
+
+fn metadata() -> impl Strategy<Value = BTreeMap<String, String>> {
+    collection::btree_map(text(), prop_oneof![Just(String::new()), text()], 0..4)
+}
+
+fn elements() -> impl Strategy<Value = Vec<String>> {
+    let element = (text(), text()).prop_map(|(value, content)| {
+        let name = |local: &str| trees::Name {
+            prefix: "p".to_owned(),
+            namespace: "urn:other".to_owned(),
+            local: local.to_owned(),
+        };
+        let attribute = trees::Attribute { name: name("kind"), value };
+        let inner = Element::new("urn:third", "inner").with_text(&content);
+        let outer = Element {
+            name: name("note"),
+            declarations: Vec::new(),
+            attributes: vec![attribute],
+            children: Vec::new(),
+        };
+        trees::write(&outer.with(inner))
+    });
+    collection::vec(element, 0..3)
+}
+
+fn transaction() -> impl Strategy<Value = wire::Transaction> {
+    let kind = sample::select(vec!["deposit", "withdrawal"]);
+    let names = (id(), id(), id(), kind, amount(), "[A-Z]{3}");
+    let told = (option::of(text()), metadata(), time(), elements());
+    let posted = ("[0-9]{2,10}", any::<u64>(), balance(), time()).prop_map(Some);
+    let reasons = [
+        "insufficient_funds",
+        "account_closed",
+        "account_unknown",
+        "currency_mismatch",
+        "amount_out_of_range",
+        "discarded",
+    ];
+    let rejected = (sample::select(reasons.to_vec()), time()).prop_map(Some);
+    let outcome = prop_oneof![
+        Just((None, None)),
+        posted.prop_map(|posted| (posted, None)),
+        rejected.prop_map(|rejected| (None, rejected))
+    ];
+    (names, told, outcome).prop_map(|(names, told, (posted, rejected))| {
+        let (message_id, user_id, account_id, r#type, amount, currency) = names;
+        let (reference, metadata, accepted_at, unknown_elements) = told;
+        let status = match (&posted, &rejected) {
+            (Some(_), _) => "posted",
+            (None, Some(_)) => "rejected",
+            (None, None) => "accepted",
+        };
+        let (order_number, sequence, balance_after, posted_at) = match posted {
+            None => (None, None, None, None),
+            Some((number, sequence, balance, at)) => (Some(number), Some(sequence), Some(balance), Some(at)),
+        };
+        let (reason, rejected_at) = rejected.unzip();
+        // What came in JSON is not told in XML, and must not be taken for ours.
+        let unknown_members =
+            BTreeMap::from([("x".to_owned(), json!([1])), (String::new(), json!(["<a/>"]))]);
+        wire::Transaction {
+            message_id,
+            user_id,
+            account_id,
+            r#type,
+            amount,
+            currency,
+            status,
+            reference,
+            metadata,
+            accepted_at,
+            order_number,
+            sequence,
+            balance_after,
+            posted_at,
+            reason,
+            rejected_at,
+            unknown_members,
+            unknown_elements,
+        }
+    })
+}
+
+fn account() -> impl Strategy<Value = wire::Account> {
+    let holder =
+        (text(), text()).prop_map(|(given_name, family_name)| wire::Holder { given_name, family_name });
+    let money = (balance(), amount(), amount());
+    let rest = (sample::select(vec!["open", "closed"]), any::<u64>(), time(), option::of(holder));
+    (id(), id(), "[A-Z]{3}", money, rest).prop_map(|(user_id, account_id, currency, money, rest)| {
+        let ((balance, available, overdraft_limit), (status, version, opened_at, holder)) = (money, rest);
+        wire::Account {
+            user_id,
+            account_id,
+            currency,
+            status,
+            balance,
+            available,
+            overdraft_limit,
+            version,
+            opened_at,
+            holder,
+        }
+    })
+}
+
+fn problem() -> impl Strategy<Value = wire::Problem> {
+    let violation = (text(), text()).prop_map(|(field, message)| wire::Violation { field, message });
+    (text(), text(), collection::vec(violation, 0..3)).prop_map(|(r#type, detail, violations)| {
+        wire::Problem { r#type, title: "A title", status: 422, detail, code: "a_code", violations }
+    })
+}
+
+fn document() -> impl Strategy<Value = Document> {
+    prop_oneof![
+        transaction().prop_map(Document::from),
+        account().prop_map(Document::from),
+        problem().prop_map(Document::from),
+        (collection::vec(transaction(), 0..3), option::of("[a-z]{1,9}")).prop_map(
+            |(transactions, next_cursor)| { wire::TransactionPage { transactions, next_cursor }.into() }
+        ),
+        (collection::vec(account(), 0..3), option::of("[a-z]{1,9}"))
+            .prop_map(|(accounts, next_cursor)| { wire::AccountPage { accounts, next_cursor }.into() }),
+    ]
+}
+
+/// What is there, where nothing and null and empty are the same.
+fn present(value: Value) -> Option<Value> {
+    match value {
+        Value::Null => None,
+        Value::Object(members) => {
+            let present = members.into_iter().filter_map(|(name, value)| Some((name, present(value)?)));
+            Some(Value::Object(present.collect::<Map<_, _>>()))
+                .filter(|it| it.as_object().is_some_and(|it| !it.is_empty()))
+        }
+        Value::Array(items) if items.is_empty() => None,
+        Value::Array(items) => Some(items.into_iter().filter_map(present).collect()),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => Some(value),
+    }
+}
+
+fn parsed(bytes: &[u8]) -> Element {
+    trees::read(bytes, &XmlLimits::default())
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(bytes)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_written_is_read_back(document in document()) {
+        for format in TABLES {
+            let root = parsed(&format.write(&document));
+            let table = (format.of)(document.shape());
+            prop_assert!(root.is(table.namespace, table.root));
+            let mut reading = table.read(&root);
+            prop_assert!(reading.violations.is_empty(), "{:?}", reading.violations);
+            reading.members.insert(String::new(), reading.elements.into());
+            let expected = members_of(&document);
+            prop_assert_eq!(present(Value::Object(reading.members)), present(Value::Object(expected)));
+        }
+    }
+
+    #[test]
+    fn the_same_wish_is_the_same_instruction_in_every_format(
+        kind in sample::select(vec![TransactionKind::Deposit, TransactionKind::Withdrawal]),
+        minor in 1..10_000_000_i64,
+        reference in option::of(text()),
+        metadata in metadata(),
+        elements in elements(),
+    ) {
+        let amount = format!("{}.{:02}", minor / 100, minor % 100);
+        let mut wish = json!({"amount": amount, "currency": "EUR", "metadata": metadata, "type": kind.code()});
+        wish["reference"] = reference.into();
+        let wish = wish.as_object().unwrap().clone();
+        let mut body = wish.clone();
+        body.remove("type");
+        let plain = instruction(&json::Json, kind, serde_json::to_vec(&body).unwrap());
+        let read: Vec<_> = TABLES.iter().map(|format| instruction(*format, kind, request(format, kind, &wish, &[]))).collect();
+        for (instruction, format) in read.iter().zip(TABLES) {
+            prop_assert_eq!(instruction.as_ref().ok(), plain.as_ref().ok(), "{}", format.name);
+        }
+        let kept = TABLES.map(|format| instruction(format, kind, request(format, kind, &wish, &elements)).ok());
+        prop_assert_eq!(&kept[0], &kept[1]);
+        if let (Some(with), Ok(without)) = (&kept[0], &plain) {
+            prop_assert_eq!(with.matches(&without.fingerprint()), elements.is_empty());
+        }
+    }
+}
+
+/// A request as a partner writes it.
+fn request(
+    format: &Tables,
+    kind: TransactionKind,
+    wish: &Map<String, Value>,
+    elements: &[String],
+) -> Vec<u8> {
+    let mut root = (format.of)(Shape::Submission(kind)).write(wish);
+    root.children.extend(elements.iter().map(|element| Node::Written(element.clone())));
+    trees::write(&root).into_bytes()
+}
+
+fn instruction(
+    format: &'static dyn Format,
+    kind: TransactionKind,
+    body: Vec<u8>,
+) -> Result<Instruction, String> {
+    let document = InboundDocument::of(format, Bytes::from(body), XmlLimits::default());
+    translate::instruction(kind, &document).map_err(|error| told(&error))
+}
+
+/// All that a refusal says.
+fn told(error: &ApiError) -> String {
+    let problem = error.problem();
+    let violations = problem.violations.iter().map(|it| format!("{} {}", it.field, it.message));
+    std::iter::once(problem.code.to_owned()).chain(violations).collect::<Vec<_>>().join("; ")
+}
+
+fn refused(format: &'static Tables, inner: &str, expected: &str) {
+    let table: &Table = (format.of)(DEPOSIT);
+    let body = format!("<{0} xmlns=\"{1}\">{inner}</{0}>", table.root, table.namespace);
+    let told = instruction(format, TransactionKind::Deposit, body.into_bytes());
+    assert_eq!(told, Err(format!("validation_failed; {expected}")), "{inner}");
+}
+
+#[test]
+fn refusals_speak_the_language_of_the_document() {
+    let check = |inner: &str, expected: &str| refused(&xml::CANONICAL, inner, expected);
+    let money = "<Amount>1.00</Amount><Currency>EUR</Currency>";
+    check(
+        "<Currency>EUR</Currency>",
+        "Amount is missing; it must be a decimal number in a string, such as \"12.50\"",
+    );
+    check("<Amount>0.00</Amount><Currency>EUR</Currency>", "Amount must be greater than zero");
+    check("<Amount> 1.00</Amount><Currency>EUR</Currency>", "Amount must be a decimal number such as 12.50");
+    check(&format!("{money}<Amount>1.00</Amount>"), "Amount must not stand more than once");
+    check(&format!("{money}<Surplus/>"), "Surplus is not known here");
+    check(&format!("{money}<x xmlns=\"\"/>"), "x must be in the namespace urn:postonce:xml:1");
+    check(&format!("{money}text"), "TransactionRequest must not have text between its elements");
+    check("<Amount a=\"1\">1.00</Amount><Currency>EUR</Currency>", "Amount must not have the attribute a");
+    check("<Amount><b/></Amount><Currency>EUR</Currency>", "Amount must have text only");
+    check(&format!("{money}<Reference></Reference>"), "Reference must have 1 to 140 characters");
+    check(
+        &format!("{money}<Metadata><Entry><Name>a</Name></Entry></Metadata>"),
+        "Metadata must have elements Entry only, each with Name and Value",
+    );
+    let entry = "<Entry><Name>a</Name><Value>b</Value></Entry>";
+    check(&format!("{money}<Metadata>{entry}{entry}</Metadata>"), "Metadata must not have the Name a twice");
+
+    let check = |inner: &str, expected: &str| refused(&wwi::WWI, inner, expected);
+    let value = |sign: &str, digits: &str, decimals: &str| {
+        format!(
+            "<Value><Money><Sign>{sign}</Sign><Digits>{digits}</Digits><Decimals>{decimals}</Decimals></Money>\
+                 <CurrencyCode>EUR</CurrencyCode></Value>"
+        )
+    };
+    check(&value("-", "100", "2"), "Value/Money is of a withdrawal, but this is a deposit");
+    check(&value("+", "0", "2"), "Value/Money must be greater than zero");
+    check(&value("", "1", "2"), "Value/Money must have the Sign + or -");
+    check(
+        &value("+", "01", "2"),
+        "Value/Money must have Digits that are a whole number of at most 30 digits",
+    );
+    check(&value("+", "1", "9"), "Value/Money must have Decimals from 0 to 4");
+    check(&value("+", "1", "3"), "Value/Money has more decimals than EUR has (2)");
+    check(
+        "<Value><CurrencyCode>EUR</CurrencyCode></Value>",
+        "Value/Money is missing; it must be a decimal number in a string, such as \"12.50\"",
+    );
+}
+
+#[test]
+fn elements_of_others_are_kept_and_only_where_they_may_stand() {
+    let read = |inner: &str| {
+        let body = format!(
+            "<TransactionRequest xmlns=\"urn:postonce:xml:1\" xmlns:x=\"urn:x\">{inner}</TransactionRequest>"
+        );
+        instruction(&xml::CANONICAL, TransactionKind::Deposit, body.into_bytes())
+    };
+    let found = read("<x:a/><Amount>1.00</Amount><x:b k='1'>t</x:b><Currency>EUR</Currency>").unwrap();
+    assert_eq!(
+        found.details.unknown_members(),
+        r#"["<x:a xmlns:x=\"urn:x\"></x:a>","<x:b xmlns:x=\"urn:x\" k=\"1\">t</x:b>"]"#
+    );
+    let large =
+        read(&format!("<Amount>1.00</Amount><Currency>EUR</Currency><x:a>{}</x:a>", "y".repeat(2048)));
+    assert!(large.unwrap_err().contains("members that are not known, of more than 2048 bytes"));
+    let inside = read("<Amount>1.00</Amount><Currency>EUR</Currency><Metadata><x:a/></Metadata>");
+    assert!(inside.unwrap_err().starts_with("validation_failed; Metadata must have elements Entry only"));
+}

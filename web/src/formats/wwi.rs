@@ -1,0 +1,289 @@
+//! The model of World Wide Importers: what they call an account and a transaction, beside what we do.
+//! `schemas/xsd/wwi-account.xsd` says the same to machines.
+//!
+//! Read the tables first: ours on the left, theirs on the right. Below them stand the two things that
+//! no table can say: money as sign, digits and decimals, and times as the clock on their wall shows them.
+//!
+//! A transaction of theirs has no type: what comes in has the sign `+`, what goes out `-`.
+
+use jiff::tz::{Offset, OffsetConflict, TimeZone};
+use jiff::{Timestamp, Zoned};
+use postonce_shared::xml::Element;
+use serde_json::{Map, Value};
+
+use super::Shape;
+use super::table::Words::{Code, Each, Number, Own, Pairs, Text};
+use super::table::{Row, Table, Tables, Wording, row};
+
+/// Their namespace.
+pub const NAMESPACE: &str = "urn:wideworldimporters:account:1";
+/// The zone of the clock on their wall.
+const ZONE: &str = "America/Los_Angeles";
+
+/// `application/vnd.wwi.account+xml`.
+pub const WWI: Tables = Tables {
+    name: "wwi",
+    media_type: "application/vnd.wwi.account+xml",
+    problem_media_type: "application/vnd.wwi.account+xml",
+    of: table,
+};
+
+const STATUS_OF_TRANSACTION: &[(&str, &str)] =
+    &[("accepted", "PENDING"), ("posted", "BOOKED"), ("rejected", "REFUSED")];
+
+const STATUS_OF_ACCOUNT: &[(&str, &str)] = &[("open", "ACTIVE"), ("closed", "TERMINATED")];
+
+const REASON: &[(&str, &str)] = &[
+    ("insufficient_funds", "NOT SUFFICIENT FUNDS"),
+    ("account_closed", "ACCOUNT TERMINATED"),
+    ("account_unknown", "NO SUCH ACCOUNT"),
+    ("currency_mismatch", "WRONG CURRENCY"),
+    ("amount_out_of_range", "OUT OF RANGE"),
+    ("discarded", "CANCELED BY BANK"),
+];
+
+// Ours                          Theirs                        In words
+
+#[rustfmt::skip]
+static SUBMISSION: Table = open("BookingOrder", &[
+    row("amount",                "Value/Money",                SIGNED_BY_TYPE),
+    row("currency",              "Value/CurrencyCode",         Text),
+    row("reference",             "Narrative",                  Text),
+    row("metadata",              "Tags",                       Pairs("Tag", "Key", "Content")),
+]);
+
+#[rustfmt::skip]
+static TRANSACTION: Table = open("Booking", &[
+    row("message_id",            "BookingNo",                  Text),
+    row("user_id",               "Customer",                   Text),
+    row("account_id",            "AccountNo",                  Text),
+    row("status",                "State",                      Code(STATUS_OF_TRANSACTION)),
+    row("reason",                "RefusalReason",              Code(REASON)),
+    row("amount",                "Value/Money",                SIGNED_BY_TYPE),
+    row("currency",              "Value/CurrencyCode",         Text),
+    row("reference",             "Narrative",                  Text),
+    row("metadata",              "Tags",                       Pairs("Tag", "Key", "Content")),
+    row("order_number",          "Receipt/Number",             Text),
+    row("sequence",              "Receipt/StatementLine",      Number),
+    row("balance_after",         "Receipt/NewBalance",         SIGNED),
+    row("accepted_at",           "Received",                   LOCAL_TIME),
+    row("posted_at",             "Booked",                     LOCAL_TIME),
+    row("rejected_at",           "Refused",                    LOCAL_TIME),
+]);
+
+#[rustfmt::skip]
+static TRANSACTION_PAGE: Table = closed("Bookings", &[
+    row("transactions",          "Booking",                    Each(&TRANSACTION)),
+    row("next_cursor",           "ContinueAt",                 Text),
+]);
+
+#[rustfmt::skip]
+static OPENING: Table = closed("CustomerAccountOrder", &[
+    row("currency",              "CurrencyCode",               Text),
+    row("overdraft_limit",       "CreditLine",                 SIGNED),
+    row("holder.given_name",     "AccountHolder/FirstName",    Text),
+    row("holder.family_name",    "AccountHolder/LastName",     Text),
+]);
+
+#[rustfmt::skip]
+static CHANGE: Table = closed("CustomerAccountAmendment", &[
+    row("overdraft_limit",       "CreditLine",                 SIGNED),
+    row("status",                "State",                      Code(STATUS_OF_ACCOUNT)),
+]);
+
+#[rustfmt::skip]
+static ACCOUNT: Table = closed("CustomerAccount", &[
+    row("user_id",               "Customer",                   Text),
+    row("account_id",            "AccountNo",                  Text),
+    row("version",               "Revision",                   Number),
+    row("status",                "State",                      Code(STATUS_OF_ACCOUNT)),
+    row("currency",              "CurrencyCode",               Text),
+    row("balance",               "Balances/Booked",            SIGNED),
+    row("available",             "Balances/AtDisposal",        SIGNED),
+    row("overdraft_limit",       "Balances/CreditLine",        SIGNED),
+    row("holder.given_name",     "AccountHolder/FirstName",    Text),
+    row("holder.family_name",    "AccountHolder/LastName",     Text),
+    row("opened_at",             "Opened",                     LOCAL_TIME),
+]);
+
+#[rustfmt::skip]
+static ACCOUNT_PAGE: Table = closed("CustomerAccounts", &[
+    row("accounts",              "CustomerAccount",            Each(&ACCOUNT)),
+    row("next_cursor",           "ContinueAt",                 Text),
+]);
+
+#[rustfmt::skip]
+static PROBLEM: Table = closed("Refusal", &[
+    row("code",                  "Code",                       Text),
+    row("status",                "HttpStatus",                 Number),
+    row("type",                  "Kind",                       Text),
+    row("title",                 "Headline",                   Text),
+    row("detail",                "Explanation",                Text),
+    row("violations",            "Faults/Fault",               Each(&VIOLATION)),
+]);
+
+#[rustfmt::skip]
+static VIOLATION: Table = closed("Fault", &[
+    row("field",                 "Element",                    Text),
+    row("message",               "Rule",                       Text),
+]);
+
+const fn table(shape: Shape) -> &'static Table {
+    match shape {
+        Shape::Submission(_) => &SUBMISSION,
+        Shape::Opening => &OPENING,
+        Shape::Change => &CHANGE,
+        Shape::Transaction => &TRANSACTION,
+        Shape::TransactionPage => &TRANSACTION_PAGE,
+        Shape::Account => &ACCOUNT,
+        Shape::AccountPage => &ACCOUNT_PAGE,
+        Shape::Problem => &PROBLEM,
+    }
+}
+
+const fn closed(root: &'static str, rows: &'static [Row]) -> Table {
+    Table { namespace: NAMESPACE, root, rows, open: false }
+}
+
+const fn open(root: &'static str, rows: &'static [Row]) -> Table {
+    Table { namespace: NAMESPACE, root, rows, open: true }
+}
+
+const SIGNED: super::table::Words = Own(&Money::Signed);
+const SIGNED_BY_TYPE: super::table::Words = Own(&Money::SignedByType);
+const LOCAL_TIME: super::table::Words = Own(&LocalTime);
+
+/// Money as `<Sign>-</Sign><Digits>1250</Digits><Decimals>2</Decimals>`.
+enum Money {
+    /// The sign is that of the number.
+    Signed,
+    /// The sign is the type of the transaction.
+    SignedByType,
+}
+
+impl Money {
+    const DEPOSIT: &str = "deposit";
+    const WITHDRAWAL: &str = "withdrawal";
+}
+
+impl Wording for Money {
+    fn write(&self, element: Element, member: &str, members: &Map<String, Value>) -> Element {
+        let text = members.get(member).and_then(Value::as_str).unwrap_or_default();
+        let (is_negative, number) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
+        let is_out = match self {
+            Self::Signed => is_negative,
+            Self::SignedByType => members.get("type").is_some_and(|kind| kind == Self::WITHDRAWAL),
+        };
+        let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
+        let all = format!("{whole}{decimals}");
+        let digits = match all.trim_start_matches('0') {
+            "" => "0",
+            digits => digits,
+        };
+        let part = |local: &str, text: &str| Element::new(NAMESPACE, local).with_text(text);
+        element
+            .with(part("Sign", if is_out { "-" } else { "+" }))
+            .with(part("Digits", digits))
+            .with(part("Decimals", &decimals.len().to_string()))
+    }
+
+    fn read(&self, element: &Element, member: &str) -> Result<Vec<(String, Value)>, String> {
+        let [sign, digits, decimals] = texts(element, ["Sign", "Digits", "Decimals"])?;
+        let is_negative = match sign {
+            "+" => false,
+            "-" => true,
+            _ => return Err("must have the Sign + or -".to_owned()),
+        };
+        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_number || (digits.starts_with('0') && digits != "0") || digits.len() > 30 {
+            return Err("must have Digits that are a whole number of at most 30 digits".to_owned());
+        }
+        let decimals: usize = match decimals {
+            "0" => 0,
+            "1" => 1,
+            "2" => 2,
+            "3" => 3,
+            "4" => 4,
+            _ => return Err("must have Decimals from 0 to 4".to_owned()),
+        };
+        let padded = format!("{digits:0>width$}", width = decimals.saturating_add(1));
+        let (whole, rest) = padded.split_at(padded.len().saturating_sub(decimals));
+        let number = if rest.is_empty() { whole.to_owned() } else { format!("{whole}.{rest}") };
+        Ok(match self {
+            Self::Signed => {
+                let signed = if is_negative { format!("-{number}") } else { number };
+                vec![(member.to_owned(), signed.into())]
+            }
+            Self::SignedByType => {
+                let kind = if is_negative { Self::WITHDRAWAL } else { Self::DEPOSIT };
+                vec![(member.to_owned(), number.into()), ("type".to_owned(), kind.into())]
+            }
+        })
+    }
+}
+
+/// A time as date and time of day at a place, with the zone of the place and how far that was from
+/// UTC then: when clocks are put back, an hour comes twice.
+struct LocalTime;
+
+impl Wording for LocalTime {
+    fn write(&self, element: Element, member: &str, members: &Map<String, Value>) -> Element {
+        let text = members.get(member).and_then(Value::as_str).unwrap_or_default();
+        let zone = TimeZone::get(ZONE).expect("the database of time zones is part of the program");
+        // Our own times, which can be read; the epoch would be noticed.
+        let local = text.parse::<Timestamp>().unwrap_or(Timestamp::UNIX_EPOCH).to_zoned(zone);
+        let part = |local: &str, text: &str| Element::new(NAMESPACE, local).with_text(text);
+        element
+            .with(part("Date", &local.strftime("%Y-%m-%d").to_string()))
+            .with(part("Time", &local.strftime("%H:%M:%S%.3f").to_string()))
+            .with(part("Zone", ZONE))
+            .with(part("Offset", &local.strftime("%:z").to_string()))
+    }
+
+    fn read(&self, element: &Element, member: &str) -> Result<Vec<(String, Value)>, String> {
+        let [date, time, zone, offset] = texts(element, ["Date", "Time", "Zone", "Offset"])?;
+        let form = |what: &str| format!("must have {what}");
+        let date_time = format!("{date}T{time}").parse::<jiff::civil::DateTime>();
+        let date_time = date_time.map_err(|_| form("a Date like 2026-11-21 and a Time like 09:30:00.123"))?;
+        let named = TimeZone::get(zone).map_err(|_| form("a Zone of the IANA database"))?;
+        let offset = offset_of(offset).ok_or_else(|| form("an Offset like -08:00"))?;
+        let wrong = || form("the Offset that its Zone has at that time");
+        let zoned: Zoned = OffsetConflict::Reject
+            .resolve(date_time, offset, named)
+            .and_then(|ambiguous| ambiguous.unambiguous())
+            .map_err(|_| wrong())?;
+        let utc = zoned.with_time_zone(TimeZone::UTC).strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
+        Ok(vec![(member.to_owned(), utc.into())])
+    }
+}
+
+fn offset_of(text: &str) -> Option<Offset> {
+    let (sign, rest) = text.split_at_checked(1)?;
+    let (hours, minutes) = rest.split_once(':')?;
+    let number = |text: &str| (text.len() == 2).then(|| text.parse::<i32>().ok()).flatten();
+    let seconds = number(hours)?.checked_mul(3600)?.checked_add(number(minutes)?.checked_mul(60)?)?;
+    let seconds = match sign {
+        "+" => seconds,
+        "-" => seconds.checked_neg()?,
+        _ => return None,
+    };
+    Offset::from_seconds(seconds).ok()
+}
+
+/// The texts of the elements in an element, which must be these in this order.
+fn texts<'a, const COUNT: usize>(
+    element: &'a Element,
+    names: [&str; COUNT],
+) -> Result<[&'a str; COUNT], String> {
+    let form = || format!("must have the elements {}, in this order and with text only", names.join(", "));
+    let parts: Vec<&Element> = element.elements().collect();
+    if parts.len() != COUNT || element.has_loose_text() {
+        return Err(form());
+    }
+    let mut texts = [""; COUNT];
+    for ((part, name), text) in parts.into_iter().zip(names).zip(&mut texts) {
+        let content = part.text().filter(|_| part.is(NAMESPACE, name) && part.attributes.is_empty());
+        *text = content.ok_or_else(form)?;
+    }
+    Ok(texts)
+}

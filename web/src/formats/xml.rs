@@ -1,0 +1,135 @@
+//! The canonical XML: the members of JSON under names as XML likes them. `schemas/xsd/postonce.xsd`
+//! says the same to machines. Problems are those of RFC 9457, appendix B.
+
+use super::Shape;
+use super::table::Words::{Each, Number, Pairs, Text};
+use super::table::{Row, Table, Tables, row};
+
+/// The namespace of the canonical XML.
+pub const NAMESPACE: &str = "urn:postonce:xml:1";
+/// The namespace of problems (RFC 9457, appendix B).
+pub const PROBLEM_NAMESPACE: &str = "urn:ietf:rfc:7807";
+
+/// `application/vnd.postonce+xml`.
+pub const CANONICAL: Tables = Tables {
+    name: "xml",
+    media_type: "application/vnd.postonce+xml",
+    problem_media_type: "application/problem+xml",
+    of: table,
+};
+
+const fn table(shape: Shape) -> &'static Table {
+    match shape {
+        Shape::Submission(_) => &SUBMISSION,
+        Shape::Opening => &OPENING,
+        Shape::Change => &CHANGE,
+        Shape::Transaction => &TRANSACTION,
+        Shape::TransactionPage => &TRANSACTION_PAGE,
+        Shape::Account => &ACCOUNT,
+        Shape::AccountPage => &ACCOUNT_PAGE,
+        Shape::Problem => &PROBLEM,
+    }
+}
+
+const fn closed(root: &'static str, rows: &'static [Row]) -> Table {
+    Table { namespace: NAMESPACE, root, rows, open: false }
+}
+
+const fn open(root: &'static str, rows: &'static [Row]) -> Table {
+    Table { namespace: NAMESPACE, root, rows, open: true }
+}
+
+#[rustfmt::skip]
+static SUBMISSION: Table = open("TransactionRequest", &[
+    row("amount", "Amount", Text),
+    row("currency", "Currency", Text),
+    row("reference", "Reference", Text),
+    row("metadata", "Metadata", Pairs("Entry", "Name", "Value")),
+]);
+
+#[rustfmt::skip]
+static OPENING: Table = closed("OpenAccountRequest", &[
+    row("currency", "Currency", Text),
+    row("overdraft_limit", "OverdraftLimit", Text),
+    row("holder.given_name", "Holder/GivenName", Text),
+    row("holder.family_name", "Holder/FamilyName", Text),
+]);
+
+#[rustfmt::skip]
+static CHANGE: Table = closed("ChangeAccountRequest", &[
+    row("overdraft_limit", "OverdraftLimit", Text),
+    row("status", "Status", Text),
+]);
+
+/// A transaction; messages of other protocols hold it too.
+#[rustfmt::skip]
+pub static TRANSACTION: Table = open("Transaction", &[
+    row("message_id", "MessageId", Text),
+    row("user_id", "UserId", Text),
+    row("account_id", "AccountId", Text),
+    row("type", "Type", Text),
+    row("amount", "Amount", Text),
+    row("currency", "Currency", Text),
+    row("status", "Status", Text),
+    row("reference", "Reference", Text),
+    row("metadata", "Metadata", Pairs("Entry", "Name", "Value")),
+    row("accepted_at", "AcceptedAt", Text),
+    row("order_number", "OrderNumber", Text),
+    row("sequence", "Sequence", Number),
+    row("balance_after", "BalanceAfter", Text),
+    row("posted_at", "PostedAt", Text),
+    row("reason", "Reason", Text),
+    row("rejected_at", "RejectedAt", Text),
+]);
+
+#[rustfmt::skip]
+static TRANSACTION_PAGE: Table = closed("TransactionPage", &[
+    row("transactions", "Transaction", Each(&TRANSACTION)),
+    row("next_cursor", "NextCursor", Text),
+]);
+
+/// An account; messages of other protocols hold it too.
+#[rustfmt::skip]
+pub static ACCOUNT: Table = closed("Account", &[
+    row("user_id", "UserId", Text),
+    row("account_id", "AccountId", Text),
+    row("currency", "Currency", Text),
+    row("status", "Status", Text),
+    row("balance", "Balance", Text),
+    row("available", "Available", Text),
+    row("overdraft_limit", "OverdraftLimit", Text),
+    row("version", "Version", Number),
+    row("opened_at", "OpenedAt", Text),
+    row("holder.given_name", "Holder/GivenName", Text),
+    row("holder.family_name", "Holder/FamilyName", Text),
+]);
+
+#[rustfmt::skip]
+static ACCOUNT_PAGE: Table = closed("AccountPage", &[
+    row("accounts", "Account", Each(&ACCOUNT)),
+    row("next_cursor", "NextCursor", Text),
+]);
+
+/// A problem; messages of other protocols hold it too.
+#[rustfmt::skip]
+pub static PROBLEM: Table = Table {
+    namespace: PROBLEM_NAMESPACE,
+    root: "problem",
+    rows: &[
+        row("type", "type", Text),
+        row("title", "title", Text),
+        row("status", "status", Number),
+        row("detail", "detail", Text),
+        row("code", "code", Text),
+        row("violations", "violations/i", Each(&VIOLATION)),
+    ],
+    open: false,
+};
+
+#[rustfmt::skip]
+static VIOLATION: Table = Table {
+    namespace: PROBLEM_NAMESPACE,
+    root: "i",
+    rows: &[row("field", "field", Text), row("message", "message", Text)],
+    open: false,
+};

@@ -1,0 +1,17 @@
+//! What a caller may ask for: so many requests in a second, so many wrong keys, so large a head. Bodies,
+//! connections and times are bounded where they are read.
+//!
+//! Each process counts by itself: what a partner may do with all of them together is that many times
+//! more. Nobody has to ask a store for it, and no store that is away can stop a request.
+
+pub mod bucket;
+pub mod heads;
+pub mod rates;
+
+/// How many seconds whoever asked for too much has to wait: left with the request for its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetryAfter(pub u64);
+
+pub use bucket::{Bucket, Standing};
+pub use heads::bound_heads;
+pub use rates::{Rates, Spent};

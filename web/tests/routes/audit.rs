@@ -1,0 +1,149 @@
+//! The audit trail: who did what, on what, what came of it; for every administrative act and every refused
+//! authentication, and for nothing else.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
+
+use actix_web::test::TestRequest;
+use postonce_shared::audit::TARGET;
+use postonce_web::api_keys::{NewKey, hash, id_of};
+use postonce_web::audit::act_of;
+use postonce_web::scopes::Scope;
+use serde_json::Value;
+use tracing::field::{Field, Visit};
+use tracing::subscriber::DefaultGuard;
+use tracing_subscriber::layer::{Context, SubscriberExt as _};
+use tracing_subscriber::{Layer, registry};
+
+use super::desk::{ACCOUNT, Desk, with_key};
+
+type Fields = BTreeMap<String, String>;
+
+/// The events of the trail on this thread, as long as the guard lives.
+#[derive(Clone, Default)]
+struct Trail(Arc<Mutex<Vec<Fields>>>);
+
+impl Trail {
+    fn start() -> (Self, DefaultGuard) {
+        let trail = Self::default();
+        let guard = tracing::subscriber::set_default(registry().with(trail.clone()));
+        (trail, guard)
+    }
+
+    /// The events since the last look, each as `who key? act outcome code on`.
+    fn take(&self) -> Vec<String> {
+        let events = std::mem::take(&mut *self.0.lock().unwrap());
+        let line = |fields: Fields| {
+            let key = if fields["key"].is_empty() { "no key" } else { "a key" };
+            assert!(!fields["from"].is_empty(), "{fields:?}");
+            let [who, act, outcome, code, on] = ["who", "act", "outcome", "code", "on"].map(|it| &fields[it]);
+            format!("{who} | {key} | {act} | {outcome} | {code} | {on}")
+        };
+        events.into_iter().map(line).collect()
+    }
+}
+
+struct Read<'a>(&'a mut Fields);
+
+impl Visit for Read<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        drop(self.0.insert(field.name().to_owned(), value.to_owned()));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        drop(self.0.insert(field.name().to_owned(), format!("{value:?}")));
+    }
+}
+
+impl<S: tracing::Subscriber> Layer<S> for Trail {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        if event.metadata().target() == TARGET {
+            let mut fields = Fields::new();
+            event.record(&mut Read(&mut fields));
+            self.0.lock().unwrap().push(fields);
+        }
+    }
+}
+
+const IDS: &str =
+    "user_id=0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11 account_id=77aa0b9e-7c2f-4c35-8f0d-0a4f6f1f2e22";
+
+#[actix_web::test]
+async fn an_administrative_act_is_recorded_with_who_what_and_the_outcome() {
+    let desk = Desk::new().await;
+    let (trail, _guard) = Trail::start();
+    let check = |expected: &[&str]| assert_eq!(trail.take(), expected);
+    drop(desk.put(ACCOUNT, r#"{"currency":"EUR"}"#).await);
+    check(&[&format!("shop | a key | account.open | done |  | {IDS}")]);
+    drop(desk.put(ACCOUNT, r#"{"currency":"USD"}"#).await);
+    check(&[&format!("shop | a key | account.open | refused | account_exists | {IDS}")]);
+    drop(desk.patch(ACCOUNT, r#"{"overdraft_limit":"5.00"}"#).await);
+    check(&[&format!("shop | a key | account.change | done |  | {IDS} changes=overdraft_limit")]);
+    drop(desk.put("/v1/admin/gate", r#"{"state":"held"}"#).await);
+    check(&["shop | a key | gate.change | done |  | state=held epoch=1"]);
+    // What was not found may be anything, also a name.
+    drop(desk.call_as_shop(TestRequest::delete().uri("/v1/admin/dead-letters/ada-byron")).await);
+    check(&["shop | a key | dead_letter.discard | refused | dead_letter_unknown | "]);
+    drop(desk.call_as_shop(TestRequest::post().uri("/v1/admin/dead-letters/ada-byron/replay")).await);
+    check(&["shop | a key | dead_letter.replay | refused | dead_letter_unknown | "]);
+    // Looking, and moving money, is no administrative act; a transaction is on record by itself.
+    drop(desk.get(ACCOUNT).await);
+    drop(desk.get("/v1/admin/gate").await);
+    drop(desk.get("/nowhere").await);
+    check(&[]);
+}
+
+#[actix_web::test]
+async fn every_refused_authentication_is_recorded() {
+    let desk = Desk::new().await;
+    let reader = NewKey::random();
+    desk.admit(&reader, "reader", &[Scope::Read]).await;
+    let (trail, _guard) = Trail::start();
+    let check = |expected: &[&str]| assert_eq!(trail.take(), expected);
+    let get = || TestRequest::get().uri(ACCOUNT);
+    let route = "method=GET route=/v1/users/{user_id}/accounts/{account_id}";
+    drop(desk.call(get()).await);
+    check(&[&format!("unknown | no key | request | refused | api_key_missing | {IDS} {route}")]);
+    // The id of a key that we may have made is told; of anything else not even that.
+    drop(desk.call(with_key(get(), &NewKey::random())).await);
+    check(&[&format!("unknown | a key | request | refused | api_key_invalid | {IDS} {route}")]);
+    drop(desk.call(get().insert_header(("authorization", "Bearer ada1815"))).await);
+    check(&[&format!("unknown | no key | request | refused | api_key_invalid | {IDS} {route}")]);
+    drop(desk.call(with_key(TestRequest::get().uri("/v1/admin/queues"), &reader)).await);
+    check(&["reader | a key | request | refused | scope_missing | method=GET route=/v1/admin/queues"]);
+    drop(desk.call(with_key(TestRequest::put().uri("/v1/admin/gate"), &reader)).await);
+    check(&["reader | a key | gate.change | refused | scope_missing | "]);
+    drop(desk.call(TestRequest::post().uri("/internal/ring")).await);
+    check(&[
+        "unknown | no key | internal | refused | internal_signature_invalid | method=POST route=/internal/ring",
+    ]);
+}
+
+#[actix_web::test]
+async fn the_key_is_named_by_its_id() {
+    let desk = Desk::new().await;
+    let key = NewKey::random();
+    desk.admit(&key, "reader", &[]).await;
+    let (trail, _guard) = Trail::start();
+    drop(desk.call(with_key(TestRequest::get().uri(ACCOUNT), &key)).await);
+    let events = trail.0.lock().unwrap();
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0]["key"], id_of(&hash(key.expose())));
+}
+
+#[test]
+fn every_operation_that_changes_something_is_an_act_or_moves_money() {
+    let document: Value = serde_json::from_str(postonce_schemas::OPENAPI_JSON).unwrap();
+    let mut acts = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys().map(|method| method.to_uppercase()) {
+            let act = act_of(&method, path);
+            acts += usize::from(act.is_some());
+            let moves_money = ["/deposits", "/withdrawals"].iter().any(|end| path.ends_with(end));
+            let changes = method != "GET" && !moves_money;
+            assert_eq!(act.is_some(), changes, "{method} {path}: {act:?}");
+        }
+    }
+    assert_eq!(acts, postonce_web::audit::ACTS.len(), "an act of no operation");
+}
