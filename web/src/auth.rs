@@ -3,12 +3,15 @@
 //! accident, and `withdraw` cannot be forgotten in a body. What the partner may touch is asked of the caller
 //! as well: [`Caller::within`].
 
+use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use actix_web::dev::Payload;
 use actix_web::http::header::{self, HeaderMap};
 use actix_web::{FromRequest, HttpMessage as _, HttpRequest, web};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
 use postonce_shared::domain::ids::{AccountKey, PartnerId};
@@ -20,6 +23,7 @@ use crate::keyring::{Grant, Keyring};
 use crate::limits::{Rates, RetryAfter};
 use crate::respond;
 use crate::scopes::{Permission, Scope};
+use crate::soap;
 
 /// Somebody who may do what `P` says.
 pub struct Caller<P> {
@@ -61,16 +65,45 @@ impl<P: Permission> FromRequest for Caller<P> {
         let request = request.clone();
         async move {
             let grant = authenticate(&request).await?;
-            authorize::<P>(&grant)?;
+            authorize(&grant, P::SCOPE)?;
             Ok(Self { grant, permission: PhantomData })
         }
         .boxed_local()
     }
 }
 
+/// No permission yet: what the body asks for decides which one is needed. Whoever reads it must ask
+/// [`Caller::authorize`].
+#[derive(Debug)]
+pub enum Undecided {}
+
+impl FromRequest for Caller<Undecided> {
+    type Error = ApiError;
+    type Future = LocalBoxFuture<'static, Result<Self, ApiError>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let request = request.clone();
+        async move {
+            let grant = authenticate(&request).await?;
+            Ok(Self { grant, permission: PhantomData })
+        }
+        .boxed_local()
+    }
+}
+
+impl Caller<Undecided> {
+    /// Whether its key allows what was asked for.
+    ///
+    /// # Errors
+    /// [`ApiError`] of status 403.
+    pub fn authorize(&self, scope: Scope) -> Result<(), ApiError> {
+        authorize(&self.grant, scope)
+    }
+}
+
 /// Who calls.
 async fn authenticate(request: &HttpRequest) -> Result<Arc<Grant>, ApiError> {
-    let key = api_key(request.headers())?;
+    let key = &*credentials(request)?;
     let keyring = request
         .app_data::<web::Data<Keyring>>()
         .ok_or_else(|| ApiError::internal("the server was built without a keyring"))?;
@@ -119,11 +152,11 @@ fn spend(request: &HttpRequest, rates: &Rates, grant: &Grant) -> Result<(), ApiE
 }
 
 /// Whether its key allows it.
-fn authorize<P: Permission>(grant: &Grant) -> Result<(), ApiError> {
-    if grant.allows(P::SCOPE) {
+fn authorize(grant: &Grant, scope: Scope) -> Result<(), ApiError> {
+    if grant.allows(scope) {
         return Ok(());
     }
-    let detail = format!("The key of partner {} has no scope {}.", grant.partner.id, P::SCOPE);
+    let detail = format!("The key of partner {} has no scope {scope}.", grant.partner.id);
     Err(ApiError::new(Code::ScopeMissing, detail))
 }
 
@@ -131,6 +164,29 @@ fn too_many_keys(request: &HttpRequest, seconds: u64) -> ApiError {
     request.extensions_mut().insert(RetryAfter(seconds));
     let detail = format!("Too many wrong keys came from this address. Try again in {seconds} s.");
     ApiError::new(Code::RateLimited, detail)
+}
+
+/// The key that came with a request. Clients of SOAP often know no other way than a user name with a
+/// password (RFC 7617): then the key is the password, and the name is of no interest.
+///
+/// # Errors
+/// [`ApiError`] of status 401 when there is none.
+pub fn credentials(request: &HttpRequest) -> Result<Cow<'_, str>, ApiError> {
+    let value = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let basic = value.and_then(|value| value.trim().split_once(' '));
+    match basic.filter(|(scheme, _)| soap::is_at(request.path()) && scheme.eq_ignore_ascii_case("basic")) {
+        None => api_key(request.headers()).map(Cow::Borrowed),
+        Some((_, encoded)) => password(encoded).map(Cow::Owned).ok_or_else(|| {
+            let detail = "Send your key as the password in \"Authorization: Basic …\".";
+            ApiError::new(Code::ApiKeyMissing, detail)
+        }),
+    }
+}
+
+fn password(encoded: &str) -> Option<String> {
+    let decoded = String::from_utf8(BASE64_STANDARD.decode(encoded.trim()).ok()?).ok()?;
+    let (_, password) = decoded.split_once(':')?;
+    (!password.is_empty()).then(|| password.to_owned())
 }
 
 /// The key in `Authorization: Bearer <key>`. The name of the scheme has no case (RFC 9110).

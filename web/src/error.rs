@@ -74,6 +74,7 @@ published! {
     BodyInvalid = BAD_REQUEST "body_invalid" "The body cannot be read";
     RequestTimeout = REQUEST_TIMEOUT "request_timeout" "The body did not arrive in time";
     BodyTooLarge = PAYLOAD_TOO_LARGE "body_too_large" "The body is too large";
+    HeaderNotUnderstood = BAD_REQUEST "header_not_understood" "A header that must be understood is not known";
     NotAcceptable = NOT_ACCEPTABLE "not_acceptable" "No format that we write is accepted";
     MediaTypeUnsupported = UNSUPPORTED_MEDIA_TYPE "media_type_unsupported" "The media type is not supported";
     ValidationFailed = UNPROCESSABLE_ENTITY "validation_failed" "The request breaks the rules of its fields";

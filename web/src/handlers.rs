@@ -8,5 +8,6 @@ pub mod documents;
 pub mod gate;
 pub mod health;
 pub mod partners;
+pub mod soap;
 pub mod submit;
 pub mod transactions;

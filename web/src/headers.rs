@@ -62,6 +62,14 @@ impl Wait {
         (seconds > 0).then_some(Self { seconds })
     }
 
+    /// The wait of so many seconds in a document: a decimal number up to [`WAIT_S_MAX`]. `None` for anything
+    /// else, and no wait for zero.
+    pub fn parse(text: &str) -> Option<Option<Self>> {
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit()).then_some(text)?;
+        let seconds = digits.parse().ok().filter(|seconds| *seconds <= WAIT_S_MAX)?;
+        Some((seconds > 0).then_some(Self { seconds }))
+    }
+
     /// How long.
     pub const fn duration(self) -> Duration {
         Duration::from_secs(self.seconds)

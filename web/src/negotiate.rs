@@ -12,6 +12,7 @@ use postonce_shared::domain::partner::Partner;
 
 use crate::error::{ApiError, Code};
 use crate::formats::{Document, FORMATS, Format, GENERIC_XML, named};
+use crate::soap;
 
 /// The format of the body that comes with these headers, from somebody with that profile.
 ///
@@ -21,28 +22,40 @@ pub fn body_format(
     headers: &HeaderMap,
     profile: Option<&'static dyn Format>,
 ) -> Result<&'static dyn Format, ApiError> {
-    let text = |name| header_text(headers, name);
     let unsupported = |detail: String| Err(ApiError::new(Code::MediaTypeUnsupported, detail));
-    if let Some(encoding) = text(header::CONTENT_ENCODING).filter(|it| !it.eq_ignore_ascii_case("identity")) {
-        return unsupported(format!("The body must not be compressed, but its encoding is {encoding:?}."));
-    }
     let known = || {
         let own: Vec<&str> = FORMATS.iter().map(|format| format.media_type()).collect();
         format!("{} or {}", own.join(", "), GENERIC_XML.join(", "))
     };
-    let Some(content_type) = text(header::CONTENT_TYPE) else {
-        return profile.ok_or_else(|| {
-            let detail = format!("Send the header Content-Type: {}.", known());
-            ApiError::new(Code::MediaTypeUnsupported, detail)
-        });
-    };
+    match utf8_essence(headers)? {
+        Some(essence) => spoken(essence, profile)
+            .map_or_else(|| unsupported(format!("Send {}; {essence:?} is not supported here.", known())), Ok),
+        None => {
+            profile.map_or_else(|| unsupported(format!("Send the header Content-Type: {}.", known())), Ok)
+        }
+    }
+}
+
+/// The media type of a body, without its parameters; `None` where nothing was said. All bodies are in
+/// UTF-8, as they are.
+///
+/// # Errors
+/// [`ApiError`] of status 415 for another character set, and for a compressed body.
+pub fn utf8_essence(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
+    let unsupported = |detail: String| Err(ApiError::new(Code::MediaTypeUnsupported, detail));
+    let encoding = header_text(headers, header::CONTENT_ENCODING);
+    if let Some(encoding) = encoding.filter(|it| !it.eq_ignore_ascii_case("identity")) {
+        return unsupported(format!("The body must not be compressed, but its encoding is {encoding:?}."));
+    }
+    let Some(content_type) = header_text(headers, header::CONTENT_TYPE) else { return Ok(None) };
     let MediaType { essence, parameters } = MediaType::of(content_type);
     let charset = parameters.iter().find(|(name, _)| name.eq_ignore_ascii_case("charset"));
-    if let Some((_, charset)) = charset.filter(|(_, charset)| !charset.eq_ignore_ascii_case("utf-8")) {
-        return unsupported(format!("The body must be in UTF-8, but its charset is {charset:?}."));
+    match charset.filter(|(_, charset)| !charset.eq_ignore_ascii_case("utf-8")) {
+        Some((_, charset)) => {
+            unsupported(format!("The body must be in UTF-8, but its charset is {charset:?}."))
+        }
+        None => Ok(Some(essence)),
     }
-    spoken(essence, profile)
-        .map_or_else(|| unsupported(format!("Send {}; {content_type:?} is not supported here.", known())), Ok)
 }
 
 /// What operators write is JSON.
@@ -117,6 +130,9 @@ pub async fn refuse_in_format(
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let response = next.call(request).await?.map_into_boxed_body();
+    if soap::is_at(response.request().path()) {
+        return Ok(soap::fault::respond(response));
+    }
     let format = Reply::to_refused(response.request()).format;
     let told = response.response().error().and_then(|error| error.as_error::<ApiError>());
     let Some(problem) = told.filter(|_| format.is_xml()).map(ApiError::problem) else { return Ok(response) };

@@ -31,30 +31,38 @@ use crate::office::{QueueReport, ScaleReport};
 use crate::paths;
 use crate::scopes::Scope;
 
-/// The answer to a deposit or a withdrawal.
+/// What became of a deposit or a withdrawal: the transaction, and whether it is that of an earlier request.
 ///
 /// # Errors
 /// [`ApiError`] for what was refused; a rejection is not an error.
+pub fn accepted_or_refused(acceptance: Acceptance) -> Result<(Transaction, bool), ApiError> {
+    let refused = |code, detail: String| Err(ApiError::new(code, detail));
+    match acceptance {
+        Acceptance::Accepted(transaction) => Ok((transaction, false)),
+        Acceptance::Replayed(transaction) => Ok((transaction, true)),
+        Acceptance::KeyReused => {
+            let detail =
+                "This id was used on this account for other content. Use a new id for a new request.";
+            refused(Code::IdempotencyKeyReused, detail.to_owned())
+        }
+        Acceptance::AccountUnknown => Err(account_unknown()),
+        Acceptance::CurrencyMismatch { account } => {
+            let detail = format!("The account is in {account}. The id is not used up.");
+            refused(Code::CurrencyMismatch, detail)
+        }
+    }
+}
+
+/// The answer to a deposit or a withdrawal.
+///
+/// # Errors
+/// As [`accepted_or_refused`].
 pub fn acceptance(
     acceptance: Acceptance,
     wait: Option<Wait>,
     reply: Reply,
 ) -> Result<HttpResponse, ApiError> {
-    let refused = |code, detail: String| Err(ApiError::new(code, detail));
-    let (transaction, is_replay) = match acceptance {
-        Acceptance::Accepted(transaction) => (transaction, false),
-        Acceptance::Replayed(transaction) => (transaction, true),
-        Acceptance::KeyReused => {
-            let detail =
-                "This id was used on this account for other content. Use a new id for a new request.";
-            return refused(Code::IdempotencyKeyReused, detail.to_owned());
-        }
-        Acceptance::AccountUnknown => return Err(account_unknown()),
-        Acceptance::CurrencyMismatch { account } => {
-            let detail = format!("The account is in {account}. The id is not used up.");
-            return refused(Code::CurrencyMismatch, detail);
-        }
-    };
+    let (transaction, is_replay) = accepted_or_refused(acceptance)?;
     let is_final = transaction.status().is_final();
     let mut response = HttpResponse::build(if is_final { StatusCode::OK } else { StatusCode::ACCEPTED });
     response.insert_header((header::LOCATION, paths::of_transaction(&transaction.key)));
@@ -102,6 +110,12 @@ pub fn account_unknown() -> ApiError {
 /// There is no such user.
 pub fn user_unknown() -> ApiError {
     ApiError::new(Code::UserUnknown, "None of the accounts of this user is yours to look at.")
+}
+
+/// There is no such transaction, of this partner.
+pub fn transaction_unknown() -> ApiError {
+    let detail = "No transaction of yours with this id was accepted on this account.";
+    ApiError::new(Code::TransactionUnknown, detail)
 }
 
 /// An account.

@@ -4,13 +4,14 @@ use actix_web::guard::{Any, Get, Head};
 use actix_web::http::{Method, header};
 use actix_web::middleware::from_fn;
 use actix_web::web::{self, ServiceConfig, to};
-use actix_web::{HttpRequest, HttpResponse, ResponseError as _, Route};
+use actix_web::{HttpRequest, HttpResponse, Route};
 
 use crate::error::{ApiError, Code};
 use crate::handlers::{
-    accounts, admin, dead_letters, documents, gate, health, partners, submit, transactions,
+    self, accounts, admin, dead_letters, documents, gate, health, partners, submit, transactions,
 };
 use crate::observe::survive;
+use crate::soap;
 
 /// A path and what its methods do.
 type Row = (&'static str, Vec<(Method, Route)>);
@@ -50,6 +51,8 @@ fn table() -> Vec<Row> {
             (M::DELETE, to(dead_letters::discard)),
         ]),
         ("/v1/admin/dead-letters/{id}/replay", vec![(M::POST, to(dead_letters::replay))]),
+        (soap::PATH, vec![(M::POST, to(handlers::soap::call)), (M::GET, to(handlers::soap::wsdl))]),
+        ("/xsd/{name}", vec![(M::GET, to(handlers::soap::schema))]),
         ("/livez", vec![(M::GET, to(health::livez))]),
         ("/readyz", vec![(M::GET, to(health::readyz))]),
         ("/metrics", vec![(M::GET, to(health::metrics))]),
@@ -89,7 +92,7 @@ pub fn configure(config: &mut ServiceConfig) {
 
 fn method_not_allowed(allowed: &str) -> HttpResponse {
     let error = ApiError::new(Code::MethodNotAllowed, format!("Allowed here: {allowed}."));
-    let mut response = error.error_response();
+    let mut response = HttpResponse::from_error(error);
     if let Ok(value) = allowed.parse() {
         response.headers_mut().insert(header::ALLOW, value);
     }

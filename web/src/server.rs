@@ -174,8 +174,9 @@ pub fn build(
             routes::configure(config);
         })
         .wrap(from_fn(bound_heads))
-        .wrap(from_fn(refuse_in_format))
         .wrap(from_fn(observe))
+        // Outside of what counts: a client's mistake stays one, whatever status its protocol has for it.
+        .wrap(from_fn(refuse_in_format))
         .wrap(from_fn(attend))
 }
 

@@ -37,23 +37,14 @@ pub struct InboundDocument {
 }
 
 impl InboundDocument {
-    /// Reads the body: media type first, then its size, which ends the reading early.
+    /// Reads the body: media type first, then the rest of it.
     ///
     /// # Errors
     /// [`ApiError`] of status 415, 413, 408 or 400.
     pub async fn read(request: &HttpRequest, payload: Payload) -> Result<Self, ApiError> {
         let format = negotiate::body_format(request.headers(), negotiate::profile(request))?;
-        let limits = request.app_data::<Data<HttpLimits>>().map_or_else(HttpLimits::default, |it| ***it);
-        let HttpLimits { body_bytes_max, body_patience, .. } = limits;
-        if declared_length(request).is_some_and(|length| length > body_bytes_max) {
-            return Err(too_large(body_bytes_max));
-        }
-        // The machine's own clock: what is limited here is a client's connection, not our business.
-        let bytes = tokio::time::timeout(body_patience, collect(payload, body_bytes_max)).await;
-        let bytes = bytes.map_err(|_| {
-            ApiError::new(Code::RequestTimeout, format!("The body took longer than {body_patience:?}."))
-        })??;
-        Ok(Self::of(format, bytes, XmlLimits::default()))
+        let bytes = body(request, payload).await?;
+        Ok(Self::of(format, bytes, xml_limits(request)))
     }
 
     /// A body that came whole.
@@ -71,6 +62,32 @@ impl InboundDocument {
         let format = self.format;
         move |error| error.with_fields(|member| format.field(shape, member))
     }
+}
+
+/// The body of a request, whole. One that is too large ends the reading early.
+///
+/// # Errors
+/// [`ApiError`] of status 413, 408 or 400.
+pub async fn body(request: &HttpRequest, payload: Payload) -> Result<Bytes, ApiError> {
+    let HttpLimits { body_bytes_max, body_patience, .. } = limits(request);
+    if declared_length(request).is_some_and(|length| length > body_bytes_max) {
+        return Err(too_large(body_bytes_max));
+    }
+    // The machine's own clock: what is limited here is a client's connection, not our business.
+    let bytes = tokio::time::timeout(body_patience, collect(payload, body_bytes_max)).await;
+    bytes.map_err(|_| {
+        ApiError::new(Code::RequestTimeout, format!("The body took longer than {body_patience:?}."))
+    })?
+}
+
+/// What a document of XML in a request may ask of us.
+pub fn xml_limits(request: &HttpRequest) -> XmlLimits {
+    let HttpLimits { xml_depth_max, xml_attributes_max, .. } = limits(request);
+    XmlLimits { depth_max: xml_depth_max, attributes_max: xml_attributes_max }
+}
+
+fn limits(request: &HttpRequest) -> HttpLimits {
+    request.app_data::<Data<HttpLimits>>().map_or_else(HttpLimits::default, |it| ***it)
 }
 
 fn declared_length(request: &HttpRequest) -> Option<usize> {
@@ -133,6 +150,14 @@ impl AccountChange {
 pub fn instruction(kind: TransactionKind, document: &InboundDocument) -> Result<Instruction, ApiError> {
     let shape = Shape::Submission(kind);
     content::instruction(kind, document.members(shape)?).map_err(document.in_its_names(shape))
+}
+
+/// The instruction in members that came in a message of another protocol.
+///
+/// # Errors
+/// [`ApiError`] of status 422 with every violation, by the names of the members.
+pub fn instruction_of(kind: TransactionKind, members: Members) -> Result<Instruction, ApiError> {
+    content::instruction(kind, members)
 }
 
 /// The terms of a new account in a document.

@@ -9,7 +9,7 @@ mod read;
 mod write;
 
 pub use self::read::{Unreadable, XmlLimits, read};
-pub use self::write::write;
+pub use self::write::{escaped, write};
 
 /// A name with its namespace. The prefix is kept, for whoever wants to see the same text again; two
 /// names are the same by namespace and local part alone.

@@ -78,8 +78,20 @@ fn name_to(text: &mut String, name: &Name) {
     text.push_str(&name.local);
 }
 
+/// A text as it may stand in an attribute or an element.
+pub fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    escaped_to(&mut escaped, text);
+    escaped
+}
+
 fn value_to(text: &mut String, value: &str) {
     text.push_str("=\"");
+    escaped_to(text, value);
+    text.push('"');
+}
+
+fn escaped_to(text: &mut String, value: &str) {
     value.chars().for_each(|character| match character {
         '&' => text.push_str("&amp;"),
         '<' => text.push_str("&lt;"),
@@ -89,7 +101,6 @@ fn value_to(text: &mut String, value: &str) {
         '\r' => text.push_str("&#xD;"),
         other => text.push(writable(other)),
     });
-    text.push('"');
 }
 
 /// What no document of XML can hold, whatever is done to it, is told as a character that was lost.

@@ -8,7 +8,7 @@ use postonce_shared::domain::transaction::TransactionStatus;
 
 use crate::auth::Caller;
 use crate::books::{Books, View};
-use crate::error::{ApiError, Code};
+use crate::error::ApiError;
 use crate::negotiate::Reply;
 use crate::openapi::{
     AccountPath, PageParams, StatementRefusals, StatusParam, TransactionPath, TransactionRefusals,
@@ -37,9 +37,9 @@ pub async fn find(
     let reply = Reply::to(&request)?;
     let (account, message) = paths::message(&request)?;
     // Out of reach, the answer is that of an account that does not exist, where there are no transactions.
-    let account = caller.within(account).map_err(|_| unknown())?;
+    let account = caller.within(account).map_err(|_| respond::transaction_unknown())?;
     let key = TransactionKey { account, partner: caller.partner().clone(), message };
-    let transaction = books.transaction(&key).await?.ok_or_else(unknown)?;
+    let transaction = books.transaction(&key).await?.ok_or_else(respond::transaction_unknown)?;
     Ok(reply.with(HttpResponse::Ok(), respond::transaction(transaction)))
 }
 
@@ -91,9 +91,4 @@ async fn posted(
     let found = books.statement((account, view), from, limit).await?.ok_or_else(respond::account_unknown)?;
     let transactions = found.items.into_iter().map(|entry| respond::entry(account, entry));
     Ok((transactions.collect(), found.next))
-}
-
-fn unknown() -> ApiError {
-    let detail = "No transaction of yours with this id was accepted on this account.";
-    ApiError::new(Code::TransactionUnknown, detail)
 }

@@ -65,7 +65,9 @@ fn operation_ids_are_unique_and_ours_are_all_documented() {
     }
     for route in postonce_web::routes::paths() {
         let documented = document["paths"].get(route).is_some();
-        let is_document = route == "/openapi.json" || route.starts_with("/docs");
+        // The service of SOAP has a description of its own.
+        let others = ["/openapi.json", "/docs", "/soap/", "/xsd/"];
+        let is_document = others.iter().any(|other| route.starts_with(other));
         assert!(documented || is_document, "{route} is not in the document");
     }
 }

@@ -14,5 +14,6 @@ mod partners;
 mod problems;
 mod reach;
 mod scale;
+mod soap;
 mod statements;
 mod submissions;

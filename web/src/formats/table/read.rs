@@ -59,6 +59,11 @@ impl Reading {
         Members::of_elements(self.members, self.elements, self.refused, self.violations)
     }
 
+    /// Whether that member is there and cannot be read, which was noted.
+    pub fn has_refused(&self, member: &str) -> bool {
+        self.refused.contains(member)
+    }
+
     fn refuse(&mut self, field: &str, message: impl Into<String>) {
         if self.violations.len() < VIOLATIONS_MAX {
             self.violations.push(Violation { field: field.to_owned(), message: message.into() });
