@@ -10,6 +10,8 @@ use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use crate::certificates::Certified;
+use crate::contracts::{self, Given, OpenApi};
 use crate::wait;
 
 /// Longest time that one request may take.
@@ -119,24 +121,58 @@ pub struct Client {
     http: reqwest::Client,
     address: String,
     key: String,
+    trust: Option<Trust>,
+}
+
+/// Whom a client over TLS trusts, and who it is.
+#[derive(Debug, Clone)]
+struct Trust {
+    authority: String,
+    own: Option<String>,
+}
+
+impl Trust {
+    fn client(&self) -> reqwest::Client {
+        let authority = reqwest::Certificate::from_pem(self.authority.as_bytes()).expect("a certificate");
+        let builder = builder().tls_built_in_root_certs(false).add_root_certificate(authority);
+        let own =
+            self.own.as_ref().map(|pem| reqwest::Identity::from_pem(pem.as_bytes()).expect("a certificate"));
+        let builder = match own {
+            Some(own) => builder.identity(own),
+            None => builder,
+        };
+        builder.build().expect("a client over TLS")
+    }
+}
+
+fn builder() -> reqwest::ClientBuilder {
+    reqwest::Client::builder().timeout(REQUEST_TIME_MAX).tcp_nodelay(true).no_proxy()
+}
+
+fn plain() -> reqwest::Client {
+    builder().build().expect("a client without special wishes")
 }
 
 impl Client {
     /// A client of the process at that address.
     pub fn new(address: &str, key: &str) -> Self {
-        let http = reqwest::Client::builder()
-            .timeout(REQUEST_TIME_MAX)
-            .tcp_nodelay(true)
-            .no_proxy()
-            .build()
-            .expect("a client without special wishes");
-        Self { http, address: address.to_owned(), key: key.to_owned() }
+        Self { http: plain(), address: address.to_owned(), key: key.to_owned(), trust: None }
+    }
+
+    /// A client over TLS that trusts one authority only, and may have a certificate of its own.
+    pub fn trusting(address: &str, key: &str, authority: &str, own: Option<&Certified>) -> Self {
+        let trust = Trust {
+            authority: authority.to_owned(),
+            own: own.map(|own| format!("{}\n{}", own.certificate, own.key)),
+        };
+        Self { http: trust.client(), address: address.to_owned(), key: key.to_owned(), trust: Some(trust) }
     }
 
     /// A client with connections of its own.
     #[must_use]
     pub fn on_own_connections(&self) -> Self {
-        Self::new(&self.address, &self.key)
+        let http = self.trust.as_ref().map_or_else(plain, Trust::client);
+        Self { http, ..self.clone() }
     }
 
     /// The same for another process, over the same connections.
@@ -156,16 +192,29 @@ impl Client {
         self.http.request(method, format!("{}{path}", self.address)).bearer_auth(&self.key)
     }
 
-    /// Sends a request.
+    /// Sends a request, and holds the answer to the OpenAPI document.
     ///
     /// # Errors
     /// When there is no whole answer: the process is away, or was killed.
+    ///
+    /// # Panics
+    /// When the answer breaks its contract.
     pub async fn try_send(&self, request: reqwest::RequestBuilder) -> Result<Answer, reqwest::Error> {
-        let response = request.send().await?;
-        let (status, headers) = (response.status(), response.headers().clone());
-        let text = response.text().await?;
+        let request = request.build()?;
+        let (method, path) = (request.method().clone(), request.url().path().to_owned());
+        let response = self.http.execute(request).await?;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let bytes = response.bytes().await?;
+        let given = Given { method: method.as_str(), path: &path, status, headers: &headers, body: &bytes };
+        let held = contracts::check(OpenApi::published(), &given);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
         let body = serde_json::from_str(&text).unwrap_or(Value::Null);
-        Ok(Answer { status: status.as_u16(), headers, text, body })
+        let answer = Answer { status, headers, text, body };
+        if let Err(breaches) = held {
+            let breaches = breaches.join("\n- ");
+            panic!("the answer to {method} {path} breaks its contract:\n- {breaches}\n{answer:?}");
+        }
+        Ok(answer)
     }
 
     /// Sends a request to a process that must be there.

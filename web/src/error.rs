@@ -14,6 +14,7 @@ use postonce_shared::accept::AcceptFault;
 use postonce_shared::dead_letter_office::OfficeFault;
 use postonce_shared::order_numbers::OrderNumberFault;
 use postonce_shared::ports::fault::{Cause, StoreFault};
+use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 
 use crate::pages::not_a_cursor;
@@ -65,13 +66,19 @@ pub struct Published {
 published! {
     ApiKeyMissing = UNAUTHORIZED "api_key_missing" "The request carries no API key";
     ApiKeyInvalid = UNAUTHORIZED "api_key_invalid" "The API key is not known or was revoked";
+    SignatureMissing = UNAUTHORIZED "signature_missing" "The request must be signed";
+    SignatureInvalid = UNAUTHORIZED "signature_invalid" "The signature is not that of this request";
+    SignatureIncomplete = UNAUTHORIZED "signature_incomplete" "The signature does not cover all that it must";
+    SignatureExpired = UNAUTHORIZED "signature_expired" "The signature is not of this time";
     ScopeMissing = FORBIDDEN "scope_missing" "The API key does not allow this";
-    PathInvalid = BAD_REQUEST "path_invalid" "An id in the path is not valid";
     RateLimited = TOO_MANY_REQUESTS "rate_limited" "Too many requests in a short time";
     HeadersTooLarge = REQUEST_HEADER_FIELDS_TOO_LARGE "headers_too_large" "The head of the request is too large";
+    PathInvalid = BAD_REQUEST "path_invalid" "An id in the path is not valid";
     QueryInvalid = BAD_REQUEST "query_invalid" "A query parameter is not valid";
     CursorInvalid = BAD_REQUEST "cursor_invalid" "The cursor is not one of this listing";
     BodyInvalid = BAD_REQUEST "body_invalid" "The body cannot be read";
+    ContentDigestInvalid = BAD_REQUEST "content_digest_invalid" "The digest of the body cannot be used";
+    ContentDigestMismatch = BAD_REQUEST "content_digest_mismatch" "The body is not the one that the digest was made of";
     RequestTimeout = REQUEST_TIMEOUT "request_timeout" "The body did not arrive in time";
     BodyTooLarge = PAYLOAD_TOO_LARGE "body_too_large" "The body is too large";
     HeaderNotUnderstood = BAD_REQUEST "header_not_understood" "A header that must be understood is not known";
@@ -187,10 +194,10 @@ impl ApiError {
         let Published { status, code, title } = self.code.published();
         Problem {
             r#type: format!("urn:postonce:problem:{code}"),
-            title,
+            title: title.into(),
             status: status.as_u16(),
             detail: self.detail.clone(),
-            code,
+            code: code.into(),
             violations: self.violations.clone(),
         }
     }
@@ -294,10 +301,20 @@ pub fn documented(codes: &[Code]) -> BTreeMap<String, RefOr<Response>> {
     }
     let response = |lines: Vec<String>| {
         let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
-        let response = ResponseBuilder::new().description(lines.join("\n\n")).content(PROBLEM_JSON, problem);
-        RefOr::T(response.build())
+        ResponseBuilder::new().description(lines.join("\n\n")).content(PROBLEM_JSON, problem)
     };
-    by_status.into_iter().map(|(status, lines)| (status, response(lines))).collect()
+    let headed = |status: String, lines: Vec<String>| {
+        let header = match status.as_str() {
+            "401" => Some(("WWW-Authenticate", "The scheme of the key.")),
+            "503" => Some(("Retry-After", "Seconds after which trying again makes sense.")),
+            _ => None,
+        };
+        let response = header.into_iter().fold(response(lines), |response, (name, description)| {
+            response.header(name, HeaderBuilder::new().description(Some(description)).build())
+        });
+        (status, RefOr::T(response.build()))
+    };
+    by_status.into_iter().map(|(status, lines)| headed(status, lines)).collect()
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use std::time::Duration;
 use lru::LruCache;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::Partner;
+use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::api_keys::{ApiKeyRecord, ApiKeys};
 use postonce_shared::ports::fault::{StoreFault, chain};
@@ -110,6 +111,11 @@ impl Keyring {
     /// The store knows its first key: what is unknown from now on is wrong.
     pub fn first_key_is_known(&self) {
         self.awaits_first_key.store(false, Ordering::Release);
+    }
+
+    /// The time, for signatures.
+    pub fn now(&self) -> Timestamp {
+        self.world.now()
     }
 
     /// Whether an unknown key may be right.

@@ -15,6 +15,7 @@ pub mod limits;
 pub mod negotiate;
 pub mod pages;
 pub mod paths;
+pub mod signatures;
 pub mod soap;
 pub mod translate;
 pub mod verify_command;

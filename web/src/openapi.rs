@@ -3,19 +3,31 @@
 
 use std::collections::BTreeMap;
 
-use utoipa::openapi::header::HeaderBuilder;
-use utoipa::openapi::schema::{Object, Schema, Type};
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{OpenApi as Document, RefOr, Response};
 use utoipa::{IntoParams, IntoResponses, Modify, OpenApi};
 
+mod headers;
+
+use self::headers::Headers;
 use crate::error::{Code, documented};
 use crate::handlers::{accounts, admin, dead_letters, gate, health, partners, submit, transactions};
 use crate::scopes::Scope;
 
+mod exact;
+mod links;
+
 /// The document as it stands in `schemas`, without the line break at the end of that file.
 pub fn openapi_json() -> String {
-    ApiDocument::openapi().to_pretty_json().expect("the document can be written as JSON")
+    let document = serde_json::to_value(ApiDocument::openapi()).expect("the document is JSON");
+    serde_json::to_string_pretty(&exact::finish(document)).expect("a value can be written")
+}
+
+/// The schemas of the JSON bodies as a document of JSON Schema, without the line break at the end of the
+/// file in `schemas`.
+pub fn json_schema() -> String {
+    let document = serde_json::to_value(ApiDocument::openapi()).expect("the document is JSON");
+    serde_json::to_string_pretty(&exact::json_schema(document)).expect("a value can be written")
 }
 
 #[derive(OpenApi)]
@@ -60,7 +72,7 @@ pub fn openapi_json() -> String {
         dead_letters::discard,
     ),
     components(schemas(postonce_schemas::json::Problem)),
-    modifiers(&ApiKeyScheme, &RateHeaders),
+    modifiers(&ApiKeyScheme, &Headers),
     tags(
         (name = "accounts", description = "Open, change and read accounts."),
         (name = "transactions", description = "Move money, and see what became of it."),
@@ -84,45 +96,6 @@ impl Modify for ApiKeyScheme {
     }
 }
 
-/// What every answer to an authenticated caller says about its rate.
-struct RateHeaders;
-
-impl Modify for RateHeaders {
-    fn modify(&self, document: &mut Document) {
-        let text = || RefOr::T(Schema::Object(Object::with_type(Type::String)));
-        let told = [
-            ("RateLimit-Policy", "How many requests the partner may make: `q` in `w` seconds."),
-            ("RateLimit", "How many it may make at once (`r`), and in how many seconds all of `q` (`t`)."),
-        ];
-        let header = |description: &str| {
-            let header = HeaderBuilder::new().schema(Some(text())).description(Some(description)).build();
-            RefOr::T(header)
-        };
-        let operations = document.paths.paths.values_mut().flat_map(|item| {
-            [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete]
-        });
-        for operation in operations.flatten() {
-            for (status, response) in &mut operation.responses.responses {
-                let is_429 = status == "429";
-                // Without a key there is nobody to tell; answers to metrics and to all others have them.
-                let RefOr::T(response) = response else { continue };
-                let is_documented =
-                    operation.security.iter().flatten().any(|it| *it != SecurityRequirement::default());
-                if !is_documented || !(status.starts_with('2') || is_429) {
-                    continue;
-                }
-                for (name, description) in told {
-                    response.headers.insert(name.to_owned(), header(description));
-                }
-                if is_429 {
-                    let seconds = header("Seconds until the request may be repeated; at least 1.");
-                    response.headers.insert("Retry-After".to_owned(), seconds);
-                }
-            }
-        }
-    }
-}
-
 /// Declares the refusals of a group of operations. Those that every operation has come by themselves.
 macro_rules! refusals {
     ($($(#[$doc:meta])* $name:ident: $($code:ident)*;)*) => {$(
@@ -134,6 +107,10 @@ macro_rules! refusals {
                 documented(&[
                     Code::ApiKeyMissing,
                     Code::ApiKeyInvalid,
+                    Code::SignatureMissing,
+                    Code::SignatureInvalid,
+                    Code::SignatureIncomplete,
+                    Code::SignatureExpired,
                     Code::ScopeMissing,
                     Code::RateLimited,
                     Code::HeadersTooLarge,
@@ -151,15 +128,15 @@ refusals! {
     Refusals:;
     /// Deposits and withdrawals.
     SubmissionRefusals:
-        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout BodyInvalid ValidationFailed
+        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed
         IdempotencyKeyMissing IdempotencyKeyInvalid AccountUnknown CurrencyMismatch IdempotencyKeyReused;
     /// Opening accounts.
     OpeningRefusals:
-        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout BodyInvalid ValidationFailed AccountUnknown
+        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed AccountUnknown
         AccountExists;
     /// Changing accounts.
     ChangingRefusals:
-        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout BodyInvalid ValidationFailed AccountUnknown
+        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed AccountUnknown
         AccountBalanceNotZero AccountBusy;
     /// Reading an account.
     ReadingRefusals: PathInvalid AccountUnknown;
@@ -172,24 +149,24 @@ refusals! {
     /// Reading metrics.
     MetricsRefusals:;
     /// Changing the gate.
-    GateRefusals: MediaTypeUnsupported BodyTooLarge RequestTimeout BodyInvalid ValidationFailed;
+    GateRefusals: MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed;
     /// Listing partners.
     PartnerListingRefusals: QueryInvalid CursorInvalid;
     /// Reading a partner.
     PartnerRefusals: PathInvalid PartnerUnknown;
     /// Making and changing a partner.
     PartnerPuttingRefusals:
-        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout BodyInvalid ValidationFailed CallerShutOut
+        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed CallerShutOut
         SignatureKeyNeeded PreconditionFailed;
     /// Adding an API key.
     KeyAddingRefusals:
-        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout BodyInvalid ValidationFailed PartnerUnknown
+        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed PartnerUnknown
         KeysTooMany;
     /// Ending a key.
     KeyRevokingRefusals: PathInvalid PartnerUnknown KeyUnknown CallerShutOut SignatureKeyNeeded;
     /// Adding a key to sign with.
     SignatureKeyAddingRefusals:
-        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout BodyInvalid ValidationFailed PartnerUnknown
+        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed PartnerUnknown
         KeysTooMany SignatureKeyExists;
     /// Listing dead letters.
     LetterListingRefusals: QueryInvalid CursorInvalid;
@@ -283,7 +260,11 @@ parameters! {
     #[into_params(parameter_in = Header)]
     SubmissionHeaders {
         /// Your id of the request: a UUID, quoted or bare. The same again for every retry.
-        #[param(rename = "Idempotency-Key", example = "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10")]
+        #[param(
+            rename = "Idempotency-Key",
+            example = "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10",
+            pattern = r#"^([0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")$"#
+        )]
         idempotency_key: String,
         /// `wait=N`: the answer may take up to N seconds (at most 30) when it is final then (RFC 7240).
         #[param(rename = "Prefer", example = "wait=5")]
@@ -299,6 +280,7 @@ parameters! {
         #[param(minimum = 1, maximum = 1000, default = 100)]
         limit: Option<u16>,
         /// The `next_cursor` of the page before.
+        #[param(pattern = "^[A-Za-z0-9_-]+$", min_length = 11, max_length = 1024)]
         cursor: Option<String>,
     }
 
@@ -306,7 +288,7 @@ parameters! {
     #[into_params(parameter_in = Query)]
     StatusParam {
         /// `posted` (the statement), `accepted` or `rejected`.
-        #[param(default = "posted")]
+        #[param(default = "posted", pattern = "^(posted|accepted|rejected)$")]
         status: Option<String>,
     }
 
@@ -314,6 +296,7 @@ parameters! {
     #[into_params(parameter_in = Query)]
     ResolvedParam {
         /// `include` lists those as well that somebody decided about.
+        #[param(pattern = "^include$")]
         resolved: Option<String>,
     }
 }
@@ -327,5 +310,12 @@ mod tests {
         let same = postonce_schemas::OPENAPI_JSON.strip_suffix('\n') == Some(&openapi_json());
         let command = "cargo run -p postonce-web -- openapi > schemas/openapi/postonce.json";
         assert!(same, "schemas/openapi/postonce.json is not up to date; write it with: {command}");
+    }
+
+    #[test]
+    fn the_json_schema_in_schemas_is_this_one() {
+        let same = postonce_schemas::JSON_SCHEMA.strip_suffix('\n') == Some(&json_schema());
+        let command = "cargo run -p postonce-web -- json-schema > schemas/json/postonce.schema.json";
+        assert!(same, "schemas/json/postonce.schema.json is not up to date; write it with: {command}");
     }
 }

@@ -24,6 +24,7 @@ use crate::keyring::Keyring;
 use crate::office::OfficeTerms;
 use crate::readiness::{Part, Readiness};
 use crate::server::App;
+use crate::signatures::Verifier;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::roster::{Address, ProcessKind};
 
@@ -73,7 +74,8 @@ pub async fn run(
         prices: config.prices.clone(),
     };
     let app = App::over(bank, exchange, (&meter, gatekeeper), terms, Arc::clone(&readiness));
-    let app = app.within(config.http);
+    let verifier = Verifier { terms: config.signatures.clone(), is_tls: config.tls.is_some() };
+    let app = App { verifier, ..app.within(config.http) };
     let keyring = Arc::clone(&app.keyring);
     keyring.await_first_key();
     let server = doors.serve(app)?;

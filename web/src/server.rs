@@ -15,7 +15,7 @@ use futures::FutureExt as _;
 use postonce_shared::accept::Acceptor;
 use postonce_shared::adapters::http::Exchange;
 use postonce_shared::bank::Bank;
-use postonce_shared::config::HttpLimits;
+use postonce_shared::config::{HttpLimits, SignatureTerms};
 use postonce_shared::ports::world::World;
 use postonce_worker::gatekeeper::Gatekeeper;
 use postonce_worker::http::{Callee, Connections, attend};
@@ -36,6 +36,7 @@ use crate::partner_desk::PartnerDesk;
 use crate::partner_ring::PartnerRing;
 use crate::readiness::Readiness;
 use crate::routes;
+use crate::signatures::Verifier;
 
 /// How long requests in hand may take to end when the server stops.
 const DRAIN_S: u64 = 10;
@@ -67,6 +68,8 @@ pub struct App {
     pub limits: HttpLimits,
     /// Whether the other processes of the bank come in by the same door as partners.
     pub serves_peers: bool,
+    /// What signatures of requests are held against.
+    pub verifier: Verifier,
     /// How much each caller may ask for.
     pub rates: Arc<Rates>,
     /// The clock.
@@ -113,6 +116,7 @@ impl App {
             metrics: Arc::new(metrics),
             limits: HttpLimits::default(),
             serves_peers: true,
+            verifier: Verifier { terms: SignatureTerms::default(), is_tls: false },
             rates: Arc::new(Rates::new(&HttpLimits::default(), world())),
             world: world(),
         }
@@ -150,6 +154,7 @@ pub fn build(
         callee,
         limits,
         serves_peers,
+        verifier,
         rates,
         world,
     } = app.clone();
@@ -166,6 +171,7 @@ pub fn build(
         .app_data(Data::from(callee))
         .app_data(Data::new(limits))
         .app_data(Data::from(rates))
+        .app_data(Data::new(verifier))
         .app_data(Data::new(observer))
         .configure(|config| {
             if serves_peers {

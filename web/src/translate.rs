@@ -27,6 +27,7 @@ use crate::formats::{Format, Shape};
 use crate::negotiate;
 use crate::partner_terms::TermsChange;
 use crate::scopes::Scope;
+use crate::signatures::digest;
 
 /// The body of a request, whole, in a format that we know.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ impl InboundDocument {
     /// Reads the body: media type first, then the rest of it.
     ///
     /// # Errors
-    /// [`ApiError`] of status 415, 413, 408 or 400.
+    /// [`ApiError`] of status 415, 413, 408, 401 or 400.
     pub async fn read(request: &HttpRequest, payload: Payload) -> Result<Self, ApiError> {
         let format = negotiate::body_format(request.headers(), negotiate::profile(request))?;
         let bytes = body(request, payload).await?;
@@ -57,6 +58,12 @@ impl InboundDocument {
         self.format.read(shape, &self.bytes, &self.limits)
     }
 
+    /// Reads what operators write, which is JSON.
+    fn as_json<T>(&self, read: impl FnOnce(&[u8]) -> Result<T, ApiError>) -> Result<T, ApiError> {
+        negotiate::only_json(self.format)?;
+        read(&self.bytes)
+    }
+
     /// What was refused, in the names of the document.
     fn in_its_names(&self, shape: Shape) -> impl FnOnce(ApiError) -> ApiError {
         let format = self.format;
@@ -67,7 +74,7 @@ impl InboundDocument {
 /// The body of a request, whole. One that is too large ends the reading early.
 ///
 /// # Errors
-/// [`ApiError`] of status 413, 408 or 400.
+/// [`ApiError`] of status 413, 408, 401 or 400.
 pub async fn body(request: &HttpRequest, payload: Payload) -> Result<Bytes, ApiError> {
     let HttpLimits { body_bytes_max, body_patience, .. } = limits(request);
     if declared_length(request).is_some_and(|length| length > body_bytes_max) {
@@ -75,9 +82,12 @@ pub async fn body(request: &HttpRequest, payload: Payload) -> Result<Bytes, ApiE
     }
     // The machine's own clock: what is limited here is a client's connection, not our business.
     let bytes = tokio::time::timeout(body_patience, collect(payload, body_bytes_max)).await;
-    bytes.map_err(|_| {
+    let bytes = bytes.map_err(|_| {
         ApiError::new(Code::RequestTimeout, format!("The body took longer than {body_patience:?}."))
-    })?
+    })??;
+    // The only place that reads a body for a partner: what a signature says of it is held against it here.
+    digest::check(request, &bytes)?;
+    Ok(bytes)
 }
 
 /// What a document of XML in a request may ask of us.
@@ -183,8 +193,7 @@ pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiEr
 /// # Errors
 /// As [`instruction`].
 pub fn partner_terms(document: &InboundDocument) -> Result<TermsChange, ApiError> {
-    negotiate::only_json(document.format)?;
-    partners::terms(&document.bytes)
+    document.as_json(partners::terms)
 }
 
 /// The scopes of a new key in a document.
@@ -192,8 +201,7 @@ pub fn partner_terms(document: &InboundDocument) -> Result<TermsChange, ApiError
 /// # Errors
 /// As [`instruction`].
 pub fn key_scopes(document: &InboundDocument) -> Result<Vec<Scope>, ApiError> {
-    negotiate::only_json(document.format)?;
-    partners::key_scopes(&document.bytes)
+    document.as_json(partners::key_scopes)
 }
 
 /// A new key to sign with in a document.
@@ -201,8 +209,7 @@ pub fn key_scopes(document: &InboundDocument) -> Result<Vec<Scope>, ApiError> {
 /// # Errors
 /// As [`instruction`].
 pub fn signature_key(document: &InboundDocument) -> Result<SignatureKey, ApiError> {
-    negotiate::only_json(document.format)?;
-    partners::signature_key(&document.bytes)
+    document.as_json(partners::signature_key)
 }
 
 /// The state that a document brings the gate into. A release is scheduled for later than `now`.
@@ -211,6 +218,5 @@ pub fn signature_key(document: &InboundDocument) -> Result<SignatureKey, ApiErro
 /// # Errors
 /// As [`instruction`], and of status 415 for another format.
 pub fn gate_state(document: &InboundDocument, now: Timestamp) -> Result<GateState, ApiError> {
-    negotiate::only_json(document.format)?;
-    json::gate_state(&document.bytes, now)
+    document.as_json(|body| json::gate_state(body, now))
 }

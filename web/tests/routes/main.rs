@@ -14,6 +14,7 @@ mod partners;
 mod problems;
 mod reach;
 mod scale;
+mod signatures;
 mod soap;
 mod statements;
 mod submissions;
