@@ -104,14 +104,17 @@ async fn what_a_partner_may_not_touch_does_not_exist_for_it(stand: Stand) {
     let shop = client.with_key(key);
     drop(shop.post(mine, fresh_id(), &Wish::deposit("1.00")).await);
     assert_eq!(shop.balance(mine).await, "1.00");
-    let unknown = shop.account(fresh_account()).await.expect(404);
+    let unknown = shop.get(&path_of(fresh_account())).await.expect(404);
     assert_eq!(
-        (unknown.code(), &shop.account(others).await.expect(404).text),
+        (unknown.code(), &shop.get(&path_of(others)).await.expect(404).text),
         ("account_unknown", &unknown.text)
     );
     let refused = shop.submit(others, fresh_id(), &Wish::withdrawal("5.00")).await.expect(404);
     assert_eq!(refused.text, unknown.text);
-    assert_eq!(shop.transaction(others, posted).await.expect(404).code(), "transaction_unknown");
+    assert_eq!(
+        shop.get(&format!("{}/transactions/{posted}", path_of(others))).await.expect(404).code(),
+        "transaction_unknown"
+    );
     let accounts = shop.get(&format!("/v1/users/{}/accounts", others.user)).await.expect(404);
     assert_eq!(accounts.code(), "user_unknown");
 
