@@ -57,6 +57,7 @@ mod scaling;
 mod schemathesis;
 mod secrecy;
 mod signatures;
+mod soap;
 mod sweep;
 mod tidy;
 mod tls;
