@@ -11,8 +11,13 @@ use utoipa::ToSchema;
 use validator::{Validate, ValidationError};
 
 mod costs;
+mod partners;
 
 pub use self::costs::{ProcessCost, Scale, StorageOperation, StorageOperations};
+pub use self::partners::{
+    NewPartnerKey, Partner, PartnerAccount, PartnerKey, PartnerKeyRequest, PartnerPage, PartnerRate,
+    PartnerReach, PartnerSignatureKey, PartnerSignatureKeyRequest, PartnerTerms,
+};
 
 /// What a deposit or a withdrawal asks for.
 ///

@@ -247,9 +247,7 @@ fn opens(record: &ApiKeyRecord, hash: &[u8; 32]) -> bool {
 
 fn granted(record: ApiKeyRecord, partner: Partner) -> Grant {
     let ApiKeyRecord { id, hash: _, partner: _, scopes, created_at: _, revoked_at: _ } = record;
-    // A scope of a newer program means nothing here.
-    let scopes = scopes.iter().filter_map(|code| Scope::of_code(code)).flatten().copied();
-    Grant { key_id: id, scopes: scopes.collect(), partner: Arc::new(partner) }
+    Grant { key_id: id, scopes: Scope::of_codes(&scopes), partner: Arc::new(partner) }
 }
 
 #[cfg(test)]

@@ -38,6 +38,9 @@ pub mod backup_command;
 pub mod keyring;
 pub mod keys_command;
 pub mod partner_desk;
+pub mod partner_ring;
+pub mod partner_terms;
+pub mod partners_command;
 pub mod scopes;
 
 pub mod openapi;

@@ -11,7 +11,7 @@ mod headers;
 
 use self::headers::Headers;
 use crate::error::{Code, documented};
-use crate::handlers::{accounts, admin, dead_letters, gate, health, submit, transactions};
+use crate::handlers::{accounts, admin, dead_letters, gate, health, partners, submit, transactions};
 use crate::scopes::Scope;
 
 /// The document as it stands in `schemas`, without the line break at the end of that file.
@@ -48,6 +48,13 @@ pub fn openapi_json() -> String {
         admin::scale,
         gate::find,
         gate::change,
+        partners::list,
+        partners::find,
+        partners::put,
+        partners::add_key,
+        partners::revoke_key,
+        partners::add_signing,
+        partners::remove_signing,
         dead_letters::list,
         dead_letters::find,
         dead_letters::replay,
@@ -133,6 +140,24 @@ refusals! {
     MetricsRefusals:;
     /// Changing the gate.
     GateRefusals: MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed;
+    /// Listing partners.
+    PartnerListingRefusals: QueryInvalid CursorInvalid;
+    /// Reading a partner.
+    PartnerRefusals: PathInvalid PartnerUnknown;
+    /// Making and changing a partner.
+    PartnerPuttingRefusals:
+        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed CallerShutOut
+        SignatureKeyNeeded PreconditionFailed;
+    /// Adding an API key.
+    KeyAddingRefusals:
+        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed PartnerUnknown
+        KeysTooMany;
+    /// Ending a key.
+    KeyRevokingRefusals: PathInvalid PartnerUnknown KeyUnknown CallerShutOut SignatureKeyNeeded;
+    /// Adding a key to sign with.
+    SignatureKeyAddingRefusals:
+        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed PartnerUnknown
+        KeysTooMany SignatureKeyExists;
     /// Listing dead letters.
     LetterListingRefusals: QueryInvalid CursorInvalid;
     /// Reading a dead letter.
@@ -193,6 +218,32 @@ parameters! {
     DeadLetterPath {
         /// The letter.
         id: String,
+    }
+
+    /// The path of a partner.
+    #[into_params(parameter_in = Path)]
+    PartnerPath {
+        /// Its name: 1 to 32 characters, a lower-case letter first, then lower-case letters, digits or `_`.
+        #[param(pattern = "^[a-z][a-z0-9_]{0,31}$", example = "shop")]
+        partner_id: String,
+    }
+
+    /// The path of a key of a partner.
+    #[into_params(parameter_in = Path)]
+    PartnerKeyPath {
+        /// The name of the partner.
+        #[param(pattern = "^[a-z][a-z0-9_]{0,31}$", example = "shop")]
+        partner_id: String,
+        /// The id of the key.
+        key_id: String,
+    }
+
+    /// The headers of a change of a partner.
+    #[into_params(parameter_in = Header)]
+    PartnerPutHeaders {
+        /// The `ETag` of the partner as you saw it, or `*` for any partner that is known.
+        #[param(rename = "If-Match")]
+        if_match: Option<String>,
     }
 
     /// The headers of a deposit or a withdrawal.

@@ -32,6 +32,8 @@ use crate::metrics::Metrics;
 use crate::negotiate::refuse_in_format;
 use crate::observe::{Observer, observe};
 use crate::office::{Office, OfficeTerms};
+use crate::partner_desk::PartnerDesk;
+use crate::partner_ring::PartnerRing;
 use crate::readiness::Readiness;
 use crate::routes;
 use crate::signatures::Verifier;
@@ -54,6 +56,8 @@ pub struct App {
     pub gate: Arc<GateDesk>,
     /// Who may call.
     pub keyring: Arc<Keyring>,
+    /// Where it is decided who may do what.
+    pub partners: Arc<PartnerDesk>,
     /// What is missing.
     pub readiness: Arc<Readiness>,
     /// Counts.
@@ -95,13 +99,21 @@ impl App {
             operations: operations(),
             switchboard: Arc::clone(&exchange.switchboard),
         };
+        let keyring = Arc::new(Keyring::new(&bank.store, world()));
+        let ring = PartnerRing::new(exchange, world(), Some(Arc::clone(&keyring)));
+        let mut callee = Callee::of(bank, exchange, meter, gatekeeper.clone(), &readiness);
+        callee.partners = Some({
+            let keyring = Arc::clone(&keyring);
+            Arc::new(move |partner| keyring.forget(partner))
+        });
         Self {
-            callee: Arc::new(Callee::of(bank, exchange, meter, gatekeeper.clone(), &readiness)),
+            callee: Arc::new(callee),
+            partners: Arc::new(PartnerDesk::new(&bank.store, world(), ring)),
             acceptor: Arc::clone(&bank.acceptor),
             books: Arc::new(Books::new(bank.store.clone(), world(), bank.repair.clone())),
             office: Arc::new(Office::new(bank, Arc::new(workers), terms)),
             gate: Arc::new(GateDesk::new(bank, exchange, gatekeeper)),
-            keyring: Arc::new(Keyring::new(&bank.store, world())),
+            keyring,
             readiness,
             metrics: Arc::new(metrics),
             limits: HttpLimits::default(),
@@ -140,6 +152,7 @@ pub fn build(
         office,
         gate,
         keyring,
+        partners,
         readiness,
         metrics,
         callee,
@@ -157,6 +170,7 @@ pub fn build(
         .app_data(Data::from(office))
         .app_data(Data::from(gate))
         .app_data(Data::from(keyring))
+        .app_data(Data::from(partners))
         .app_data(Data::from(readiness))
         .app_data(Data::from(metrics))
         .app_data(Data::from(callee))

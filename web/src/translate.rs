@@ -5,6 +5,7 @@
 mod content;
 pub mod json;
 pub mod members;
+pub mod partners;
 
 use actix_web::HttpRequest;
 use actix_web::error::PayloadError;
@@ -15,6 +16,7 @@ use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::account::{AccountStatus, Holder};
 use postonce_shared::domain::instruction::{Instruction, TransactionKind};
 use postonce_shared::domain::money::{Currency, OverdraftLimit};
+use postonce_shared::domain::partner::SignatureKey;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::gate::GateState;
 use postonce_shared::xml::XmlLimits;
@@ -23,6 +25,8 @@ use self::members::Members;
 use crate::error::{ApiError, Code};
 use crate::formats::{Format, Shape};
 use crate::negotiate;
+use crate::partner_terms::TermsChange;
+use crate::scopes::Scope;
 use crate::signatures::digest;
 
 /// The body of a request, whole, in a format that we know.
@@ -52,6 +56,12 @@ impl InboundDocument {
     /// Its members.
     fn members(&self, shape: Shape) -> Result<Members, ApiError> {
         self.format.read(shape, &self.bytes, &self.limits)
+    }
+
+    /// Reads what operators write, which is JSON.
+    fn as_json<T>(&self, read: impl FnOnce(&[u8]) -> Result<T, ApiError>) -> Result<T, ApiError> {
+        negotiate::only_json(self.format)?;
+        read(&self.bytes)
     }
 
     /// What was refused, in the names of the document.
@@ -178,12 +188,35 @@ pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiEr
     content::account_change(document.members(shape)?).map_err(document.in_its_names(shape))
 }
 
+/// The terms of a partner in a document.
+///
+/// # Errors
+/// As [`instruction`].
+pub fn partner_terms(document: &InboundDocument) -> Result<TermsChange, ApiError> {
+    document.as_json(partners::terms)
+}
+
+/// The scopes of a new key in a document.
+///
+/// # Errors
+/// As [`instruction`].
+pub fn key_scopes(document: &InboundDocument) -> Result<Vec<Scope>, ApiError> {
+    document.as_json(partners::key_scopes)
+}
+
+/// A new key to sign with in a document.
+///
+/// # Errors
+/// As [`instruction`].
+pub fn signature_key(document: &InboundDocument) -> Result<SignatureKey, ApiError> {
+    document.as_json(partners::signature_key)
+}
+
 /// The state that a document brings the gate into. A release is scheduled for later than `now`.
 /// Operators write JSON.
 ///
 /// # Errors
 /// As [`instruction`], and of status 415 for another format.
 pub fn gate_state(document: &InboundDocument, now: Timestamp) -> Result<GateState, ApiError> {
-    negotiate::only_json(document.format)?;
-    json::gate_state(&document.bytes, now)
+    document.as_json(|body| json::gate_state(body, now))
 }
