@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, Subcommand};
+use postonce_shared::audit::{Event, On};
 use postonce_shared::domain::ids::{AccountKey, PartnerId, UserId};
 use postonce_shared::domain::partner::{
     Partner, PartnerStatus, Reach, RequestRate, SignatureAlgorithm, SignatureKey,
@@ -197,6 +198,39 @@ impl TermsArgs {
 /// # Errors
 /// When the store cannot be used, or the wish does not fit the partner.
 pub async fn run(
+    command: PartnersCommand,
+    desk: &PartnerDesk,
+    (out, err): (&mut (dyn Write + Send), &mut (dyn Write + Send)),
+) -> anyhow::Result<()> {
+    let act = command.act();
+    let ended = carry_out(command, desk, (out, err)).await;
+    match act {
+        Some((act, on)) => Event::operated(act, on, ended),
+        None => ended,
+    }
+}
+
+impl PartnersCommand {
+    /// What it is in the audit trail, where it changes something.
+    fn act(&self) -> Option<(&'static str, On)> {
+        let on = |partner| On::one("partner_id", partner);
+        Some(match self {
+            Self::Add { id, .. } => ("partner.add", on(id)),
+            Self::Change { id, .. } => ("partner.change", on(id)),
+            Self::Suspend { id } => ("partner.suspend", on(id)),
+            Self::Resume { id } => ("partner.resume", on(id)),
+            Self::SignatureKeys(SignatureKeysCommand::Add { partner, key_id, .. }) => {
+                ("signature_key.add", on(partner).and("key_id", key_id))
+            }
+            Self::SignatureKeys(SignatureKeysCommand::Remove { partner, key_id }) => {
+                ("signature_key.remove", on(partner).and("key_id", key_id))
+            }
+            Self::List | Self::Show { .. } => return None,
+        })
+    }
+}
+
+async fn carry_out(
     command: PartnersCommand,
     desk: &PartnerDesk,
     (out, err): (&mut (dyn Write + Send), &mut (dyn Write + Send)),
