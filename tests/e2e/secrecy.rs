@@ -186,7 +186,13 @@ fn requests(bank: &Scenario, account: AccountKey, reader: &str) -> Vec<Request> 
         request("GET", &path, format!("{bearer}{MARK}\r\n"), ""),
         request("GET", &path, format!("{bearer}X-Large: {}\r\n", MARK.repeat(20_000)), ""),
     ];
-    let bodies = [
+    all.extend(bodies().into_iter().map(|body| deposit(&fresh(), body)));
+    all
+}
+
+/// Bodies that are wrong in every way.
+fn bodies() -> Vec<String> {
+    vec![
         MARK.to_owned(),
         format!(r#"{{"amount":"{MARK}","currency":"{MARK}"}}"#),
         format!(r#"{{"amount":{{"{MARK}":1}},"currency":["{MARK}"],"reference":7,"metadata":"{MARK}"}}"#),
@@ -199,9 +205,7 @@ fn requests(bank: &Scenario, account: AccountKey, reader: &str) -> Vec<Request> 
         format!(r#"{{"amount":"1.00","currency":"EUR","reference":"{MARK}"#),
         format!("<{MARK}>{MARK}</{MARK}>"),
         MARK.repeat(30_000),
-    ];
-    all.extend(bodies.into_iter().map(|body| deposit(&fresh(), body)));
-    all
+    ]
 }
 
 /// What direct producers write, right and wrong.

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, Subcommand};
-use postonce_shared::audit::{Event, On};
+use postonce_shared::audit::Event;
 use postonce_shared::domain::ids::{AccountKey, PartnerId, UserId};
 use postonce_shared::domain::partner::{
     Partner, PartnerStatus, Reach, RequestRate, SignatureAlgorithm, SignatureKey,
@@ -20,6 +20,8 @@ use crate::partner_terms::{
     TermsChange, add_signature_key, format_name, named_reach, remove_signature_key, requests,
     signature_algorithm, signature_key_id, signature_material,
 };
+
+mod act;
 
 /// Partners that are read at once for the list.
 const LIST_PAGE: usize = 200;
@@ -207,26 +209,6 @@ pub async fn run(
     match act {
         Some((act, on)) => Event::operated(act, on, ended),
         None => ended,
-    }
-}
-
-impl PartnersCommand {
-    /// What it is in the audit trail, where it changes something.
-    fn act(&self) -> Option<(&'static str, On)> {
-        let on = |partner| On::one("partner_id", partner);
-        Some(match self {
-            Self::Add { id, .. } => ("partner.add", on(id)),
-            Self::Change { id, .. } => ("partner.change", on(id)),
-            Self::Suspend { id } => ("partner.suspend", on(id)),
-            Self::Resume { id } => ("partner.resume", on(id)),
-            Self::SignatureKeys(SignatureKeysCommand::Add { partner, key_id, .. }) => {
-                ("signature_key.add", on(partner).and("key_id", key_id))
-            }
-            Self::SignatureKeys(SignatureKeysCommand::Remove { partner, key_id }) => {
-                ("signature_key.remove", on(partner).and("key_id", key_id))
-            }
-            Self::List | Self::Show { .. } => return None,
-        })
     }
 }
 
