@@ -83,6 +83,9 @@ impl Tls {
             let digest = read.as_ref().ok().map(Content::digest);
             let is_settled =
                 std::mem::replace(&mut seen, digest.unwrap_or_default()) == digest.unwrap_or_default();
+            if digest == Some(served) {
+                refused = None;
+            }
             if !is_settled || digest == Some(served) || refused == Some(digest) {
                 continue;
             }
