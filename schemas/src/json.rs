@@ -6,14 +6,22 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use validator::{Validate, ValidationError};
 
+mod codes;
 mod costs;
+mod exact;
+mod operators;
 mod partners;
 
 pub use self::costs::{ProcessCost, Scale, StorageOperation, StorageOperations};
+pub use self::exact::{DECIMALS_OF_CURRENCIES, sharpen};
+pub use self::operators::{
+    DeadLetter, DeadLetterPage, Gate, GateChange, GateChanged, GateListener, OrderNumberRange, OrderNumbers,
+    Queue, QueueList, Resolution,
+};
 pub use self::partners::{
     NewPartnerKey, Partner, PartnerAccount, PartnerKey, PartnerKeyRequest, PartnerPage, PartnerRate,
     PartnerReach, PartnerSignatureKey, PartnerSignatureKeyRequest, PartnerTerms,
@@ -41,7 +49,8 @@ pub struct TransactionRequest {
 }
 
 /// Who holds an account.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema, Validate)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema, Validate)]
+#[serde(deny_unknown_fields)]
 pub struct Holder {
     /// Given name.
     #[schema(example = "Ada", min_length = 1, max_length = 140)]
@@ -95,7 +104,8 @@ pub struct ChangeAccountRequest {
 }
 
 /// An account as it now is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(example = json!({
     "user_id": "0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11", "account_id": "77aa0b9e-7c2f-4c35-8f0d-0a4f6f1f2e22",
     "currency": "EUR", "status": "open", "balance": "12.30", "available": "12.30", "overdraft_limit": "0.00",
@@ -112,7 +122,8 @@ pub struct Account {
     pub currency: String,
     /// `open` or `closed`.
     #[schema(pattern = "^(open|closed)$")]
-    pub status: &'static str,
+    #[serde(deserialize_with = "codes::account_status")]
+    pub status: Cow<'static, str>,
     /// The sum of its posted transactions.
     pub balance: String,
     /// What can be withdrawn now: balance plus overdraft limit, never below zero.
@@ -130,16 +141,18 @@ pub struct Account {
 }
 
 /// A page of accounts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct AccountPage {
     /// By account id.
     pub accounts: Vec<Account>,
     /// Pass it as `cursor` for the next page; null at the end.
+    #[schema(required = true)]
     pub next_cursor: Option<String>,
 }
 
 /// A transaction as it now is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "message_id": "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10", "user_id": "0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11",
     "account_id": "77aa0b9e-7c2f-4c35-8f0d-0a4f6f1f2e22", "type": "deposit", "amount": "125.50", "currency": "EUR",
@@ -159,19 +172,21 @@ pub struct Transaction {
     pub account_id: String,
     /// `deposit` or `withdrawal`.
     #[schema(pattern = "^(deposit|withdrawal)$")]
-    pub r#type: &'static str,
+    #[serde(deserialize_with = "codes::transaction_type")]
+    pub r#type: Cow<'static, str>,
     /// How much.
     pub amount: String,
     /// ISO 4217.
     pub currency: String,
     /// `accepted`, `posted` or `rejected`. The last two are final.
     #[schema(pattern = "^(accepted|posted|rejected)$")]
-    pub status: &'static str,
+    #[serde(deserialize_with = "codes::transaction_status")]
+    pub status: Cow<'static, str>,
     /// The words on the statement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
     /// The partner's own data.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
     /// When it was accepted.
     #[schema(format = "date-time")]
@@ -191,8 +206,11 @@ pub struct Transaction {
     pub posted_at: Option<String>,
     /// When rejected: `insufficient_funds`, `account_closed`, `account_unknown`,
     /// `currency_mismatch`, `amount_out_of_range` or `discarded`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<&'static str>,
+    #[schema(
+        pattern = "^(insufficient_funds|account_closed|account_unknown|currency_mismatch|amount_out_of_range|discarded)$"
+    )]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "codes::reason")]
+    pub reason: Option<Cow<'static, str>>,
     /// When rejected: since when.
     #[schema(format = "date-time")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -228,36 +246,40 @@ impl Transaction {
 }
 
 /// A page of transactions.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct TransactionPage {
     /// Posted ones: oldest first.
     pub transactions: Vec<Transaction>,
     /// Pass it as `cursor` for the next page; null at the end.
+    #[schema(required = true)]
     pub next_cursor: Option<String>,
 }
 
 /// Why a request was refused (RFC 9457).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Problem {
     /// Names the kind of problem: `urn:postonce:problem:` and the code.
     #[schema(example = "urn:postonce:problem:validation_failed")]
     pub r#type: String,
     /// The kind of problem, for people.
-    pub title: &'static str,
+    pub title: Cow<'static, str>,
     /// The HTTP status.
     pub status: u16,
     /// What was wrong this time, and what to do about it.
     pub detail: String,
     /// The kind of problem, for programs. Never changes.
     #[schema(example = "validation_failed")]
-    pub code: &'static str,
+    pub code: Cow<'static, str>,
     /// What is wrong with the input, all of it at once.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub violations: Vec<Violation>,
 }
 
 /// One thing that is wrong with the input.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Violation {
     /// The member, such as `amount` or `metadata.shop`.
     pub field: String,
@@ -266,160 +288,14 @@ pub struct Violation {
 }
 
 /// Whether the service can do its work.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Health {
     /// `ok` or `unavailable`.
-    pub status: &'static str,
+    #[schema(pattern = "^(ok|unavailable)$")]
+    #[serde(deserialize_with = "codes::health")]
+    pub status: Cow<'static, str>,
     /// What is missing, such as `ledger` or `queue`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub missing: Vec<&'static str>,
-}
-
-/// The work queues.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct QueueList {
-    /// By name.
-    pub queues: Vec<Queue>,
-}
-
-/// One work queue.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Queue {
-    /// Its name.
-    #[schema(example = "work-0")]
-    pub name: String,
-    /// Messages, visible and not. One message holds many transactions.
-    pub depth: u64,
-    /// Seconds since the message at the visible head was sent; 0 when none is visible.
-    pub oldest_age_s: u64,
-    /// Open dead letters that came from it.
-    pub dead_letters: u64,
-    /// Listeners at work; 0 when the worker runs in another process.
-    pub active_listeners: u32,
-    /// The most that there may be; 0 when the worker runs in another process.
-    pub listeners_max: u32,
-}
-
-/// Whether listeners may receive.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Gate {
-    /// `held` or `released`.
-    #[schema(example = "held", pattern = "^(held|released)$")]
-    pub state: &'static str,
-    /// Grows with every change.
-    pub epoch: u64,
-    /// When a held gate is released by itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(format = DateTime)]
-    pub release_at: Option<String>,
-}
-
-/// What the gate is to be.
-#[derive(Debug, Clone, PartialEq, Eq, ToSchema)]
-#[schema(example = json!({"state": "held", "release_at": "2026-11-23T06:00:00Z"}))]
-pub struct GateChange {
-    /// `held` or `released`.
-    #[schema(example = "held", pattern = "^(held|released)$")]
-    pub state: String,
-    /// Releases a held gate at that time, RFC 3339.
-    #[schema(format = DateTime)]
-    pub release_at: Option<String>,
-}
-
-/// The gate after a change, and who obeys it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct GateChanged {
-    /// The gate.
-    #[serde(flatten)]
-    pub gate: Gate,
-    /// The processes that listen.
-    pub listeners: Vec<GateListener>,
-}
-
-/// A process that listens, and what it obeys.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct GateListener {
-    /// The process, as its log names it.
-    #[schema(format = Uuid)]
-    pub listener: String,
-    /// Whether it obeys the epoch of the answer. Held, it receives nothing more from then on.
-    pub acknowledged: bool,
-    /// The epoch that it obeys; `null` when it did not answer in time.
-    pub epoch: Option<u64>,
-}
-
-/// A queue message that was set aside for a person.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct DeadLetter {
-    /// Names it.
-    pub id: String,
-    /// Where it came from.
-    pub queue: String,
-    /// Why it was set aside.
-    pub reason: String,
-    /// How often it had been received.
-    pub dequeue_count: u32,
-    /// When it was sent.
-    #[schema(format = "date-time")]
-    pub inserted_at: String,
-    /// When it was set aside.
-    #[schema(format = "date-time")]
-    pub dead_at: String,
-    /// The body of the message; what is not text in it is replaced.
-    pub body: String,
-    /// The message ids of the transactions in it, when it can be read.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub items: Option<Vec<String>>,
-    /// What a person decided; null while nobody did.
-    pub resolution: Option<Resolution>,
-}
-
-/// What a person decided about a dead letter.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Resolution {
-    /// `replayed` or `discarded`.
-    pub kind: &'static str,
-    /// The partner of the API key that did it.
-    pub by: String,
-    /// When.
-    #[schema(format = "date-time")]
-    pub at: String,
-}
-
-/// A page of dead letters.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct DeadLetterPage {
-    /// By id.
-    pub dead_letters: Vec<DeadLetter>,
-    /// Pass it as `cursor` for the next page; null at the end.
-    pub next_cursor: Option<String>,
-}
-
-/// Where the order numbers went. Counts are of numbers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct OrderNumbers {
-    /// Reserved by processes so far.
-    pub reserved: u64,
-    /// Given to transactions.
-    pub issued: u64,
-    /// Given back at a clean shutdown.
-    pub returned: u64,
-    /// Never to be given to anybody.
-    pub lost: u64,
-    /// The ranges that are in use.
-    pub ranges: Vec<OrderNumberRange>,
-}
-
-/// A reserved range of order numbers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct OrderNumberRange {
-    /// The process that reserved it.
-    pub holder: String,
-    /// Its first number.
-    pub first: String,
-    /// Its last number.
-    pub last: String,
-    /// When it was reserved.
-    #[schema(format = "date-time")]
-    pub at: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<Cow<'static, str>>,
 }

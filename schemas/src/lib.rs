@@ -8,6 +8,9 @@ pub const OPENAPI_JSON: &str = include_str!("../openapi/postonce.json");
 /// The XML form of what direct producers write to a queue.
 pub const USER_ACCOUNT_TRANSACTION_XSD: &str = include_str!("../xsd/user-account-transaction.xsd");
 
+/// The JSON Schema of the JSON bodies. Generated like the OpenAPI document.
+pub const JSON_SCHEMA: &str = include_str!("../json/postonce.schema.json");
+
 /// The description of the SOAP service.
 pub const USER_ACCOUNT_SERVICE_WSDL: &str = include_str!("../wsdl/user-account-service.wsdl");
 

@@ -11,6 +11,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::certificates::Certified;
+use crate::contracts::{self, Given, OpenApi};
 use crate::wait;
 
 /// Longest time that one request may take.
@@ -191,16 +192,29 @@ impl Client {
         self.http.request(method, format!("{}{path}", self.address)).bearer_auth(&self.key)
     }
 
-    /// Sends a request.
+    /// Sends a request, and holds the answer to the OpenAPI document.
     ///
     /// # Errors
     /// When there is no whole answer: the process is away, or was killed.
+    ///
+    /// # Panics
+    /// When the answer breaks its contract.
     pub async fn try_send(&self, request: reqwest::RequestBuilder) -> Result<Answer, reqwest::Error> {
-        let response = request.send().await?;
-        let (status, headers) = (response.status(), response.headers().clone());
-        let text = response.text().await?;
+        let request = request.build()?;
+        let (method, path) = (request.method().clone(), request.url().path().to_owned());
+        let response = self.http.execute(request).await?;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let bytes = response.bytes().await?;
+        let given = Given { method: method.as_str(), path: &path, status, headers: &headers, body: &bytes };
+        let held = contracts::check(OpenApi::published(), &given);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
         let body = serde_json::from_str(&text).unwrap_or(Value::Null);
-        Ok(Answer { status: status.as_u16(), headers, text, body })
+        let answer = Answer { status, headers, text, body };
+        if let Err(breaches) = held {
+            let breaches = breaches.join("\n- ");
+            panic!("the answer to {method} {path} breaks its contract:\n- {breaches}\n{answer:?}");
+        }
+        Ok(answer)
     }
 
     /// Sends a request to a process that must be there.

@@ -1,8 +1,8 @@
 //! What the end-to-end tests stand on: Azurite, the real binaries as processes, a client of the
-//! HTTP API, proxies that take a service away, workers that die at a named point, an auditor
-//! that keeps books of its own, and chaos made of all of them. Beside them stand the bank in a
-//! [simulated world](simulation), its protocol as a [model](model) for a checker, and what must hold
-//! for [hostile input](hostile).
+//! HTTP API that holds every answer to its [contract](contracts), proxies that take a service away,
+//! workers that die at a named point, an auditor that keeps books of its own, and chaos made of all
+//! of them. Beside them stand the bank in a [simulated world](simulation), its protocol as a
+//! [model](model) for a checker, and what must hold for [hostile input](hostile).
 //!
 //! Everything listens on loopback only. Nothing that is started here outlives the test process,
 //! however that ends ([`reaper`]). Every wait is for a condition, with a deadline ([`wait`]). The
@@ -21,11 +21,15 @@ pub mod binaries;
 
 pub mod azurite_install;
 
+pub mod python;
+
 pub mod azurite;
 
 pub mod proxy;
 
 pub mod service;
+
+pub mod contracts;
 
 pub mod client;
 
@@ -45,6 +49,7 @@ pub mod scenario;
 
 pub mod auditor;
 
+pub mod soap;
 pub mod tamper;
 
 pub mod verify;

@@ -14,6 +14,7 @@ use postonce_shared::accept::AcceptFault;
 use postonce_shared::dead_letter_office::OfficeFault;
 use postonce_shared::order_numbers::OrderNumberFault;
 use postonce_shared::ports::fault::{Cause, StoreFault};
+use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 
 use crate::pages::not_a_cursor;
@@ -194,10 +195,10 @@ impl ApiError {
         let Published { status, code, title } = self.code.published();
         Problem {
             r#type: format!("urn:postonce:problem:{code}"),
-            title,
+            title: title.into(),
             status: status.as_u16(),
             detail: self.detail.clone(),
-            code,
+            code: code.into(),
             violations: self.violations.clone(),
         }
     }
@@ -301,10 +302,20 @@ pub fn documented(codes: &[Code]) -> BTreeMap<String, RefOr<Response>> {
     }
     let response = |lines: Vec<String>| {
         let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
-        let response = ResponseBuilder::new().description(lines.join("\n\n")).content(PROBLEM_JSON, problem);
-        RefOr::T(response.build())
+        ResponseBuilder::new().description(lines.join("\n\n")).content(PROBLEM_JSON, problem)
     };
-    by_status.into_iter().map(|(status, lines)| (status, response(lines))).collect()
+    let headed = |status: String, lines: Vec<String>| {
+        let header = match status.as_str() {
+            "401" => Some(("WWW-Authenticate", "The scheme of the key.")),
+            "503" => Some(("Retry-After", "Seconds after which trying again makes sense.")),
+            _ => None,
+        };
+        let response = header.into_iter().fold(response(lines), |response, (name, description)| {
+            response.header(name, HeaderBuilder::new().description(Some(description)).build())
+        });
+        (status, RefOr::T(response.build()))
+    };
+    by_status.into_iter().map(|(status, lines)| headed(status, lines)).collect()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use actix_web::http::header::HeaderMap;
-use postonce_shared::domain::ids::MessageId;
+use postonce_shared::domain::ids::{MessageId, parse_hyphenated};
 
 use crate::error::{ApiError, Code};
 
@@ -37,7 +37,7 @@ pub fn message_id(headers: &HeaderMap) -> Result<MessageId, ApiError> {
     }
     let text = value.to_str().unwrap_or_default().trim();
     let bare = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
-    bare.parse().map_err(|_| {
+    parse_hyphenated(bare).map_err(|_| {
         invalid("The Idempotency-Key must be a UUID, such as \"4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10\".")
     })
 }
@@ -142,6 +142,10 @@ mod tests {
         check(&[&format!("\"{id}\"")], Ok(id));
         check(&[&format!(" {} ", id.to_uppercase())], Ok(id));
         check(&[], Err(Code::IdempotencyKeyMissing));
+        let forms = [id.replace('-', ""), format!("{{{id}}}"), format!("urn:uuid:{id}")];
+        for wrong in forms {
+            check(&[&wrong], Err(Code::IdempotencyKeyInvalid));
+        }
         for wrong in ["", "\"\"", "17", "\"4f9d0c9e", "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f1z"] {
             check(&[wrong], Err(Code::IdempotencyKeyInvalid));
         }

@@ -20,7 +20,7 @@ use postonce_shared::telemetry::{self, LogTo};
 use postonce_web::adoption::adopt;
 use postonce_web::backup_command::{self, BackupCommand, RestoreCommand};
 use postonce_web::keys_command::{self, KeysCommand};
-use postonce_web::openapi::openapi_json;
+use postonce_web::openapi::{json_schema, openapi_json};
 use postonce_web::partner_desk::PartnerDesk;
 use postonce_web::partner_ring::PartnerRing;
 use postonce_web::partners_command::{self, PartnersCommand};
@@ -68,6 +68,8 @@ enum Operation {
     Verify(VerifyCommand),
     /// Print the OpenAPI document
     Openapi,
+    /// Print the JSON Schema of the JSON bodies
+    JsonSchema,
 }
 
 #[tokio::main]
@@ -87,8 +89,13 @@ async fn main() -> ExitCode {
 
 async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let Cli { with_worker, no_worker, command } = cli;
-    if matches!(command, Some(Operation::Openapi)) {
-        println!("{}", openapi_json());
+    let document = match command {
+        Some(Operation::Openapi) => Some(openapi_json()),
+        Some(Operation::JsonSchema) => Some(json_schema()),
+        Some(_) | None => None,
+    };
+    if let Some(document) = document {
+        println!("{document}");
         return Ok(ExitCode::SUCCESS);
     }
     let config = Config::read(matches)?;
@@ -112,7 +119,8 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
             | Operation::Keys(_)
             | Operation::Recover
             | Operation::Sweep
-            | Operation::Openapi,
+            | Operation::Openapi
+            | Operation::JsonSchema,
         )
         | None => {}
     }
@@ -163,9 +171,13 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
             );
             Ok(())
         }
-        Some(Operation::Backup(_) | Operation::Restore(_) | Operation::Verify(_) | Operation::Openapi) => {
-            Ok(())
-        }
+        Some(
+            Operation::Backup(_)
+            | Operation::Restore(_)
+            | Operation::Verify(_)
+            | Operation::Openapi
+            | Operation::JsonSchema,
+        ) => Ok(()),
     }
     .map(|()| ExitCode::SUCCESS)
 }

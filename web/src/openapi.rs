@@ -14,9 +14,20 @@ use crate::error::{Code, documented};
 use crate::handlers::{accounts, admin, dead_letters, gate, health, partners, submit, transactions};
 use crate::scopes::Scope;
 
+mod exact;
+mod links;
+
 /// The document as it stands in `schemas`, without the line break at the end of that file.
 pub fn openapi_json() -> String {
-    ApiDocument::openapi().to_pretty_json().expect("the document can be written as JSON")
+    let document = serde_json::to_value(ApiDocument::openapi()).expect("the document is JSON");
+    serde_json::to_string_pretty(&exact::finish(document)).expect("a value can be written")
+}
+
+/// The schemas of the JSON bodies as a document of JSON Schema, without the line break at the end of the
+/// file in `schemas`.
+pub fn json_schema() -> String {
+    let document = serde_json::to_value(ApiDocument::openapi()).expect("the document is JSON");
+    serde_json::to_string_pretty(&exact::json_schema(document)).expect("a value can be written")
 }
 
 #[derive(OpenApi)]
@@ -250,7 +261,11 @@ parameters! {
     #[into_params(parameter_in = Header)]
     SubmissionHeaders {
         /// Your id of the request: a UUID, quoted or bare. The same again for every retry.
-        #[param(rename = "Idempotency-Key", example = "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10")]
+        #[param(
+            rename = "Idempotency-Key",
+            example = "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10",
+            pattern = r#"^([0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")$"#
+        )]
         idempotency_key: String,
         /// `wait=N`: the answer may take up to N seconds (at most 30) when it is final then (RFC 7240).
         #[param(rename = "Prefer", example = "wait=5")]
@@ -266,6 +281,7 @@ parameters! {
         #[param(minimum = 1, maximum = 1000, default = 100)]
         limit: Option<u16>,
         /// The `next_cursor` of the page before.
+        #[param(pattern = "^[A-Za-z0-9_-]+$", min_length = 11, max_length = 1024)]
         cursor: Option<String>,
     }
 
@@ -273,7 +289,7 @@ parameters! {
     #[into_params(parameter_in = Query)]
     StatusParam {
         /// `posted` (the statement), `accepted` or `rejected`.
-        #[param(default = "posted")]
+        #[param(default = "posted", pattern = "^(posted|accepted|rejected)$")]
         status: Option<String>,
     }
 
@@ -281,6 +297,7 @@ parameters! {
     #[into_params(parameter_in = Query)]
     ResolvedParam {
         /// `include` lists those as well that somebody decided about.
+        #[param(pattern = "^include$")]
         resolved: Option<String>,
     }
 }
@@ -294,5 +311,12 @@ mod tests {
         let same = postonce_schemas::OPENAPI_JSON.strip_suffix('\n') == Some(&openapi_json());
         let command = "cargo run -p postonce-web -- openapi > schemas/openapi/postonce.json";
         assert!(same, "schemas/openapi/postonce.json is not up to date; write it with: {command}");
+    }
+
+    #[test]
+    fn the_json_schema_in_schemas_is_this_one() {
+        let same = postonce_schemas::JSON_SCHEMA.strip_suffix('\n') == Some(&json_schema());
+        let command = "cargo run -p postonce-web -- json-schema > schemas/json/postonce.schema.json";
+        assert!(same, "schemas/json/postonce.schema.json is not up to date; write it with: {command}");
     }
 }

@@ -56,9 +56,9 @@ impl PageQuery {
         let mut refuse = |field: &str, message: String| {
             violations.push(Violation { field: field.to_owned(), message });
         };
-        let limit = match limit.map(|text| text.parse()) {
+        let limit = match limit.map(|text| number(&text)) {
             None => LIMIT_DEFAULT,
-            Some(Ok(limit @ 1..=LIMIT_MAX)) => limit,
+            Some(Some(limit @ 1..=LIMIT_MAX)) => limit,
             Some(_) => {
                 refuse("limit", format!("must be a number from 1 to {LIMIT_MAX}"));
                 LIMIT_DEFAULT
@@ -91,6 +91,11 @@ impl PageQuery {
         let decoded = self.cursor.as_deref().map(|cursor| decode(listing, cursor).ok_or_else(not_a_cursor));
         decoded.transpose()
     }
+}
+
+/// A number in digits only: a sign is no part of it.
+fn number(text: &str) -> Option<usize> {
+    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// The cursor of a position in a listing.
@@ -139,7 +144,9 @@ mod tests {
         check("", Some(100));
         check("limit=1", Some(1));
         check("limit=1000&other=thing", Some(1000));
-        for wrong in ["limit=0", "limit=1001", "limit=-1", "limit=", "limit=many", "limit=1&limit=2"] {
+        for wrong in
+            ["limit=0", "limit=1001", "limit=-1", "limit=%2B1", "limit=", "limit=many", "limit=1&limit=2"]
+        {
             check(wrong, None);
         }
         check("status=lost", None);

@@ -4,7 +4,9 @@ use std::str::FromStr;
 
 use actix_web::HttpRequest;
 use postonce_schemas::json::Violation;
-use postonce_shared::domain::ids::{AccountKey, InvalidId, MessageId, PartnerId, TransactionKey, UserId};
+use postonce_shared::domain::ids::{
+    AccountKey, InvalidId, MessageId, PartnerId, TransactionKey, UserId, parse_hyphenated,
+};
 
 use crate::error::{ApiError, Code};
 
@@ -73,7 +75,7 @@ fn id<T: FromStr<Err = InvalidId>>(
 ) -> Option<T> {
     let refuse =
         |error: InvalidId| violations.push(Violation { field: name.to_owned(), message: error.to_string() });
-    request.match_info().query(name).parse().map_err(refuse).ok()
+    parse_hyphenated(request.match_info().query(name)).map_err(refuse).ok()
 }
 
 fn finish<T>(value: Option<T>, violations: Vec<Violation>) -> Result<T, ApiError> {

@@ -137,7 +137,7 @@ pub fn account(account: Account) -> wire::Account {
         user_id: key.user.to_string(),
         account_id: key.account.to_string(),
         currency: currency.to_string(),
-        status: status.code(),
+        status: status.code().into(),
         balance: balance.to_string(),
         available: available.to_string(),
         overdraft_limit: overdraft_limit.to_string(),
@@ -162,7 +162,7 @@ pub fn transaction(transaction: Transaction) -> wire::Transaction {
             ..accepted
         },
         Some(Outcome::Rejected { reason, rejected_at }) => wire::Transaction {
-            reason: Some(reason.code()),
+            reason: Some(reason.code().into()),
             rejected_at: Some(rejected_at.to_string()),
             ..accepted
         },
@@ -206,10 +206,10 @@ fn accepted(
         message_id: key.message.to_string(),
         user_id: key.account.user.to_string(),
         account_id: key.account.account.to_string(),
-        r#type: kind.code(),
+        r#type: kind.code().into(),
         amount: amount.to_string(),
         currency: amount.currency().to_string(),
-        status: status.code(),
+        status: status.code().into(),
         reference: details.reference().map(str::to_owned),
         metadata: details.metadata().clone(),
         accepted_at: accepted_at.to_string(),
@@ -242,7 +242,7 @@ pub fn dead_letter(letter: DeadLetter) -> wire::DeadLetter {
     let DeadLetter { id, queue, reason, body, dequeue_count, inserted_at, dead_at, resolution } = letter;
     let items = Envelope::decode(&body).ok().map(|envelope| envelope.items);
     let resolution = resolution.map(|Resolution { kind, by, at }| wire::Resolution {
-        kind: kind.code(),
+        kind: kind.code().into(),
         by,
         at: at.to_string(),
     });
@@ -342,7 +342,7 @@ pub fn order_numbers(register: Register) -> wire::OrderNumbers {
 pub fn costs(costs: &CostReport, prices: &Prices) -> wire::StorageOperations {
     let total = &costs.total;
     let operation = |(operation, count): (&ReportedOperation, &u64)| wire::StorageOperation {
-        service: operation.service.code(),
+        service: operation.service.code().into(),
         operation: operation.name.clone().into_owned(),
         count: *count,
         price_usd: prices.of(operation.price, *count).usd(),

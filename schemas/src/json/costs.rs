@@ -1,33 +1,37 @@
 //! What the operators' views of cost and of scaling answer.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// What the processes that answered asked of the store since they started, and what that costs at the
 /// configured prices.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct StorageOperations {
     /// By service and operation.
     pub operations: Vec<StorageOperation>,
     /// All requests.
     pub count: u64,
     /// The price of all of them in US dollars.
-    #[schema(example = "0.000012480")]
+    #[schema(example = "0.000012480", pattern = r"^[0-9]+(\.[0-9]+)?$")]
     pub price_usd: String,
     /// Transactions that their workers made final.
     pub postings: u64,
     /// Requests for each of those transactions; null when there were none.
-    #[schema(example = "2.12")]
+    #[schema(required = true, example = "2.12", pattern = r"^[0-9]+(\.[0-9]+)?$")]
     pub operations_per_posting: Option<String>,
     /// The price in US dollars of a million postings at this rate; null when there were none.
-    #[schema(example = "1.030000000")]
+    #[schema(required = true, example = "1.030000000", pattern = r"^[0-9]+(\.[0-9]+)?$")]
     pub price_usd_per_million_postings: Option<String>,
     /// The processes that are counted here.
     pub processes: Vec<ProcessCost>,
 }
 
 /// What one process asked of the store since it started.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct ProcessCost {
     /// Names it: the address that it listens on.
     #[schema(example = "http://127.0.0.1:8080")]
@@ -37,15 +41,16 @@ pub struct ProcessCost {
     /// Its requests, retries included.
     pub count: u64,
     /// Their price in US dollars.
-    #[schema(example = "0.000012480")]
+    #[schema(example = "0.000012480", pattern = r"^[0-9]+(\.[0-9]+)?$")]
     pub price_usd: String,
 }
 
 /// One kind of storage operation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct StorageOperation {
-    /// `table`, `queue` or `blob`.
-    pub service: &'static str,
+    /// `table`, `queue` or `blob`; the embedded store has none of them and says `sqlite`.
+    pub service: Cow<'static, str>,
     /// In the service's own word.
     pub operation: String,
     /// Requests, retries included.
@@ -55,7 +60,8 @@ pub struct StorageOperation {
 }
 
 /// How many workers are wanted, and why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Scale {
     /// The number: what the backlog or the schedule needs, whichever is more, within the limits.
     #[schema(example = 3)]

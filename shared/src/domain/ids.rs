@@ -68,6 +68,18 @@ uuid_id! {
 #[error("is not a UUID, such as 4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10")]
 pub struct InvalidId;
 
+/// Characters of a UUID as clients write it.
+const HYPHENATED_CHARS: usize = 36;
+
+/// Reads an id as clients write it: with hyphens, in any case. Rows and messages of ours have other forms
+/// too; to a client there is one way to write an id, which every schema calls `uuid`.
+///
+/// # Errors
+/// [`InvalidId`] for anything else, also for a UUID in braces, as a URN or without hyphens.
+pub fn parse_hyphenated<T: FromStr<Err = InvalidId>>(text: &str) -> Result<T, InvalidId> {
+    if text.len() == HYPHENATED_CHARS { text.parse() } else { Err(InvalidId) }
+}
+
 /// Longest name of a partner, in characters.
 pub const PARTNER_CHARS_MAX: usize = 32;
 

@@ -111,10 +111,10 @@ fn transaction() -> impl Strategy<Value = wire::Transaction> {
             message_id,
             user_id,
             account_id,
-            r#type,
+            r#type: r#type.into(),
             amount,
             currency,
-            status,
+            status: status.into(),
             reference,
             metadata,
             accepted_at,
@@ -122,7 +122,7 @@ fn transaction() -> impl Strategy<Value = wire::Transaction> {
             sequence,
             balance_after,
             posted_at,
-            reason,
+            reason: reason.map(Into::into),
             rejected_at,
             unknown_members,
             unknown_elements,
@@ -141,7 +141,7 @@ fn account() -> impl Strategy<Value = wire::Account> {
             user_id,
             account_id,
             currency,
-            status,
+            status: status.into(),
             balance,
             available,
             overdraft_limit,
@@ -155,7 +155,8 @@ fn account() -> impl Strategy<Value = wire::Account> {
 fn problem() -> impl Strategy<Value = wire::Problem> {
     let violation = (text(), text()).prop_map(|(field, message)| wire::Violation { field, message });
     (text(), text(), collection::vec(violation, 0..3)).prop_map(|(r#type, detail, violations)| {
-        wire::Problem { r#type, title: "A title", status: 422, detail, code: "a_code", violations }
+        let (title, code) = ("A title".into(), "a_code".into());
+        wire::Problem { r#type, title, status: 422, detail, code, violations }
     })
 }
 
@@ -261,7 +262,7 @@ fn instruction(
 fn told(error: &ApiError) -> String {
     let problem = error.problem();
     let violations = problem.violations.iter().map(|it| format!("{} {}", it.field, it.message));
-    std::iter::once(problem.code.to_owned()).chain(violations).collect::<Vec<_>>().join("; ")
+    std::iter::once(problem.code.clone().into_owned()).chain(violations).collect::<Vec<_>>().join("; ")
 }
 
 fn refused(format: &'static Tables, inner: &str, expected: &str) {

@@ -60,7 +60,8 @@ pub async fn change(
         epoch,
     };
     let listeners = told.into_iter().map(listener).collect();
-    Ok(HttpResponse::Ok().json(GateChanged { gate: gate(order), listeners }))
+    let Gate { state, epoch, release_at } = gate(order);
+    Ok(HttpResponse::Ok().json(GateChanged { state, epoch, release_at, listeners }))
 }
 
 fn gate(order: GateOrder) -> Gate {
@@ -68,5 +69,5 @@ fn gate(order: GateOrder) -> Gate {
         GateState::Released => ("released", None),
         GateState::Held { release_at } => ("held", release_at.map(|at| at.to_string())),
     };
-    Gate { state, epoch: order.epoch, release_at }
+    Gate { state: state.into(), epoch: order.epoch, release_at }
 }

@@ -21,7 +21,7 @@ use crate::scopes::Metrics as ReadMetrics;
     security(())
 )]
 pub async fn livez() -> HttpResponse {
-    HttpResponse::Ok().json(Health { status: "ok", missing: Vec::new() })
+    HttpResponse::Ok().json(Health { status: "ok".into(), missing: Vec::new() })
 }
 
 /// Ask whether the service can do its work
@@ -39,11 +39,11 @@ pub async fn livez() -> HttpResponse {
     security(())
 )]
 pub async fn readyz(readiness: Data<Readiness>) -> HttpResponse {
-    let missing = readiness.missing();
+    let missing: Vec<_> = readiness.missing().into_iter().map(Into::into).collect();
     if missing.is_empty() {
-        HttpResponse::Ok().json(Health { status: "ok", missing })
+        HttpResponse::Ok().json(Health { status: "ok".into(), missing })
     } else {
-        HttpResponse::ServiceUnavailable().json(Health { status: "unavailable", missing })
+        HttpResponse::ServiceUnavailable().json(Health { status: "unavailable".into(), missing })
     }
 }
 
@@ -56,7 +56,7 @@ pub async fn readyz(readiness: Data<Readiness>) -> HttpResponse {
     operation_id = "get_metrics",
     tag = "health",
     responses(
-        (status = 200, description = "The metrics of this process.", body = String, content_type = "text/plain"),
+        (status = 200, description = "The metrics of this process.", body = String, content_type = "application/openmetrics-text"),
         MetricsRefusals
     ),
     security(("api_key" = ["metrics"]))

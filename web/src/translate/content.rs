@@ -181,24 +181,29 @@ fn parse_money<T>(
             Ok(money) => return Some(money),
             Err(error) => error,
         },
-        None => wrong_in_any_currency(parse(Currency::parse("EUR").ok()?).err()?)?,
+        None => {
+            let message = wrong_in_every_currency(parse)?;
+            members.refuse(name, message);
+            return None;
+        }
     };
     members.refuse(name, error.to_string());
     None
 }
 
-const fn wrong_in_any_currency(error: AmountError) -> Option<AmountError> {
-    match error {
-        // Another currency may have more decimals, or fewer and so more room.
-        AmountError::TooManyDecimals(_) | AmountError::TooLarge => None,
-        AmountError::Empty
-        | AmountError::Signed
-        | AmountError::Exponent
-        | AmountError::Comma
-        | AmountError::ForeignDigits
-        | AmountError::Malformed
-        | AmountError::Point
-        | AmountError::LeadingZeros
-        | AmountError::Zero => Some(error),
+/// One currency for each number of decimals that there is.
+const CURRENCIES_BY_DECIMALS: [&str; 4] = ["JPY", "EUR", "BHD", "CLF"];
+
+/// What is wrong with a sum in whatever currency; `None` when it is right in one.
+fn wrong_in_every_currency<T>(parse: impl Fn(Currency) -> Result<T, AmountError>) -> Option<String> {
+    let currencies = CURRENCIES_BY_DECIMALS.iter().filter_map(|code| Currency::parse(code).ok());
+    let errors: Option<Vec<AmountError>> = currencies.map(|currency| parse(currency).err()).collect();
+    let errors = errors?;
+    let is_too_large = errors.contains(&AmountError::TooLarge);
+    let finest = errors.last()?;
+    if let AmountError::TooManyDecimals(currency) = finest {
+        return Some(format!("has more decimals than any currency has ({})", currency.decimals()));
     }
+    let error = if is_too_large { &AmountError::TooLarge } else { finest };
+    Some(error.to_string())
 }

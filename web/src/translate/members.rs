@@ -16,6 +16,9 @@ use serde_json::{Map, Number, Value};
 
 use crate::error::{ApiError, Code};
 
+/// Most digits before the point of a number that is kept: whole numbers of that size stay exact
+/// everywhere on their way, and a schema can say the limit.
+const NUMBER_DIGITS_MAX: i64 = 18;
 /// Deepest nesting of a body, the outermost object included.
 const DEPTH_MAX: u8 = 16;
 
@@ -209,7 +212,8 @@ impl Members {
         for name in rest.keys().filter(|name| self.inexact.contains(*name)).cloned().collect::<Vec<_>>() {
             self.refuse(
                 &shown(&name),
-                "has a number with more digits than can be kept; write it as a string",
+                "has a number that cannot be kept as it is written: it has more than 18 digits before the point, or \
+                 more digits than a double has; write it as a string",
             );
         }
         match std::mem::take(&mut self.elements) {
@@ -312,7 +316,10 @@ fn value(raw: &str, depth: u8, exact: &mut bool) -> Result<Value, Malformed> {
         }
         Some(b'-' | b'0'..=b'9') => {
             let number: Number = serde_json::from_str(raw).map_err(Malformed::Syntax)?;
-            *exact &= digits(raw) == digits(&number.to_string());
+            let written = digits(raw);
+            let (_, short, power) = &written;
+            let is_small = length(short).saturating_add(*power) <= NUMBER_DIGITS_MAX;
+            *exact &= is_small && written == digits(&number.to_string());
             Ok(Value::Number(number))
         }
         Some(_) | None => serde_json::from_str(raw).map_err(Malformed::Syntax),
@@ -377,9 +384,14 @@ mod tests {
         for number in ["0", "-0", "1", "1.0", "0.10", "12.50", "1e3", "1E+3", "2.5e-7", "123456789012345"] {
             check(number, true);
         }
-        check("18446744073709551615", true);
-        check("-9223372036854775808", true);
-        check("100000000000000000000000", true);
+        // Doubles as they are written in their shortest form.
+        for number in ["5.6734403981687645e-165", "-5.354646847520432e+16", "2.2250738585072014e-308"] {
+            check(number, true);
+        }
+        check("999999999999999999", true);
+        check("-999999999999999999", true);
+        check("1000000000000000000", false);
+        check("-1e18", false);
         check("18446744073709551617", false);
         check("0.12345678901234567890", false);
         check("1e-400", false);

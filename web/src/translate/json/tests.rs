@@ -53,7 +53,8 @@ async fn all_violations_are_told_at_once() {
     let expected = [
         "reference: must be a string",
         "metadata.a: must be a string",
-        "fee: has a number with more digits than can be kept; write it as a string",
+        "fee: has a number that cannot be kept as it is written: it has more than 18 digits before the point, or \
+         more digits than a double has; write it as a string",
         "currency: is not a currency code of ISO 4217 that money can be kept in, such as EUR",
         "amount: must not have a sign; the type of the transaction says which way the money moves",
     ];

@@ -1,0 +1,104 @@
+//! The OpenAPI document, as a place to look answers up.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use jsonschema::{Draft, Validator};
+use serde_json::{Map, Value, json};
+
+/// The document, and the validators of the schemas in it that were needed so far.
+#[derive(Debug)]
+pub struct OpenApi {
+    root: Value,
+    validators: Mutex<BTreeMap<String, Arc<Validator>>>,
+}
+
+/// What the document says about a request.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Found<'a> {
+    /// This operation.
+    Operation(&'a Value),
+    /// The path, but without the method: these are its operations by method.
+    OtherMethods(&'a Map<String, Value>),
+    /// Nothing.
+    Nothing,
+}
+
+impl OpenApi {
+    /// The document that the bank publishes.
+    pub fn published() -> &'static Self {
+        static PUBLISHED: OnceLock<OpenApi> = OnceLock::new();
+        PUBLISHED.get_or_init(|| Self::parse(postonce_schemas::OPENAPI_JSON))
+    }
+
+    /// A document from its text.
+    ///
+    /// # Panics
+    /// When it is not JSON.
+    pub fn parse(text: &str) -> Self {
+        let root = serde_json::from_str(text).expect("an OpenAPI document is JSON");
+        Self { root, validators: Mutex::default() }
+    }
+
+    /// The operation of a method on a path, which is without its query.
+    pub fn find(&self, method: &str, path: &str) -> Found<'_> {
+        let paths = self.root.get("paths").and_then(Value::as_object).into_iter().flatten();
+        let matching = paths.filter(|(template, _)| matches(template, path));
+        // Of two templates that match, the one with fewer parameters is meant.
+        let best = matching.min_by_key(|(template, _)| template.matches('{').count());
+        let Some((_, Value::Object(operations))) = best else { return Found::Nothing };
+        // A HEAD is a GET whose body is left out.
+        let method = if method == "HEAD" { "GET" } else { method };
+        match operations.get(&method.to_ascii_lowercase()) {
+            Some(operation) => Found::Operation(operation),
+            None => Found::OtherMethods(operations),
+        }
+    }
+
+    /// What a reference stands for; anything else is itself.
+    pub fn resolved<'a>(&'a self, value: &'a Value) -> &'a Value {
+        let pointer = value.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix('#'));
+        match pointer {
+            Some(pointer) => self.root.pointer(pointer).unwrap_or_else(|| panic!("nothing at {pointer}")),
+            None => value,
+        }
+    }
+
+    /// The schema with that name.
+    pub fn schema(&self, name: &str) -> Value {
+        json!({"$ref": format!("#/components/schemas/{name}")})
+    }
+
+    /// What is wrong with a value, by a schema of this document.
+    pub fn errors(&self, schema: &Value, value: &Value) -> Vec<String> {
+        let validator = self.validator(schema);
+        let error = |error: jsonschema::ValidationError<'_>| {
+            format!("at {:?}: {error}", error.instance_path().to_string())
+        };
+        validator.iter_errors(value).map(error).collect()
+    }
+
+    /// Made once for each schema: that takes longer than the test of a value.
+    fn validator(&self, schema: &Value) -> Arc<Validator> {
+        let mut validators = self.validators.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = validators.entry(schema.to_string()).or_insert_with(|| {
+            let components = self.root.get("components");
+            let whole = json!({"allOf": [schema], "components": components});
+            let options = jsonschema::options().with_draft(Draft::Draft202012).should_validate_formats(true);
+            Arc::new(options.build(&whole).unwrap_or_else(|error| panic!("{schema} is no schema: {error}")))
+        });
+        Arc::clone(made)
+    }
+}
+
+fn matches(template: &str, path: &str) -> bool {
+    let (mut wanted, mut given) = (template.split('/'), path.split('/'));
+    loop {
+        match (wanted.next(), given.next()) {
+            (None, None) => return true,
+            (Some(wanted), Some(given)) if wanted == given => {}
+            (Some(wanted), Some(given)) if wanted.starts_with('{') && !given.is_empty() => {}
+            _ => return false,
+        }
+    }
+}

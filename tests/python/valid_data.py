@@ -1,0 +1,127 @@
+"""Valid data for schemathesis, where what is valid depends on the state of the bank.
+
+A schema says what a request must look like. That a message id is not used twice for other content, that
+money comes in the currency of the account, how many bytes are too many, that a cursor came with an earlier page and that a time lies
+ahead is beyond any schema. So requests that are meant to be valid are made so here, from the answers of
+the bank to earlier ones. Nothing is left out, and no answer is judged here; requests that are meant to be
+invalid go as they are.
+"""
+
+import json
+import re
+import uuid
+from datetime import datetime, timedelta, timezone
+
+import schemathesis
+
+# Most bytes of metadata, and of members that are not known.
+BYTES_MAX = 2048
+# The currency of each account that is open, by user and account.
+CURRENCIES = {}
+# The content that each message id was accepted with, by user, account and id.
+CONTENTS = {}
+# The cursors that pages came with, by listing.
+CURSORS = {}
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    if case.meta is None or not case.meta.generation.mode.is_positive:
+        return
+    if "cursor" in (case.query or {}):
+        use_a_known_cursor(case)
+    operation = case.operation.definition.raw.get("operationId")
+    if operation in ("submit_deposit", "submit_withdrawal"):
+        use_the_currency_of_the_account(case, "amount")
+        keep_to_the_size(case)
+        use_a_message_id_once(case)
+    elif operation == "change_account":
+        use_the_currency_of_the_account(case, "overdraft_limit")
+    elif operation == "change_gate":
+        release_later(case)
+
+
+@schemathesis.hook
+def after_call(context, case, response):
+    if response.status_code not in (200, 201, 202) or "json" not in response.headers["content-type"][0]:
+        return
+    answer = response.json()
+    if "currency" in answer and "balance" in answer:
+        CURRENCIES[answer["user_id"], answer["account_id"]] = answer["currency"]
+    if "message_id" in answer and case.method == "POST":
+        key = answer["user_id"], answer["account_id"], answer["message_id"]
+        CONTENTS.setdefault(key, content(case))
+    if answer.get("next_cursor"):
+        CURSORS.setdefault(listing(case), []).append(answer["next_cursor"])
+
+
+def account(case):
+    return tuple(str(case.path_parameters[name]).lower() for name in ("user_id", "account_id"))
+
+
+def content(case):
+    return json.dumps([case.operation.path, case.body], sort_keys=True, default=str)
+
+
+def listing(case):
+    query = case.query or {}
+    return case.formatted_path.lower(), query.get("status", "posted"), query.get("resolved")
+
+
+def use_a_known_cursor(case):
+    known = CURSORS.get(listing(case))
+    if not known:
+        del case.query["cursor"]
+    elif case.query["cursor"] not in known:
+        case.query["cursor"] = known[-1]
+
+
+def use_the_currency_of_the_account(case, money):
+    """The currency, and an amount that has no more decimals than it."""
+    currency = CURRENCIES.get(account(case))
+    if currency is None or not isinstance(case.body, dict):
+        return
+    if "currency" in case.body:
+        case.body["currency"] = currency
+    pattern = pattern_of(case, currency, money)
+    if isinstance(case.body.get(money), str) and not re.search(pattern, case.body[money]):
+        case.body[money] = "1"
+
+
+def keep_to_the_size(case):
+    """Leaves out what has more bytes than a request may have of its kind."""
+    if not isinstance(case.body, dict):
+        return
+    known = case.operation.schema.raw_schema["components"]["schemas"]["TransactionRequest"]["properties"]
+    unknown = {name: value for name, value in case.body.items() if name not in known}
+    parts = [*unknown, "metadata"] if size(unknown) > BYTES_MAX else ["metadata"]
+    for name in parts:
+        if name != "metadata" or size(case.body.get(name)) > BYTES_MAX:
+            case.body.pop(name, None)
+
+
+def size(value):
+    return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+
+
+def pattern_of(case, currency, money):
+    schemas = case.operation.schema.raw_schema["components"]["schemas"]
+    request = schemas["TransactionRequest" if money == "amount" else "OpenAccountRequest"]
+    groups = (group["properties"] for group in request["oneOf"])
+    return next(group[money]["pattern"] for group in groups if currency in group["currency"]["enum"])
+
+
+def use_a_message_id_once(case):
+    """Another id for other content."""
+    message = str(case.headers["Idempotency-Key"]).strip('"').lower()
+    known = CONTENTS.get((*account(case), message))
+    if known not in (None, content(case)):
+        case.headers["Idempotency-Key"] = str(uuid.uuid5(uuid.UUID(message), content(case)))
+
+
+def release_later(case):
+    """A gate is released in the future."""
+    soon = datetime.now(timezone.utc) + timedelta(minutes=10)
+    release_at = case.body.get("release_at") if isinstance(case.body, dict) else None
+    if isinstance(release_at, str) and datetime.fromisoformat(release_at.upper()) < soon:
+        case.body["release_at"] = "2099-12-31T23:59:59Z"

@@ -1,0 +1,59 @@
+//! Which operation goes on from an answer, and with what of it: for tools that walk through the API.
+
+use serde_json::{Map, Value, json};
+
+/// Operation, statuses of its answers, operation that goes on, and its parameters.
+type Link = (&'static str, &'static [&'static str], &'static str, &'static [(&'static str, &'static str)]);
+
+/// An account that is there, whoever opened it.
+const OPENED: &[&str] = &["200", "201", "409"];
+const SUBMITTED: &[&str] = &["200", "202"];
+const USER: &[(&str, &str)] = &[("user_id", "$request.path.user_id")];
+const ACCOUNT: &[(&str, &str)] =
+    &[("user_id", "$request.path.user_id"), ("account_id", "$request.path.account_id")];
+const TRANSACTION: &[(&str, &str)] = &[
+    ("user_id", "$request.path.user_id"),
+    ("account_id", "$request.path.account_id"),
+    ("message_id", "$response.body#/message_id"),
+];
+
+#[rustfmt::skip]
+const LINKS: &[Link] = &[
+    // Where to begin, with ids of one's own.
+    ("get_readiness", &["200"], "open_account", &[]),
+    ("open_account", OPENED, "get_account", ACCOUNT),
+    ("open_account", OPENED, "change_account", ACCOUNT),
+    ("open_account", OPENED, "submit_deposit", ACCOUNT),
+    ("open_account", OPENED, "submit_withdrawal", ACCOUNT),
+    ("open_account", OPENED, "list_accounts", USER),
+    // Who is told that there is no such account can open it.
+    ("submit_deposit", &["404"], "open_account", ACCOUNT),
+    ("submit_deposit", SUBMITTED, "get_transaction", TRANSACTION),
+    ("submit_deposit", SUBMITTED, "submit_withdrawal", ACCOUNT),
+    ("submit_deposit", SUBMITTED, "get_statement", ACCOUNT),
+    ("submit_withdrawal", &["404"], "open_account", ACCOUNT),
+    ("submit_withdrawal", SUBMITTED, "get_transaction", TRANSACTION),
+    ("submit_withdrawal", SUBMITTED, "get_account", ACCOUNT),
+];
+
+/// Puts the links into the answers of an operation.
+pub(super) fn add(operation: &mut Value) {
+    let id = operation.get("operationId").and_then(Value::as_str).unwrap_or_default().to_owned();
+    for (_, statuses, target, parameters) in LINKS.iter().filter(|(from, ..)| *from == id) {
+        for status in *statuses {
+            let response = operation.pointer_mut(&format!("/responses/{status}"));
+            let response = response.and_then(Value::as_object_mut);
+            let response = response.unwrap_or_else(|| panic!("{id} does not answer {status}"));
+            let links = response.entry("links").or_insert_with(|| Value::Object(Map::new()));
+            if let Some(links) = links.as_object_mut() {
+                links.insert((*target).to_owned(), link(target, parameters));
+            }
+        }
+    }
+}
+
+fn link(target: &str, parameters: &[(&str, &str)]) -> Value {
+    let parameters: Map<String, Value> =
+        parameters.iter().map(|(name, value)| ((*name).to_owned(), Value::from(*value))).collect();
+    json!({"operationId": target, "parameters": parameters})
+}
