@@ -18,12 +18,17 @@ mod codes;
 mod costs;
 mod exact;
 mod operators;
+mod partners;
 
 pub use self::costs::{ProcessCost, Scale, StorageOperation, StorageOperations};
 pub use self::exact::{DECIMALS_OF_CURRENCIES, sharpen};
 pub use self::operators::{
     DeadLetter, DeadLetterPage, Gate, GateChange, GateChanged, GateListener, OrderNumberRange, OrderNumbers,
     Queue, QueueList, Resolution,
+};
+pub use self::partners::{
+    NewPartnerKey, Partner, PartnerAccount, PartnerKey, PartnerKeyRequest, PartnerPage, PartnerRate,
+    PartnerReach, PartnerSignatureKey, PartnerSignatureKeyRequest, PartnerTerms,
 };
 
 /// What a deposit or a withdrawal asks for.

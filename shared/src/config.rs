@@ -26,12 +26,14 @@ use crate::scaling::ScalingPolicy;
 mod http_limits;
 mod scaling;
 mod settings;
+mod signatures;
 mod sources;
 mod tls;
 mod values;
 
 pub use self::http_limits::HttpLimits;
 pub use self::settings::add_settings;
+pub use self::signatures::{PublicAddress, SignatureTerms};
 pub use self::tls::{TlsClients, TlsConfig};
 
 /// Shortest API key that may be configured, in characters.
@@ -98,6 +100,8 @@ pub struct Config {
     pub prices: Prices,
     /// What a client of the HTTP API may ask of a connection.
     pub http: HttpLimits,
+    /// How signed requests are looked at.
+    pub signatures: SignatureTerms,
     /// What the HTTP API is served over TLS with, if it is.
     pub tls: Option<TlsConfig>,
     /// How log lines look.
@@ -209,6 +213,7 @@ impl Config {
             scaling: scaling::scaling(&find)?,
             prices: scaling::prices(&find)?,
             http: http_limits::http_limits(&find)?,
+            signatures: signatures::signatures(&find)?,
             tls: tls::tls(&find)?,
             log_format: find("log-format").map_or(Ok(LogFormat::Text), |found| log_format(&found))?,
             log: text("log"),

@@ -10,6 +10,7 @@ use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use crate::certificates::Certified;
 use crate::contracts::{self, Given, OpenApi};
 use crate::wait;
 
@@ -120,24 +121,58 @@ pub struct Client {
     http: reqwest::Client,
     address: String,
     key: String,
+    trust: Option<Trust>,
+}
+
+/// Whom a client over TLS trusts, and who it is.
+#[derive(Debug, Clone)]
+struct Trust {
+    authority: String,
+    own: Option<String>,
+}
+
+impl Trust {
+    fn client(&self) -> reqwest::Client {
+        let authority = reqwest::Certificate::from_pem(self.authority.as_bytes()).expect("a certificate");
+        let builder = builder().tls_built_in_root_certs(false).add_root_certificate(authority);
+        let own =
+            self.own.as_ref().map(|pem| reqwest::Identity::from_pem(pem.as_bytes()).expect("a certificate"));
+        let builder = match own {
+            Some(own) => builder.identity(own),
+            None => builder,
+        };
+        builder.build().expect("a client over TLS")
+    }
+}
+
+fn builder() -> reqwest::ClientBuilder {
+    reqwest::Client::builder().timeout(REQUEST_TIME_MAX).tcp_nodelay(true).no_proxy()
+}
+
+fn plain() -> reqwest::Client {
+    builder().build().expect("a client without special wishes")
 }
 
 impl Client {
     /// A client of the process at that address.
     pub fn new(address: &str, key: &str) -> Self {
-        let http = reqwest::Client::builder()
-            .timeout(REQUEST_TIME_MAX)
-            .tcp_nodelay(true)
-            .no_proxy()
-            .build()
-            .expect("a client without special wishes");
-        Self { http, address: address.to_owned(), key: key.to_owned() }
+        Self { http: plain(), address: address.to_owned(), key: key.to_owned(), trust: None }
+    }
+
+    /// A client over TLS that trusts one authority only, and may have a certificate of its own.
+    pub fn trusting(address: &str, key: &str, authority: &str, own: Option<&Certified>) -> Self {
+        let trust = Trust {
+            authority: authority.to_owned(),
+            own: own.map(|own| format!("{}\n{}", own.certificate, own.key)),
+        };
+        Self { http: trust.client(), address: address.to_owned(), key: key.to_owned(), trust: Some(trust) }
     }
 
     /// A client with connections of its own.
     #[must_use]
     pub fn on_own_connections(&self) -> Self {
-        Self::new(&self.address, &self.key)
+        let http = self.trust.as_ref().map_or_else(plain, Trust::client);
+        Self { http, ..self.clone() }
     }
 
     /// The same for another process, over the same connections.

@@ -33,6 +33,10 @@ pub mod contracts;
 
 pub mod client;
 
+pub mod certificates;
+
+pub mod signer;
+
 pub mod raw_http;
 
 pub mod vitals;

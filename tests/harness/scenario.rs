@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use crate::azurite::{Azurite, Ports};
 use crate::binaries::Binary;
+use crate::certificates::Certified;
 use crate::client::Client;
 use crate::faults::Point;
 use crate::process::Process;
@@ -47,6 +48,8 @@ pub struct Plan {
     /// Web processes host a worker.
     hosts_worker: bool,
     settings: Settings,
+    trusted: Option<String>,
+    identity: Option<Certified>,
 }
 
 impl Plan {
@@ -58,7 +61,17 @@ impl Plan {
         };
         let settings = Settings::default();
         let hosts_worker = stand == Stand::Sqlite;
-        Self { stand, webs: 1, workers, private: None, proxies: false, hosts_worker, settings }
+        Self {
+            stand,
+            webs: 1,
+            workers,
+            private: None,
+            proxies: false,
+            hosts_worker,
+            settings,
+            trusted: None,
+            identity: None,
+        }
     }
 
     /// As [`Self::on`], on an Azurite that the test stops and starts.
@@ -111,9 +124,23 @@ impl Plan {
         self
     }
 
+    /// The bank is served over TLS, and its clients trust that authority.
+    #[must_use]
+    pub fn trusting(mut self, authority: &str) -> Self {
+        self.trusted = Some(authority.to_owned());
+        self
+    }
+
+    /// Its clients show that certificate.
+    #[must_use]
+    pub fn identified(mut self, own: &Certified) -> Self {
+        self.identity = Some(own.clone());
+        self
+    }
+
     /// Prepares the store, starts the processes, and waits until the web processes are ready.
     pub async fn start(self) -> Scenario {
-        let Self { stand, webs, workers, private, proxies, hosts_worker, settings } = self;
+        let Self { stand, webs, workers, private, proxies, hosts_worker, settings, trusted, identity } = self;
         let directory = TempDir::with_prefix("postonce-test-").expect("a directory for a test");
         let (direct, through, proxies) = match stand {
             Stand::Sqlite => {
@@ -141,6 +168,8 @@ impl Plan {
             proxies,
             webs: Vec::new(),
             workers: Vec::new(),
+            trusted,
+            identity,
             directory,
         };
         (0..webs).for_each(|_| scenario.start_web());
@@ -207,6 +236,8 @@ pub struct Scenario {
     prefix: String,
     key: String,
     hosts_worker: bool,
+    trusted: Option<String>,
+    identity: Option<Certified>,
     /// Last: removed when the processes are gone.
     directory: TempDir,
 }
@@ -257,7 +288,10 @@ impl Scenario {
     /// A client of a web process, with the first key.
     pub fn client(&self, web: usize) -> Client {
         let web = self.webs.get(web).unwrap_or_else(|| panic!("there is no web process {web}"));
-        Client::new(web.address(), &self.key)
+        match &self.trusted {
+            Some(authority) => Client::trusting(web.address(), &self.key, authority, self.identity.as_ref()),
+            None => Client::new(web.address(), &self.key),
+        }
     }
 
     /// The first key, which allows everything.

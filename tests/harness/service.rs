@@ -50,7 +50,7 @@ impl Service {
     /// Starts a process and waits until it says that it listens.
     pub fn start(binary: Binary, settings: &Settings, arguments: &[&str], directory: &Path) -> Self {
         let mut process = Process::start(&launch(binary, settings, arguments, directory));
-        let address = process.wait_for_line("listening on http://…", wait::PATIENCE, address_in);
+        let address = process.wait_for_line("listening on http…", wait::PATIENCE, address_in);
         Self { process, address }
     }
 
@@ -104,7 +104,8 @@ pub(crate) fn address_in(line: &str) -> Option<String> {
     let (_, rest) = line.split_once("listening on ")?;
     let end = rest.find(|c: char| c.is_whitespace() || c.is_control() || c == '"' || c == ',');
     let address = end.map_or(rest, |end| rest.split_at(end).0);
-    address.starts_with("http://").then(|| address.trim_end_matches('/').to_owned())
+    (address.starts_with("http://") || address.starts_with("https://"))
+        .then(|| address.trim_end_matches('/').to_owned())
 }
 
 #[cfg(test)]

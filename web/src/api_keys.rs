@@ -84,6 +84,11 @@ impl NewKey {
         self.0.expose_secret()
     }
 
+    /// Names it.
+    pub fn id(&self) -> String {
+        id_of(&hash(self.expose()))
+    }
+
     /// What the store keeps of it.
     pub fn record(&self, partner: PartnerId, scopes: &[Scope], world: &dyn World) -> ApiKeyRecord {
         let hash = hash(self.expose());

@@ -17,7 +17,7 @@ use postonce_worker::http::Refusal;
 use uuid::Uuid;
 
 use crate::api_keys;
-use crate::auth::api_key;
+use crate::auth::credentials;
 use crate::error::{ApiError, Published};
 
 /// The act of any other request, where it is worth an event because it was refused.
@@ -57,13 +57,21 @@ pub fn record<B>(response: &ServiceResponse<B>, method: &'static str, route: &st
         // A call of another process: recorded where its signature is looked at.
         return;
     }
-    let refused = because_of_the_caller(response.status());
+    let published = published(response);
+    // An answer may have another status than its refusal, as faults of SOAP have.
+    let status = published.map_or(response.status(), |published| published.status);
+    let refused = because_of_the_caller(status);
     let act = match act_of(method, route) {
         Some(act) => act,
         None if refused => REQUEST,
         None => return,
     };
-    let outcome = outcome_of(response);
+    let code = published.map_or("", |published| published.code);
+    let outcome = match status {
+        status if status.is_server_error() => Outcome::Failed(code),
+        status if status.is_client_error() => Outcome::Refused(code),
+        _ => Outcome::Done,
+    };
     let mut on = ids(request, outcome);
     if act == REQUEST {
         on = on.and("method", method).and("route", route);
@@ -82,19 +90,10 @@ const fn because_of_the_caller(status: StatusCode) -> bool {
     matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS)
 }
 
-fn outcome_of<B>(response: &ServiceResponse<B>) -> Outcome<'static> {
-    let code = || {
-        let error = response.response().error().and_then(|error| error.as_error::<ApiError>());
-        error.map_or("", |error| {
-            let Published { code, status: _, title: _ } = error.code().published();
-            code
-        })
-    };
-    match response.status() {
-        status if status.is_server_error() => Outcome::Failed(code()),
-        status if status.is_client_error() => Outcome::Refused(code()),
-        _ => Outcome::Done,
-    }
+/// The refusal in an answer, if it is one.
+fn published<B>(response: &ServiceResponse<B>) -> Option<Published> {
+    let error = response.response().error().and_then(|error| error.as_error::<ApiError>())?;
+    Some(error.code().published())
 }
 
 /// The ids in the path. What was not found to be something of ours may be anything, also a name, so then
@@ -108,8 +107,8 @@ fn ids(request: &HttpRequest, outcome: Outcome<'_>) -> On {
 /// The id of the key that was presented: of one that belongs to a partner, and of one that we may have
 /// made. Of anything else not even that: it may be a password that somebody else could guess.
 fn key_id(request: &HttpRequest, is_known: bool) -> Option<String> {
-    let key = api_key(request.headers()).ok()?;
-    (is_known || api_keys::is_of_ours(key)).then(|| api_keys::id_of(&api_keys::hash(key)))
+    let key = credentials(request).ok()?;
+    (is_known || api_keys::is_of_ours(&key)).then(|| api_keys::id_of(&api_keys::hash(&key)))
 }
 
 /// Where the connection comes from. Behind a proxy that is the proxy: headers that say otherwise are a

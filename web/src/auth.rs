@@ -23,6 +23,7 @@ use crate::keyring::{Grant, Keyring};
 use crate::limits::{Rates, RetryAfter};
 use crate::respond;
 use crate::scopes::{Permission, Scope};
+use crate::signatures::Verifier;
 use crate::soap;
 
 /// Somebody who may do what `P` says.
@@ -126,6 +127,7 @@ async fn authenticate(request: &HttpRequest) -> Result<Arc<Grant>, ApiError> {
         // For the log, and for answers in the partner's format: also what is refused from here on is its.
         request.extensions_mut().insert(Arc::clone(&grant.partner));
         spend(request, rates, &grant)?;
+        check_signature(request, keyring, &grant)?;
         return Ok(grant);
     }
     if too_early {
@@ -149,6 +151,14 @@ fn spend(request: &HttpRequest, rates: &Rates, grant: &Grant) -> Result<(), ApiE
         partner.id
     );
     Err(ApiError::new(Code::RateLimited, detail))
+}
+
+/// Whether it is signed, as far as the partner signs. A key alone may have been stolen.
+fn check_signature(request: &HttpRequest, keyring: &Keyring, grant: &Grant) -> Result<(), ApiError> {
+    let verifier = request
+        .app_data::<web::Data<Verifier>>()
+        .ok_or_else(|| ApiError::internal("the server was built without a verifier"))?;
+    verifier.check(request, &grant.partner, keyring.now())
 }
 
 /// Whether its key allows it.

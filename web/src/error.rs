@@ -66,13 +66,19 @@ pub struct Published {
 published! {
     ApiKeyMissing = UNAUTHORIZED "api_key_missing" "The request carries no API key";
     ApiKeyInvalid = UNAUTHORIZED "api_key_invalid" "The API key is not known or was revoked";
+    SignatureMissing = UNAUTHORIZED "signature_missing" "The request must be signed";
+    SignatureInvalid = UNAUTHORIZED "signature_invalid" "The signature is not that of this request";
+    SignatureIncomplete = UNAUTHORIZED "signature_incomplete" "The signature does not cover all that it must";
+    SignatureExpired = UNAUTHORIZED "signature_expired" "The signature is not of this time";
     ScopeMissing = FORBIDDEN "scope_missing" "The API key does not allow this";
     RateLimited = TOO_MANY_REQUESTS "rate_limited" "Too many requests in a short time";
     HeadersTooLarge = REQUEST_HEADER_FIELDS_TOO_LARGE "headers_too_large" "The head of the request is too large";
-    PathInvalid = BAD_REQUEST "path_invalid" "An id in the path is not a UUID";
+    PathInvalid = BAD_REQUEST "path_invalid" "An id in the path is not valid";
     QueryInvalid = BAD_REQUEST "query_invalid" "A query parameter is not valid";
     CursorInvalid = BAD_REQUEST "cursor_invalid" "The cursor is not one of this listing";
     BodyInvalid = BAD_REQUEST "body_invalid" "The body cannot be read";
+    ContentDigestInvalid = BAD_REQUEST "content_digest_invalid" "The digest of the body cannot be used";
+    ContentDigestMismatch = BAD_REQUEST "content_digest_mismatch" "The body is not the one that the digest was made of";
     RequestTimeout = REQUEST_TIMEOUT "request_timeout" "The body did not arrive in time";
     BodyTooLarge = PAYLOAD_TOO_LARGE "body_too_large" "The body is too large";
     HeaderNotUnderstood = BAD_REQUEST "header_not_understood" "A header that must be understood is not known";
@@ -84,11 +90,18 @@ published! {
     IdempotencyKeyReused = UNPROCESSABLE_ENTITY "idempotency_key_reused" "The Idempotency-Key was used for other content";
     AccountUnknown = NOT_FOUND "account_unknown" "There is no such account";
     UserUnknown = NOT_FOUND "user_unknown" "There is no such user";
+    PartnerUnknown = NOT_FOUND "partner_unknown" "There is no such partner";
+    KeyUnknown = NOT_FOUND "key_unknown" "The partner has no such key";
     TransactionUnknown = NOT_FOUND "transaction_unknown" "There is no such transaction";
     DeadLetterUnknown = NOT_FOUND "dead_letter_unknown" "There is no such dead letter";
     NotFound = NOT_FOUND "not_found" "There is nothing at this path";
     MethodNotAllowed = METHOD_NOT_ALLOWED "method_not_allowed" "The path does not know this method";
     CurrencyMismatch = UNPROCESSABLE_ENTITY "currency_mismatch" "The currency is not the account's";
+    KeysTooMany = CONFLICT "keys_too_many" "As many keys work as may at a time";
+    SignatureKeyExists = CONFLICT "signature_key_exists" "There is another signature key of that id";
+    SignatureKeyNeeded = CONFLICT "signature_key_needed" "Who has to sign needs a signature key";
+    CallerShutOut = CONFLICT "caller_shut_out" "The request would shut its own sender out";
+    PreconditionFailed = PRECONDITION_FAILED "precondition_failed" "It is not in the state that If-Match names";
     AccountExists = CONFLICT "account_exists" "The account exists with other content";
     AccountBalanceNotZero = CONFLICT "account_balance_not_zero" "The balance of the account is not zero";
     DeadLetterResolved = CONFLICT "dead_letter_resolved" "The dead letter was decided before";
@@ -192,6 +205,11 @@ impl ApiError {
     /// Its kind.
     pub const fn code(&self) -> Code {
         self.code
+    }
+
+    /// The fields that break rules.
+    pub fn fields(&self) -> impl Iterator<Item = &str> {
+        self.violations.iter().map(|violation| violation.field.as_str())
     }
 
     /// What failed on our side, if something did.

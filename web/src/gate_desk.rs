@@ -76,7 +76,7 @@ impl GateDesk {
     }
 
     async fn tell_others(&self, epoch: u64) -> Vec<Acknowledgment> {
-        let question = Question::put(GATE_PATH, GateEpoch { epoch }.encode());
+        let question = Question::put(GATE_PATH, GateEpoch { epoch }.encode()).of_workers();
         let answers = match self.switchboard.ask(&question, ANSWER_TIME_MAX).await {
             Ok(answers) => answers,
             Err(fault) => {

@@ -7,6 +7,7 @@ pub mod dead_letters;
 pub mod documents;
 pub mod gate;
 pub mod health;
+pub mod partners;
 pub mod soap;
 pub mod submit;
 pub mod transactions;

@@ -15,6 +15,7 @@ use std::time::Duration;
 use lru::LruCache;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::Partner;
+use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::api_keys::{ApiKeyRecord, ApiKeys};
 use postonce_shared::ports::fault::{StoreFault, chain};
@@ -110,6 +111,11 @@ impl Keyring {
     /// The store knows its first key: what is unknown from now on is wrong.
     pub fn first_key_is_known(&self) {
         self.awaits_first_key.store(false, Ordering::Release);
+    }
+
+    /// The time, for signatures.
+    pub fn now(&self) -> Timestamp {
+        self.world.now()
     }
 
     /// Whether an unknown key may be right.
@@ -241,9 +247,7 @@ fn opens(record: &ApiKeyRecord, hash: &[u8; 32]) -> bool {
 
 fn granted(record: ApiKeyRecord, partner: Partner) -> Grant {
     let ApiKeyRecord { id, hash: _, partner: _, scopes, created_at: _, revoked_at: _ } = record;
-    // A scope of a newer program means nothing here.
-    let scopes = scopes.iter().filter_map(|code| Scope::of_code(code)).flatten().copied();
-    Grant { key_id: id, scopes: scopes.collect(), partner: Arc::new(partner) }
+    Grant { key_id: id, scopes: Scope::of_codes(&scopes), partner: Arc::new(partner) }
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ pub mod limits;
 pub mod negotiate;
 pub mod pages;
 pub mod paths;
+pub mod signatures;
 pub mod soap;
 pub mod translate;
 pub mod verify_command;
@@ -37,6 +38,9 @@ pub mod backup_command;
 pub mod keyring;
 pub mod keys_command;
 pub mod partner_desk;
+pub mod partner_ring;
+pub mod partner_terms;
+pub mod partners_command;
 pub mod scopes;
 
 pub mod openapi;

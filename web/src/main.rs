@@ -22,6 +22,8 @@ use postonce_web::backup_command::{self, BackupCommand, RestoreCommand};
 use postonce_web::keys_command::{self, KeysCommand};
 use postonce_web::openapi::{json_schema, openapi_json};
 use postonce_web::partner_desk::PartnerDesk;
+use postonce_web::partner_ring::PartnerRing;
+use postonce_web::partners_command::{self, PartnersCommand};
 use postonce_web::process::{self, Hosting};
 use postonce_web::verify_command::{self, Verdict, VerifyCommand};
 use postonce_worker::drain::until_asked_to_stop;
@@ -46,7 +48,10 @@ struct Cli {
 /// Without one of these, the service starts.
 #[derive(Debug, Subcommand)]
 enum Operation {
-    /// API keys: add, list, revoke
+    /// Partners: who may call, what they may touch, and on what terms
+    #[command(subcommand)]
+    Partners(PartnersCommand),
+    /// API keys of partners: add, list, revoke
     #[command(subcommand)]
     Keys(KeysCommand),
     /// Enqueue accepted work again that was forgotten, and say how much it was
@@ -110,7 +115,8 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         }
         Some(Operation::Verify(verify)) => return audit(verify, &config, world).await,
         Some(
-            Operation::Keys(_)
+            Operation::Partners(_)
+            | Operation::Keys(_)
             | Operation::Recover
             | Operation::Sweep
             | Operation::Openapi
@@ -131,10 +137,14 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
             process::run(&bank, &exchange, &config, hosting, until_asked_to_stop()).await
         }
         Some(Operation::Keys(command)) => {
-            adopt(&bank.store, &*bank.world).await.context("the partners of older keys cannot be made")?;
-            let desk = PartnerDesk::new(&bank.store, Arc::clone(&bank.world), Arc::new(|_| {}));
+            let desk = partner_desk(&bank, &exchange).await?;
             let to = (&mut std::io::stdout() as &mut _, &mut std::io::stderr() as &mut _);
             keys_command::run(command, &bank.store, &desk, to).await
+        }
+        Some(Operation::Partners(command)) => {
+            let desk = partner_desk(&bank, &exchange).await?;
+            let to = (&mut std::io::stdout() as &mut _, &mut std::io::stderr() as &mut _);
+            partners_command::run(command, &desk, to).await
         }
         Some(Operation::Recover) => {
             find_secret(&bank, &exchange);
@@ -170,6 +180,14 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         ) => Ok(()),
     }
     .map(|()| ExitCode::SUCCESS)
+}
+
+/// Where it is decided who may do what; those that run hear of it.
+async fn partner_desk(bank: &Bank, exchange: &Exchange) -> anyhow::Result<PartnerDesk> {
+    find_secret(bank, exchange);
+    adopt(&bank.store, &*bank.world).await.context("the partners of older keys cannot be made")?;
+    let ring = PartnerRing::new(exchange, Arc::clone(&bank.world), None);
+    Ok(PartnerDesk::new(&bank.store, Arc::clone(&bank.world), ring))
 }
 
 async fn audit(command: &VerifyCommand, config: &Config, world: Arc<dyn World>) -> anyhow::Result<ExitCode> {

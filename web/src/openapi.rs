@@ -3,14 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use utoipa::openapi::header::HeaderBuilder;
-use utoipa::openapi::schema::{Object, Schema, Type};
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{OpenApi as Document, RefOr, Response};
 use utoipa::{IntoParams, IntoResponses, Modify, OpenApi};
 
+mod headers;
+
+use self::headers::Headers;
 use crate::error::{Code, documented};
-use crate::handlers::{accounts, admin, dead_letters, gate, health, submit, transactions};
+use crate::handlers::{accounts, admin, dead_letters, gate, health, partners, submit, transactions};
 use crate::scopes::Scope;
 
 mod exact;
@@ -58,13 +59,20 @@ pub fn json_schema() -> String {
         admin::scale,
         gate::find,
         gate::change,
+        partners::list,
+        partners::find,
+        partners::put,
+        partners::add_key,
+        partners::revoke_key,
+        partners::add_signing,
+        partners::remove_signing,
         dead_letters::list,
         dead_letters::find,
         dead_letters::replay,
         dead_letters::discard,
     ),
     components(schemas(postonce_schemas::json::Problem)),
-    modifiers(&ApiKeyScheme, &RateHeaders),
+    modifiers(&ApiKeyScheme, &Headers),
     tags(
         (name = "accounts", description = "Open, change and read accounts."),
         (name = "transactions", description = "Move money, and see what became of it."),
@@ -88,45 +96,6 @@ impl Modify for ApiKeyScheme {
     }
 }
 
-/// What every answer to an authenticated caller says about its rate.
-struct RateHeaders;
-
-impl Modify for RateHeaders {
-    fn modify(&self, document: &mut Document) {
-        let text = || RefOr::T(Schema::Object(Object::with_type(Type::String)));
-        let told = [
-            ("RateLimit-Policy", "How many requests the partner may make: `q` in `w` seconds."),
-            ("RateLimit", "How many it may make at once (`r`), and in how many seconds all of `q` (`t`)."),
-        ];
-        let header = |description: &str| {
-            let header = HeaderBuilder::new().schema(Some(text())).description(Some(description)).build();
-            RefOr::T(header)
-        };
-        let operations = document.paths.paths.values_mut().flat_map(|item| {
-            [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete]
-        });
-        for operation in operations.flatten() {
-            for (status, response) in &mut operation.responses.responses {
-                let is_429 = status == "429";
-                // Without a key there is nobody to tell; answers to metrics and to all others have them.
-                let RefOr::T(response) = response else { continue };
-                let is_documented =
-                    operation.security.iter().flatten().any(|it| *it != SecurityRequirement::default());
-                if !is_documented || !(status.starts_with('2') || is_429) {
-                    continue;
-                }
-                for (name, description) in told {
-                    response.headers.insert(name.to_owned(), header(description));
-                }
-                if is_429 {
-                    let seconds = header("Seconds until the request may be repeated; at least 1.");
-                    response.headers.insert("Retry-After".to_owned(), seconds);
-                }
-            }
-        }
-    }
-}
-
 /// Declares the refusals of a group of operations. Those that every operation has come by themselves.
 macro_rules! refusals {
     ($($(#[$doc:meta])* $name:ident: $($code:ident)*;)*) => {$(
@@ -138,6 +107,10 @@ macro_rules! refusals {
                 documented(&[
                     Code::ApiKeyMissing,
                     Code::ApiKeyInvalid,
+                    Code::SignatureMissing,
+                    Code::SignatureInvalid,
+                    Code::SignatureIncomplete,
+                    Code::SignatureExpired,
                     Code::ScopeMissing,
                     Code::RateLimited,
                     Code::HeadersTooLarge,
@@ -155,15 +128,15 @@ refusals! {
     Refusals:;
     /// Deposits and withdrawals.
     SubmissionRefusals:
-        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout BodyInvalid ValidationFailed
+        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed
         IdempotencyKeyMissing IdempotencyKeyInvalid AccountUnknown CurrencyMismatch IdempotencyKeyReused;
     /// Opening accounts.
     OpeningRefusals:
-        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout BodyInvalid ValidationFailed AccountUnknown
+        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed AccountUnknown
         AccountExists;
     /// Changing accounts.
     ChangingRefusals:
-        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout BodyInvalid ValidationFailed AccountUnknown
+        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed AccountUnknown
         AccountBalanceNotZero AccountBusy;
     /// Reading an account.
     ReadingRefusals: PathInvalid AccountUnknown;
@@ -176,7 +149,25 @@ refusals! {
     /// Reading metrics.
     MetricsRefusals:;
     /// Changing the gate.
-    GateRefusals: MediaTypeUnsupported BodyTooLarge RequestTimeout BodyInvalid ValidationFailed;
+    GateRefusals: MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed;
+    /// Listing partners.
+    PartnerListingRefusals: QueryInvalid CursorInvalid;
+    /// Reading a partner.
+    PartnerRefusals: PathInvalid PartnerUnknown;
+    /// Making and changing a partner.
+    PartnerPuttingRefusals:
+        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed CallerShutOut
+        SignatureKeyNeeded PreconditionFailed;
+    /// Adding an API key.
+    KeyAddingRefusals:
+        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed PartnerUnknown
+        KeysTooMany;
+    /// Ending a key.
+    KeyRevokingRefusals: PathInvalid PartnerUnknown KeyUnknown CallerShutOut SignatureKeyNeeded;
+    /// Adding a key to sign with.
+    SignatureKeyAddingRefusals:
+        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed PartnerUnknown
+        KeysTooMany SignatureKeyExists;
     /// Listing dead letters.
     LetterListingRefusals: QueryInvalid CursorInvalid;
     /// Reading a dead letter.
@@ -237,6 +228,32 @@ parameters! {
     DeadLetterPath {
         /// The letter.
         id: String,
+    }
+
+    /// The path of a partner.
+    #[into_params(parameter_in = Path)]
+    PartnerPath {
+        /// Its name: 1 to 32 characters, a lower-case letter first, then lower-case letters, digits or `_`.
+        #[param(pattern = "^[a-z][a-z0-9_]{0,31}$", example = "shop")]
+        partner_id: String,
+    }
+
+    /// The path of a key of a partner.
+    #[into_params(parameter_in = Path)]
+    PartnerKeyPath {
+        /// The name of the partner.
+        #[param(pattern = "^[a-z][a-z0-9_]{0,31}$", example = "shop")]
+        partner_id: String,
+        /// The id of the key.
+        key_id: String,
+    }
+
+    /// The headers of a change of a partner.
+    #[into_params(parameter_in = Header)]
+    PartnerPutHeaders {
+        /// The `ETag` of the partner as you saw it, or `*` for any partner that is known.
+        #[param(rename = "If-Match")]
+        if_match: Option<String>,
     }
 
     /// The headers of a deposit or a withdrawal.

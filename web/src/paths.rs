@@ -5,7 +5,7 @@ use std::str::FromStr;
 use actix_web::HttpRequest;
 use postonce_schemas::json::Violation;
 use postonce_shared::domain::ids::{
-    AccountKey, InvalidId, MessageId, TransactionKey, UserId, parse_hyphenated,
+    AccountKey, InvalidId, MessageId, PartnerId, TransactionKey, UserId, parse_hyphenated,
 };
 
 use crate::error::{ApiError, Code};
@@ -39,6 +39,17 @@ pub fn message(request: &HttpRequest) -> Result<(AccountKey, MessageId), ApiErro
     let account = account_key(request, &mut violations);
     let message = id(request, "message_id", &mut violations);
     finish(account.zip(message), violations)
+}
+
+/// The partner in the path.
+///
+/// # Errors
+/// [`ApiError`] of status 400 when it is no name of one.
+pub fn partner(request: &HttpRequest) -> Result<PartnerId, ApiError> {
+    PartnerId::parse(request.match_info().query("partner_id")).map_err(|invalid| {
+        let violation = Violation { field: "partner_id".to_owned(), message: invalid.to_string() };
+        ApiError::violations(Code::PathInvalid, vec![violation])
+    })
 }
 
 /// The path of an account.

@@ -1,6 +1,7 @@
 //! The running service: server, readiness, first key, and the worker where it is hosted here.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use futures::FutureExt as _;
@@ -11,6 +12,7 @@ use postonce_shared::config::{Config, StorageConfig};
 use postonce_shared::envelope;
 use postonce_shared::recover::{Recovered, Scope};
 use postonce_worker::drain::{Drain, drain};
+use postonce_worker::heartbeat::Heartbeat;
 use postonce_worker::meter::Meter;
 use postonce_worker::process::{find_secret, run_in_roster};
 use postonce_worker::worker::{Worker, WorkerConfig};
@@ -22,11 +24,16 @@ use crate::keyring::Keyring;
 use crate::office::OfficeTerms;
 use crate::readiness::{Part, Readiness};
 use crate::server::App;
+use crate::signatures::Verifier;
 use postonce_shared::ports::fault::chain;
-use postonce_shared::ports::roster::Address;
+use postonce_shared::ports::roster::{Address, ProcessKind};
 
 /// Files that a process opens besides its connections: the store, other processes, logs.
 const FILES_BESIDES: usize = 512;
+
+/// How often a process without a worker looks whether it has to announce itself anew. It does every 15 minutes
+/// then: about a hundred writes a day.
+const BEAT: Duration = Duration::from_secs(5 * 60);
 
 /// Where the worker runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +74,8 @@ pub async fn run(
         prices: config.prices.clone(),
     };
     let app = App::over(bank, exchange, (&meter, gatekeeper), terms, Arc::clone(&readiness));
-    let app = app.within(config.http);
+    let verifier = Verifier { terms: config.signatures.clone(), is_tls: config.tls.is_some() };
+    let app = App { verifier, ..app.within(config.http) };
     let keyring = Arc::clone(&app.keyring);
     keyring.await_first_key();
     let server = doors.serve(app)?;
@@ -76,12 +84,21 @@ pub async fn run(
     let queue = envelope::queues(bank.queue_count).swap_remove(0);
     let watch = Arc::clone(&readiness).watch(bank.store.clone(), queue, Arc::clone(&bank.world));
     bank.world.spawn(watch.boxed());
-    bank.world.spawn(establish(first_key, bank.clone(), keyring, Arc::clone(&readiness)).boxed());
+    bank.world
+        .spawn(establish(first_key, bank.clone(), Arc::clone(&keyring), Arc::clone(&readiness)).boxed());
     find_secret(bank, exchange);
     let (starter, draining) = drain();
+    // Changes of partners are rung at those who are in the roster: what was looked up before is of then.
+    let announced = {
+        let readiness = Arc::clone(&readiness);
+        move || {
+            keyring.forget(None);
+            readiness.gain(Part::Roster);
+        }
+    };
     let work = match worker {
-        Some(worker) => work(worker, bank, exchange, (config, address), &readiness, &draining).boxed(),
-        None => draining.started().boxed(),
+        Some(worker) => work(worker, bank, exchange, (config, address), &draining, announced).boxed(),
+        None => be_found(bank, exchange, address, &draining, announced).boxed(),
     };
     let serving = async {
         let (mut server, stop) = (std::pin::pin!(server.until_ended()), std::pin::pin!(stop));
@@ -123,8 +140,8 @@ async fn work(
     bank: &Bank,
     exchange: &Exchange,
     (config, address): (&Config, Address),
-    readiness: &Readiness,
     draining: &Drain,
+    announced: impl FnOnce(),
 ) {
     if matches!(config.storage, StorageConfig::Sqlite { .. }) {
         match bank.repair.recover(Scope::Unqueued).await {
@@ -135,7 +152,20 @@ async fn work(
             Err(fault) => error!("Could not look for forgotten work: {}", chain(&fault)),
         }
     }
-    run_in_roster(worker, bank, exchange, (config, address), readiness, draining).await;
+    run_in_roster(worker, bank, exchange, (config, address), draining, announced).await;
+}
+
+/// The place in the roster of a process without a worker.
+async fn be_found(
+    bank: &Bank,
+    exchange: &Exchange,
+    address: Address,
+    draining: &Drain,
+    announced: impl FnOnce(),
+) {
+    let own = (exchange.id, ProcessKind::Web);
+    let heartbeat = Heartbeat::new(&bank.store.roster, &bank.world, own, address, BEAT);
+    futures::join!(heartbeat.keep(draining, announced), heartbeat.beat(draining, BEAT));
 }
 
 /// Gives an empty store its first key, and shows it.

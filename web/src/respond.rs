@@ -6,10 +6,12 @@ use actix_web::HttpResponse;
 use actix_web::http::{StatusCode, header};
 use postonce_schemas::json as wire;
 use postonce_shared::accept::Acceptance;
+use postonce_shared::adapters::partner_body;
 use postonce_shared::domain::account::{Account, Holder};
 use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use postonce_shared::domain::instruction::{Instruction, UnknownMembers};
 use postonce_shared::domain::journal::Entry;
+use postonce_shared::domain::partner::{ActiveKey, Partner, Reach, RequestRate, SignatureKey};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::{Outcome, Transaction, TransactionStatus};
 use postonce_shared::envelope::Envelope;
@@ -18,6 +20,8 @@ use postonce_shared::ports::dead_letters::{DeadLetter, Resolution};
 use postonce_shared::prices::{Prices, operations_per_posting};
 use postonce_shared::scaling::{Demand, ScalingPolicy, WorkersWanted};
 
+use sha2::{Digest as _, Sha256};
+
 use crate::books::Opening;
 use crate::costs::{CostReport, ProcessReport, ReportedOperation};
 use crate::error::{ApiError, Code};
@@ -25,6 +29,7 @@ use crate::headers::{IDEMPOTENT_REPLAYED, PREFERENCE_APPLIED, Wait};
 use crate::negotiate::Reply;
 use crate::office::{QueueReport, ScaleReport};
 use crate::paths;
+use crate::scopes::Scope;
 
 /// What became of a deposit or a withdrawal: the transaction, and whether it is that of an earlier request.
 ///
@@ -252,6 +257,70 @@ pub fn dead_letter(letter: DeadLetter) -> wire::DeadLetter {
         items: items.map(|items| items.iter().map(|work| work.key.message.to_string()).collect()),
         resolution,
     }
+}
+
+/// A partner, with what its keys allow.
+pub fn partner(partner: &Partner, scopes: &BTreeMap<String, Vec<Scope>>) -> wire::Partner {
+    let Partner {
+        id,
+        status,
+        reach,
+        format,
+        rate,
+        signature_required,
+        signature_keys,
+        keys,
+        created_at,
+        changed_at,
+    } = partner;
+    let signature_key = |key: &SignatureKey| wire::PartnerSignatureKey {
+        key_id: key.id.clone(),
+        algorithm: key.algorithm.code(),
+    };
+    let key = |key: &ActiveKey| wire::PartnerKey {
+        key_id: key.id.clone(),
+        scopes: scopes.get(&key.id).into_iter().flatten().map(|scope| scope.code()).collect(),
+        created_at: key.created_at.to_string(),
+    };
+    wire::Partner {
+        partner_id: id.to_string(),
+        status: status.code(),
+        reach: self::reach(reach),
+        format: format.clone(),
+        rate: rate.map(|RequestRate { per_second, burst }| wire::PartnerRate { per_second, burst }),
+        signature_required: *signature_required,
+        signature_keys: signature_keys.iter().map(signature_key).collect(),
+        keys: keys.iter().map(key).collect(),
+        created_at: created_at.to_string(),
+        changed_at: changed_at.to_string(),
+    }
+}
+
+fn reach(reach: &Reach) -> wire::PartnerReach {
+    let account = |key: &AccountKey| wire::PartnerAccount {
+        user_id: key.user.to_string(),
+        account_id: key.account.to_string(),
+    };
+    match reach {
+        Reach::Everything => wire::PartnerReach { everything: Some(true), users: None, accounts: None },
+        Reach::Named { users, accounts } => wire::PartnerReach {
+            everything: None,
+            users: Some(users.iter().map(ToString::to_string).collect()),
+            accounts: Some(accounts.iter().map(account).collect()),
+        },
+    }
+}
+
+/// The name of the state of a partner: the same content is the same state.
+pub fn etag(partner: &Partner) -> String {
+    let digest: [u8; 32] = Sha256::digest(partner_body::encode(partner).as_bytes()).into();
+    format!("\"{}\"", hex::encode(digest.split_at(16).0))
+}
+
+/// Whether a value of `If-Match` names the state of a partner (RFC 9110, section 13.1.1).
+pub fn names(if_match: &str, partner: &Partner) -> bool {
+    let etag = etag(partner);
+    if_match.split(',').map(str::trim).any(|named| named == "*" || named == etag)
 }
 
 /// The register of order numbers.

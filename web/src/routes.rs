@@ -7,7 +7,9 @@ use actix_web::web::{self, ServiceConfig, to};
 use actix_web::{HttpRequest, HttpResponse, Route};
 
 use crate::error::{ApiError, Code};
-use crate::handlers::{self, accounts, admin, dead_letters, documents, gate, health, submit, transactions};
+use crate::handlers::{
+    self, accounts, admin, dead_letters, documents, gate, health, partners, submit, transactions,
+};
 use crate::observe::survive;
 use crate::soap;
 
@@ -32,6 +34,14 @@ fn table() -> Vec<Row> {
         ]),
         ("/v1/admin/queues", vec![(M::GET, to(admin::queues))]),
         ("/v1/admin/gate", vec![(M::GET, to(gate::find)), (M::PUT, to(gate::change))]),
+        ("/v1/admin/partners", vec![(M::GET, to(partners::list))]),
+        ("/v1/admin/partners/{partner_id}", vec![(M::GET, to(partners::find)), (M::PUT, to(partners::put))]),
+        ("/v1/admin/partners/{partner_id}/keys", vec![(M::POST, to(partners::add_key))]),
+        ("/v1/admin/partners/{partner_id}/keys/{key_id}", vec![(M::DELETE, to(partners::revoke_key))]),
+        ("/v1/admin/partners/{partner_id}/signature-keys", vec![(M::POST, to(partners::add_signing))]),
+        ("/v1/admin/partners/{partner_id}/signature-keys/{key_id}", vec![
+            (M::DELETE, to(partners::remove_signing)),
+        ]),
         ("/v1/admin/order-numbers", vec![(M::GET, to(admin::order_numbers))]),
         ("/v1/admin/scale", vec![(M::GET, to(admin::scale))]),
         ("/v1/admin/storage-operations", vec![(M::GET, to(admin::storage_operations))]),

@@ -1,5 +1,6 @@
 //! What an API key allows: stable codes, and one type each so that a handler names its permission.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// Declares the scopes, and for each of them the type that stands in a handler's signature.
@@ -72,6 +73,12 @@ impl Scope {
     pub fn of_code(code: &str) -> Option<&'static [Self]> {
         let today = Self::ALL.iter().find(|scope| scope.code() == code).map(std::slice::from_ref);
         today.or_else(|| ALIASES.iter().find(|(alias, _)| *alias == code).map(|(_, scopes)| *scopes))
+    }
+
+    /// What stored codes grant together, each scope once. One of a newer program means nothing here.
+    pub fn of_codes<C: AsRef<str>>(codes: &[C]) -> Vec<Self> {
+        let scopes = codes.iter().filter_map(|code| Self::of_code(code.as_ref())).flatten().copied();
+        scopes.collect::<BTreeSet<Self>>().into_iter().collect()
     }
 
     /// All codes of today, for people who typed another one.

@@ -15,7 +15,7 @@ use futures::FutureExt as _;
 use postonce_shared::accept::Acceptor;
 use postonce_shared::adapters::http::Exchange;
 use postonce_shared::bank::Bank;
-use postonce_shared::config::HttpLimits;
+use postonce_shared::config::{HttpLimits, SignatureTerms};
 use postonce_shared::ports::world::World;
 use postonce_worker::gatekeeper::Gatekeeper;
 use postonce_worker::http::{Callee, Connections, attend};
@@ -32,8 +32,11 @@ use crate::metrics::Metrics;
 use crate::negotiate::refuse_in_format;
 use crate::observe::{Observer, observe};
 use crate::office::{Office, OfficeTerms};
+use crate::partner_desk::PartnerDesk;
+use crate::partner_ring::PartnerRing;
 use crate::readiness::Readiness;
 use crate::routes;
+use crate::signatures::Verifier;
 
 /// How long requests in hand may take to end when the server stops.
 const DRAIN_S: u64 = 10;
@@ -53,6 +56,8 @@ pub struct App {
     pub gate: Arc<GateDesk>,
     /// Who may call.
     pub keyring: Arc<Keyring>,
+    /// Where it is decided who may do what.
+    pub partners: Arc<PartnerDesk>,
     /// What is missing.
     pub readiness: Arc<Readiness>,
     /// Counts.
@@ -63,6 +68,8 @@ pub struct App {
     pub limits: HttpLimits,
     /// Whether the other processes of the bank come in by the same door as partners.
     pub serves_peers: bool,
+    /// What signatures of requests are held against.
+    pub verifier: Verifier,
     /// How much each caller may ask for.
     pub rates: Arc<Rates>,
     /// The clock.
@@ -90,17 +97,26 @@ impl App {
             operations: operations(),
             switchboard: Arc::clone(&exchange.switchboard),
         };
+        let keyring = Arc::new(Keyring::new(&bank.store, world()));
+        let ring = PartnerRing::new(exchange, world(), Some(Arc::clone(&keyring)));
+        let mut callee = Callee::of(bank, exchange, meter, gatekeeper.clone(), &readiness);
+        callee.partners = Some({
+            let keyring = Arc::clone(&keyring);
+            Arc::new(move |partner| keyring.forget(partner))
+        });
         Self {
-            callee: Arc::new(Callee::of(bank, exchange, meter, gatekeeper.clone(), &readiness)),
+            callee: Arc::new(callee),
+            partners: Arc::new(PartnerDesk::new(&bank.store, world(), ring)),
             acceptor: Arc::clone(&bank.acceptor),
             books: Arc::new(Books::new(bank.store.clone(), world(), bank.repair.clone())),
             office: Arc::new(Office::new(bank, Arc::new(workers), terms)),
             gate: Arc::new(GateDesk::new(bank, exchange, gatekeeper)),
-            keyring: Arc::new(Keyring::new(&bank.store, world())),
+            keyring,
             readiness,
             metrics: Arc::new(metrics),
             limits: HttpLimits::default(),
             serves_peers: true,
+            verifier: Verifier { terms: SignatureTerms::default(), is_tls: false },
             rates: Arc::new(Rates::new(&HttpLimits::default(), world())),
             world: world(),
         }
@@ -132,11 +148,13 @@ pub fn build(
         office,
         gate,
         keyring,
+        partners,
         readiness,
         metrics,
         callee,
         limits,
         serves_peers,
+        verifier,
         rates,
         world,
     } = app.clone();
@@ -147,11 +165,13 @@ pub fn build(
         .app_data(Data::from(office))
         .app_data(Data::from(gate))
         .app_data(Data::from(keyring))
+        .app_data(Data::from(partners))
         .app_data(Data::from(readiness))
         .app_data(Data::from(metrics))
         .app_data(Data::from(callee))
         .app_data(Data::new(limits))
         .app_data(Data::from(rates))
+        .app_data(Data::new(verifier))
         .app_data(Data::new(observer))
         .configure(|config| {
             if serves_peers {

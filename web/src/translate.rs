@@ -5,6 +5,7 @@
 mod content;
 pub mod json;
 pub mod members;
+pub mod partners;
 
 use actix_web::HttpRequest;
 use actix_web::error::PayloadError;
@@ -15,6 +16,7 @@ use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::account::{AccountStatus, Holder};
 use postonce_shared::domain::instruction::{Instruction, TransactionKind};
 use postonce_shared::domain::money::{Currency, OverdraftLimit};
+use postonce_shared::domain::partner::SignatureKey;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::gate::GateState;
 use postonce_shared::xml::XmlLimits;
@@ -23,6 +25,9 @@ use self::members::Members;
 use crate::error::{ApiError, Code};
 use crate::formats::{Format, Shape};
 use crate::negotiate;
+use crate::partner_terms::TermsChange;
+use crate::scopes::Scope;
+use crate::signatures::digest;
 
 /// The body of a request, whole, in a format that we know.
 #[derive(Debug)]
@@ -36,7 +41,7 @@ impl InboundDocument {
     /// Reads the body: media type first, then the rest of it.
     ///
     /// # Errors
-    /// [`ApiError`] of status 415, 413, 408 or 400.
+    /// [`ApiError`] of status 415, 413, 408, 401 or 400.
     pub async fn read(request: &HttpRequest, payload: Payload) -> Result<Self, ApiError> {
         let format = negotiate::body_format(request.headers(), negotiate::profile(request))?;
         let bytes = body(request, payload).await?;
@@ -53,6 +58,12 @@ impl InboundDocument {
         self.format.read(shape, &self.bytes, &self.limits)
     }
 
+    /// Reads what operators write, which is JSON.
+    fn as_json<T>(&self, read: impl FnOnce(&[u8]) -> Result<T, ApiError>) -> Result<T, ApiError> {
+        negotiate::only_json(self.format)?;
+        read(&self.bytes)
+    }
+
     /// What was refused, in the names of the document.
     fn in_its_names(&self, shape: Shape) -> impl FnOnce(ApiError) -> ApiError {
         let format = self.format;
@@ -63,7 +74,7 @@ impl InboundDocument {
 /// The body of a request, whole. One that is too large ends the reading early.
 ///
 /// # Errors
-/// [`ApiError`] of status 413, 408 or 400.
+/// [`ApiError`] of status 413, 408, 401 or 400.
 pub async fn body(request: &HttpRequest, payload: Payload) -> Result<Bytes, ApiError> {
     let HttpLimits { body_bytes_max, body_patience, .. } = limits(request);
     if declared_length(request).is_some_and(|length| length > body_bytes_max) {
@@ -71,9 +82,12 @@ pub async fn body(request: &HttpRequest, payload: Payload) -> Result<Bytes, ApiE
     }
     // The machine's own clock: what is limited here is a client's connection, not our business.
     let bytes = tokio::time::timeout(body_patience, collect(payload, body_bytes_max)).await;
-    bytes.map_err(|_| {
+    let bytes = bytes.map_err(|_| {
         ApiError::new(Code::RequestTimeout, format!("The body took longer than {body_patience:?}."))
-    })?
+    })??;
+    // The only place that reads a body for a partner: what a signature says of it is held against it here.
+    digest::check(request, &bytes)?;
+    Ok(bytes)
 }
 
 /// What a document of XML in a request may ask of us.
@@ -174,12 +188,35 @@ pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiEr
     content::account_change(document.members(shape)?).map_err(document.in_its_names(shape))
 }
 
+/// The terms of a partner in a document.
+///
+/// # Errors
+/// As [`instruction`].
+pub fn partner_terms(document: &InboundDocument) -> Result<TermsChange, ApiError> {
+    document.as_json(partners::terms)
+}
+
+/// The scopes of a new key in a document.
+///
+/// # Errors
+/// As [`instruction`].
+pub fn key_scopes(document: &InboundDocument) -> Result<Vec<Scope>, ApiError> {
+    document.as_json(partners::key_scopes)
+}
+
+/// A new key to sign with in a document.
+///
+/// # Errors
+/// As [`instruction`].
+pub fn signature_key(document: &InboundDocument) -> Result<SignatureKey, ApiError> {
+    document.as_json(partners::signature_key)
+}
+
 /// The state that a document brings the gate into. A release is scheduled for later than `now`.
 /// Operators write JSON.
 ///
 /// # Errors
 /// As [`instruction`], and of status 415 for another format.
 pub fn gate_state(document: &InboundDocument, now: Timestamp) -> Result<GateState, ApiError> {
-    negotiate::only_json(document.format)?;
-    json::gate_state(&document.bytes, now)
+    document.as_json(|body| json::gate_state(body, now))
 }

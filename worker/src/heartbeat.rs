@@ -40,6 +40,7 @@ pub struct Heartbeat {
     roster: Arc<dyn Roster>,
     world: Arc<dyn World>,
     id: ProcessId,
+    kind: ProcessKind,
     address: Address,
     started_at: Timestamp,
     rhythm: Rhythm,
@@ -75,12 +76,12 @@ struct Beats {
 }
 
 impl Heartbeat {
-    /// The place of the process with that id, which is called at that address, and whose safety poll
-    /// comes about every `idle_delay_max`.
+    /// The place of the process with that id, of that kind, which is called at that address, and whose safety
+    /// poll comes about every `idle_delay_max`.
     pub fn new(
         roster: &Arc<dyn Roster>,
         world: &Arc<dyn World>,
-        id: ProcessId,
+        (id, kind): (ProcessId, ProcessKind),
         address: Address,
         idle_delay_max: Duration,
     ) -> Self {
@@ -88,6 +89,7 @@ impl Heartbeat {
             roster: Arc::clone(roster),
             world: Arc::clone(world),
             id,
+            kind,
             address,
             started_at: world.now(),
             rhythm: Rhythm::of(idle_delay_max),
@@ -102,12 +104,12 @@ impl Heartbeat {
         while !drain.is_started() {
             match self.announce().await {
                 Ok(()) => {
-                    info!("This is worker {}; others ring at {}", self.id, self.address);
+                    info!("This is {} {}; others ring at {}", self.kind.code(), self.id, self.address);
                     announced();
                     break;
                 }
                 Err(fault) => {
-                    warn!("This worker is not in the roster yet: {}", chain(&fault));
+                    warn!("This process is not in the roster yet: {}", chain(&fault));
                     let pause = self.world.sleep(backoff.next(&*self.world));
                     select(std::pin::pin!(drain.started()), pause).await;
                 }
@@ -118,9 +120,20 @@ impl Heartbeat {
         match select(withdrawal, self.world.sleep(WITHDRAWAL_TIME_MAX)).await {
             Either::Left((Ok(()), _)) => {}
             Either::Left((Err(fault), _)) => {
-                warn!("This worker stays in the roster until it is stale: {}", chain(&fault));
+                warn!("This process stays in the roster until it is stale: {}", chain(&fault));
             }
-            Either::Right(_) => warn!("This worker stays in the roster until it is stale"),
+            Either::Right(_) => warn!("This process stays in the roster until it is stale"),
+        }
+    }
+
+    /// Announces the process anew when it is time, for a process without a safety poll to ride on; until the drain
+    /// starts.
+    pub async fn beat(&self, drain: &Drain, every: Duration) {
+        while !drain.is_started() {
+            let pause = self.world.sleep(every);
+            if let Either::Right(_) = select(std::pin::pin!(drain.started()), pause).await {
+                self.run().await;
+            }
         }
     }
 
@@ -131,7 +144,7 @@ impl Heartbeat {
         }
         let entry = RosterEntry {
             id: self.id,
-            kind: ProcessKind::Worker,
+            kind: self.kind,
             address: self.address.clone(),
             started_at: self.started_at,
             next_by: self.world.now().after(self.rhythm.stands_for),
@@ -154,7 +167,7 @@ impl Errand for Heartbeat {
         let last = self.beats.lock().await.last;
         let due = last.is_none_or(|last| self.world.uptime().saturating_sub(last) >= self.rhythm.due_after);
         if due && let Err(fault) = self.announce().await {
-            warn!("This worker could not announce itself: {}", chain(&fault));
+            warn!("This process could not announce itself: {}", chain(&fault));
         }
     }
 }
@@ -187,7 +200,7 @@ mod tests {
         let store = MemoryStore::new(Arc::clone(&world));
         let address = Address::parse("worker-1:80").unwrap();
         let (id, poll) = (ProcessId::from_uuid(world.uuid()), Duration::from_secs(60));
-        let heartbeat = Heartbeat::new(&store.roster, &world, id, address, poll);
+        let heartbeat = Heartbeat::new(&store.roster, &world, (id, ProcessKind::Worker), address, poll);
         let (starter, drain) = drain();
         let operations = || store.operations.snapshot().values().sum::<u64>();
         let life = async {

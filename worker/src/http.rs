@@ -22,6 +22,7 @@ use postonce_shared::adapters::bell::LocalBell;
 use postonce_shared::adapters::http::Exchange;
 use postonce_shared::bank::Bank;
 use postonce_shared::completions::Completions;
+use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::operations::StorageOperations;
 use postonce_shared::ports::roster::ProcessId;
@@ -31,6 +32,9 @@ use postonce_shared::ring_secret::RingSecret;
 use crate::gatekeeper::Gatekeeper;
 use crate::meter::Meter;
 use crate::readiness::Readiness;
+
+/// Forgets what is remembered of a partner; of all partners without one.
+pub type ForgetPartner = Arc<dyn Fn(Option<&PartnerId>) + Send + Sync>;
 
 /// What this process is to others that call it.
 #[derive(Clone)]
@@ -49,6 +53,8 @@ pub struct Callee {
     pub meter: Arc<Meter>,
     /// Told of the gate; `None` without a worker here.
     pub gatekeeper: Option<Arc<Gatekeeper>>,
+    /// Told that a partner changed, or, with none, that any may have; `None` where nobody remembers partners.
+    pub partners: Option<ForgetPartner>,
     /// What it lacks: whoever ends takes no rings.
     pub readiness: Arc<Readiness>,
     /// What it asked of the store.
@@ -74,6 +80,7 @@ impl Callee {
             completions: Arc::clone(&bank.completions),
             meter: Arc::clone(meter),
             gatekeeper,
+            partners: None,
             readiness: Arc::clone(readiness),
             operations: Arc::clone(&bank.store.operations),
             world: Arc::clone(&bank.world),

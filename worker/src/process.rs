@@ -10,7 +10,7 @@ use postonce_shared::adapters::http::{Exchange, advertised};
 use postonce_shared::bank::Bank;
 use postonce_shared::config::Config;
 use postonce_shared::envelope;
-use postonce_shared::ports::roster::Address;
+use postonce_shared::ports::roster::{Address, ProcessKind};
 use tracing::info;
 
 use crate::drain::{Drain, drain};
@@ -47,7 +47,8 @@ pub async fn run(
     find_secret(bank, exchange);
     let (starter, draining) = drain();
     let work = async {
-        run_in_roster(worker, bank, exchange, (config, address), &readiness, &draining).await;
+        let announced = || readiness.gain(Part::Roster);
+        run_in_roster(worker, bank, exchange, (config, address), &draining, announced).await;
         // Until then others can see it drain.
         handle.stop(true).await;
     };
@@ -76,18 +77,18 @@ pub fn find_secret(bank: &Bank, exchange: &Exchange) {
     bank.world.spawn(async move { secret.establish(&*sync, &*world).await }.boxed());
 }
 
-/// Runs a worker that others can ring at that address.
+/// Runs a worker that others can ring at that address. Calls `announced` once they can.
 pub async fn run_in_roster(
     mut worker: Worker,
     bank: &Bank,
     exchange: &Exchange,
     (config, address): (&Config, Address),
-    readiness: &Readiness,
     draining: &Drain,
+    announced: impl FnOnce(),
 ) {
     let (roster, idle) = (&bank.store.roster, config.idle_poll_max);
-    let heartbeat = Arc::new(Heartbeat::new(roster, &bank.world, exchange.id, address, idle));
+    let own = (exchange.id, ProcessKind::Worker);
+    let heartbeat = Arc::new(Heartbeat::new(roster, &bank.world, own, address, idle));
     worker.add_errand(heartbeat.clone());
-    let announced = || readiness.gain(Part::Roster);
     futures::join!(worker.run(draining), heartbeat.keep(draining, announced));
 }

@@ -114,7 +114,7 @@ impl Settlement {
     async fn wait_for_store(&self, delivery: &Delivery<Envelope>, body: &[u8], unopened: &Unopened) {
         self.meter.transient_faults.add(1);
         let id = &delivery.message.lease.message_id;
-        warn!(queue = %self.name, message = id, "Will open message {id} again: {}", chain(unopened));
+        warn!(queue = %self.name, message_id = id, "Will open message {id} again: {}", chain(unopened));
         self.hide(delivery, body, self.retry_delay(delivery)).await;
     }
 
@@ -122,7 +122,7 @@ impl Settlement {
     async fn leave_to_newer(&self, delivery: &Delivery<Envelope>, why: &Unreadable) -> bool {
         self.meter.newer_versions.add(1);
         let id = &delivery.message.lease.message_id;
-        error!(queue = %self.name, message = id, "Message {id} waits for a newer worker: {why}");
+        error!(queue = %self.name, message_id = id, "Message {id} waits for a newer worker: {why}");
         // Soon at first: in a rolling upgrade the newer worker may start any moment.
         let receipts_before = delivery.message.dequeue_count.saturating_sub(1);
         let mut backoff = Backoff::after(RETRY_DELAY_MIN, NEWER_VERSION_DELAY_MAX, receipts_before);
@@ -190,7 +190,7 @@ impl Settlement {
         match self.office.set_aside(&self.name, &message, reason).await {
             Ok(()) => {
                 self.meter.dead_letters.add(1);
-                error!(queue = %self.name, message = id, "Set message {id} aside as a dead letter: {reason}");
+                error!(queue = %self.name, message_id = id, "Set message {id} aside as a dead letter, which tells why");
                 true
             }
             Err(fault) => self.away("setting a message aside", &fault),

@@ -11,8 +11,10 @@ use std::time::Duration;
 use actix_web::dev::ServerHandle;
 use actix_web::web::{Data, post};
 use actix_web::{App, HttpResponse, HttpServer};
+use futures::FutureExt as _;
 use postonce_shared::adapters::http::{
-    COMPLETIONS_PATH, CallFault, Exchange, Question, RING_PATH, STATUS_PATH, decode_ring,
+    COMPLETIONS_PATH, CallFault, Exchange, PARTNERS_PATH, PartnerChanged, Question, RING_PATH, STATUS_PATH,
+    decode_ring,
 };
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
@@ -97,9 +99,13 @@ impl Town {
 
     /// Puts a process into the roster.
     async fn announce(&self, id: ProcessId, address: &Address) {
+        self.announce_as(ProcessKind::Worker, id, address).await;
+    }
+
+    async fn announce_as(&self, kind: ProcessKind, id: ProcessId, address: &Address) {
         let entry = RosterEntry {
             id,
-            kind: ProcessKind::Worker,
+            kind,
             address: address.clone(),
             started_at: self.world.now(),
             next_by: self.world.now().after(Duration::from_secs(3600)),
@@ -394,11 +400,36 @@ async fn all_other_workers_are_asked_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_only_serves_the_api_is_asked_and_never_rung() {
+    let town = Town::in_real_time();
+    let (worker, web) = (town.worker().await, town.house());
+    town.announce_as(ProcessKind::Web, web.callee.id, &web.address).await;
+    let asker = town.exchange();
+    let asked = async |question: Question| {
+        let answers = within(asker.switchboard.ask(&question, DEADLINE)).await.unwrap();
+        assert!(answers.iter().all(|(_, answer)| answer.is_ok()), "{answers:?}");
+        answers.into_iter().map(|(entry, _)| entry.id).collect::<BTreeSet<ProcessId>>()
+    };
+    let (of_worker, of_web) = (worker.callee.id, web.callee.id);
+    assert_eq!(asked(Question::get(STATUS_PATH)).await, BTreeSet::from([of_worker, of_web]));
+    assert_eq!(asked(Question::get(STATUS_PATH).of_workers()).await, BTreeSet::from([of_worker]));
+    let told = PartnerChanged { partner: Some("shop".to_owned()) };
+    // A worker remembers no partners, and takes no offense.
+    let told = Question::put(PARTNERS_PATH, told.encode());
+    assert_eq!(asked(told).await, BTreeSet::from([of_worker, of_web]));
+    asker.bell.ring(&queue(0));
+    assert_eq!(worker.heard().await, BTreeSet::from([queue(0)]));
+    within(asker.bell.until_heard(DEADLINE)).await;
+    assert!(web.callee.bell.rung("work").now_or_never().is_none(), "nobody listens there");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_worker_listens_only_to_who_knows_the_secret() {
     let town = Town::in_real_time();
     let worker = town.worker().await;
     let http = reqwest::Client::new();
-    for (method, path) in [("POST", RING_PATH), ("POST", COMPLETIONS_PATH), ("GET", STATUS_PATH)] {
+    let put = ("PUT", PARTNERS_PATH);
+    for (method, path) in [("POST", RING_PATH), ("POST", COMPLETIONS_PATH), ("GET", STATUS_PATH), put] {
         let request = http.request(method.parse().unwrap(), format!("{}{path}", worker.address));
         let answer = within(request.body(r#"{"queues":["work-0"]}"#).send()).await.unwrap();
         assert_eq!(answer.status(), 401, "{method} {path}");

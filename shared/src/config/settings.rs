@@ -283,6 +283,18 @@ pub(super) const SETTINGS: &[Setting] = &[
         Some("optional"),
         "Whether clients must show a certificate of tls-client-ca: optional or required",
     ),
+    setting(
+        "signature-age-max-s",
+        "POSTONCE_SIGNATURE_AGE_MAX_S",
+        Some("300"),
+        "Seconds that the signature of a request (RFC 9421) may be old, 1 to 3600",
+    ),
+    setting(
+        "public-address",
+        "POSTONCE_PUBLIC_ADDRESS",
+        None,
+        "The address that clients see and sign for, such as https://bank.example: set it where something else ends TLS or changes Host [default: what the request says]",
+    ),
     setting("log-format", "POSTONCE_LOG_FORMAT", Some("text"), "How log lines look: text or json"),
     setting(
         "log",

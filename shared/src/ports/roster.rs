@@ -1,4 +1,5 @@
-//! Who listens: the processes that can be called, each with one row that it renews.
+//! The processes that can be called, each with one row that it renews: those that listen to queues, and those
+//! that serve the API.
 //!
 //! The roster only saves time. A process that it does not name still finds its work by looking at the
 //! queues; one that it names in vain is called in vain.
@@ -53,8 +54,10 @@ impl fmt::Debug for ProcessId {
 /// What a process does for others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessKind {
-    /// It listens to the work queues.
+    /// It listens to the work queues. It may serve the API as well.
     Worker,
+    /// It serves the API only. Programs before this kind was known leave it out.
+    Web,
 }
 
 impl ProcessKind {
@@ -62,12 +65,13 @@ impl ProcessKind {
     pub const fn code(self) -> &'static str {
         match self {
             Self::Worker => "worker",
+            Self::Web => "web",
         }
     }
 
     /// The kind with that code; `None` for one of a newer program.
     pub fn from_code(code: &str) -> Option<Self> {
-        (code == Self::Worker.code()).then_some(Self::Worker)
+        [Self::Worker, Self::Web].into_iter().find(|kind| kind.code() == code)
     }
 }
 

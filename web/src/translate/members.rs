@@ -111,6 +111,25 @@ impl Members {
         self.violations.push(Violation { field, message: message.into() });
     }
 
+    /// Notes that a member that has to be there is not, or is of another kind and refused as such already.
+    pub fn refuse_missing(&mut self, name: &str, message: &str) {
+        let field = format!("{}{name}", self.path);
+        if self.violations.iter().all(|known| known.field != field) {
+            self.refuse(name, format!("is missing; {message}"));
+        }
+    }
+
+    /// Notes that the object itself breaks a rule, all of its members together.
+    pub fn refuse_itself(&mut self, message: impl Into<String>) {
+        let field = self.path.strip_suffix('.').unwrap_or_default().to_owned();
+        self.violations.push(Violation { field, message: message.into() });
+    }
+
+    /// A member of any kind, which nobody has read yet.
+    pub fn take(&mut self, name: &str) -> Option<Value> {
+        self.values.remove(name)
+    }
+
     /// A text that has to be there.
     pub fn text(&mut self, name: &str, wanted: Wanted) -> Option<String> {
         match self.values.remove(name) {

@@ -13,9 +13,10 @@ use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::bank::Bank;
 use postonce_shared::completions::Completions;
 use postonce_shared::dead_letter_office::DeadLetterOffice;
+use postonce_shared::domain::account::Versioned;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, PartnerId};
-use postonce_shared::domain::partner::{ActiveKey, Partner, Reach};
+use postonce_shared::domain::partner::{ActiveKey, Partner, Reach, SignatureKey};
 use postonce_shared::envelope::{Envelope, queues};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::sync_store::Swapped;
@@ -135,6 +136,16 @@ impl Desk {
         let answer = desk.put(ACCOUNT, r#"{"currency":"EUR"}"#).await;
         assert_eq!(answer.status, 201, "{answer:?}");
         desk
+    }
+
+    /// Lets a partner sign, and, where that is asked for, makes it.
+    pub async fn let_sign(&self, partner: &str, keys: &[SignatureKey], is_required: bool) {
+        let id = PartnerId::parse(partner).unwrap();
+        let Versioned { value, revision } = self.store.partners.find(&id).await.unwrap().unwrap();
+        let changed = Partner { signature_keys: keys.to_vec(), signature_required: is_required, ..value };
+        let saved = self.store.partners.save(&changed, Some(&revision)).await.unwrap();
+        assert!(matches!(saved, Swapped::Done(_)));
+        self.app.keyring.forget(Some(&id));
     }
 
     /// Stores a key of a partner that reaches everything.

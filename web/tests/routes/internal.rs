@@ -2,22 +2,25 @@
 
 use actix_web::test::TestRequest;
 use postonce_shared::adapters::http::signature::{SIGNATURE_HEADER, Signed, TIMESTAMP_HEADER};
-use postonce_shared::adapters::http::{COMPLETIONS_PATH, RING_PATH, STATUS_PATH};
+use postonce_shared::adapters::http::{COMPLETIONS_PATH, PARTNERS_PATH, RING_PATH, STATUS_PATH};
 use postonce_shared::completions::{Completion, note};
 use postonce_shared::domain::ids::{AccountKey, PartnerId, TransactionKey};
+use postonce_shared::domain::partner::PartnerStatus;
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::ports::doorbell::Doorbell as _;
+use postonce_shared::ports::sync_store::Swapped;
 use postonce_shared::ports::world::World as _;
 use postonce_shared::ring_secret::RingKeys;
 use postonce_worker::http::Status;
 use postonce_worker::readiness::Part;
 use serde_json::Value;
 
-use super::desk::{Answer, Desk, RING_SECRET, id};
+use super::desk::{ACCOUNT, Answer, Desk, RING_SECRET, id};
 
-const PATHS: [(&str, &str); 3] = [("POST", RING_PATH), ("POST", COMPLETIONS_PATH), ("GET", STATUS_PATH)];
+const PATHS: [(&str, &str); 4] =
+    [("POST", RING_PATH), ("POST", COMPLETIONS_PATH), ("GET", STATUS_PATH), ("PUT", PARTNERS_PATH)];
 
 async fn call(desk: &Desk, (method, path): (&str, &str), body: &[u8], signed: (&str, Timestamp)) -> Answer {
     let (keys, at) = (RingKeys::parse(signed.0).unwrap(), signed.1);
@@ -46,7 +49,7 @@ async fn only_who_knows_the_secret_is_listened_to() {
             assert_eq!(answer.status, 401, "{method} {path}: {answer:?}");
         }
         let answer = call(&desk, (method, path), b"no body", (RING_SECRET, now)).await;
-        assert_eq!(answer.status, if method == "POST" { 400 } else { 200 }, "{answer:?}");
+        assert_eq!(answer.status, if method == "GET" { 200 } else { 400 }, "{answer:?}");
         let large = vec![b' '; 1024 * 1024 + 1];
         let answer = call(&desk, (method, path), &large, (RING_SECRET, now)).await;
         assert_eq!(answer.status, 413, "{method} {path}");
@@ -83,6 +86,29 @@ async fn a_process_that_drains_takes_no_rings_and_still_takes_replies() {
     desk.app.readiness.lose(Part::Running);
     assert_eq!(call(&desk, PATHS[0], br#"{"queues":["work-0"]}"#, signed).await.status, 503);
     assert_eq!(call(&desk, PATHS[1], &note::encode(&[]), signed).await.status, 204);
+}
+
+#[actix_web::test]
+async fn a_partner_that_changed_elsewhere_is_asked_for_anew_also_while_draining() {
+    let desk = Desk::with_account().await;
+    let signed = (RING_SECRET, desk.world.now());
+    let turn = async |status: PartnerStatus| {
+        let mut stored = desk.store.partners.find(&PartnerId::parse("shop").unwrap()).await.unwrap().unwrap();
+        stored.value.status = status;
+        let saved = desk.store.partners.save(&stored.value, Some(&stored.revision)).await.unwrap();
+        assert!(matches!(saved, Swapped::Done(_)));
+    };
+    turn(PartnerStatus::Suspended).await;
+    assert_eq!(desk.get(ACCOUNT).await.status, 200, "nobody rang yet");
+    assert_eq!(call(&desk, PATHS[3], br#"{"partner":"mill"}"#, signed).await.status, 204);
+    assert_eq!(desk.get(ACCOUNT).await.status, 200, "that was another partner");
+    assert_eq!(call(&desk, PATHS[3], br#"{"partner":"shop","new":true}"#, signed).await.status, 204);
+    assert_eq!(desk.get(ACCOUNT).await.status, 401);
+    turn(PartnerStatus::Active).await;
+    desk.app.readiness.lose(Part::Running);
+    // Without a name, or with one that is none here, any may have changed.
+    assert_eq!(call(&desk, PATHS[3], br#"{"partner":"Some New Name"}"#, signed).await.status, 204);
+    assert_eq!(desk.get(ACCOUNT).await.status, 200);
 }
 
 #[test]

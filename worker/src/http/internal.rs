@@ -4,9 +4,11 @@ use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::web::{Data, ServiceConfig, get, post, put, resource};
 use postonce_shared::adapters::http::{
-    COMPLETIONS_PATH, GATE_PATH, GateEpoch, RING_PATH, STATUS_PATH, decode_ring,
+    COMPLETIONS_PATH, GATE_PATH, GateEpoch, PARTNERS_PATH, PartnerChanged, RING_PATH, STATUS_PATH,
+    decode_ring,
 };
 use postonce_shared::completions::note;
+use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::ports::doorbell::Doorbell as _;
 
 use super::signed::{Refusal, SignedBody};
@@ -18,6 +20,7 @@ pub fn configure(config: &mut ServiceConfig) {
         .service(resource(RING_PATH).route(post().to(ring)))
         .service(resource(COMPLETIONS_PATH).route(post().to(complete)))
         .service(resource(GATE_PATH).route(put().to(gate)))
+        .service(resource(PARTNERS_PATH).route(put().to(partners)))
         .service(resource(STATUS_PATH).route(get().to(status)));
 }
 
@@ -49,6 +52,17 @@ async fn gate(body: SignedBody, callee: Data<Callee>) -> Result<HttpResponse, Re
         None => 0,
     };
     Ok(HttpResponse::Ok().json(GateEpoch { epoch }))
+}
+
+/// Told of a partner, also while it drains: until its end it must not let in who may not call any more.
+async fn partners(body: SignedBody, callee: Data<Callee>) -> Result<HttpResponse, Refusal> {
+    let PartnerChanged { partner } =
+        serde_json::from_slice(body.bytes()).map_err(|error| Refusal::unreadable(&error))?;
+    if let Some(forget) = &callee.partners {
+        // A name that is none here may be one to a newer program.
+        forget(partner.and_then(|name| PartnerId::parse(&name).ok()).as_ref());
+    }
+    Ok(HttpResponse::NoContent().finish())
 }
 
 async fn status(_: SignedBody, callee: Data<Callee>) -> HttpResponse {

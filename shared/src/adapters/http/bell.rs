@@ -19,7 +19,7 @@ use crate::adapters::bell::LocalBell;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::fault::chain;
 use crate::ports::queue::QueueName;
-use crate::ports::roster::{Address, ProcessId, Roster, living};
+use crate::ports::roster::{Address, ProcessId, ProcessKind, Roster, living};
 use crate::ports::world::World;
 
 /// How old the known roster may be when somebody rings.
@@ -136,7 +136,9 @@ impl HttpBell {
             let missed = std::mem::take(&mut self.known().rung);
             match living(&*self.roster, self.world.now()).await {
                 Ok(entries) => {
-                    let others = entries.into_iter().filter(|entry| entry.id != self.own);
+                    let listens = |kind| kind == ProcessKind::Worker;
+                    let others =
+                        entries.into_iter().filter(|entry| entry.id != self.own && listens(entry.kind));
                     let listed = others.map(|entry| Peer { id: entry.id, address: entry.address }).collect();
                     self.learn(listed, missed);
                     return;

@@ -2,7 +2,7 @@
 //! they share. Nothing here carries work; whatever is lost costs time, never work.
 //!
 //! `bell` wakes the listeners of other processes, `replies` is the way back to whoever waits, and
-//! `switchboard` asks all workers a question at once. `lines` is what the first two have in common: at
+//! `switchboard` asks all processes a question at once. `lines` is what the first two have in common: at
 //! most one request in flight for each process, while what comes meanwhile collects. The other end of
 //! it, the HTTP server, is not here: it asks `signature` whether to listen.
 
@@ -47,6 +47,9 @@ pub const COMPLETIONS_PATH: &str = "/internal/completions";
 /// Where a worker is told of the gate.
 pub const GATE_PATH: &str = "/internal/gate";
 
+/// Where a process is told that a partner or its keys changed.
+pub const PARTNERS_PATH: &str = "/internal/partners";
+
 /// Most bytes of an answer between processes: how a worker is, with all that it counts.
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 
@@ -74,7 +77,7 @@ pub struct Exchange {
     pub seal: ReplySeal,
     /// The way back.
     pub replies: Arc<HttpReplies>,
-    /// Asks all workers.
+    /// Asks all processes.
     pub switchboard: Arc<Switchboard>,
 }
 
@@ -144,5 +147,20 @@ impl GateEpoch {
     /// Reads a body; `None` if it is none.
     pub fn decode(body: &[u8]) -> Option<Self> {
         serde_json::from_slice(body).ok()
+    }
+}
+
+/// Tells that a partner or its keys changed: what is remembered of it counts no more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartnerChanged {
+    /// Its name; any partner may have changed where there is none.
+    #[serde(default)]
+    pub partner: Option<String>,
+}
+
+impl PartnerChanged {
+    /// The body that tells it.
+    pub fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("a text can always be written as JSON")
     }
 }

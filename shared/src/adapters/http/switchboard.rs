@@ -1,4 +1,4 @@
-//! One question to all workers at once.
+//! One question to all processes at once, or to all workers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,30 +10,37 @@ use tokio::sync::oneshot;
 
 use super::client::{Call, CallFault, PeerClient};
 use crate::ports::fault::StoreFault;
-use crate::ports::roster::{ProcessId, Roster, RosterEntry, living};
+use crate::ports::roster::{ProcessId, ProcessKind, Roster, RosterEntry, living};
 use crate::ports::world::World;
 
-/// What every worker is asked.
+/// What every process is asked.
 #[derive(Debug, Clone)]
 pub struct Question {
     method: Method,
     path: String,
     body: Vec<u8>,
+    workers_only: bool,
 }
 
 impl Question {
     /// Asks how something is.
     pub fn get(path: &str) -> Self {
-        Self { method: Method::GET, path: path.to_owned(), body: Vec::new() }
+        Self { method: Method::GET, path: path.to_owned(), body: Vec::new(), workers_only: false }
     }
 
     /// Tells something, and asks what became of it.
     pub fn put(path: &str, body: Vec<u8>) -> Self {
-        Self { method: Method::PUT, path: path.to_owned(), body }
+        Self { method: Method::PUT, path: path.to_owned(), body, workers_only: false }
+    }
+
+    /// The same question to those only who listen to the work queues.
+    #[must_use]
+    pub fn of_workers(self) -> Self {
+        Self { workers_only: true, ..self }
     }
 }
 
-/// Asks all workers.
+/// Asks all processes.
 pub struct Switchboard {
     own: ProcessId,
     roster: Arc<dyn Roster>,
@@ -51,18 +58,19 @@ impl Switchboard {
         Self { own, roster: Arc::clone(roster), client: Arc::clone(client), world: Arc::clone(world) }
     }
 
-    /// Asks every worker process but this one, all at once, each for at most `timeout`. The answers
+    /// Asks every process but this one, all at once, each for at most `timeout`. The answers
     /// are the bodies, by the id of the process. Reads the roster anew: one operation of the store.
     ///
     /// # Errors
-    /// [`StoreFault`] when the roster cannot be read. That a worker did not answer stands in its place.
+    /// [`StoreFault`] when the roster cannot be read. That a process did not answer stands in its place.
     pub async fn ask(
         &self,
         question: &Question,
         timeout: Duration,
     ) -> Result<Vec<(RosterEntry, Result<Vec<u8>, CallFault>)>, StoreFault> {
         let entries = living(&*self.roster, self.world.now()).await?;
-        let others = entries.into_iter().filter(|entry| entry.id != self.own);
+        let is_asked = |kind| !question.workers_only || kind == ProcessKind::Worker;
+        let others = entries.into_iter().filter(|entry| entry.id != self.own && is_asked(entry.kind));
         let asked = others.map(|entry| self.ask_one(entry, question, timeout));
         Ok(join_all(asked.collect::<Vec<_>>()).await)
     }
@@ -73,7 +81,7 @@ impl Switchboard {
         question: &Question,
         timeout: Duration,
     ) -> (RosterEntry, Result<Vec<u8>, CallFault>) {
-        let Question { method, path, body } = question.clone();
+        let Question { method, path, body, workers_only: _ } = question.clone();
         let (client, address) = (Arc::clone(&self.client), entry.address.clone());
         let (tell, answer) = oneshot::channel();
         // In a task of the world: the pool of connections outlives the thread of a request.

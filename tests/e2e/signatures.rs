@@ -1,0 +1,115 @@
+//! Signed requests against the real processes: what was tampered with on its way is refused, and what is
+//! repeated moves money once.
+
+use std::time::Duration;
+
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::domain::account::Versioned;
+use postonce_shared::domain::ids::{AccountKey, PartnerId};
+use postonce_shared::domain::partner::{Partner, SignatureKey};
+use postonce_shared::ports::sync_store::Swapped;
+use postonce_shared::ports::world::World as _;
+use postonce_tests::client::{Answer, Client, path_of};
+use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
+use postonce_tests::signer::{Draft, Signer};
+use reqwest::Method;
+
+on_both_stands![a_partner_that_signs_is_protected_from_whoever_stands_between];
+
+const BODY: &str = r#"{"amount":"5.00","currency":"EUR"}"#;
+const SCOPES: [&str; 4] = ["accounts:read", "accounts:write", "transactions:read", "transactions:write"];
+
+/// A deposit as it is sent, with the headers that somebody signed.
+struct Sent<'a> {
+    client: &'a Client,
+    path: String,
+    id: String,
+    body: String,
+    headers: Vec<(&'static str, String)>,
+}
+
+impl Sent<'_> {
+    async fn answer(&self) -> Answer {
+        let request = self.client.request(Method::POST, &self.path);
+        let request = request.header("Idempotency-Key", &self.id).header("Content-Type", "application/json");
+        let request =
+            self.headers.iter().fold(request, |request, (name, value)| request.header(*name, value));
+        self.client.send(request.body(self.body.clone())).await
+    }
+
+    async fn refused(&self, code: &str) {
+        let answer = self.answer().await;
+        assert!([400, 401].contains(&answer.status) && answer.code() == code, "not {code}: {answer:?}");
+    }
+}
+
+/// A deposit that is signed as it is sent.
+fn signed<'a>(bank: &Scenario, client: &'a Client, account: AccountKey, signer: &Signer) -> Sent<'a> {
+    let (path, id) = (format!("{}/deposits", path_of(account)), format!("\"{}\"", fresh_id()));
+    let address = bank.webs.first().expect("a web process").address();
+    let draft = Draft { method: "POST", address, path: &path, id: &id, body: BODY };
+    let headers = signer.headers(draft, SystemWorld::new().now());
+    Sent { client, path, id, body: BODY.to_owned(), headers }
+}
+
+/// Makes a partner sign, past the processes: what they remember of it is from before.
+async fn make_sign(bank: &Scenario, partner: &str, keys: Vec<SignatureKey>) {
+    let id = PartnerId::parse(partner).expect("a name");
+    let store = bank.store().await;
+    let found = store.partners.find(&id).await.expect("the store answers");
+    let Versioned { value, revision } = found.expect("the partner has a record");
+    let changed = Partner { signature_required: true, signature_keys: keys, ..value };
+    let saved = store.partners.save(&changed, Some(&revision)).await.expect("the store answers");
+    assert!(matches!(saved, Swapped::Done(_)), "somebody else changed it");
+}
+
+async fn a_partner_that_signs_is_protected_from_whoever_stands_between(stand: Stand) {
+    let bank = Plan::on(stand).with("POSTONCE_SIGNATURE_AGE_MAX_S", "60").start().await;
+    let account = fresh_account();
+    bank.client(0).open(account).await;
+    let secret = [7; 32];
+    let signers = [Signer::hmac("shop-hmac", &secret), Signer::ed25519("shop-ed25519", secret)];
+    let other = Signer::hmac("other-hmac", &[8; 32]);
+    let shop = bank.client(0).with_key(&bank.add_key("shop", &SCOPES));
+    let other_key = bank.add_key("other", &SCOPES);
+    make_sign(&bank, "shop", signers.iter().map(Signer::known_as).collect()).await;
+    make_sign(&bank, "other", vec![other.known_as()]).await;
+
+    let mut posted = 0;
+    for signer in &signers {
+        let sent = signed(&bank, &shop, account, signer);
+        drop(sent.answer().await.expect(202));
+        // The same again within its time is let in, and is the same deposit.
+        assert_eq!(sent.answer().await.header("Idempotent-Replayed"), "true");
+        posted += 1;
+
+        let fresh = || signed(&bank, &shop, account, signer);
+        let amount = Sent { body: BODY.replace('5', "9"), ..fresh() };
+        amount.refused("content_digest_mismatch").await;
+        Sent { path: fresh().path.replace("/deposits", "/withdrawals"), ..fresh() }
+            .refused("signature_invalid")
+            .await;
+        Sent { id: format!("\"{}\"", fresh_id()), ..fresh() }.refused("signature_invalid").await;
+        let mut unsigned = fresh();
+        unsigned.headers.clear();
+        unsigned.refused("signature_missing").await;
+        for left_out in ["@method", "@target-uri", "content-digest", "idempotency-key"] {
+            let mut careless = signer.clone();
+            careless.components.retain(|name| *name != left_out);
+            signed(&bank, &shop, account, &careless).refused("signature_incomplete").await;
+        }
+        let old = Signer { age: Duration::from_secs(90), ..signer.clone() };
+        signed(&bank, &shop, account, &old).refused("signature_expired").await;
+    }
+    // A key that is right is right for its own partner only.
+    signed(&bank, &shop, account, &other).refused("signature_invalid").await;
+    let thief = bank.client(0).with_key(&other_key);
+    signed(&bank, &thief, account, &signers[0]).refused("signature_invalid").await;
+
+    bank.client(0).until_drained(postonce_tests::wait::PATIENCE).await;
+    assert_eq!(bank.client(0).balance(account).await, format!("{}.00", posted * 5));
+    // Each refusal stands in the audit trail, with the partner and without the signature.
+    let web = bank.webs.first().expect("a web process");
+    let refusals = web.log().lines().into_iter().filter(|line| line.contains("signature_expired")).count();
+    assert_eq!(refusals, signers.len(), "{}", web.log().lines().join("\n"));
+}

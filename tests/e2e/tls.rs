@@ -1,0 +1,264 @@
+//! TLS in the process itself: partners come in over it, the processes of the bank still reach each other,
+//! certificates are renewed without a restart, and whoever does not speak it is turned away soon.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use postonce_tests::binaries::Binary;
+use postonce_tests::certificates::{Authority, TlsFiles};
+use postonce_tests::client::{Client, Wish, path_of};
+use postonce_tests::process::Process;
+use postonce_tests::raw_http::RawConnection;
+use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
+use postonce_tests::service::{Settings, launch};
+use postonce_tests::wait::{self, Stopwatch};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use tempfile::TempDir;
+
+on_both_stands![deposits_come_in_over_tls_and_the_processes_still_reach_each_other];
+
+/// How long something may take on a busy machine that has no reason to wait.
+const SOON: Duration = Duration::from_secs(20);
+
+/// An authority, the files of a bank that it certified, and where they lie.
+struct Certificates {
+    authority: Authority,
+    files: TlsFiles,
+    _directory: TempDir,
+}
+
+impl Certificates {
+    fn new() -> Self {
+        let directory = TempDir::with_prefix("postonce-tls-").expect("a directory");
+        let (authority, files) = (Authority::named("test authority"), TlsFiles::within(directory.path()));
+        files.write(&authority.certify("bank"));
+        Self { authority, files, _directory: directory }
+    }
+
+    fn plan(&self) -> Plan {
+        self.files.serve(Plan::on(Stand::Sqlite), &self.authority)
+    }
+}
+
+fn address_of(bank: &Scenario) -> String {
+    bank.webs.first().expect("a web process").address().to_owned()
+}
+
+/// The same address without what is spoken there.
+fn socket_of(bank: &Scenario) -> String {
+    address_of(bank).trim_start_matches("https://").to_owned()
+}
+
+async fn deposits_come_in_over_tls_and_the_processes_still_reach_each_other(stand: Stand) {
+    let certificates = Certificates::new();
+    let plan = Plan::on(stand).processes(1, 1);
+    let bank = certificates.files.serve(plan, &certificates.authority).start().await;
+    bank.until_workers_ready().await;
+    assert!(address_of(&bank).starts_with("https://"));
+    let (client, account) = (bank.client(0), fresh_account());
+    client.open(account).await;
+    // The worker looks for work once a minute unless it is rung, and only its reply ends the wait early.
+    let started = Stopwatch::start();
+    let answer = client.submit_and_wait(account, fresh_id(), &Wish::deposit("12.50")).await.expect(200);
+    assert_eq!(answer.transaction_status(), "posted");
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+    assert_eq!(client.balance(account).await, "12.50");
+
+    // Partners and processes have a door each.
+    assert_eq!(client.get("/internal/status").await.status, 404);
+    let web = bank.webs.first().expect("a web process");
+    let peers = web.log().find(|line| {
+        let (_, address) = line.split_once("call at ")?;
+        Some(address.split_whitespace().next()?.to_owned())
+    });
+    let peers = client.at(&peers.expect("the other door is named"));
+    for path in ["/livez", "/metrics", &path_of(account)] {
+        assert_eq!(peers.get(path).await.status, 404, "{path}");
+    }
+    assert_eq!(peers.get("/internal/status").await.status, 401);
+}
+
+#[tokio::test]
+async fn who_does_not_speak_tls_is_turned_away_soon() {
+    let certificates = Certificates::new();
+    let bank = certificates.plan().start().await;
+    let mut plain = RawConnection::open(&socket_of(&bank)).await;
+    let started = Stopwatch::start();
+    assert!(plain.send("GET /livez HTTP/1.1\r\nHost: bank\r\n\r\n").await);
+    assert_eq!(plain.answer(SOON).await, None, "nothing is said in the clear");
+    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+    // Who trusts another authority does not talk to us either.
+    let stranger = Client::trusting(&address_of(&bank), bank.key(), Authority::named("other").pem(), None);
+    assert!(stranger.try_send(stranger.request(reqwest::Method::GET, "/livez")).await.is_err());
+    bank.client(0).until_ready().await;
+}
+
+#[tokio::test]
+async fn a_handshake_that_takes_too_long_is_given_up_and_a_crowd_of_them_keeps_nobody_waiting() {
+    let certificates = Certificates::new();
+    let bank = certificates.plan().start().await;
+    let mut crowd = Vec::new();
+    for _ in 0..600 {
+        let mut connection = RawConnection::open(&socket_of(&bank)).await;
+        // The start of a record, and then nothing.
+        assert!(connection.send([22, 3, 1]).await);
+        crowd.push(connection);
+    }
+    let started = Stopwatch::start();
+    let honest = bank.client(0).on_own_connections();
+    drop(honest.get("/livez").await.expect(200));
+    assert!(started.elapsed() < Duration::from_secs(4), "an honest client waited {:?}", started.elapsed());
+    let ended = join_all(crowd.iter_mut().map(async |connection| connection.answer(SOON).await)).await;
+    assert!(ended.iter().all(Option::is_none));
+    assert!(started.elapsed() < SOON, "a handshake is waited for without end: {:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn certificates_of_clients_are_optional_or_required() {
+    let certificates = Certificates::new();
+    let (partners, strangers) = (Authority::named("partners"), Authority::named("strangers"));
+    fs::write(&certificates.files.authorities, partners.pem()).expect("a file can be written");
+    let plan = || {
+        let authorities = certificates.files.authorities.to_string_lossy().into_owned();
+        certificates.plan().with("POSTONCE_TLS_CLIENT_CA", &authorities)
+    };
+    let (known, unknown) = (partners.certify("shop"), strangers.certify("shop"));
+    let answers = async |bank: &Scenario, identity| {
+        let trusted = certificates.authority.pem();
+        let client = Client::trusting(&address_of(bank), bank.key(), trusted, identity);
+        client.try_send(client.request(reqwest::Method::GET, "/livez")).await.is_ok()
+    };
+    let optional = plan().start().await;
+    assert!(answers(&optional, None).await);
+    assert!(answers(&optional, Some(&known)).await);
+    assert!(!answers(&optional, Some(&unknown)).await, "one that is shown has to be a good one");
+    let required =
+        plan().with("POSTONCE_TLS_CLIENT_CERTIFICATES", "required").identified(&known).start().await;
+    assert!(!answers(&required, None).await);
+    assert!(answers(&required, Some(&known)).await);
+    assert!(!answers(&required, Some(&unknown)).await);
+}
+
+#[tokio::test]
+async fn a_renewed_certificate_is_taken_up_and_a_broken_one_is_not() {
+    let certificates = Certificates::new();
+    let bank = certificates.plan().start().await;
+    let renewed = Authority::named("renewed");
+    let until_trusted = async |authority: &Authority| {
+        wait::until("the certificate of that authority is served", wait::PATIENCE, async || {
+            let client = Client::trusting(&address_of(&bank), bank.key(), authority.pem(), None);
+            let answer = client.try_send(client.request(reqwest::Method::GET, "/livez")).await;
+            answer.map(drop).map_err(|error| format!("{error:?}"))
+        })
+        .await;
+    };
+    until_trusted(&certificates.authority).await;
+    fs::write(&certificates.files.key, "not a key").expect("a file can be written");
+    let web = bank.webs.first().expect("a web process");
+    let warned = wait::until("it says that the new files are no good", wait::PATIENCE, async || {
+        let line = web.log().find(|line| line.contains("TLS goes on").then(|| line.to_owned()));
+        line.ok_or_else(|| web.log().lines().join("\n"))
+    })
+    .await;
+    assert!(warned.contains("tls-key") && warned.contains("no private key"), "{warned}");
+    until_trusted(&certificates.authority).await;
+
+    certificates.files.write(&renewed.certify("bank"));
+    until_trusted(&renewed).await;
+    let old = bank.client(0).on_own_connections();
+    assert!(old.try_send(old.request(reqwest::Method::GET, "/livez")).await.is_err());
+}
+
+#[test]
+fn files_that_cannot_be_used_stop_the_start_with_setting_file_and_reason() {
+    let certificates = Certificates::new();
+    let TlsFiles { certificate, key, authorities } = &certificates.files;
+    let directory = certificate.parent().expect("files lie in a directory");
+    let [other, empty, absent] = ["other.pem", "empty.pem", "absent.pem"].map(|name| directory.join(name));
+    fs::write(&other, certificates.authority.certify("other").key).expect("a file can be written");
+    fs::write(&empty, "nothing here").expect("a file can be written");
+    fs::write(authorities, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").expect("a file");
+    let check = |settings: &[(&str, &str)], words: &[&str]| {
+        let storage = format!("sqlite:{}", directory.join("postonce.db").display());
+        let base = Settings::default().with("POSTONCE_STORAGE", storage).with("POSTONCE_BIND", "127.0.0.1:0");
+        let settings = settings.iter().fold(base, |all, (name, value)| all.with(name, *value));
+        let mut process = Process::start(&launch(Binary::Web, &settings, &[], directory));
+        let status = process.wait(wait::PATIENCE);
+        process.wait_for_output();
+        let said = process.log().lines().join("\n");
+        assert!(!status.success() && words.iter().all(|word| said.contains(word)), "{words:?} in:\n{said}");
+    };
+    let [certificate, key, authorities, other, empty, absent] =
+        [certificate, key, authorities, &other, &empty, &absent].map(|path| path.to_str().expect("a path"));
+    let (with, of) = ("POSTONCE_TLS_CERTIFICATE", "POSTONCE_TLS_KEY");
+    check(&[(with, certificate)], &["tls-certificate", certificate, "needs tls-key"]);
+    check(&[(of, key)], &["tls-key", key, "needs tls-certificate"]);
+    check(&[(with, absent), (of, key)], &["tls-certificate", absent, "cannot be read", "No such file"]);
+    check(&[(with, empty), (of, key)], &["tls-certificate", empty, "no certificate in PEM form"]);
+    check(&[(with, certificate), (of, empty)], &["tls-key", empty, "no private key in PEM form"]);
+    check(&[(with, certificate), (of, other)], &["tls-key", other, "does not belong to", certificate]);
+    let both = [(with, certificate), (of, key)];
+    let clients = "POSTONCE_TLS_CLIENT_CA";
+    check(&[both[0], both[1], (clients, authorities)], &["tls-client-ca", authorities, "cannot be used"]);
+    check(&[(clients, authorities)], &["tls-client-ca", "needs TLS"]);
+    let asked = "POSTONCE_TLS_CLIENT_CERTIFICATES";
+    check(&[both[0], both[1], (asked, "required")], &["tls-client-certificates", "needs tls-client-ca"]);
+    check(&[both[0], both[1], (asked, "perhaps")], &["tls-client-certificates", "optional or required"]);
+}
+
+#[tokio::test]
+async fn half_a_head_is_not_waited_for_without_end_and_http_2_is_offered() {
+    let certificates = Certificates::new();
+    let bank = certificates
+        .plan()
+        .with("POSTONCE_KEEP_ALIVE_S", "2")
+        .with("POSTONCE_HEAD_TIMEOUT_S", "2")
+        .start()
+        .await;
+    let (address, trusted) = (socket_of(&bank), certificates.authority.pem().to_owned());
+    let talk = move || {
+        let mut stream = connect(&address, &trusted, b"http/1.1");
+        stream.write_all(b"GET /livez HTTP/1.1\r\nHost: bank\r\n\r\n").expect("it listens");
+        let mut some = [0; 4096];
+        let count = stream.read(&mut some).expect("it answers");
+        assert!(some[..count].starts_with(b"HTTP/1.1 200"), "{:?}", String::from_utf8_lossy(&some[..count]));
+        stream.write_all(b"GET /li").expect("it listens");
+        stream.sock.set_read_timeout(Some(SOON)).expect("a socket option");
+        // The rest of that answer, perhaps a 408, and then the end.
+        let ended = std::iter::repeat_with(|| stream.read(&mut some)).find(|read| !matches!(read, Ok(1..)));
+        let is_timeout = |error: &std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+        assert!(
+            !matches!(&ended, Some(Err(error)) if is_timeout(error)),
+            "half a head is waited for: {ended:?}"
+        );
+        let mut second = connect(&address, &trusted, b"h2");
+        second.flush().expect("a handshake");
+        assert_eq!(second.conn.alpn_protocol(), Some(b"h2".as_slice()));
+    };
+    tokio::task::spawn_blocking(talk).await.expect("the conversation goes as it should");
+}
+
+/// A connection over TLS whose bytes are written by hand.
+fn connect(address: &str, trusted: &str, protocol: &[u8]) -> StreamOwned<ClientConnection, TcpStream> {
+    let mut roots = RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_slice(trusted.as_bytes()).expect("a certificate"))
+        .expect("an authority");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let mut config = config.expect("known versions").with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![protocol.to_vec()];
+    let name = "localhost".try_into().expect("a name");
+    let client = ClientConnection::new(Arc::new(config), name).expect("a client");
+    let mut stream = StreamOwned::new(client, TcpStream::connect(address).expect("it listens"));
+    while stream.conn.is_handshaking() {
+        stream.conn.complete_io(&mut stream.sock).expect("a handshake");
+    }
+    stream
+}

@@ -1,0 +1,89 @@
+//! Certificates for tests: authorities that nobody else trusts, and what they issue.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+
+use crate::scenario::Plan;
+
+/// An authority.
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+/// A certificate with its private key, both PEM.
+#[derive(Debug, Clone)]
+pub struct Certified {
+    /// The certificate.
+    pub certificate: String,
+    /// The key.
+    pub key: String,
+}
+
+impl Authority {
+    /// A new authority of that name.
+    pub fn named(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let key = KeyPair::generate().expect("a key");
+        let pem = params.self_signed(&key).expect("an authority certifies itself").pem();
+        Self { issuer: Issuer::new(params, key), pem }
+    }
+
+    /// Its own certificate.
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// A certificate for a server on this machine, and for a client.
+    pub fn certify(&self, name: &str) -> Certified {
+        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let mut params = CertificateParams::new(names).expect("names of this machine");
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.signed_by(&key, &self.issuer).expect("an authority certifies").pem();
+        Certified { certificate, key: key.serialize_pem() }
+    }
+}
+
+/// The files that a bank is served over TLS with.
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    /// The certificate.
+    pub certificate: PathBuf,
+    /// The key.
+    pub key: PathBuf,
+    /// The authorities of clients.
+    pub authorities: PathBuf,
+}
+
+impl TlsFiles {
+    /// Names for them in a directory.
+    pub fn within(directory: &Path) -> Self {
+        let file = |name: &str| directory.join(name);
+        Self { certificate: file("certificate.pem"), key: file("key.pem"), authorities: file("clients.pem") }
+    }
+
+    /// Writes a certificate and its key.
+    pub fn write(&self, certified: &Certified) {
+        fs::write(&self.certificate, &certified.certificate).expect("a file can be written");
+        fs::write(&self.key, &certified.key).expect("a file can be written");
+    }
+
+    /// Serves with them, to clients that trust that authority.
+    #[must_use]
+    pub fn serve(&self, plan: Plan, trusted: &Authority) -> Plan {
+        plan.with("POSTONCE_TLS_CERTIFICATE", &self.certificate.to_string_lossy())
+            .with("POSTONCE_TLS_KEY", &self.key.to_string_lossy())
+            .trusting(trusted.pem())
+    }
+}

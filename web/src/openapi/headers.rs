@@ -1,0 +1,87 @@
+//! Headers that every operation for a partner has: those that sign a request, and those that tell a
+//! partner how much it may ask for. Each is described once, and named where it stands.
+
+use utoipa::Modify;
+use utoipa::openapi::header::HeaderBuilder;
+use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{Object, Schema, Type};
+use utoipa::openapi::security::SecurityRequirement;
+use utoipa::openapi::{OpenApi as Document, Ref, RefOr, Required, Response};
+
+/// Headers of requests, with the names of their components.
+const SIGNING: [(&str, &str); 2] = [
+    (
+        "Signature-Input",
+        "What is signed, by whom and when (RFC 9421), for partners that sign: `keyid` and `created` are needed; \
+         covered must be `@method`, `@target-uri` (or `@authority`, `@path` and, where there is one, `@query`), \
+         `content-digest` when there is a body, and `idempotency-key` when it is sent.",
+    ),
+    ("Signature", "The signature under the same label, by `hmac-sha256` or `ed25519`."),
+];
+const CONTENT_DIGEST: (&str, &str) = (
+    "Content-Digest",
+    "Digest of the body (RFC 9530), by `sha-256` or `sha-512`: compared wherever it is sent.",
+);
+/// Headers of answers to a partner that is known.
+const RATES: [(&str, &str); 2] = [
+    ("RateLimit-Policy", "How many requests the partner may make: `q` in `w` seconds."),
+    ("RateLimit", "How many it may make at once (`r`), and the seconds until all of `q` are there (`t`)."),
+];
+const RETRY_AFTER: (&str, &str) = ("Retry-After", "Seconds until the request may be repeated; at least 1.");
+
+/// Puts them into the document.
+pub(super) struct Headers;
+
+impl Modify for Headers {
+    fn modify(&self, document: &mut Document) {
+        if let Some(components) = document.components.as_mut() {
+            for (name, description) in SIGNING.into_iter().chain([CONTENT_DIGEST]) {
+                let parameter = ParameterBuilder::new()
+                    .name(name)
+                    .parameter_in(ParameterIn::Header)
+                    .required(Required::False)
+                    .description(Some(description))
+                    .schema(Some(text()));
+                components.parameters.insert(name.to_owned(), RefOr::T(parameter.build()));
+            }
+            for (name, description) in RATES.into_iter().chain([RETRY_AFTER]) {
+                let header = HeaderBuilder::new().schema(Some(text())).description(Some(description));
+                components.headers.insert(name.to_owned(), RefOr::T(header.build()));
+            }
+        }
+        let operations = document.paths.paths.values_mut().flat_map(|item| {
+            [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete]
+        });
+        operations.flatten().filter(|operation| needs_key(operation)).for_each(describe);
+    }
+}
+
+fn describe(operation: &mut Operation) {
+    let digest = operation.request_body.is_some().then_some(CONTENT_DIGEST);
+    let named = SIGNING.into_iter().chain(digest);
+    let named = named.map(|(name, _)| RefOr::Ref(Ref::new(format!("#/components/parameters/{name}"))));
+    operation.parameters.get_or_insert_default().extend(named);
+    for (status, response) in &mut operation.responses.responses {
+        let RefOr::T(response) = response else { continue };
+        if status.starts_with('2') || status == "429" {
+            RATES.iter().for_each(|(name, _)| name_header(response, name));
+        }
+        if status == "429" {
+            name_header(response, RETRY_AFTER.0);
+        }
+    }
+}
+
+fn name_header(response: &mut Response, name: &str) {
+    let described = RefOr::Ref(Ref::new(format!("#/components/headers/{name}")));
+    response.headers.insert(name.to_owned(), described);
+}
+
+fn needs_key(operation: &Operation) -> bool {
+    let none = SecurityRequirement::default();
+    operation.security.iter().flatten().any(|requirement| *requirement != none)
+}
+
+fn text() -> RefOr<Schema> {
+    RefOr::T(Schema::Object(Object::with_type(Type::String)))
+}

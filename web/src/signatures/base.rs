@@ -1,0 +1,89 @@
+//! The signature base: the bytes that are signed (RFC 9421, section 2.5).
+
+use actix_web::HttpRequest;
+use actix_web::http::header::{self, HeaderMap};
+
+use super::{Verifier, invalid};
+use crate::error::ApiError;
+
+/// A request as its signer sees it.
+pub(super) struct Message<'a> {
+    pub(super) method: &'a str,
+    pub(super) scheme: String,
+    /// Host, and port where it is not the usual one; in lower case.
+    pub(super) authority: String,
+    pub(super) path: &'a str,
+    pub(super) query: Option<&'a str>,
+    pub(super) headers: &'a HeaderMap,
+}
+
+impl<'a> Message<'a> {
+    /// A request that came here. Where a proxy ends TLS, only the configuration knows what the client
+    /// wrote into its address bar: what headers such as `Forwarded` say is anybody's word.
+    pub(super) fn of(request: &'a HttpRequest, verifier: &Verifier) -> Self {
+        let uri = request.uri();
+        let (scheme, authority) = match &verifier.terms.public_address {
+            Some(address) => (address.scheme.clone(), address.authority.clone()),
+            None => {
+                let scheme = if verifier.is_tls { "https" } else { "http" };
+                let of_header = || request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+                let host = uri.authority().map(|authority| authority.as_str()).or_else(of_header);
+                (scheme.to_owned(), normal_authority(scheme, host.unwrap_or_default()))
+            }
+        };
+        let path = if uri.path().is_empty() { "/" } else { uri.path() };
+        let (method, query, headers) = (request.method().as_str(), uri.query(), request.headers());
+        Self { method, scheme, authority, path, query, headers }
+    }
+
+    /// The value of a component.
+    fn value(&self, name: &str) -> Result<String, ApiError> {
+        let Self { method, scheme, authority, path, query, headers } = self;
+        let target = || query.map_or_else(|| (*path).to_owned(), |query| format!("{path}?{query}"));
+        if name.starts_with('@') {
+            return Ok(match name {
+                "@method" => (*method).to_owned(),
+                "@scheme" => scheme.clone(),
+                "@authority" => authority.clone(),
+                "@path" => (*path).to_owned(),
+                "@query" => format!("?{}", query.unwrap_or_default()),
+                "@request-target" => target(),
+                "@target-uri" => format!("{scheme}://{authority}{}", target()),
+                _ => return Err(invalid("A covered component that starts with @ is not known here.")),
+            });
+        }
+        if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            return Err(invalid("The names of covered headers must be in lower case."));
+        }
+        field_value(headers, name)
+            .ok_or_else(|| invalid("A covered header is missing in the request, or is not ASCII."))
+    }
+}
+
+/// The base over these components; `params` is the last line's value.
+pub(super) fn signature_base(
+    components: &[String],
+    params: &str,
+    message: &Message<'_>,
+) -> Result<String, ApiError> {
+    let mut base = String::new();
+    for name in components {
+        let value = message.value(name)?;
+        base.push_str(&format!("\"{name}\": {value}\n"));
+    }
+    base.push_str(&format!("\"@signature-params\": {params}"));
+    Ok(base)
+}
+
+/// All lines of a header as one value (section 2.1); `None` when there is none, or one is not ASCII.
+pub(super) fn field_value(headers: &HeaderMap, name: &str) -> Option<String> {
+    let lines: Option<Vec<&str>> =
+        headers.get_all(name).map(|line| line.to_str().ok().map(str::trim)).collect();
+    lines.filter(|lines| !lines.is_empty()).map(|lines| lines.join(", "))
+}
+
+fn normal_authority(scheme: &str, authority: &str) -> String {
+    let authority = authority.trim().to_ascii_lowercase();
+    let usual_port = if scheme == "https" { ":443" } else { ":80" };
+    authority.strip_suffix(usual_port).map_or(authority.clone(), str::to_owned)
+}
