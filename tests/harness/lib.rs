@@ -49,6 +49,7 @@ pub mod scenario;
 
 pub mod auditor;
 
+pub mod soap;
 pub mod tamper;
 
 pub mod verify;

@@ -1,0 +1,121 @@
+//! A client of the SOAP service that nobody here wrote: Python's `zeep`, made from the WSDL.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use postonce_shared::domain::ids::{AccountKey, MessageId};
+use serde_json::{Value, json};
+
+use crate::python;
+
+/// A version of SOAP, as the port of the service that speaks it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Port {
+    /// SOAP 1.1.
+    Soap11,
+    /// SOAP 1.2.
+    Soap12,
+}
+
+impl Port {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Soap11, Self::Soap12];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Soap11 => "UserAccountServiceSoap11",
+            Self::Soap12 => "UserAccountServiceSoap12",
+        }
+    }
+}
+
+/// A client in a process of Python, which ends with it.
+#[derive(Debug)]
+pub struct SoapClient {
+    child: Child,
+    calls: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl SoapClient {
+    /// A client of the process at that address, with an API key or none.
+    ///
+    /// # Panics
+    /// When Python is missing.
+    pub fn of(address: &str, port: Port, key: &str) -> Self {
+        let mut child = Command::new(python::program())
+            .arg(python::directory().join("soap_client.py"))
+            .args([&format!("{address}/soap/UserAccountService?wsdl"), port.name(), key])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("Python starts");
+        let calls = child.stdin.take().expect("its input is a pipe");
+        let answers = BufReader::new(child.stdout.take().expect("its output is a pipe"));
+        Self { child, calls, answers }
+    }
+
+    /// Calls an operation on an account. Without an id, the client makes one.
+    ///
+    /// # Panics
+    /// When there is no answer, not even a fault.
+    pub fn call(
+        &mut self,
+        operation: &str,
+        account: AccountKey,
+        rest: &Value,
+        id: Option<MessageId>,
+    ) -> SoapAnswer {
+        let mut arguments = json!({
+            "UserId": account.user.to_string(), "AccountId": account.account.to_string()
+        });
+        for (name, value) in rest.as_object().into_iter().flatten() {
+            arguments[name] = value.clone();
+        }
+        let id = id.map(|id| format!("urn:uuid:{id}"));
+        let call = json!({"operation": operation, "arguments": arguments, "message_id": id});
+        let called = writeln!(self.calls, "{call}").and_then(|()| self.calls.flush());
+        let mut line = String::new();
+        let heard = called.and_then(|()| self.answers.read_line(&mut line));
+        let answer = heard.ok().and_then(|_| serde_json::from_str(&line).ok());
+        SoapAnswer(answer.unwrap_or_else(|| panic!("zeep gave no answer to {call}: {line:?}")))
+    }
+}
+
+impl Drop for SoapClient {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// What came back.
+#[derive(Debug, Clone)]
+pub struct SoapAnswer(Value);
+
+impl SoapAnswer {
+    /// A text in it, by its JSON pointer; empty where there is none.
+    pub fn text(&self, pointer: &str) -> &str {
+        self.0.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The HTTP status of a fault, and the code of its problem.
+    ///
+    /// # Panics
+    /// When it is no fault.
+    #[track_caller]
+    pub fn fault(&self) -> (u64, &str) {
+        let status = self.0.pointer("/fault/status").and_then(Value::as_u64);
+        (status.unwrap_or_else(|| panic!("no fault: {self:?}")), self.text("/fault/problem/code"))
+    }
+
+    /// The element in the body of the envelope, as it came.
+    pub fn message(&self) -> &[u8] {
+        self.text("/message").as_bytes()
+    }
+
+    /// All of it.
+    pub const fn whole(&self) -> &Value {
+        &self.0
+    }
+}
