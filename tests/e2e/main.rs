@@ -56,10 +56,7 @@ mod scaling;
 mod schemathesis;
 mod secrecy;
 mod signatures;
-<<<<<<< HEAD
-=======
 mod soap;
->>>>>>> main
 mod sweep;
 mod tidy;
 mod tls;
