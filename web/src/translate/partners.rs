@@ -176,13 +176,19 @@ fn list<T: Ord>(
     items
 }
 
+/// A whole number, also when it is written with a point, such as `50.0`: to JSON that is the same.
+fn whole_number(value: &Value) -> Option<u64> {
+    let text = value.as_number()?.to_string();
+    text.strip_suffix(".0").unwrap_or(&text).parse().ok()
+}
+
 fn rate(members: &mut Members, value: &Value) -> Option<RequestRate> {
     let Some(parts) = value.as_object() else {
         members.refuse("rate", "must be an object with per_second and burst, or null");
         return None;
     };
     let mut number = |name: &str| {
-        let count = parts.get(name).and_then(Value::as_u64).unwrap_or(0);
+        let count = parts.get(name).and_then(whole_number).unwrap_or(0);
         requests(count).map_err(|rule| members.refuse(&format!("rate.{name}"), rule)).ok()
     };
     let (per_second, burst) = (number("per_second"), number("burst"));
