@@ -19,6 +19,7 @@ pub use self::xml::{XmlValidator, validate_xml};
 pub const XML_SCHEMAS: &[(&str, &str)] = &[
     ("application/vnd.postonce+xml", "xsd/postonce.xsd"),
     ("application/xml", "xsd/postonce.xsd"),
+    ("application/problem+xml", "xsd/problem.xsd"),
     ("application/vnd.wwi.account+xml", "xsd/wwi-account.xsd"),
     ("application/soap+xml", "xsd/soap-1.2.xsd"),
     ("text/xml", "xsd/soap-1.1.xsd"),

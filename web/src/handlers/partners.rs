@@ -118,6 +118,11 @@ pub async fn put(
     if terms.status == Some(PartnerStatus::Suspended) && id == *caller.partner() {
         return Err(shuts_itself_out("Suspend this partner with a key of another one"));
     }
+    // Whoever signs already loses nothing.
+    let is_signed = request.headers().contains_key("signature");
+    if terms.signature_required == Some(true) && id == *caller.partner() && !is_signed {
+        return Err(shuts_itself_out("Require signatures with a request that is signed"));
+    }
     let expected = request.headers().get(header::IF_MATCH).map(|value| value.to_str().unwrap_or_default());
     let is_expected = |partner: Option<&Partner>| match (expected, partner) {
         (None, _) => true,
