@@ -16,7 +16,22 @@ from datetime import datetime, timedelta, timezone
 
 import requests
 import schemathesis
+from lxml import etree
 
+# What stands where in the bodies of each format.
+NAMES = {
+    "json": {"currency": ("currency",), "amount": ("amount",), "overdraft_limit": ("overdraft_limit",)},
+    "xml": {"currency": ("Currency",), "amount": ("Amount",), "overdraft_limit": ("OverdraftLimit",)},
+    "wwi": {"currency": ("Value", "CurrencyCode"), "amount": ("Value", "Money"), "overdraft_limit": ("CreditLine",)},
+}
+# The lists of names with texts: the list, a name.
+PAIRS = {"xml": ("Metadata", "Name"), "wwi": ("Tags", "Key")}
+# The elements of answers in XML, by what they are called in JSON.
+ELEMENTS = {
+    "UserId": "user_id", "AccountId": "account_id", "MessageId": "message_id", "Currency": "currency",
+    "Balance": "balance", "NextCursor": "next_cursor", "Customer": "user_id", "AccountNo": "account_id",
+    "BookingNo": "message_id", "CurrencyCode": "currency", "Balances": "balance", "ContinueAt": "next_cursor",
+}  # fmt: skip
 # Most bytes of metadata, and of members that are not known.
 BYTES_MAX = 2048
 # The currency of each account that is open, by user and account.
@@ -63,9 +78,16 @@ def before_call(context, case, kwargs):
 
 @schemathesis.hook
 def after_call(context, case, response):
-    if response.status_code not in (200, 201, 202) or "json" not in response.headers["content-type"][0]:
+    media_type = response.headers["content-type"][0]
+    if response.status_code not in (200, 201, 202):
         return
-    answer = response.json()
+    if "json" in media_type:
+        answer = response.json()
+    elif "xml" in media_type:
+        children = etree.fromstring(response.content)
+        answer = {ELEMENTS.get(etree.QName(child).localname): child.text or "…" for child in children}
+    else:
+        return
     if "etag" in response.headers:
         PARTNERS.add(case.formatted_path)
     if "currency" in answer and "balance" in answer:
@@ -103,16 +125,41 @@ def use_the_currency_of_the_account(case, money):
     currency = CURRENCIES.get(account(case))
     if currency is None or not isinstance(case.body, dict):
         return
-    if "currency" in case.body:
-        case.body["currency"] = currency
+    names = NAMES[format_of(case)]
+    put(case.body, names["currency"], lambda _: currency)
     pattern = pattern_of(case, currency, money)
-    if isinstance(case.body.get(money), str) and not re.search(pattern, case.body[money]):
-        case.body[money] = "1"
+
+    def fitting(told):
+        if not isinstance(told, dict):
+            return told if not isinstance(told, str) or re.search(pattern, told) else "1"
+        decimals = int(told["Decimals"])
+        digits = told["Digits"].rjust(decimals + 1, "0")
+        number = f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits
+        return told if re.search(pattern, number) else told | {"Digits": "1", "Decimals": "0"}
+
+    put(case.body, names[money], fitting)
+
+
+def format_of(case):
+    media_type = case.media_type or "application/json"
+    return "wwi" if "wwi" in media_type else "xml" if "xml" in media_type else "json"
+
+
+def put(body, path, change):
+    """Changes what is at a path, if something is."""
+    *outer, last = path
+    for name in outer:
+        body = body.get(name, {})
+    if isinstance(body, dict) and last in body:
+        body[last] = change(body[last])
 
 
 def keep_to_the_size(case):
     """Leaves out what has more bytes than a request may have of its kind."""
     if not isinstance(case.body, dict):
+        return
+    if format_of(case) in PAIRS:
+        keep_pairs_apart(case.body, *PAIRS[format_of(case)])
         return
     known = case.operation.schema.raw_schema["components"]["schemas"]["TransactionRequest"]["properties"]
     unknown = {name: value for name, value in case.body.items() if name not in known}
@@ -120,6 +167,13 @@ def keep_to_the_size(case):
     for name in parts:
         if name != "metadata" or size(case.body.get(name)) > BYTES_MAX:
             case.body.pop(name, None)
+
+
+def keep_pairs_apart(body, pairs, name):
+    """No name twice: a schema cannot say that of a list. A name that is null is written as the word."""
+    named = {str(pair[name] if pair[name] is not None else "null"): pair for pair in body.get(pairs) or []}
+    if pairs in body:
+        body[pairs] = list(named.values()) if size(body[pairs]) <= BYTES_MAX else []
 
 
 def size(value):
