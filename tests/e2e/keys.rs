@@ -27,7 +27,8 @@ async fn a_key_allows_what_its_scopes_say(stand: Stand) {
 
     let reader = client.with_key(&bank.add_key("reader", &["accounts:read", "transactions:read"]));
     assert_eq!(reader.balance(account).await, "1.00");
-    assert_eq!(reader.listing(account, None, 10).await.len(), 1);
+    assert_eq!(reader.listing(account, None, 10).await.len(), 0, "what another partner did is not shown");
+    assert_eq!(shop.listing(account, None, 10).await.len(), 1);
     let refused = reader.submit(account, fresh_id(), &Wish::deposit("1.00")).await.expect(403);
     assert_eq!(refused.header("content-type"), "application/problem+json");
     let terms = json!({"currency": "EUR", "overdraft_limit": "0.00"});

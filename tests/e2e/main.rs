@@ -46,6 +46,7 @@ mod large_requests;
 mod legacy_bodies;
 mod legacy_samples;
 mod outages;
+mod partners;
 mod passing_on;
 mod queue_count;
 mod recovery;

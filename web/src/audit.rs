@@ -31,6 +31,11 @@ pub const ACTS: &[(&str, &str, &str)] = &[
     ("PUT", "/v1/admin/gate", "gate.change"),
     ("POST", "/v1/admin/dead-letters/{id}/replay", "dead_letter.replay"),
     ("DELETE", "/v1/admin/dead-letters/{id}", "dead_letter.discard"),
+    ("PUT", "/v1/admin/partners/{partner_id}", "partner.put"),
+    ("POST", "/v1/admin/partners/{partner_id}/keys", "key.add"),
+    ("DELETE", "/v1/admin/partners/{partner_id}/keys/{key_id}", "key.revoke"),
+    ("POST", "/v1/admin/partners/{partner_id}/signature-keys", "signature_key.add"),
+    ("DELETE", "/v1/admin/partners/{partner_id}/signature-keys/{key_id}", "signature_key.remove"),
 ];
 
 /// The act that a request is, if it is one.

@@ -217,6 +217,13 @@ fn explain_keys(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<()> {
     for key in &plan.revoked_again {
         writeln!(out, "- the API key {} was revoked after the backup, and stays revoked", name(key))?;
     }
+    for partner in &plan.suspended_again {
+        writeln!(out, "- partner {partner} was suspended after the backup, and stays suspended")?;
+    }
+    writeln!(
+        out,
+        "- what partners may touch is what they might at the backup: `postonce-web partners list`"
+    )?;
     for key in &plan.keys_gone {
         writeln!(out, "- the API key {} was made after the backup, and is gone", name(key))?;
     }

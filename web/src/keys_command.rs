@@ -10,8 +10,9 @@ use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{Partner, Reach};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::api_keys::ApiKeyRecord;
+use postonce_shared::ports::fault::StoreFault;
 
-use crate::api_keys::{NewKey, hash, id_of};
+use crate::api_keys::NewKey;
 use crate::partner_desk::{Changed, PartnerDesk};
 use crate::scopes::Scope;
 
@@ -80,7 +81,7 @@ pub async fn run(
     match command {
         KeysCommand::Add { partner, scopes } => {
             let new = Partner::active(partner.clone(), Reach::Everything, desk.now());
-            if desk.find(&partner).await?.is_none() && desk.create(&new).await? {
+            if desk.find(&partner).await?.is_none() && create(desk, &new).await? {
                 writeln!(err, "partner {partner} is new, and reaches every account of the bank")?;
             }
             let key = add_key(desk, &partner, &scopes_or_default(&scopes)).await?;
@@ -103,7 +104,7 @@ pub async fn run(
             };
             let on = On::one("partner", &record.partner).and("key", &id);
             let revoked = desk.revoke_key(&record.partner, &id).await;
-            match Event::operated("key.revoke", on, revoked).context("the key could not be revoked")? {
+            match recorded("key.revoke", on, revoked).context("the key could not be revoked")? {
                 Changed::Done(_) => {}
                 Changed::Unknown | Changed::Refused(_) => {
                     // A key of a partner without a record opens nothing, and is revoked all the same.
@@ -136,19 +137,51 @@ async fn status(desk: &PartnerDesk, record: &ApiKeyRecord) -> anyhow::Result<Str
 /// When the store cannot be used, or so many keys work already.
 pub async fn add_key(desk: &PartnerDesk, partner: &PartnerId, scopes: &[Scope]) -> anyhow::Result<NewKey> {
     let added = desk.add_key(partner, scopes).await;
-    let on = On::one("partner", partner);
-    let (on, outcome) = match &added {
-        Ok((key, Changed::Done(_))) => (on.and("key", id_of(&hash(key.expose()))), Outcome::Done),
-        Ok((_, Changed::Refused(_))) => (on, Outcome::Refused("keys_too_many")),
-        Ok((_, Changed::Unknown)) => (on, Outcome::Refused("partner_unknown")),
-        Err(_) => (on, Outcome::Failed("storage_unavailable")),
+    let (key, changed) = match added {
+        Ok((key, changed)) => (Some(key), Ok(changed)),
+        Err(fault) => (None, Err(fault)),
     };
-    Event::by_operator("key.add", on, outcome).record();
-    match added.context("the key could not be stored; it may stand in the list, and can be revoked")? {
-        (key, Changed::Done(_)) => Ok(key),
-        (_, Changed::Refused(refusal)) => bail!("a key for {partner} cannot be added: {refusal}"),
-        (_, Changed::Unknown) => bail!("there is no partner {partner}; `partners list` shows them"),
+    let on = On::one("partner", partner);
+    let on = key.iter().fold(on, |on, key| on.and("key", key.id()));
+    let changed = recorded("key.add", on, changed)
+        .context("the key could not be stored; it may stand in the list, and can be revoked")?;
+    match (changed, key) {
+        (Changed::Done(_), Some(key)) => Ok(key),
+        (Changed::Refused(refusal), _) => bail!("a key for {partner} cannot be added: {refusal}"),
+        (Changed::Unknown | Changed::Done(_), _) => {
+            bail!("there is no partner {partner}; `partners list` shows them")
+        }
     }
+}
+
+/// Makes a partner, and records it. False when there is one of that name.
+///
+/// # Errors
+/// [`StoreFault`]: it may have been made.
+pub async fn create(desk: &PartnerDesk, partner: &Partner) -> Result<bool, StoreFault> {
+    let created = desk.create(partner).await;
+    let outcome = match &created {
+        Ok(true) => Outcome::Done,
+        Ok(false) => Outcome::Refused("partner_exists"),
+        Err(_) => Outcome::Failed("storage_unavailable"),
+    };
+    Event::by_operator("partner.put", On::one("partner", &partner.id), outcome).record();
+    created
+}
+
+/// Records what became of a change of a partner on the command line, and passes it on.
+///
+/// # Errors
+/// Those of the change.
+pub fn recorded(act: &str, on: On, changed: Result<Changed, StoreFault>) -> Result<Changed, StoreFault> {
+    let outcome = match &changed {
+        Ok(Changed::Done(_)) => Outcome::Done,
+        Ok(Changed::Unknown) => Outcome::Refused("partner_unknown"),
+        Ok(Changed::Refused(unfit)) => Outcome::Refused(unfit.code().published().code),
+        Err(_) => Outcome::Failed("storage_unavailable"),
+    };
+    Event::by_operator(act, on, outcome).record();
+    changed
 }
 
 #[cfg(test)]

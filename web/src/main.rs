@@ -87,14 +87,18 @@ async fn main() -> ExitCode {
     })
 }
 
-async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
-    let Cli { with_worker, no_worker, command } = cli;
-    let document = match command {
+/// The document that a command prints, where it is one of these: they need no store and no settings.
+fn document(command: Option<&Operation>) -> Option<String> {
+    match command {
         Some(Operation::Openapi) => Some(openapi_json()),
         Some(Operation::JsonSchema) => Some(json_schema()),
         Some(_) | None => None,
-    };
-    if let Some(document) = document {
+    }
+}
+
+async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
+    let Cli { with_worker, no_worker, command } = cli;
+    if let Some(document) = document(command.as_ref()) {
         println!("{document}");
         return Ok(ExitCode::SUCCESS);
     }
@@ -129,57 +133,64 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let store = store.await.context("the store cannot be opened")?;
     let exchange = Exchange::new(&store, &world, config.ring_secret.as_ref())?;
     let bank = Bank::linked(store, world, exchange.links(&completions), config.queue_count);
-    match command {
-        None => {
-            let embedded = matches!(config.storage, StorageConfig::Sqlite { .. });
-            let worker_here = with_worker || (embedded && !no_worker);
-            let hosting = if worker_here { Hosting::WithWorker } else { Hosting::WebOnly };
-            process::run(&bank, &exchange, &config, hosting, until_asked_to_stop()).await
-        }
-        Some(Operation::Keys(command)) => {
-            let desk = partner_desk(&bank, &exchange).await?;
-            let to = (&mut std::io::stdout() as &mut _, &mut std::io::stderr() as &mut _);
-            keys_command::run(command, &bank.store, &desk, to).await
-        }
-        Some(Operation::Partners(command)) => {
-            let desk = partner_desk(&bank, &exchange).await?;
-            let to = (&mut std::io::stdout() as &mut _, &mut std::io::stderr() as &mut _);
-            partners_command::run(command, &desk, to).await
-        }
-        Some(Operation::Recover) => {
-            find_secret(&bank, &exchange);
-            let recovered = bank.repair.recover(Scope::Unqueued).await;
-            let on = recovered.as_ref().map_or_else(|_| On::nothing(), |it| On::one("enqueued", it.enqueued));
-            let recovered = Event::operated("work.recover", on, recovered);
-            let recovered = recovered.context("the log cannot be recovered")?;
-            println!(
-                "looked at {} accepted transactions, enqueued {} again",
-                recovered.looked_at, recovered.enqueued
-            );
-            exchange.bell.until_heard(RINGING_TIME_MAX).await;
-            Ok(())
-        }
-        Some(Operation::Sweep) => {
-            let sweep = Sweep::new(&bank.store, Arc::clone(&bank.world));
-            let swept = sweep.run().await;
-            let on = swept.as_ref().map_or_else(|_| On::nothing(), |it| On::one("removed", it.removed));
-            let swept = Event::operated("payloads.sweep", on, swept);
-            let Swept { removed, open, unreadable, young } = swept.context("the payloads cannot be swept")?;
-            println!(
-                "removed {removed} payloads; kept {open} with open work, {unreadable} that cannot be read \
-                 and {young} younger than a day"
-            );
-            Ok(())
-        }
-        Some(
-            Operation::Backup(_)
-            | Operation::Restore(_)
-            | Operation::Verify(_)
-            | Operation::Openapi
-            | Operation::JsonSchema,
-        ) => Ok(()),
+    if let Some(command) = command {
+        operate(command, &bank, &exchange).await?;
+    } else {
+        let embedded = matches!(config.storage, StorageConfig::Sqlite { .. });
+        let worker_here = with_worker || (embedded && !no_worker);
+        let hosting = if worker_here { Hosting::WithWorker } else { Hosting::WebOnly };
+        process::run(&bank, &exchange, &config, hosting, until_asked_to_stop()).await?;
     }
-    .map(|()| ExitCode::SUCCESS)
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Carries out a command on a store that is open.
+async fn operate(command: Operation, bank: &Bank, exchange: &Exchange) -> anyhow::Result<()> {
+    let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
+    match command {
+        Operation::Keys(command) => {
+            let desk = partner_desk(bank, exchange).await?;
+            keys_command::run(command, &bank.store, &desk, (&mut out, &mut err)).await
+        }
+        Operation::Partners(command) => {
+            let desk = partner_desk(bank, exchange).await?;
+            partners_command::run(command, &desk, (&mut out, &mut err)).await
+        }
+        Operation::Recover => recover(bank, exchange).await,
+        Operation::Sweep => sweep(bank).await,
+        // Done before a store was opened.
+        Operation::Backup(_)
+        | Operation::Restore(_)
+        | Operation::Verify(_)
+        | Operation::Openapi
+        | Operation::JsonSchema => Ok(()),
+    }
+}
+
+async fn recover(bank: &Bank, exchange: &Exchange) -> anyhow::Result<()> {
+    find_secret(bank, exchange);
+    let recovered = bank.repair.recover(Scope::Unqueued).await;
+    let on = recovered.as_ref().map_or_else(|_| On::nothing(), |it| On::one("enqueued", it.enqueued));
+    let recovered = Event::operated("work.recover", on, recovered);
+    let recovered = recovered.context("the log cannot be recovered")?;
+    println!(
+        "looked at {} accepted transactions, enqueued {} again",
+        recovered.looked_at, recovered.enqueued
+    );
+    exchange.bell.until_heard(RINGING_TIME_MAX).await;
+    Ok(())
+}
+
+async fn sweep(bank: &Bank) -> anyhow::Result<()> {
+    let swept = Sweep::new(&bank.store, Arc::clone(&bank.world)).run().await;
+    let on = swept.as_ref().map_or_else(|_| On::nothing(), |it| On::one("removed", it.removed));
+    let swept = Event::operated("payloads.sweep", on, swept);
+    let Swept { removed, open, unreadable, young } = swept.context("the payloads cannot be swept")?;
+    println!(
+        "removed {removed} payloads; kept {open} with open work, {unreadable} that cannot be read \
+         and {young} younger than a day"
+    );
+    Ok(())
 }
 
 /// Where it is decided who may do what; those that run hear of it.

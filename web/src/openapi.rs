@@ -115,6 +115,7 @@ macro_rules! refusals {
                     Code::ScopeMissing,
                     Code::RateLimited,
                     Code::HeadersTooLarge,
+                    Code::Overloaded,
                     Code::InternalError,
                     Code::StorageUnavailable,
                     $(Code::$code,)*

@@ -12,6 +12,7 @@ use postonce_shared::domain::partner::{
     SignatureKey,
 };
 
+use crate::error::Code;
 use crate::formats;
 
 /// Most requests in a second, and most at once, that can be granted.
@@ -44,6 +45,19 @@ pub enum Unfit {
     /// It is not as the operator saw it.
     #[error("the partner was changed meanwhile: look at it again")]
     Changed,
+}
+
+impl Unfit {
+    /// What it is published as.
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::TooManyKeys(_) => Code::KeysTooMany,
+            Self::NoSuchKey => Code::KeyUnknown,
+            Self::SignatureKeyExists => Code::SignatureKeyExists,
+            Self::SignatureKeyNeeded => Code::SignatureKeyNeeded,
+            Self::Changed => Code::PreconditionFailed,
+        }
+    }
 }
 
 /// New terms of a partner. What is `None` stays as it is.
@@ -130,10 +144,8 @@ pub fn named_reach(users: BTreeSet<UserId>, accounts: BTreeSet<AccountKey>) -> R
 /// # Errors
 /// Says which there are.
 pub fn format_name(text: &str) -> Result<String, String> {
-    if formats::named(text).is_some() {
-        return Ok(text.to_owned());
-    }
-    Err(format!("must be one of {}", formats::names().join(", ")))
+    let format = formats::named(text).map(|format| format.name().to_owned());
+    format.ok_or_else(|| format!("must be one of {}", formats::names().join(", ")))
 }
 
 /// How many requests, in a second or at once.

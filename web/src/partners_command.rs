@@ -1,27 +1,28 @@
 //! `postonce-web partners …`: who may do what, for operators. It works on the store itself, needs no server, and
 //! rings those that run. Keys are made and revoked with `keys`.
 
-use std::collections::BTreeSet;
+mod shown;
+
 use std::io::{Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, Subcommand};
+use postonce_shared::audit::On;
 use postonce_shared::domain::ids::{AccountKey, PartnerId, UserId};
 use postonce_shared::domain::partner::{
     Partner, PartnerStatus, Reach, RequestRate, SignatureAlgorithm, SignatureKey,
 };
 
-use crate::keys_command::{Scopes, add_key, parse_partner, parse_scope, scopes_or_default};
+use self::shown::{list, reach_in_words, show};
+use crate::keys_command::{Scopes, add_key, create, parse_partner, parse_scope, recorded, scopes_or_default};
 use crate::partner_desk::{Changed, PartnerDesk};
 use crate::partner_terms::{
     TermsChange, add_signature_key, format_name, named_reach, remove_signature_key, requests,
     signature_algorithm, signature_key_id, signature_material,
 };
 
-/// Partners that are read at once for the list.
-const LIST_PAGE: usize = 200;
 /// Most bytes of a file with a key.
 const MATERIAL_BYTES_MAX: u64 = 16 * 1024;
 /// What stands for "as the configuration says" or "none of its own".
@@ -175,7 +176,7 @@ impl TermsArgs {
         let named = format_name(format);
         named
             .map(|format| Some(Some(format)))
-            .map_err(|rule| anyhow::anyhow!("--format {format:?} {rule}; or {DEFAULT}, for none"))
+            .map_err(|rule| anyhow::anyhow!("--format {format:?} {rule}; or {DEFAULT}, for none of its own"))
     }
 
     fn rate(&self) -> anyhow::Result<Option<Option<RequestRate>>> {
@@ -210,7 +211,7 @@ pub async fn run(
             };
             let (format, rate) = (terms.format()?.flatten(), terms.rate()?.flatten());
             let partner = Partner { format, rate, ..Partner::active(id.clone(), reach, desk.now()) };
-            let is_new = desk.create(&partner).await.context("the partner could not be stored")?;
+            let is_new = create(desk, &partner).await.context("the partner could not be stored")?;
             ensure!(is_new, "there is a partner {id} already; `partners change` changes it");
             writeln!(err, "partner {id} is new, and reaches {}", reach_in_words(&partner.reach))?;
             let key = add_key(desk, &id, &scopes_or_default(&scopes)).await;
@@ -227,6 +228,7 @@ pub async fn run(
             };
             ensure!(terms != TermsChange::default(), "say what is to change; --help lists it");
             let changed = desk.change(&id, |partner| terms.apply(partner)).await;
+            let changed = recorded("partner.put", On::one("partner", &id), changed);
             show(&done(&id, changed)?, desk, out).await?;
         }
         PartnersCommand::List => list(desk, out).await?,
@@ -249,7 +251,9 @@ async fn turn(
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
     let terms = TermsChange { status: Some(status), ..TermsChange::default() };
-    done(id, desk.change(id, |partner| terms.apply(partner)).await)?;
+    let changed = desk.change(id, |partner| terms.apply(partner)).await;
+    let on = On::one("partner", id).and("status", status.code());
+    done(id, recorded("partner.put", on, changed))?;
     writeln!(out, "{id} is {}", status.code())?;
     Ok(())
 }
@@ -265,12 +269,17 @@ async fn sign(
             let material = signature_material(algorithm, &text)
                 .map_err(|rule| anyhow::anyhow!("what stands in {} {rule}", file.display()))?;
             let key = SignatureKey { id: key_id, algorithm, material };
-            done(&partner, desk.change(&partner, |partner| add_signature_key(partner, &key)).await)?;
+            let changed = desk.change(&partner, |partner| add_signature_key(partner, &key)).await;
+            let on = On::one("partner", &partner).and("key", &key.id);
+            done(&partner, recorded("signature_key.add", on, changed))?;
             writeln!(out, "{partner} may sign with {}", key.id)?;
         }
         SignatureKeysCommand::Remove { partner, key_id } => {
             let changed = desk.change(&partner, |partner| remove_signature_key(partner, &key_id)).await;
-            done(&partner, changed)?;
+            let on = On::one("partner", &partner);
+            // What is no id of a key may be a key.
+            let on = if matches!(changed, Ok(Changed::Done(_))) { on.and("key", &key_id) } else { on };
+            done(&partner, recorded("signature_key.remove", on, changed))?;
             writeln!(out, "removed {key_id}")?;
         }
     }
@@ -302,67 +311,6 @@ fn done<E: std::error::Error + Send + Sync + 'static>(
         Changed::Done(partner) => Ok(partner),
         Changed::Unknown => bail!(unknown(id)),
         Changed::Refused(unfit) => bail!("{id} stays as it is: {unfit}"),
-    }
-}
-
-async fn list(desk: &PartnerDesk, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
-    let mut after = None;
-    loop {
-        let page = desk.list(after.as_ref(), LIST_PAGE).await.context("the partners could not be read")?;
-        for partner in &page {
-            let (status, keys) = (partner.status.code(), partner.keys.len());
-            let reach = reach_in_words(&partner.reach);
-            writeln!(out, "{}  {status}  {keys} keys  {}  {reach}", partner.id, partner.changed_at)?;
-        }
-        match page.last() {
-            Some(last) if page.len() == LIST_PAGE => after = Some(last.id.clone()),
-            Some(_) | None => return Ok(()),
-        }
-    }
-}
-
-async fn show(partner: &Partner, desk: &PartnerDesk, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
-    let scopes = desk.scopes_of(std::slice::from_ref(partner)).await.context("its keys could not be read")?;
-    writeln!(out, "{}: {}", partner.id, partner.status.code())?;
-    writeln!(out, "  reaches {}", reach_in_words(&partner.reach))?;
-    let (users, accounts) = match &partner.reach {
-        Reach::Everything => (&BTreeSet::new(), &BTreeSet::new()),
-        Reach::Named { users, accounts } => (users, accounts),
-    };
-    for user in users {
-        writeln!(out, "    user {user}")?;
-    }
-    for account in accounts {
-        writeln!(out, "    account {account}")?;
-    }
-    writeln!(out, "  format {}", partner.format.as_deref().unwrap_or(DEFAULT))?;
-    match partner.rate {
-        Some(RequestRate { per_second, burst }) => {
-            writeln!(out, "  rate {per_second} requests a second, {burst} at once")?;
-        }
-        None => writeln!(out, "  rate {DEFAULT}")?,
-    }
-    let signatures = if partner.signature_required { "required" } else { "optional" };
-    writeln!(out, "  signatures {signatures}")?;
-    for key in &partner.signature_keys {
-        writeln!(out, "    {}  {}", key.id, key.algorithm.code())?;
-    }
-    writeln!(out, "  keys that work: {}", partner.keys.len())?;
-    for key in &partner.keys {
-        let scopes = scopes.get(&key.id).map(Vec::as_slice).unwrap_or_default();
-        let scopes: Vec<&str> = scopes.iter().map(|scope| scope.code()).collect();
-        writeln!(out, "    {}  {}  {}", key.id, key.created_at, scopes.join(","))?;
-    }
-    writeln!(out, "  since {}, changed {}", partner.created_at, partner.changed_at)?;
-    Ok(())
-}
-
-fn reach_in_words(reach: &Reach) -> String {
-    match reach {
-        Reach::Everything => "every account of the bank".to_owned(),
-        Reach::Named { users, accounts } => {
-            format!("{} users and {} accounts", users.len(), accounts.len())
-        }
     }
 }
 

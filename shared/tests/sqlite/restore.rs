@@ -12,11 +12,13 @@ use postonce_shared::adapters::sqlite::restore::{
     Intent, NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced, Restoration, Terms,
 };
 use postonce_shared::domain::ids::PartnerId;
+use postonce_shared::domain::partner::{Partner, PartnerStatus, Reach};
 use postonce_shared::gate::{Gate, GateState};
 use postonce_shared::order_numbers::{OrderNumbers, REGISTER, Register};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::api_keys::ApiKeyRecord;
 use postonce_shared::ports::roster::{Address, ProcessId, ProcessKind, RosterEntry};
+use postonce_shared::ports::sync_store::Swapped;
 use rusqlite::Connection;
 use uuid::Uuid;
 
@@ -69,6 +71,10 @@ fn key(id: &str, bank: &Bank) -> ApiKeyRecord {
     }
 }
 
+fn partner(id: &str, bank: &Bank) -> Partner {
+    Partner::active(PartnerId::parse(id).unwrap(), Reach::Everything, bank.world().now())
+}
+
 #[test]
 fn nothing_that_was_told_since_the_backup_comes_again() {
     within_deadline(async {
@@ -77,6 +83,12 @@ fn nothing_that_was_told_since_the_backup_comes_again() {
         let gate = Gate::new(store.sync.clone(), bank.shared_world());
         for id in ["aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"] {
             store.api_keys.add(&key(id, &bank)).await.unwrap();
+        }
+        for id in ["shop", "mill"] {
+            assert!(matches!(
+                store.partners.save(&partner(id, &bank), None).await.unwrap(),
+                Swapped::Done(_)
+            ));
         }
         gate.set(GateState::Held { release_at: None }).await.unwrap();
         let process = RosterEntry {
@@ -97,6 +109,9 @@ fn nothing_that_was_told_since_the_backup_comes_again() {
         assert!(told_number > early_number && told_message > early_message);
         store.api_keys.revoke("bbbbbbbbbbbbbbbb", bank.world().now()).await.unwrap();
         store.api_keys.add(&key("cccccccccccccccc", &bank)).await.unwrap();
+        let shop = store.partners.find(&partner("shop", &bank).id).await.unwrap().unwrap();
+        let shop = (Partner { status: PartnerStatus::Suspended, ..shop.value }, shop.revision);
+        assert!(matches!(store.partners.save(&shop.0, Some(&shop.1)).await.unwrap(), Swapped::Done(_)));
         gate.set(GateState::Released).await.unwrap();
         let told_epoch = gate.set(GateState::Held { release_at: None }).await.unwrap().epoch;
         let reserved = register(&store).await.next;
@@ -109,6 +124,7 @@ fn nothing_that_was_told_since_the_backup_comes_again() {
         assert_eq!(ids(&plan.revoked_again), ["bbbbbbbbbbbbbbbb"]);
         assert_eq!(ids(&plan.keys_gone), ["cccccccccccccccc"]);
         assert_eq!(ids(&plan.keys_working), ["aaaaaaaaaaaaaaaa"]);
+        assert_eq!(plan.suspended_again, [shop.0.id.clone()].into());
 
         let store = bank.open();
         let after = register(&store).await;
@@ -120,6 +136,8 @@ fn nothing_that_was_told_since_the_backup_comes_again() {
         assert!(store.api_keys.find("bbbbbbbbbbbbbbbb").await.unwrap().unwrap().revoked_at.is_some());
         assert!(store.api_keys.find("aaaaaaaaaaaaaaaa").await.unwrap().unwrap().revoked_at.is_none());
         assert_eq!(store.roster.list().await.unwrap(), []);
+        let partners = store.partners.list(None, 10).await.unwrap();
+        assert_eq!(partners, [partner("mill", &bank), shop.0], "the suspension was told, and stands");
         let order = Gate::new(store.sync.clone(), bank.shared_world()).read().await.unwrap();
         assert!(order.epoch > told_epoch && order.state == GateState::Held { release_at: None });
     });

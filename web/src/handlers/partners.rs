@@ -24,7 +24,7 @@ use crate::partner_desk::{Changed, PartnerDesk, Put};
 use crate::partner_terms::{Unfit, add_signature_key, remove_signature_key};
 use crate::scopes::Admin;
 use crate::translate::{self, InboundDocument};
-use crate::{paths, respond};
+use crate::{audit, paths, respond};
 
 /// List the partners
 #[utoipa::path(
@@ -117,6 +117,11 @@ pub async fn put(
     if terms.status == Some(PartnerStatus::Suspended) && id == *caller.partner() {
         return Err(shuts_itself_out("Suspend this partner with a key of another one"));
     }
+    // Whoever signs already loses nothing.
+    let is_signed = request.headers().contains_key("signature");
+    if terms.signature_required == Some(true) && id == *caller.partner() && !is_signed {
+        return Err(shuts_itself_out("Require signatures with a request that is signed"));
+    }
     let expected = request.headers().get(header::IF_MATCH).map(|value| value.to_str().unwrap_or_default());
     let is_expected = |partner: Option<&Partner>| match (expected, partner) {
         (None, _) => true,
@@ -124,7 +129,10 @@ pub async fn put(
         (Some(_), None) => false,
     };
     match desk.put(&id, &terms, is_expected).await? {
-        Put::Created(partner) => answer(HttpResponse::Created(), &desk, &partner).await,
+        Put::Created(partner) => {
+            audit::tell(&request, "is_new", true);
+            answer(HttpResponse::Created(), &desk, &partner).await
+        }
         Put::Changed(partner) => answer(HttpResponse::Ok(), &desk, &partner).await,
         Put::Refused(unfit) => Err(refused(&unfit)),
     }
@@ -155,6 +163,9 @@ pub async fn add_key(
     let scopes = translate::key_scopes(&document)?;
     let (key, changed) = desk.add_key(&id, &scopes).await?;
     changed_partner(changed)?;
+    audit::tell(&request, "key_id", key.id());
+    let codes: Vec<&str> = scopes.iter().map(|scope| scope.code()).collect();
+    audit::tell(&request, "scopes", codes.join(","));
     let new = NewPartnerKey {
         partner_id: id.to_string(),
         key_id: key.id(),
@@ -212,8 +223,11 @@ pub async fn add_signing(
     let id = paths::partner(&request)?;
     let document = InboundDocument::read(&request, payload).await?;
     let key = translate::signature_key(&document)?;
+    audit::tell(&request, "key_id", &key.id);
     let changed = desk.change(&id, |partner| add_signature_key(partner, &key)).await?;
-    answer(HttpResponse::Ok(), &desk, &changed_partner(changed)?).await
+    let partner = changed_partner(changed)?;
+    audit::tell(&request, "algorithm", key.algorithm.code());
+    answer(HttpResponse::Ok(), &desk, &partner).await
 }
 
 /// Remove a key that a partner signs its requests with
@@ -272,15 +286,8 @@ fn shuts_itself_out(instead: &str) -> ApiError {
 }
 
 fn refused(unfit: &Unfit) -> ApiError {
-    let code = match unfit {
-        Unfit::TooManyKeys(_) => Code::KeysTooMany,
-        Unfit::NoSuchKey => Code::KeyUnknown,
-        Unfit::SignatureKeyExists => Code::SignatureKeyExists,
-        Unfit::SignatureKeyNeeded => Code::SignatureKeyNeeded,
-        Unfit::Changed => Code::PreconditionFailed,
-    };
     let text = unfit.to_string();
     let mut characters = text.chars();
     let first = characters.next().map(|first| first.to_ascii_uppercase());
-    ApiError::new(code, format!("{}{}.", first.unwrap_or_default(), characters.as_str()))
+    ApiError::new(unfit.code(), format!("{}{}.", first.unwrap_or_default(), characters.as_str()))
 }

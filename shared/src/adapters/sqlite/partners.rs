@@ -1,5 +1,6 @@
 //! The partners: one document each. A revision is a number that only grows.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -13,7 +14,7 @@ use super::writer::Verdict;
 use crate::adapters::partner_body;
 use crate::domain::account::{Revision, Versioned};
 use crate::domain::ids::PartnerId;
-use crate::domain::partner::Partner;
+use crate::domain::partner::{Partner, PartnerStatus};
 use crate::ports::fault::StoreFault;
 use crate::ports::partners::Partners;
 use crate::ports::sync_store::Swapped;
@@ -89,6 +90,38 @@ fn save(
         return Ok(Verdict::Undo(Swapped::Conflict));
     }
     Ok(Verdict::Keep(Swapped::Done(columns::revision(next))))
+}
+
+/// The partners of a file that may not call; of an older schema, none.
+pub(super) fn suspended(connection: &Connection) -> Result<BTreeSet<PartnerId>, SqlFault> {
+    if !has_records(connection)? {
+        return Ok(BTreeSet::new());
+    }
+    let mut statement = connection.prepare("SELECT id, body FROM partner_records")?;
+    let partners: Vec<Partner> = statement.query_and_then([], read)?.collect::<Result<_, _>>()?;
+    let suspended = partners.into_iter().filter(|partner| partner.status == PartnerStatus::Suspended);
+    Ok(suspended.map(|partner| partner.id).collect())
+}
+
+/// Suspends a partner of a file that nobody else uses, if the file knows it.
+pub(super) fn suspend(connection: &Connection, id: &PartnerId) -> Result<(), SqlFault> {
+    if !has_records(connection)? {
+        return Ok(());
+    }
+    let sql = "SELECT id, body FROM partner_records WHERE id = ?1";
+    let mut statement = connection.prepare(sql)?;
+    let mut found = statement.query_and_then([id.as_str()], read)?;
+    let Some(partner) = found.next().transpose()? else { return Ok(()) };
+    let body = partner_body::encode(&Partner { status: PartnerStatus::Suspended, ..partner });
+    let sql = "UPDATE partner_records SET body = ?2, revision = revision + 1 WHERE id = ?1";
+    connection.execute(sql, (id.as_str(), body))?;
+    Ok(())
+}
+
+/// Older schemas have no records of partners.
+fn has_records(connection: &Connection) -> Result<bool, SqlFault> {
+    let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'partner_records'";
+    Ok(connection.query_row(sql, [], |row| row.get::<_, i64>(0))? == 1)
 }
 
 /// The partner in the columns `id` and `body`.

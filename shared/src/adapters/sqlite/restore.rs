@@ -11,6 +11,7 @@ mod ahead;
 mod disk;
 mod plan;
 
+use std::collections::BTreeSet;
 use std::fs::{File, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
@@ -20,15 +21,14 @@ use rusqlite::Connection;
 
 use self::ahead::Ahead;
 use self::disk::{Disk, KEPT_MARK, RealDisk, remove_whole, replace, settle, tidy_up};
+use self::plan::{Access, default_gap, floor_of, look_at};
 pub use self::plan::{NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced};
-use self::plan::{default_gap, floor_of, look_at};
-use super::api_keys;
 use super::backup::copy::{SIDECARS, check_closed, check_sound, copy, open_unchanged, seal};
 use super::backup::{BackupFault, Contents, Doing, Watcher};
 use super::fault::OpenFault;
 use super::lock::{StoreLock, beside, folder_of, lock_of, resolved};
 use super::migrations::check;
-use crate::domain::ids::OrderNumber;
+use crate::domain::ids::{OrderNumber, PartnerId};
 use crate::domain::time::Timestamp;
 use crate::ports::api_keys::ApiKeyRecord;
 use crate::ports::world::World;
@@ -90,8 +90,8 @@ impl Restoration {
         }
         check_sound(&source, &file, watcher)?;
         let backup = Contents::read(&source, &file)?;
-        let keys = api_keys::list(&source).map_err(|fault| Doing::of("read", &file).sql(fault))?;
-        let (replaced, replaced_keys) = look_at(&store)?;
+        let access = Access::read(&source).map_err(|fault| Doing::of("read", &file).sql(fault))?;
+        let (replaced, replaced_access) = look_at(&store)?;
 
         let now = world.now();
         let floor = floor_of(&replaced);
@@ -99,15 +99,19 @@ impl Restoration {
             Some(gap) => gap,
             None => default_gap(floor.is_some(), (&file, &backup), now)?,
         };
-        let keys = KeysAfter::of(keys, replaced_keys);
+        let keys = KeysAfter::of(access.keys, replaced_access.keys);
+        let suspended: BTreeSet<PartnerId> =
+            replaced_access.suspended.difference(&access.suspended).cloned().collect();
         let (floor, terms) = (floor.unwrap_or_default(), (gap, terms.held));
-        let ahead = Ahead::try_new((&file, &backup), floor, terms, keys.revoked_again.clone(), now)?;
+        let taken = (keys.revoked_again.clone(), suspended.clone());
+        let ahead = Ahead::try_new((&file, &backup), floor, terms, taken, now)?;
         let plan = Plan {
             kept: is_anything(&store).then(|| kept_name(&store, now)),
             gap,
             next_number: OrderNumber::from_counter(ahead.register.next),
             gate: ahead.gate,
             revoked_again: keys.revoked_again,
+            suspended_again: suspended,
             keys_gone: keys.gone,
             keys_working: keys.working,
             file,

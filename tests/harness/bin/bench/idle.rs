@@ -19,8 +19,8 @@ pub const MINUTES: u32 = 10;
 /// Minutes before.
 pub const MINUTES_BEFORE: u32 = 3;
 
-/// The look-up of the key with which the web is asked for its metrics is no idleness.
-const OPERATIONS_OF_THE_MEASUREMENT: u64 = 1;
+/// The look-up of the key, and of its partner, with which the web is asked for its metrics is no idleness.
+const OPERATIONS_OF_THE_MEASUREMENT: u64 = 2;
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// What a listener without a doorbell asks, that polls one queue every second.

@@ -5,13 +5,14 @@
 //! - order numbers: the register goes on behind every number that may have been told.
 //! - ids of queue messages, which are the ids of dead letters: an operator who discards number 7 of a
 //!   ticket must not meet another letter under that number.
-//! - that a key was revoked: it stays revoked, where the replaced store still tells.
+//! - that a key was revoked, or a partner suspended: it stays so, where the replaced store still tells.
 //! - the epoch of the gate only grows.
 //! - the roster: the processes in it have ended.
 //!
 //! Leases and pop receipts need nothing: those who held them have ended, and what they hid comes back when
 //! its time is over. Transactions that are not in the backup are forgotten; no store can know them.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension as _};
@@ -20,7 +21,9 @@ use super::super::backup::BackupFault;
 use super::super::backup::contents::{Contents, ORIGIN, Origin};
 use super::super::columns;
 use super::super::fault::SqlFault;
+use super::super::partners;
 use super::super::sync_store::overwrite;
+use crate::domain::ids::PartnerId;
 use crate::domain::time::Timestamp;
 use crate::gate::{self, GateOrder, GateState};
 use crate::order_numbers::{REGISTER, Register};
@@ -49,6 +52,8 @@ pub(super) struct Ahead {
     pub(super) gate: Option<GateOrder>,
     /// Keys that stay revoked.
     pub(super) revoked: Vec<ApiKeyRecord>,
+    /// Partners that stay suspended.
+    pub(super) suspended: BTreeSet<PartnerId>,
     /// What the store says about itself.
     pub(super) origin: Origin,
 }
@@ -59,7 +64,7 @@ impl Ahead {
         (file, backup): (&Path, &Contents),
         floor: Floor,
         (gap, held): (u64, bool),
-        revoked: Vec<ApiKeyRecord>,
+        (revoked, suspended): (Vec<ApiKeyRecord>, BTreeSet<PartnerId>),
         now: Timestamp,
     ) -> Result<Self, BackupFault> {
         let path = || file.to_owned();
@@ -76,6 +81,7 @@ impl Ahead {
             message: backup.last_message.max(floor.message).saturating_add(gap),
             gate: gate_after(*stood, floor, held),
             revoked,
+            suspended,
             origin: Origin::of(backup.taken_at, Some(now)),
         })
     }
@@ -101,6 +107,9 @@ impl Ahead {
         for key in &self.revoked {
             let sql = "UPDATE api_keys SET revoked_at = coalesce(revoked_at, ?1) WHERE id = ?2";
             sql_tx.execute(sql, (key.revoked_at.map(Timestamp::unix_ms), &key.id))?;
+        }
+        for partner in &self.suspended {
+            partners::suspend(&sql_tx, partner)?;
         }
         // The first schema had none.
         let roster = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name = 'roster'";

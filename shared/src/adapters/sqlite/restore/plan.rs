@@ -1,15 +1,18 @@
 //! What a restore would do, for the person who has to decide; and what is known of the store that it replaces.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
 use super::super::api_keys;
 use super::super::backup::{BackupFault, Contents, Doing};
 use super::super::connection::{Role, connect};
 use super::super::fault::{OpenFault, Remedy, SqlFault, remedy};
+use super::super::partners;
 use super::ahead::Floor;
-use crate::domain::ids::OrderNumber;
+use crate::domain::ids::{OrderNumber, PartnerId};
 use crate::domain::time::Timestamp;
 use crate::gate::GateOrder;
 use crate::order_numbers::RANGE_LEN_MAX;
@@ -60,14 +63,30 @@ pub struct Plan {
     pub revoked_again: Vec<ApiKeyRecord>,
     /// Keys that were made after the backup: they are gone.
     pub keys_gone: Vec<ApiKeyRecord>,
-    /// Keys that will work.
+    /// Partners of the backup that were suspended after it: they stay suspended.
+    pub suspended_again: BTreeSet<PartnerId>,
+    /// Keys that will work, unless their partners are suspended.
     pub keys_working: Vec<ApiKeyRecord>,
 }
 
-/// What the store tells that is to be replaced, and its keys. It may be in use, and is not changed.
-pub(super) fn look_at(store: &Path) -> Result<(Replaced, Vec<ApiKeyRecord>), BackupFault> {
+/// Who may call, in a file: its keys, and the partners that are suspended.
+#[derive(Debug, Default)]
+pub(super) struct Access {
+    pub(super) keys: Vec<ApiKeyRecord>,
+    pub(super) suspended: BTreeSet<PartnerId>,
+}
+
+impl Access {
+    /// Reads it.
+    pub(super) fn read(connection: &Connection) -> Result<Self, SqlFault> {
+        Ok(Self { keys: api_keys::list(connection)?, suspended: partners::suspended(connection)? })
+    }
+}
+
+/// What the store tells that is to be replaced, and who might call it. It may be in use, and is not changed.
+pub(super) fn look_at(store: &Path) -> Result<(Replaced, Access), BackupFault> {
     if !store.exists() {
-        return Ok((Replaced::Nothing, Vec::new()));
+        return Ok((Replaced::Nothing, Access::default()));
     }
     let read = || {
         let reading = |error| Doing::of("read", store).sql(error);
@@ -75,14 +94,14 @@ pub(super) fn look_at(store: &Path) -> Result<(Replaced, Vec<ApiKeyRecord>), Bac
         // Its log stays as it is until it is known that the store is to be replaced.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(reading)?;
         let contents = Contents::read(&connection, store)?;
-        let keys = api_keys::list(&connection).map_err(|fault| Doing::of("read", store).sql(fault))?;
-        Ok((Replaced::Read(Box::new(contents)), keys))
+        let access = Access::read(&connection).map_err(|fault| Doing::of("read", store).sql(fault))?;
+        Ok((Replaced::Read(Box::new(contents)), access))
     };
     read().or_else(|fault: BackupFault| {
         if must_stop(&fault) {
             return Err(fault);
         }
-        Ok((Replaced::Unreadable(chain(&fault)), Vec::new()))
+        Ok((Replaced::Unreadable(chain(&fault)), Access::default()))
     })
 }
 
