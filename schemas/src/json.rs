@@ -2,6 +2,10 @@
 //!
 //! Amounts are decimal strings everywhere: a JSON number would pass through a binary float in most
 //! clients. Times are RFC 3339 in UTC with milliseconds. Members without a value are left out.
+#![expect(
+    clippy::disallowed_types,
+    reason = "serde names floats in what it derives for a struct with flattened members"
+)]
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

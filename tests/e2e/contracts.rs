@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use postonce_tests::contracts::{Given, OpenApi, XmlValidator, check};
+use postonce_tests::contracts::{Given, OpenApi, XML_SCHEMAS, XmlValidator, check, validate_xml};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
@@ -70,6 +70,13 @@ fn each_breach_of_the_contract_is_noticed() {
         breaches("DELETE", 405, &[problem, ("allow", "GET, PATCH, PUT")], &json!({})),
         "is a required property",
     );
+}
+
+#[test]
+fn every_namespace_has_its_schema() {
+    for (namespace, schema) in XML_SCHEMAS {
+        assert!(validate_xml(schema, b"<nothing/>").is_err(), "{namespace}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod bodies;
 mod shapes;
 mod slow;
+mod xml;
 
 use std::time::Duration;
 

@@ -17,6 +17,9 @@ pub mod payload;
 pub mod peer_message;
 pub mod refusal;
 pub mod settings;
+pub mod wwi_request;
+pub mod xml_request;
+pub mod xml_tree;
 
 #[cfg(test)]
 mod properties;
@@ -31,7 +34,7 @@ pub struct Target {
 }
 
 /// All ways in.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 13] = [
     Target { name: "amount", check: amount::check },
     Target { name: "cursor", check: cursor::check },
     Target { name: "envelope", check: envelope::check },
@@ -42,6 +45,9 @@ pub const TARGETS: [Target; 10] = [
     Target { name: "payload", check: payload::check },
     Target { name: "peer_message", check: peer_message::check },
     Target { name: "settings", check: settings::check },
+    Target { name: "wwi_request", check: wwi_request::check },
+    Target { name: "xml_request", check: xml_request::check },
+    Target { name: "xml_tree", check: xml_tree::check },
 ];
 
 #[cfg(test)]
@@ -50,6 +56,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
+    use crate::samples::xml_samples;
     use crate::workspace;
 
     /// Largest file of a corpus.
@@ -75,6 +82,36 @@ mod tests {
                 println!("{}", file.display());
                 check(&input);
             }
+        }
+    }
+
+    /// The samples are where the fuzzer starts: `tests/fuzz/seeds.sh` copies them.
+    #[test]
+    fn the_corpus_has_the_samples() {
+        for (target, wanted) in [("xml_request", "xml"), ("wwi_request", "wwi"), ("xml_tree", "")] {
+            let directory = fuzz().join("corpus").join(target);
+            let mut missing: Vec<String> = fs::read_dir(&directory)
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+                .filter(|name| name.starts_with("sample-"))
+                .collect();
+            for sample in xml_samples() {
+                let is_seed = if wanted.is_empty() {
+                    sample.folder == "valid"
+                } else {
+                    sample.is_request() && sample.format.name == wanted
+                };
+                if is_seed {
+                    let name = format!("sample-{}.xml", sample.place().replace('/', "-"));
+                    let seed = fs::read(directory.join(&name)).unwrap_or_default();
+                    assert!(
+                        seed == sample.body,
+                        "{target}/{name} is not the sample: run tests/fuzz/seeds.sh"
+                    );
+                    missing.retain(|other| *other != name);
+                }
+            }
+            assert!(missing.is_empty(), "of no sample in {target}: {missing:?}; run tests/fuzz/seeds.sh");
         }
     }
 

@@ -58,6 +58,10 @@ pub mod chaos;
 
 pub mod model;
 
+pub mod samples;
+
+pub mod dialects;
+
 pub mod hostile;
 
 pub mod simulation;

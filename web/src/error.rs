@@ -107,6 +107,7 @@ published! {
     DeadLetterResolved = CONFLICT "dead_letter_resolved" "The dead letter was decided before";
     InternalError = INTERNAL_SERVER_ERROR "internal_error" "Something is wrong on our side";
     StorageUnavailable = SERVICE_UNAVAILABLE "storage_unavailable" "The store cannot be reached at the moment";
+    Overloaded = SERVICE_UNAVAILABLE "overloaded" "Too many requests are in hand at the moment";
     AccountBusy = SERVICE_UNAVAILABLE "account_busy" "The account changes too fast at the moment";
 }
 

@@ -5,6 +5,7 @@
 //! more. Nobody has to ask a store for it, and no store that is away can stop a request.
 
 pub mod bucket;
+pub mod crowd;
 pub mod heads;
 pub mod rates;
 
@@ -13,5 +14,6 @@ pub mod rates;
 pub struct RetryAfter(pub u64);
 
 pub use bucket::{Bucket, Standing};
+pub use crowd::{Crowd, bound_crowd};
 pub use heads::bound_heads;
 pub use rates::{Rates, Spent};

@@ -87,14 +87,18 @@ async fn main() -> ExitCode {
     })
 }
 
-async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
-    let Cli { with_worker, no_worker, command } = cli;
-    let document = match command {
+/// The document that a command prints, where it is one of these: they need no store and no settings.
+fn document(command: Option<&Operation>) -> Option<String> {
+    match command {
         Some(Operation::Openapi) => Some(openapi_json()),
         Some(Operation::JsonSchema) => Some(json_schema()),
         Some(_) | None => None,
-    };
-    if let Some(document) = document {
+    }
+}
+
+async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
+    let Cli { with_worker, no_worker, command } = cli;
+    if let Some(document) = document(command.as_ref()) {
         println!("{document}");
         return Ok(ExitCode::SUCCESS);
     }

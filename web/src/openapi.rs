@@ -16,6 +16,7 @@ use crate::scopes::Scope;
 
 mod exact;
 mod links;
+mod xml;
 
 /// The document as it stands in `schemas`, without the line break at the end of that file.
 pub fn openapi_json() -> String {
@@ -114,6 +115,7 @@ macro_rules! refusals {
                     Code::ScopeMissing,
                     Code::RateLimited,
                     Code::HeadersTooLarge,
+                    Code::Overloaded,
                     Code::InternalError,
                     Code::StorageUnavailable,
                     $(Code::$code,)*
@@ -128,24 +130,24 @@ refusals! {
     Refusals:;
     /// Deposits and withdrawals.
     SubmissionRefusals:
-        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed
+        PathInvalid NotAcceptable MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed
         IdempotencyKeyMissing IdempotencyKeyInvalid AccountUnknown CurrencyMismatch IdempotencyKeyReused;
     /// Opening accounts.
     OpeningRefusals:
-        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed AccountUnknown
+        PathInvalid NotAcceptable MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed AccountUnknown
         AccountExists;
     /// Changing accounts.
     ChangingRefusals:
-        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed AccountUnknown
+        PathInvalid NotAcceptable MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed AccountUnknown
         AccountBalanceNotZero AccountBusy;
     /// Reading an account.
-    ReadingRefusals: PathInvalid AccountUnknown;
+    ReadingRefusals: PathInvalid NotAcceptable AccountUnknown;
     /// Listing accounts.
-    ListingRefusals: PathInvalid QueryInvalid CursorInvalid UserUnknown;
+    ListingRefusals: PathInvalid NotAcceptable QueryInvalid CursorInvalid UserUnknown;
     /// Reading a transaction.
-    TransactionRefusals: PathInvalid TransactionUnknown;
+    TransactionRefusals: PathInvalid NotAcceptable TransactionUnknown;
     /// Reading a statement.
-    StatementRefusals: PathInvalid QueryInvalid CursorInvalid AccountUnknown;
+    StatementRefusals: PathInvalid NotAcceptable QueryInvalid CursorInvalid AccountUnknown;
     /// Reading metrics.
     MetricsRefusals:;
     /// Changing the gate.

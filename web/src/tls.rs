@@ -63,11 +63,11 @@ impl Tls {
     pub fn server_config(&self) -> Result<ServerConfig, rustls::Error> {
         let builder = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?;
-        let builder = match &self.clients {
-            Some(clients) => builder.with_client_cert_verifier(Arc::clone(clients) as _),
+        let builder = match self.clients.clone() {
+            Some(clients) => builder.with_client_cert_verifier(clients),
             None => builder.with_no_client_auth(),
         };
-        Ok(builder.with_cert_resolver(Arc::clone(&self.certificate) as _))
+        Ok(builder.with_cert_resolver(self.certificate.clone()))
     }
 
     /// Looks at the files for as long as the process runs, and takes up what is new in them.
@@ -83,6 +83,9 @@ impl Tls {
             let digest = read.as_ref().ok().map(Content::digest);
             let is_settled =
                 std::mem::replace(&mut seen, digest.unwrap_or_default()) == digest.unwrap_or_default();
+            if digest == Some(served) {
+                refused = None;
+            }
             if !is_settled || digest == Some(served) || refused == Some(digest) {
                 continue;
             }

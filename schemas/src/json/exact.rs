@@ -32,6 +32,9 @@ const SUM: &str = r"^(0|[1-9][0-9]*)(\.[0-9]+)?$";
 /// Money as it is told, where it can be less than nothing.
 const SIGNED_SUM: &str = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$";
 
+/// What a key may allow.
+const SCOPES: &[&str] = &["deposit", "withdraw", "read", "accounts", "metrics", "admin"];
+
 /// The structs that answers are made of. In them, a member that may be left out is never null.
 const ANSWERS: &[&str] = &[
     "Account",
@@ -42,8 +45,15 @@ const ANSWERS: &[&str] = &[
     "GateChanged",
     "GateListener",
     "Health",
+    "NewPartnerKey",
     "OrderNumberRange",
     "OrderNumbers",
+    "Partner",
+    "PartnerAccount",
+    "PartnerKey",
+    "PartnerPage",
+    "PartnerReach",
+    "PartnerSignatureKey",
     "Problem",
     "ProcessCost",
     "Queue",
@@ -63,7 +73,7 @@ const ANSWERS: &[&str] = &[
 /// When one is missing: the list here is then not up to date.
 pub fn sharpen(schemas: &mut Map<String, Value>) {
     schemas.insert("UnknownMember".to_owned(), unknown_member());
-    for (schema, rules) in whole_schemas() {
+    for (schema, rules) in whole_schemas().into_iter().chain(partners()) {
         add(schemas.get_mut(schema).unwrap_or_else(|| panic!("no schema {schema}")), rules);
     }
     for (schema, members, rules) in members() {
@@ -116,6 +126,27 @@ fn whole_schemas() -> [(&'static str, Value); 6] {
     ]
 }
 
+/// Rules for what operators say about partners, by schema.
+fn partners() -> [(&'static str, Value); 6] {
+    let closed = || json!({"additionalProperties": false});
+    let named = json!({"anyOf": [{"required": ["users"]}, {"required": ["accounts"]}]});
+    let reach = json!({"oneOf": [
+        {
+            "required": ["everything"],
+            "properties": {"everything": {"const": true}, "users": false, "accounts": false},
+        },
+        merged(json!({"properties": {"everything": {"const": false}}}), named),
+    ]});
+    [
+        ("PartnerTerms", closed()),
+        ("PartnerReach", merged(reach, closed())),
+        ("PartnerAccount", closed()),
+        ("PartnerRate", closed()),
+        ("PartnerKeyRequest", closed()),
+        ("PartnerSignatureKeyRequest", closed()),
+    ]
+}
+
 /// Rules for members, by schema.
 fn members() -> Vec<(&'static str, &'static [&'static str], Value)> {
     let pattern = |pattern: &str| json!({"pattern": pattern});
@@ -141,6 +172,12 @@ fn members() -> Vec<(&'static str, &'static [&'static str], Value)> {
         ("Transaction", &["sequence"], json!({"minimum": 1})),
         ("Transaction", &["reference"], json!({"minLength": 1, "maxLength": 140})),
         ("Transaction", &["metadata"], metadata),
+        ("PartnerTerms", &["status"], json!({"type": "string"})),
+        ("PartnerTerms", &["signature_required"], json!({"type": "boolean"})),
+        ("PartnerTerms", &["format"], json!({"enum": ["json", "xml", "wwi", null]})),
+        ("PartnerReach", &["users"], json!({"items": {"type": "string", "format": "uuid"}})),
+        ("PartnerKeyRequest", &["scopes"], json!({"items": {"type": "string", "enum": SCOPES}})),
+        ("PartnerSignatureKeyRequest", &["material"], json!({"minLength": 1})),
         ("Problem", &["type"], pattern("^urn:postonce:problem:[a-z_]+$")),
         ("Problem", &["code"], pattern("^[a-z_]+$")),
         ("Problem", &["status"], json!({"minimum": 400, "maximum": 599})),

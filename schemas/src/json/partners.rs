@@ -104,6 +104,7 @@ pub struct PartnerPage {
     /// By name.
     pub partners: Vec<Partner>,
     /// Where the next page starts; `null` at the end.
+    #[schema(required = true)]
     pub next_cursor: Option<String>,
 }
 

@@ -204,21 +204,31 @@ fn hostile_xml_is_refused_with_its_reason() {
     check("<?php echo 1 ?><UserAccountTransaction/>", "processing instructions");
     check(&format!("<?xml version=\"1.1\"?>{}", xml("1")), "must be XML 1.0");
     check(&format!("<?xml version=\"1.0\" encoding=\"utf-16\"?>{}", xml("1")), "must be in UTF-8");
-    check(&"<a>".repeat(20_000), "must be a UserAccountTransaction, but is a a");
-    check(&document("", &"<UserId>".repeat(5_000)), "elements within elements");
+    check(&"<a>".repeat(20_000), "nested deeper than 3 elements");
+    check("<a/>", "must be a UserAccountTransaction, but is a a");
+    check(&document("", &"<UserId>".repeat(5_000)), "nested deeper than 3 elements");
+    check(
+        &document("", "<UserId><b/></UserId>"),
+        "elements within elements of UserAccountTransaction, such as b",
+    );
     check(&xml(&"9".repeat(60_000)), "more than 128 characters");
     let attributes: String = (0..5000).map(|n| format!(" xmlns:a{n}=\"u\"")).collect();
-    check(&document(&attributes, &fields("1")), "at most 8 attributes");
+    check(&document(&attributes, &fields("1")), "more than 128 namespaces declared");
+    let attributes: String = (0..9).map(|n| format!(" a{n}=\"u\"")).collect();
+    check(&document(&attributes, &fields("1")), "more than 8 attributes");
     check(&document(" xmlns:a=\"1\" xmlns:a=\"2\"", &fields("1")), "not well-formed");
-    check(&format!("{}{}", xml("1"), xml("2")), "must end after one");
+    check(&format!("{}{}", xml("1"), xml("2")), "must end after its outermost element");
     check(&format!("{}x", xml("1")), "text outside");
     check(&document("", "12.50"), "text outside");
     check("<UserAccountTransaction>", "ends before its last element is closed");
     check(&xml("1").replace("</Amount>", "</amount>"), "not well-formed XML");
     check("<", "not well-formed XML");
-    check("<!-- only a comment -->", "must have one element");
-    check(&format!("<{}>", "x".repeat(60_000)), "must be a UserAccountTransaction");
-    check(&xml("1").replace("UserAccount", "b:UserAccount"), "must be a UserAccountTransaction");
+    check("<!-- only a comment -->", "must have an element");
+    check(&format!("<{}>", "x".repeat(60_000)), "ends before its last element is closed");
+    check(&format!("<{}/>", "x".repeat(60_000)), "must be a UserAccountTransaction");
+    check(&xml("1").replace("UserAccount", "b:UserAccount"), "the prefix b, which is not declared");
+    let prefixed = document(" xmlns:b=\"urn:bank\"", "").replace("UserAccount", "b:UserAccount");
+    check(&prefixed, "must be a UserAccountTransaction");
     assert_eq!(told(b"<\xff>"), "the body must be text in UTF-8");
 }
 
@@ -248,11 +258,13 @@ fn what_is_told_about_a_hostile_document_is_short_and_printable() {
         assert!(told.len() < 4096 && !told.contains(char::is_control), "{} bytes: {told:?}", told.len());
     };
     let root = |content: &str| format!("<UserAccountTransaction>{content}</UserAccountTransaction>");
-    check(&root(&"<a/>".repeat(16_000)), "was not read further");
+    check(&root(&"<a/>".repeat(9000)), "was not read further");
+    check(&root(&"<a/>".repeat(16_000)), "more than 10000 elements");
     check(&root(&"<Amount a=''/>".repeat(4000)), "was not read further");
     let long = "a".repeat(60_000);
     check(&root(&format!("<{long}></b>")), "not well-formed XML");
     check(&root(&format!("&{long};")), "which XML does not know");
-    check("<UserAccountTransaction></\u{7}\u{7}>", "not well-formed XML");
+    check("<UserAccountTransaction></\u{7}\u{7}>", "U+0007 at byte 26");
+    check("<UserAccountTransaction></\u{7f}\u{7f}>", "not well-formed XML");
     check(&format!("<?xml version='{long}'?>"), "must be XML 1.0");
 }

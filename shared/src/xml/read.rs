@@ -2,9 +2,10 @@
 
 use quick_xml::NsReader;
 use quick_xml::XmlVersion;
+use quick_xml::errors::Error;
 use quick_xml::escape::resolve_xml_entity;
 use quick_xml::events::{BytesDecl, BytesRef, BytesStart, Event};
-use quick_xml::name::{PrefixDeclaration, QName, ResolveResult};
+use quick_xml::name::{NamespaceError, PrefixDeclaration, QName, ResolveResult};
 
 use super::{Attribute, Element, Name, Node, is_white_space, shown};
 
@@ -53,7 +54,12 @@ pub fn read(bytes: &[u8], limits: &XmlLimits) -> Result<Element, Unreadable> {
     let mut is_start = true;
     loop {
         let event = reader.read_event();
-        let event = event.map_err(|error| malformed(reader.error_position(), &error))?;
+        let event = event.map_err(|error| match error {
+            Error::Namespace(NamespaceError::TooManyBindings(most)) => {
+                Unreadable { rule: format!("has more than {most} namespaces declared at one place") }
+            }
+            other => malformed(reader.error_position(), &other),
+        })?;
         match event {
             Event::Decl(declaration) if is_start => check_declaration(&declaration)?,
             Event::Decl(_) => return refuse("must not have an XML declaration but at its very start"),

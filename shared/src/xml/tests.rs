@@ -48,6 +48,8 @@ fn what_can_grow_mislead_or_break_is_refused() {
     refused(&utf_16(false), "UTF-16");
     refused(utf_16(true).get(2..).unwrap(), "UTF-16");
     refused(utf_16(false).get(2..).unwrap(), "UTF-16");
+    let declared: String = (0..129).map(|number| format!(" xmlns:n{number}='u'")).collect();
+    refused(format!("<a{declared}/>").as_bytes(), "more than 128 namespaces declared at one place");
     refused(format!("<a>{}</a>", "<b/>".repeat(10_000)).as_bytes(), "more than 10000 elements");
 }
 

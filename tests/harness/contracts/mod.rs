@@ -3,34 +3,43 @@
 //! 1. Every answer that the [client](crate::client) gets is looked up in the OpenAPI document:
 //!    operation, status, media type, headers, body ([`check`]). What is not documented breaks the
 //!    contract, and with it the test that asked.
-//! 2. JSON is checked against the schema in that document, XML against the schema in [`XML_SCHEMAS`].
+//! 2. JSON is checked against the schema in that document, XML against the schema of its namespace in
+//!    [`XML_SCHEMAS`].
 //!
-//! A new media type of XML is a row there. A row whose schema is missing fails loudly when it is used.
+//! A new namespace of XML is a row there. A row whose schema is missing fails loudly when it is used.
 
 mod answer;
 mod document;
-mod xml;
+mod validator;
+
+use postonce_shared::xml::{self, XmlLimits};
 
 pub use self::answer::{Given, check};
 pub use self::document::OpenApi;
-pub use self::xml::{XmlValidator, validate_xml};
+pub use self::validator::{XmlValidator, validate_xml};
 
-/// The schema of every media type of XML, by its path within `schemas/`.
+/// The schema of the documents of every namespace, by its path within `schemas/`.
 pub const XML_SCHEMAS: &[(&str, &str)] = &[
-    ("application/vnd.postonce+xml", "xsd/postonce.xsd"),
-    ("application/xml", "xsd/postonce.xsd"),
-    ("application/vnd.wwi.account+xml", "xsd/wwi-account.xsd"),
-    ("application/soap+xml", "xsd/soap-1.2.xsd"),
-    ("text/xml", "xsd/soap-1.1.xsd"),
+    ("urn:postonce:xml:1", "xsd/postonce.xsd"),
+    ("urn:ietf:rfc:7807", "xsd/problem.xsd"),
+    ("urn:wideworldimporters:account:1", "xsd/wwi-account.xsd"),
+    ("urn:postonce:soap:1", "xsd/user-account-service.xsd"),
+    ("http://schemas.xmlsoap.org/soap/envelope/", "xsd/soap-1.1.xsd"),
+    ("http://www.w3.org/2003/05/soap-envelope", "xsd/soap-1.2.xsd"),
 ];
+
+/// The schema of the documents of a namespace, if it has one.
+pub fn schema_of(namespace: &str) -> Option<&'static str> {
+    XML_SCHEMAS.iter().find(|(known, _)| *known == namespace).map(|(_, schema)| *schema)
+}
 
 /// What the body of a media type is held to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contract {
     /// The schema in the OpenAPI document.
     JsonSchema,
-    /// This schema within `schemas/`.
-    XmlSchema(&'static str),
+    /// The schemas of the namespaces in it.
+    XmlSchemas,
     /// None but the media type: text for people, pages, metrics.
     None,
 }
@@ -38,12 +47,25 @@ pub enum Contract {
 /// What the body of an answer with that `Content-Type` is held to.
 pub fn contract_of(content_type: &str) -> Contract {
     let media_type = essence(content_type);
-    let xml = XML_SCHEMAS.iter().find(|(known, _)| *known == media_type);
-    match xml {
-        Some((_, schema)) => Contract::XmlSchema(schema),
-        None if media_type == "application/json" || media_type.ends_with("+json") => Contract::JsonSchema,
-        None => Contract::None,
+    if media_type == "application/json" || media_type.ends_with("+json") {
+        Contract::JsonSchema
+    } else if ["application/xml", "text/xml"].contains(&media_type.as_str()) || media_type.ends_with("+xml") {
+        Contract::XmlSchemas
+    } else {
+        Contract::None
     }
+}
+
+/// Holds a document to the schema of its namespace.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_xml(document: &[u8]) -> Result<(), Vec<String>> {
+    let limits = XmlLimits { depth_max: 64, attributes_max: 256 };
+    let root = xml::read(document, &limits).map_err(|unreadable| vec![format!("the body {unreadable}")])?;
+    let namespace = &root.name.namespace;
+    let schema = schema_of(namespace).ok_or_else(|| vec![format!("{namespace:?} has no schema")])?;
+    validate_xml(schema, document)
 }
 
 /// A media type without its parameters, in lower case.
@@ -59,7 +81,8 @@ mod tests {
     fn parameters_and_case_do_not_matter_to_a_media_type() {
         assert_eq!(contract_of("application/json"), Contract::JsonSchema);
         assert_eq!(contract_of("Application/Problem+JSON; charset=utf-8"), Contract::JsonSchema);
-        assert_eq!(contract_of("application/xml;charset=utf-8"), Contract::XmlSchema("xsd/postonce.xsd"));
+        assert_eq!(contract_of("application/xml;charset=utf-8"), Contract::XmlSchemas);
+        assert_eq!(contract_of("application/problem+xml"), Contract::XmlSchemas);
         assert_eq!(contract_of("text/plain"), Contract::None);
     }
 }

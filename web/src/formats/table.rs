@@ -5,10 +5,12 @@
 //! no attributes; texts are taken as they are, blanks included. Elements of other namespaces may stand
 //! in an open table only, and are kept as they are.
 
+mod describe;
 mod read;
 mod write;
 
 use postonce_schemas::json::Violation;
+use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::xml::{self, Element, XmlLimits};
 use serde_json::{Map, Value};
 
@@ -79,6 +81,13 @@ pub trait Wording: Sync {
     /// # Errors
     /// What is wrong with it, as the end of a sentence.
     fn read(&self, element: &Element, member: &str) -> Result<Vec<(String, Value)>, String>;
+
+    /// The schema of such an element in an OpenAPI document; of a deposit or a withdrawal, as it is there.
+    fn schema(&self, kind: Option<TransactionKind>) -> Value;
+
+    /// What the schema adds for sums of currencies with that many decimals; one of these holds. Nothing
+    /// where the words are not about money.
+    fn sums(&self, decimals: usize) -> Vec<Value>;
 }
 
 /// A format that consists of tables.

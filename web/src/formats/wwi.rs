@@ -8,8 +8,9 @@
 
 use jiff::tz::{Offset, OffsetConflict, TimeZone};
 use jiff::{Timestamp, Zoned};
+use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::xml::Element;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::Shape;
 use super::table::Words::{Code, Each, Number, Own, Pairs, Text};
@@ -19,6 +20,10 @@ use super::table::{Row, Table, Tables, Wording, row};
 pub const NAMESPACE: &str = "urn:wideworldimporters:account:1";
 /// The zone of the clock on their wall.
 const ZONE: &str = "America/Los_Angeles";
+/// Most digits of a balance.
+const BALANCE_DIGITS_MAX: usize = 19;
+/// Most digits of an amount or a limit.
+const AMOUNT_DIGITS_MAX: usize = 18;
 
 /// `application/vnd.wwi.account+xml`.
 pub const WWI: Tables = Tables {
@@ -80,14 +85,14 @@ static TRANSACTION_PAGE: Table = closed("Bookings", &[
 #[rustfmt::skip]
 static OPENING: Table = closed("CustomerAccountOrder", &[
     row("currency",              "CurrencyCode",               Text),
-    row("overdraft_limit",       "CreditLine",                 SIGNED),
+    row("overdraft_limit",       "CreditLine",                 NOT_NEGATIVE),
     row("holder.given_name",     "AccountHolder/FirstName",    Text),
     row("holder.family_name",    "AccountHolder/LastName",     Text),
 ]);
 
 #[rustfmt::skip]
 static CHANGE: Table = closed("CustomerAccountAmendment", &[
-    row("overdraft_limit",       "CreditLine",                 SIGNED),
+    row("overdraft_limit",       "CreditLine",                 NOT_NEGATIVE),
     row("status",                "State",                      Code(STATUS_OF_ACCOUNT)),
 ]);
 
@@ -150,6 +155,7 @@ const fn open(root: &'static str, rows: &'static [Row]) -> Table {
 }
 
 const SIGNED: super::table::Words = Own(&Money::Signed);
+const NOT_NEGATIVE: super::table::Words = Own(&Money::NotNegative);
 const SIGNED_BY_TYPE: super::table::Words = Own(&Money::SignedByType);
 const LOCAL_TIME: super::table::Words = Own(&LocalTime);
 
@@ -157,6 +163,8 @@ const LOCAL_TIME: super::table::Words = Own(&LocalTime);
 enum Money {
     /// The sign is that of the number.
     Signed,
+    /// The same, of a number that has no sign in orders.
+    NotNegative,
     /// The sign is the type of the transaction.
     SignedByType,
 }
@@ -164,6 +172,15 @@ enum Money {
 impl Money {
     const DEPOSIT: &str = "deposit";
     const WITHDRAWAL: &str = "withdrawal";
+
+    /// The pattern of a whole number of at most that many digits, as it stands in a schema.
+    fn digits(&self, most: usize) -> String {
+        let more = most.saturating_sub(1);
+        match self {
+            Self::SignedByType => format!("^[1-9][0-9]{{0,{more}}}$"),
+            Self::Signed | Self::NotNegative => format!("^(0|[1-9][0-9]{{0,{more}}})$"),
+        }
+    }
 }
 
 impl Wording for Money {
@@ -171,7 +188,7 @@ impl Wording for Money {
         let text = members.get(member).and_then(Value::as_str).unwrap_or_default();
         let (is_negative, number) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
         let is_out = match self {
-            Self::Signed => is_negative,
+            Self::Signed | Self::NotNegative => is_negative,
             Self::SignedByType => members.get("type").is_some_and(|kind| kind == Self::WITHDRAWAL),
         };
         let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
@@ -210,7 +227,7 @@ impl Wording for Money {
         let (whole, rest) = padded.split_at(padded.len().saturating_sub(decimals));
         let number = if rest.is_empty() { whole.to_owned() } else { format!("{whole}.{rest}") };
         Ok(match self {
-            Self::Signed => {
+            Self::Signed | Self::NotNegative => {
                 let signed = if is_negative { format!("-{number}") } else { number };
                 vec![(member.to_owned(), signed.into())]
             }
@@ -219,6 +236,48 @@ impl Wording for Money {
                 vec![(member.to_owned(), number.into()), ("type".to_owned(), kind.into())]
             }
         })
+    }
+
+    fn schema(&self, kind: Option<TransactionKind>) -> Value {
+        let signs = match (self, kind) {
+            (Self::Signed, _) | (Self::SignedByType, None) => json!(["+", "-"]),
+            (Self::NotNegative, _) | (Self::SignedByType, Some(TransactionKind::Deposit)) => json!(["+"]),
+            (Self::SignedByType, Some(TransactionKind::Withdrawal)) => json!(["-"]),
+        };
+        let part = |told: &[&str], digits: usize| json!({"properties": {"Decimals": {"enum": told}, "Digits": {"pattern": self.digits(digits)}}});
+        let forms = match self {
+            Self::Signed => vec![part(&["0", "1", "2", "3", "4"], BALANCE_DIGITS_MAX)],
+            // No currency has a single decimal: the second takes its room.
+            Self::NotNegative | Self::SignedByType => {
+                vec![
+                    part(&["0", "2", "3", "4"], AMOUNT_DIGITS_MAX),
+                    part(&["1"], AMOUNT_DIGITS_MAX.saturating_sub(1)),
+                ]
+            }
+        };
+        json!({
+            "type": "object",
+            "description": "12.50 is Digits 1250 with Decimals 2.",
+            "properties": {
+                "Sign": {"type": "string", "enum": signs},
+                "Digits": {"type": "string"},
+                "Decimals": {"type": "string"},
+            },
+            "required": ["Sign", "Digits", "Decimals"],
+            "additionalProperties": false,
+            "anyOf": forms,
+        })
+    }
+
+    fn sums(&self, decimals: usize) -> Vec<Value> {
+        let sum = |told: usize| {
+            // Decimals that are not told take their room all the same.
+            let digits_max = AMOUNT_DIGITS_MAX.saturating_sub(decimals).saturating_add(told);
+            json!({"properties": {
+                "Decimals": {"enum": [told.to_string()]}, "Digits": {"pattern": self.digits(digits_max)},
+            }})
+        };
+        (0..=decimals).map(sum).collect()
     }
 }
 
@@ -255,6 +314,24 @@ impl Wording for LocalTime {
         let utc = zoned.with_time_zone(TimeZone::UTC).strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
         Ok(vec![(member.to_owned(), utc.into())])
     }
+
+    fn schema(&self, _: Option<TransactionKind>) -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "Date": {"type": "string", "format": "date"},
+                "Time": {"type": "string", "pattern": "^[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}$"},
+                "Zone": {"type": "string", "description": "A name of the IANA database."},
+                "Offset": {"type": "string", "pattern": "^[+-][0-9]{2}:[0-9]{2}$"},
+            },
+            "required": ["Date", "Time", "Zone", "Offset"],
+            "additionalProperties": false,
+        })
+    }
+
+    fn sums(&self, _: usize) -> Vec<Value> {
+        Vec::new()
+    }
 }
 
 fn offset_of(text: &str) -> Option<Offset> {
@@ -270,20 +347,19 @@ fn offset_of(text: &str) -> Option<Offset> {
     Offset::from_seconds(seconds).ok()
 }
 
-/// The texts of the elements in an element, which must be these in this order.
+/// The texts of the elements in an element, which must be these, each once, in any order.
 fn texts<'a, const COUNT: usize>(
     element: &'a Element,
     names: [&str; COUNT],
 ) -> Result<[&'a str; COUNT], String> {
-    let form = || format!("must have the elements {}, in this order and with text only", names.join(", "));
-    let parts: Vec<&Element> = element.elements().collect();
-    if parts.len() != COUNT || element.has_loose_text() {
+    let form = || format!("must have the elements {}, each once and with text only", names.join(", "));
+    if element.elements().count() != COUNT || element.has_loose_text() {
         return Err(form());
     }
     let mut texts = [""; COUNT];
-    for ((part, name), text) in parts.into_iter().zip(names).zip(&mut texts) {
-        let content = part.text().filter(|_| part.is(NAMESPACE, name) && part.attributes.is_empty());
-        *text = content.ok_or_else(form)?;
+    for (name, text) in names.into_iter().zip(&mut texts) {
+        let part = element.elements().find(|part| part.is(NAMESPACE, name) && part.attributes.is_empty());
+        *text = part.and_then(Element::text).ok_or_else(form)?;
     }
     Ok(texts)
 }

@@ -13,6 +13,7 @@ use postonce_schemas::json::{
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{Partner, PartnerStatus};
 
+use crate::audit;
 use crate::auth::Caller;
 use crate::error::{ApiError, Code};
 use crate::openapi::{
@@ -117,6 +118,11 @@ pub async fn put(
     if terms.status == Some(PartnerStatus::Suspended) && id == *caller.partner() {
         return Err(shuts_itself_out("Suspend this partner with a key of another one"));
     }
+    // Whoever signs already loses nothing.
+    let is_signed = request.headers().contains_key("signature");
+    if terms.signature_required == Some(true) && id == *caller.partner() && !is_signed {
+        return Err(shuts_itself_out("Require signatures with a request that is signed"));
+    }
     let expected = request.headers().get(header::IF_MATCH).map(|value| value.to_str().unwrap_or_default());
     let is_expected = |partner: Option<&Partner>| match (expected, partner) {
         (None, _) => true,
@@ -124,7 +130,10 @@ pub async fn put(
         (Some(_), None) => false,
     };
     match desk.put(&id, &terms, is_expected).await? {
-        Put::Created(partner) => answer(HttpResponse::Created(), &desk, &partner).await,
+        Put::Created(partner) => {
+            audit::tell(&request, "is_new", true);
+            answer(HttpResponse::Created(), &desk, &partner).await
+        }
         Put::Changed(partner) => answer(HttpResponse::Ok(), &desk, &partner).await,
         Put::Refused(unfit) => Err(refused(&unfit)),
     }
@@ -156,6 +165,8 @@ pub async fn add_key(
     let (key, changed) = desk.add_key(&id, &scopes).await?;
     changed_partner(changed)?;
     audit::tell(&request, "key_id", key.id());
+    let codes: Vec<&str> = scopes.iter().map(|scope| scope.code()).collect();
+    audit::tell(&request, "scopes", codes.join(","));
     let new = NewPartnerKey {
         partner_id: id.to_string(),
         key_id: key.id(),
@@ -215,7 +226,9 @@ pub async fn add_signing(
     let key = translate::signature_key(&document)?;
     audit::tell(&request, "key_id", &key.id);
     let changed = desk.change(&id, |partner| add_signature_key(partner, &key)).await?;
-    answer(HttpResponse::Ok(), &desk, &changed_partner(changed)?).await
+    let partner = changed_partner(changed)?;
+    audit::tell(&request, "algorithm", key.algorithm.code());
+    answer(HttpResponse::Ok(), &desk, &partner).await
 }
 
 /// Remove a key that a partner signs its requests with

@@ -93,6 +93,7 @@ fn seconds(amount: u64, rate: RequestRate) -> u64 {
 }
 
 #[cfg(test)]
+#[expect(clippy::arithmetic_side_effects, reason = "test code")]
 mod tests {
     use proptest::prelude::*;
 

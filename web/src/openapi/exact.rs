@@ -5,7 +5,7 @@ use postonce_schemas::json::sharpen;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::links;
+use super::{links, xml};
 
 /// The parts of the document, in the order in which people read them.
 #[derive(Debug, Serialize, Deserialize)]
@@ -31,14 +31,21 @@ pub(super) fn finish(document: Value) -> Finished {
             describe(name, header);
         }
     }
-    sharpen(schemas(&mut finished.components));
+    let schemas = schemas(&mut finished.components);
+    sharpen(schemas);
+    let operations = finished.paths.values_mut().filter_map(Value::as_object_mut).flatten();
+    for (_, operation) in operations {
+        xml::add(operation, schemas);
+    }
     finished
 }
 
 /// A document of JSON Schema with the schemas of the bodies, by the names of their structs.
 pub(super) fn json_schema(document: Value) -> Value {
     let mut finished = finish(document);
-    let mut definitions = Value::Object(std::mem::take(schemas(&mut finished.components)));
+    let mut definitions = std::mem::take(schemas(&mut finished.components));
+    definitions.retain(|name, _| !xml::is_schema(name));
+    let mut definitions = Value::Object(definitions);
     move_references(&mut definitions);
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -97,20 +97,19 @@ impl Content {
         let chain = certificates("tls-certificate", &config.certificate, &self.certificate)?;
         let of_key = |reason: String| unusable("tls-key", &config.key, reason);
         let key = PrivateKeyDer::from_pem_slice(&self.key.0).map_err(|error| {
-            of_key(match error {
-                pem::Error::NoItemsFound => "there is no private key in PEM form in it".to_owned(),
-                other => format!("its PEM cannot be read: {other}"),
-            })
+            let is_absent = matches!(error, pem::Error::NoItemsFound);
+            let unread = || format!("its PEM cannot be read: {error}");
+            of_key(if is_absent { "there is no private key in PEM form in it".to_owned() } else { unread() })
         })?;
-        let certified = CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
-            rustls::Error::InconsistentKeys(_) => {
-                let certificate = config.certificate.display();
-                of_key(format!("it does not belong to the certificate in {certificate}"))
+        let certified = CertifiedKey::from_der(chain, key, provider).map_err(|error| {
+            if let rustls::Error::InvalidCertificate(reason) = &error {
+                let reason = format!("it is no certificate: {reason}");
+                return unusable("tls-certificate", &config.certificate, reason);
             }
-            rustls::Error::InvalidCertificate(reason) => {
-                unusable("tls-certificate", &config.certificate, format!("it is no certificate: {reason}"))
-            }
-            other => of_key(format!("{other}")),
+            let is_another = matches!(error, rustls::Error::InconsistentKeys(_));
+            let certificate = config.certificate.display();
+            let another = || format!("it does not belong to the certificate in {certificate}");
+            of_key(if is_another { another() } else { error.to_string() })
         })?;
         let clients = config.clients.as_ref().zip(self.authorities.as_deref());
         let clients = clients.map(|(clients, bytes)| verifier(clients, bytes, provider)).transpose()?;

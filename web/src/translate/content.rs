@@ -68,7 +68,7 @@ pub(super) fn account_change(mut members: Members) -> Result<AccountChange, ApiE
     members.refuse_the_rest();
 
     if overdraft_limit.is_none() && status.is_none() {
-        members.refuse("body", "must have overdraft_limit or status");
+        members.refuse("body", "must say what to change: the limit, the status, or both");
     }
     if let Some(text) = &overdraft_limit {
         // Its decimals are checked later, when the currency of the account is known.

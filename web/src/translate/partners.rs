@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use postonce_shared::domain::ids::AccountKey;
+use postonce_shared::domain::ids::{AccountKey, parse_hyphenated};
 use postonce_shared::domain::partner::{PartnerStatus, Reach, RequestRate, SignatureKey};
 use serde_json::Value;
 
@@ -133,7 +133,7 @@ fn reach(members: &mut Members) -> Option<Reach> {
     } else if everything {
         Some(Reach::Everything)
     } else if names_something {
-        let users = list(&mut inner, "users", users, "a UUID", |user| user.as_str()?.parse().ok());
+        let users = list(&mut inner, "users", users, "a UUID", |user| parse_hyphenated(user.as_str()?).ok());
         let form = "an object with user_id and account_id, both UUIDs";
         let accounts = list(&mut inner, "accounts", accounts, form, account);
         named_reach(users, accounts).map_err(|rule| inner.refuse_itself(rule)).ok()
@@ -147,8 +147,9 @@ fn reach(members: &mut Members) -> Option<Reach> {
 
 fn account(value: &Value) -> Option<AccountKey> {
     let members = value.as_object().filter(|members| members.len() == 2)?;
-    let user = members.get("user_id")?.as_str()?.parse().ok()?;
-    Some(AccountKey { user, account: members.get("account_id")?.as_str()?.parse().ok()? })
+    let user = parse_hyphenated(members.get("user_id")?.as_str()?).ok()?;
+    let account = parse_hyphenated(members.get("account_id")?.as_str()?).ok()?;
+    Some(AccountKey { user, account })
 }
 
 /// The items of a list that may be absent; each that is none is told.
@@ -175,13 +176,19 @@ fn list<T: Ord>(
     items
 }
 
+/// A whole number, also when it is written with a point, such as `50.0`: to JSON that is the same.
+fn whole_number(value: &Value) -> Option<u64> {
+    let text = value.as_number()?.to_string();
+    text.strip_suffix(".0").unwrap_or(&text).parse().ok()
+}
+
 fn rate(members: &mut Members, value: &Value) -> Option<RequestRate> {
     let Some(parts) = value.as_object() else {
         members.refuse("rate", "must be an object with per_second and burst, or null");
         return None;
     };
     let mut number = |name: &str| {
-        let count = parts.get(name).and_then(Value::as_u64).unwrap_or(0);
+        let count = parts.get(name).and_then(whole_number).unwrap_or(0);
         requests(count).map_err(|rule| members.refuse(&format!("rate.{name}"), rule)).ok()
     };
     let (per_second, burst) = (number("per_second"), number("burst"));

@@ -16,7 +16,7 @@ use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::{Layer, registry};
 
-use super::desk::{ACCOUNT, Desk, with_key};
+use super::desk::{ACCOUNT, Desk, json, with_key};
 
 type Fields = BTreeMap<String, String>;
 
@@ -146,4 +146,28 @@ fn every_operation_that_changes_something_is_an_act_or_moves_money() {
         }
     }
     assert_eq!(acts, postonce_web::audit::ACTS.len(), "an act of no operation");
+}
+
+#[actix_web::test]
+async fn who_changes_partners_and_their_keys_stands_in_the_trail() {
+    let desk = Desk::new().await;
+    let (trail, _guard) = Trail::start();
+    let mill = "/v1/admin/partners/mill";
+    let post = |path: String, body: &str| desk.call_as_shop(json(TestRequest::post().uri(&path), body));
+    drop(desk.put(mill, r#"{"reach":{"everything":true}}"#).await);
+    let key = post(format!("{mill}/keys"), r#"{"scopes":["read"]}"#).await;
+    let (key, key_id) = (key.body["key"].as_str().unwrap(), key.body["key_id"].as_str().unwrap());
+    drop(desk.call_as_shop(TestRequest::delete().uri(&format!("{mill}/keys/{key_id}"))).await);
+    drop(desk.call_as_shop(TestRequest::delete().uri("/v1/admin/partners/ada_byron/keys/lovelace")).await);
+    let events = trail.take();
+    assert_eq!(
+        events,
+        [
+            "shop | a key | partner.change | done |  | partner_id=mill is_new=true".to_owned(),
+            format!("shop | a key | key.add | done |  | partner_id=mill key_id={key_id} scopes=read"),
+            format!("shop | a key | key.revoke | done |  | partner_id=mill key_id={key_id}"),
+            "shop | a key | key.revoke | refused | partner_unknown | ".to_owned(),
+        ]
+    );
+    assert!(!events.join("\n").contains(key), "a key is never written down");
 }

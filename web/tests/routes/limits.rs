@@ -109,3 +109,12 @@ async fn a_head_that_is_too_large_is_refused_with_what_is_allowed() {
     let anonymous = TestRequest::get().uri("/livez").insert_header(("x-much", "x".repeat(1024)));
     assert_eq!(desk.call(anonymous).await.problem(), (431, "headers_too_large"));
 }
+
+#[actix_web::test]
+async fn no_more_requests_are_in_hand_than_there_may_be_connections() {
+    let desk = desk_with(HttpLimits { connections_max: 0, ..HttpLimits::default() }).await;
+    let refused = desk.get(ACCOUNT).await;
+    assert_eq!(refused.problem(), (503, "overloaded"));
+    assert!(refused.header("retry-after").is_some());
+    assert_eq!(desk.call(TestRequest::get().uri("/livez")).await.status, 200);
+}

@@ -122,7 +122,7 @@ async fn a_change_has_to_change_something() {
     };
     check(r#"{"status":"closed"}"#, &[]).await;
     check(r#"{"overdraft_limit":"1.2345"}"#, &[]).await;
-    check("{}", &["body: must have overdraft_limit or status"]).await;
+    check("{}", &["body: must say what to change: the limit, the status, or both"]).await;
     check(r#"{"status":"shut"}"#, &["status: must be \"open\" or \"closed\""]).await;
     check(r#"{"overdraft_limit":"-1","currency":"EUR"}"#, &[
         "currency: is not known here",

@@ -1,0 +1,15 @@
+#!/bin/sh
+# Copies the samples of XML into the corpora, where the fuzzer starts from them. Run it after a sample changed;
+# a test compares.
+set -eu
+cd "$(dirname "$0")/corpus"
+mkdir -p xml_request wwi_request xml_tree
+rm -f xml_request/sample-* wwi_request/sample-* xml_tree/sample-*
+for sample in ../../../schemas/samples/xml/*/*/*.xml ../../../schemas/samples/wwi/*/*/*.xml; do
+    name=sample-$(echo "${sample#../../../schemas/samples/}" | tr / -)
+    case $sample in
+        */xml/TransactionRequest/* | */xml/OpenAccountRequest/* | */xml/ChangeAccountRequest/*) cp "$sample" "xml_request/$name" ;;
+        */wwi/BookingOrder/* | */wwi/CustomerAccountOrder/* | */wwi/CustomerAccountAmendment/*) cp "$sample" "wwi_request/$name" ;;
+    esac
+    case $sample in */valid/*) cp "$sample" "xml_tree/$name" ;; esac
+done

@@ -1,0 +1,10 @@
+//! The bodies of the API in the model of World Wide Importers.
+
+use postonce_web::formats::wwi;
+
+use super::xml_request;
+
+/// Any bytes, as every kind of body.
+pub fn check(input: &[u8]) {
+    xml_request::check_as(&wwi::WWI, input);
+}

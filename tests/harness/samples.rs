@@ -1,0 +1,90 @@
+//! The samples of XML in `schemas/samples`: each format has a folder, in it each document, and in that one
+//! `valid`, `invalid` and, for what only the program can see, `refused`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use postonce_shared::domain::instruction::TransactionKind;
+use postonce_web::formats::table::Tables;
+use postonce_web::formats::{Shape, wwi, xml};
+
+use crate::workspace;
+
+/// The formats that have samples.
+pub const FORMATS: [&Tables; 2] = [&xml::CANONICAL, &wwi::WWI];
+
+/// Every kind of document.
+pub const SHAPES: [Shape; 8] = [
+    Shape::Submission(TransactionKind::Deposit),
+    Shape::Opening,
+    Shape::Change,
+    Shape::Transaction,
+    Shape::TransactionPage,
+    Shape::Account,
+    Shape::AccountPage,
+    Shape::Problem,
+];
+
+/// One sample.
+#[derive(Debug, Clone)]
+pub struct XmlSample {
+    /// Its format.
+    pub format: &'static Tables,
+    /// What it is about.
+    pub shape: Shape,
+    /// `valid`, `invalid` or `refused`.
+    pub folder: &'static str,
+    /// The name of its file, without `.xml`.
+    pub name: String,
+    /// The document.
+    pub body: Vec<u8>,
+}
+
+impl XmlSample {
+    /// Where it stands, for people.
+    pub fn place(&self) -> String {
+        let Self { format, shape, folder, name, .. } = self;
+        format!("{}/{}/{folder}/{name}", format.name, (format.of)(*shape).root)
+    }
+
+    /// Whether it is sent to us.
+    pub const fn is_request(&self) -> bool {
+        matches!(self.shape, Shape::Submission(_) | Shape::Opening | Shape::Change)
+    }
+}
+
+/// The folder of the samples of a kind of document.
+pub fn directory(format: &Tables, shape: Shape) -> PathBuf {
+    workspace::root().join("schemas/samples").join(format.name).join((format.of)(shape).root)
+}
+
+/// All samples, in the order of their names.
+///
+/// # Panics
+/// When a kind of document has no valid or no invalid ones.
+pub fn xml_samples() -> Vec<XmlSample> {
+    let mut samples = Vec::new();
+    for format in FORMATS {
+        for shape in SHAPES {
+            for folder in ["valid", "invalid", "refused"] {
+                let path = directory(format, shape).join(folder);
+                let names = names(&path);
+                assert!(folder == "refused" || names.len() >= 2, "samples are missing in {}", path.display());
+                samples.extend(names.into_iter().map(|name| {
+                    let body = fs::read(path.join(format!("{name}.xml"))).expect("a sample can be read");
+                    XmlSample { format, shape, folder, name, body }
+                }));
+            }
+        }
+    }
+    samples
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let files = entries.map(|entry| entry.expect("a sample can be listed").file_name());
+    let names = files.filter_map(|name| Some(name.to_str()?.strip_suffix(".xml")?.to_owned()));
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,189 @@
+//! Tables in the words of OpenAPI: where things stand is said by the rows, what they are by the schemas of
+//! JSON.
+
+use postonce_schemas::json::DECIMALS_OF_CURRENCIES;
+use postonce_shared::domain::instruction::TransactionKind;
+use serde_json::{Map, Value, json};
+
+use super::{Row, Table, Words};
+
+/// Text that XML can hold, without control characters.
+const PRINTABLE: &str = r"^[^\u0000-\u001F\u007F-\u009F\uFFFE\uFFFF]*$";
+
+/// The schemas of the JSON bodies, by name.
+type Schemas = Map<String, Value>;
+
+impl Table {
+    /// The schema of the documents of this table, whose members are those of `json`. Elements of other
+    /// namespaces are beyond OpenAPI.
+    pub fn schema(&self, json: &str, schemas: &Schemas, kind: Option<TransactionKind>) -> Value {
+        let of = schemas.get(json).unwrap_or_else(|| panic!("no schema {json}"));
+        let mut root = object();
+        for row in self.rows {
+            let (leaf, needs) = described(row, of, schemas, kind);
+            put(&mut root, row.path, leaf, needs);
+        }
+        set(&mut root, "xml", json!({"name": self.root, "namespace": self.namespace}));
+        if let Some(description) = of.get("description").and_then(Value::as_str) {
+            set(&mut root, "description", description.into());
+        }
+        if let Some(rules) = self.rules(json, of) {
+            set(&mut root, "anyOf", rules.into());
+        }
+        root
+    }
+
+    /// What holds for several members at once.
+    fn rules(&self, json: &str, of: &Value) -> Option<Vec<Value>> {
+        let money = match json {
+            "TransactionRequest" => "amount",
+            "OpenAccountRequest" => "overdraft_limit",
+            "ChangeAccountRequest" => {
+                let one_is_there = |row: &Row| {
+                    let mut rule = json!({});
+                    put(&mut rule, row.path, json!({}), Needs { group: true, leaf: true });
+                    rule
+                };
+                return Some(self.rows.iter().map(one_is_there).collect());
+            }
+            _ => return None,
+        };
+        let path = |member: &str| self.rows.iter().find(|row| row.member == member);
+        let (money, currency) = (path(money)?, path("currency")?);
+        let mut rules = Vec::new();
+        for (place, (decimals, codes)) in DECIMALS_OF_CURRENCIES.iter().enumerate() {
+            let codes: Vec<&str> = codes.split_whitespace().collect();
+            let in_json = of.pointer(&format!("/oneOf/{place}/properties/{}", money.member)).cloned();
+            let sums = match &money.words {
+                Words::Own(wording) => wording.sums(*decimals),
+                Words::Text | Words::Number | Words::Code(_) | Words::Pairs(..) | Words::Each(_) => {
+                    vec![in_json.unwrap_or_else(|| panic!("{json} does not say its sums by currency"))]
+                }
+            };
+            rules.extend(sums.into_iter().map(|sum| {
+                let mut rule = json!({});
+                put(&mut rule, currency.path, json!({"enum": codes}), Needs::default());
+                put(&mut rule, money.path, sum, Needs::default());
+                rule
+            }));
+        }
+        Some(rules)
+    }
+}
+
+/// What has to be there: the elements around one, and in them the one itself.
+#[derive(Debug, Clone, Copy, Default)]
+struct Needs {
+    group: bool,
+    leaf: bool,
+}
+
+/// What stands in the element of a row, and whether it has to be there.
+fn described(row: &Row, of: &Value, schemas: &Schemas, kind: Option<TransactionKind>) -> (Value, Needs) {
+    let (object, member) = match row.member.split_once('.') {
+        None => (None, row.member),
+        Some((object, member)) => (Some(object), member),
+    };
+    let group = object.is_some_and(|object| is_required(of, object));
+    let of = object.map_or(of, |object| referred(of, object, schemas));
+    let leaf = is_required(of, member);
+    let needs = Needs { group: group || (object.is_none() && leaf), leaf };
+    let in_json = of.pointer(&format!("/properties/{member}")).cloned().unwrap_or_else(|| json!({}));
+    let leaf = match &row.words {
+        Words::Text | Words::Number => in_xml(in_json),
+        Words::Code(codes) => {
+            let theirs: Vec<&str> = codes.iter().map(|(_, theirs)| *theirs).collect();
+            json!({"type": "string", "enum": theirs})
+        }
+        Words::Pairs(item, name, text) => pairs(item, name, text),
+        Words::Each(table) => {
+            let name = in_json.pointer("/items/$ref").and_then(Value::as_str).unwrap_or_default();
+            let name = name.rsplit('/').next().unwrap_or_default();
+            json!({"type": "array", "items": table.schema(name, schemas, None)})
+        }
+        Words::Own(wording) => wording.schema(kind),
+    };
+    (leaf, needs)
+}
+
+/// Whether a member is always there, and never null: XML has no other way to say null than to leave it out.
+fn is_required(of: &Value, member: &str) -> bool {
+    let is_nullable = of.pointer(&format!("/properties/{member}/type/1")).is_some_and(|it| it == "null");
+    let names = of.get("required").and_then(Value::as_array);
+    !is_nullable && names.is_some_and(|names| names.iter().any(|name| name == member))
+}
+
+/// The schema that a member refers to.
+fn referred<'a>(of: &Value, member: &str, schemas: &'a Schemas) -> &'a Value {
+    let member = of.pointer(&format!("/properties/{member}"));
+    let alternatives = member.and_then(|it| it.get("oneOf")).and_then(Value::as_array);
+    let mut places = alternatives.into_iter().flatten().chain(member);
+    let name = places.find_map(|it| it.get("$ref")?.as_str()?.rsplit('/').next());
+    name.and_then(|name| schemas.get(name)).unwrap_or_else(|| panic!("{member:?} refers to no schema"))
+}
+
+/// A text or a number as XML writes it. There is no null; free text may be the word `null`, which is how
+/// tools write one.
+fn in_xml(mut schema: Value) -> Value {
+    let is_number = schema.get("type").is_some_and(|it| it == "integer");
+    let is_free = schema.get("pattern").and_then(Value::as_str).is_some_and(|it| it.contains("u0000"));
+    if is_number {
+        return schema;
+    }
+    if is_free {
+        set(&mut schema, "pattern", PRINTABLE.into());
+    }
+    set(&mut schema, "type", if is_free { json!(["string", "null"]) } else { json!("string") });
+    schema
+}
+
+fn pairs(item: &str, name: &str, text: &str) -> Value {
+    let mut pair = object();
+    let free = || json!({"type": ["string", "null"], "pattern": PRINTABLE});
+    let mut key = free();
+    set(&mut key, "minLength", 1.into());
+    set(&mut key, "maxLength", 40.into());
+    let always = Needs { group: true, leaf: true };
+    put(&mut pair, name, key, always);
+    put(&mut pair, text, free(), always);
+    set(&mut pair, "xml", json!({"name": item}));
+    let description = "Your own data, given back unchanged: no name twice, 2048 bytes together.";
+    json!({
+        "type": "array", "description": description, "maxItems": 20, "items": pair, "xml": {"wrapped": true},
+    })
+}
+
+/// An element with these elements and no others.
+pub(super) fn object() -> Value {
+    json!({"type": "object", "properties": {}, "additionalProperties": false})
+}
+
+/// Puts a schema at a path of elements.
+fn put(schema: &mut Value, path: &str, leaf: Value, needs: Needs) {
+    let (first, rest) = path.split_once('/').map_or((path, None), |(first, rest)| (first, Some(rest)));
+    let is_whole = schema.get("type").is_some();
+    let Some(schema) = schema.as_object_mut() else { return };
+    let is_needed = if rest.is_some() { needs.group } else { needs.leaf };
+    if is_needed {
+        let required = schema.entry("required").or_insert_with(|| json!([]));
+        if let Some(names) = required.as_array_mut().filter(|names| !names.iter().any(|it| it == first)) {
+            names.push(first.into());
+        }
+    }
+    let properties = schema.entry("properties").or_insert_with(|| json!({}));
+    let Some(properties) = properties.as_object_mut() else { return };
+    match rest {
+        None => drop(properties.insert(first.to_owned(), leaf)),
+        Some(rest) => {
+            let group =
+                properties.entry(first).or_insert_with(|| if is_whole { object() } else { json!({}) });
+            put(group, rest, leaf, needs);
+        }
+    }
+}
+
+fn set(schema: &mut Value, name: &str, value: Value) {
+    if let Some(schema) = schema.as_object_mut() {
+        schema.insert(name.to_owned(), value);
+    }
+}
