@@ -13,7 +13,6 @@ use postonce_schemas::json::{
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{Partner, PartnerStatus};
 
-use crate::audit;
 use crate::auth::Caller;
 use crate::error::{ApiError, Code};
 use crate::openapi::{
