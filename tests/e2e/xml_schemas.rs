@@ -68,7 +68,11 @@ fn currency() -> impl Strategy<Value = String> {
     ]
 }
 
-fn leaf(namespace: &'static str, name: &'static str, text: impl Strategy<Value = String>) -> Elements {
+fn leaf(
+    namespace: &'static str,
+    name: &'static str,
+    text: impl Strategy<Value = String> + 'static,
+) -> Elements {
     text.prop_map(move |text| vec![Element::new(namespace, name).with_text(&text)]).boxed()
 }
 
@@ -112,7 +116,7 @@ fn pairs(namespace: &'static str, names: [&'static str; 4]) -> Elements {
     let [all, pair, name, value] = names;
     let name = mostly(leaf(namespace, name, prop_oneof![text(), "[ab]", "[a-z]{38,42}"]));
     let pair = group(namespace, pair, vec![name, mostly(leaf(namespace, value, text()))]);
-    let some = collection::vec(pair, prop_oneof![9 => 0..4_usize, 1 => 19..22_usize]);
+    let some = prop_oneof![9 => collection::vec(pair.clone(), 0..4), 1 => collection::vec(pair, 19..22)];
     let some = some.prop_map(move |pairs| {
         vec![pairs.into_iter().flatten().fold(Element::new(namespace, all), Element::with)]
     });
@@ -142,15 +146,15 @@ fn request(format: &'static Tables, shape: Shape) -> Elements {
     };
     let limit =
         || sometimes(if is_canonical { leaf(of, "OverdraftLimit", number()) } else { sum("CreditLine") });
-    let parts = match (shape, is_canonical) {
-        (Shape::Submission(_), true) => vec![
+    let parts = match shape {
+        Shape::Submission(_) if is_canonical => vec![
             mostly(leaf(of, "Amount", number())),
             mostly(leaf(of, "Currency", currency())),
             sometimes(leaf(of, "Reference", text())),
             pairs(of, ["Metadata", "Entry", "Name", "Value"]),
             strangers(of),
         ],
-        (Shape::Submission(_), false) => vec![
+        Shape::Submission(_) => vec![
             mostly(group(
                 of,
                 "Value",
@@ -160,7 +164,7 @@ fn request(format: &'static Tables, shape: Shape) -> Elements {
             pairs(of, ["Tags", "Tag", "Key", "Content"]),
             strangers(of),
         ],
-        (Shape::Opening, _) => vec![
+        Shape::Opening => vec![
             mostly(leaf(of, if is_canonical { "Currency" } else { "CurrencyCode" }, currency())),
             limit(),
             if is_canonical {
@@ -170,11 +174,18 @@ fn request(format: &'static Tables, shape: Shape) -> Elements {
             },
             strangers(of),
         ],
-        (_, true) => {
-            vec![limit(), sometimes(part("Status", vec!["open", "closed", "", " open"])), strangers(of)]
-        }
-        (_, false) => {
-            vec![limit(), sometimes(part("State", vec!["ACTIVE", "TERMINATED", "open"])), strangers(of)]
+        Shape::Change
+        | Shape::Transaction
+        | Shape::TransactionPage
+        | Shape::Account
+        | Shape::AccountPage
+        | Shape::Problem => {
+            let status = if is_canonical {
+                part("Status", vec!["open", "closed", "", " open"])
+            } else {
+                part("State", vec!["ACTIVE", "TERMINATED", "open"])
+            };
+            vec![limit(), sometimes(status), strangers(of)]
         }
     };
     group(of, table.root, parts)
@@ -186,7 +197,12 @@ fn refusal(format: &'static Tables, shape: Shape, body: &str) -> Option<String> 
     let translated = match shape {
         Shape::Submission(kind) => translate::instruction(kind, &document).map(drop),
         Shape::Opening => translate::account_terms(&document).map(drop),
-        _ => translate::account_change(&document).map(drop),
+        Shape::Change
+        | Shape::Transaction
+        | Shape::TransactionPage
+        | Shape::Account
+        | Shape::AccountPage
+        | Shape::Problem => translate::account_change(&document).map(drop),
     };
     let problem = translated.err()?.problem();
     let violations = problem.violations.iter().map(|it| format!("{} {}", it.field, it.message));
@@ -266,11 +282,13 @@ fn transaction() -> impl Strategy<Value = wire::Transaction> {
             (reason, time()).prop_map(|it| (None, Some(it)))
         ]
     };
-    let told = (option::of(sound_text(140)), collection::btree_map(sound_text(40), sound_text(99), 0..20));
+    let told =
+        (option::of(sound_text(140)), collection::btree_map(sound_text(40), sound_text(99), 0..20)).boxed();
     let elements = collection::vec(
         sound_text(20).prop_map(|text| xml::write(&Element::new("urn:other", "note").with_text(&text))),
         0..2,
-    );
+    )
+    .boxed();
     let kind = sample::select(vec!["deposit", "withdrawal"]);
     money()
         .prop_flat_map(move |currency| {
@@ -316,7 +334,8 @@ fn transaction() -> impl Strategy<Value = wire::Transaction> {
 
 fn account() -> impl Strategy<Value = wire::Account> {
     let holder = (sound_text(140), sound_text(140))
-        .prop_map(|(given_name, family_name)| wire::Holder { given_name, family_name });
+        .prop_map(|(given_name, family_name)| wire::Holder { given_name, family_name })
+        .boxed();
     money()
         .prop_flat_map(move |currency| {
             let limit = (0..=AMOUNT_MINOR_UNITS_MAX)

@@ -14,6 +14,7 @@ use postonce_schemas::json as wire;
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::xml::XmlLimits;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use crate::error::ApiError;
 use crate::translate::members::Members;
@@ -72,6 +73,10 @@ pub trait Format: Sync {
 
     /// Writes an answer.
     fn write(&self, document: &Document) -> Vec<u8>;
+
+    /// The schema of its documents in the OpenAPI document, with a name, by the schemas of JSON, of which
+    /// `json` is the one of that shape; `None` where that is its own.
+    fn schema(&self, shape: Shape, json: &str, schemas: &Map<String, Value>) -> Option<(String, Value)>;
 }
 
 impl fmt::Debug for dyn Format {

@@ -5,8 +5,9 @@ use quick_xml::XmlVersion;
 use quick_xml::errors::Error;
 use quick_xml::escape::resolve_xml_entity;
 use quick_xml::events::{BytesDecl, BytesRef, BytesStart, Event};
-use quick_xml::name::{NamespaceError, PrefixDeclaration, QName, ResolveResult};
+use quick_xml::name::{NamespaceError, PrefixDeclaration, QName};
 
+use super::write::XML_NAMESPACE;
 use super::{Attribute, Element, Name, Node, is_white_space, shown};
 
 /// Most elements of a document: a tree takes more memory than its text.
@@ -155,9 +156,7 @@ impl Tree {
             return refuse(format!("has more than {ELEMENTS_MAX} elements"));
         }
         check_name(start.name())?;
-        let name = resolved(start.name(), reader.resolver().resolve_element(start.name()).0)?;
-        let mut element =
-            Element { name, declarations: Vec::new(), attributes: Vec::new(), children: Vec::new() };
+        let (mut declarations, mut named) = (Vec::new(), Vec::new());
         for (place, attribute) in start.attributes().enumerate() {
             let attribute = attribute.map_err(|error| malformed(reader.buffer_position(), &error))?;
             if place >= attributes_max {
@@ -172,20 +171,50 @@ impl Tree {
                 return refuse(format!("refers to U+{:04X}, which XML does not allow", u32::from(character)));
             }
             match attribute.key.as_namespace_binding() {
-                Some(PrefixDeclaration::Default) => element.declarations.push((String::new(), value)),
-                Some(PrefixDeclaration::Named(prefix)) => {
-                    element.declarations.push((prefix.to_owned(), value));
-                }
+                Some(PrefixDeclaration::Default) => declarations.push((String::new(), value)),
+                Some(PrefixDeclaration::Named(prefix)) => declarations.push((prefix.to_owned(), value)),
                 None => {
                     check_name(attribute.key)?;
-                    let name = resolved(attribute.key, reader.resolver().resolve_attribute(attribute.key).0)?;
-                    element.attributes.push(Attribute { name, value });
+                    named.push((attribute.key, value));
                 }
             }
         }
+        let name = self.resolved(start.name(), &declarations, true)?;
+        let attributes = named.into_iter().map(|(name, value)| {
+            let name = self.resolved(name, &declarations, false)?;
+            Ok(Attribute { name, value })
+        });
+        let attributes = attributes.collect::<Result<_, _>>()?;
+        let element = Element { name, declarations, attributes, children: Vec::new() };
         check_once(&element)?;
         self.open.push(element);
         Ok(())
+    }
+
+    /// The namespace of a name in an element with those declarations. The parser's own resolution takes
+    /// declarations as they stand, references and all.
+    fn resolved(
+        &self,
+        name: QName<'_>,
+        own: &[(String, String)],
+        is_element: bool,
+    ) -> Result<Name, Unreadable> {
+        let (local, prefix) = name.decompose();
+        let prefix = prefix.map(|prefix| prefix.as_ref().to_owned()).unwrap_or_default();
+        let outer = self.open.iter().rev().flat_map(|element| &element.declarations);
+        let mut declared = own.iter().chain(outer).filter(|(declared, _)| *declared == prefix);
+        let namespace = match prefix.as_str() {
+            "" if !is_element => String::new(),
+            "" => declared.next().map(|(_, namespace)| namespace.clone()).unwrap_or_default(),
+            "xml" => XML_NAMESPACE.to_owned(),
+            _ => match declared.next() {
+                Some((_, namespace)) if !namespace.is_empty() => namespace.clone(),
+                Some(_) | None => {
+                    return refuse(format!("has the prefix {}, which is not declared", shown(&prefix)));
+                }
+            },
+        };
+        Ok(Name { prefix, namespace, local: local.as_ref().to_owned() })
     }
 
     fn close(&mut self) {
@@ -223,19 +252,6 @@ fn check_once(element: &Element) -> Result<(), Unreadable> {
         }
         None => Ok(()),
     }
-}
-
-fn resolved(name: QName<'_>, namespace: ResolveResult<'_>) -> Result<Name, Unreadable> {
-    let namespace = match namespace {
-        ResolveResult::Unbound => String::new(),
-        ResolveResult::Bound(namespace) => namespace.0.to_owned(),
-        ResolveResult::Unknown(prefix) => {
-            return refuse(format!("has the prefix {}, which is not declared", shown(&prefix)));
-        }
-    };
-    let (local, prefix) = name.decompose();
-    let prefix = prefix.map(|prefix| prefix.as_ref().to_owned()).unwrap_or_default();
-    Ok(Name { prefix, namespace, local: local.as_ref().to_owned() })
 }
 
 fn check_declaration(declaration: &BytesDecl<'_>) -> Result<(), Unreadable> {

@@ -27,7 +27,10 @@ fn what_can_grow_mislead_or_break_is_refused() {
     refused(b"<a b='1' b='2'/>", "not well-formed");
     refused(b"<a xmlns:x='u' xmlns:y='u' x:b='1' y:b='2'/>", "more than 3");
     refused(b"<a xmlns:x='u'><b xmlns:y='u' x:b='1' y:b='2'/></a>", "the attribute b twice");
+    refused(b"<a xmlns:x='u1'><b xmlns:y='u&#49;' x:b='1' y:b='2'/></a>", "the attribute b twice");
     refused(b"<x:a/>", "prefix x");
+    refused(b"<x:a xmlns:x=''/>", "prefix x");
+    refused(b"<xmlns:a/>", "prefix xmlns");
     refused(b"<a x:b='1'/>", "prefix x");
     refused(b"<1a/>", "no name");
     refused(b"<a:b:c xmlns:a='u'/>", "no name");
@@ -81,6 +84,11 @@ fn equal_content_gives_equal_text() {
     check("<a xmlns='u'><b xmlns=''/></a>", "<a xmlns=\"u\"><b xmlns=\"\"></b></a>");
     check("<x:a xmlns:y='v' xmlns:x='u' y:k='1'/>", "<x:a xmlns:x=\"u\" xmlns:y=\"v\" y:k=\"1\"></x:a>");
     check("<a xmlns:unused='u'>unused:q</a>", "<a xmlns:unused=\"u\">unused:q</a>");
+    check("<a xmlns='u&amp;v&#49;'/>", "<a xmlns=\"u&amp;v1\"></a>");
+    check(
+        "<x:a xmlns:x='u&#49;' xmlns:y='u1' y:k='1'/>",
+        "<x:a xmlns:x=\"u1\" xmlns:y=\"u1\" y:k=\"1\"></x:a>",
+    );
     check("<a xml:lang='de'/>", "<a xml:lang=\"de\"></a>");
 }
 

@@ -9,7 +9,7 @@ use super::read::is_char;
 use super::{Attribute, Element, Name, Node};
 
 /// The namespace that the prefix `xml` has without a declaration.
-const XML_NAMESPACE: &str = "http://www.w3.org/XML/1998/namespace";
+pub(super) const XML_NAMESPACE: &str = "http://www.w3.org/XML/1998/namespace";
 
 /// Writes an element so that it stands for itself, with every namespace that it needs.
 pub fn write(element: &Element) -> String {

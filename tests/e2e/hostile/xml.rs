@@ -114,7 +114,7 @@ fn sizes(frame: &Frame) -> Vec<(&'static str, String, &'static str)> {
         ("many attributes", stranger(&many(5000), ""), "more than 32 attributes"),
         ("many elements", stranger("", &"<a/>".repeat(100_000)), "more than 10000 elements"),
         ("many unknown elements", frame.with("", &"<a/>".repeat(9000)), "see violations"),
-        ("no end of a tag", format!("{} {long}", frame.open), "ends before"),
+        ("no end of a tag", format!("{} {long}", frame.open), "not well-formed"),
     ]
 }
 
@@ -136,7 +136,7 @@ fn shapes(frame: &Frame) -> Vec<(&'static str, String, &'static str)> {
         ("comments", format!("<!-- a -->{}<!-- b -->", frame.with("", "<!-- c -->")), ""),
         ("a comment in a comment", frame.with("", "<!-- a -- b -->"), "not well-formed"),
         ("truncated", sound.chars().take(sound.len().saturating_sub(4)).collect(), "ends before"),
-        ("truncated early", frame.open.clone(), "ends before"),
+        ("truncated early", frame.open.clone(), "not well-formed"),
         ("empty", String::new(), "must have an element"),
         ("white space", " \r\n".to_owned(), "must have an element"),
         ("trailing text", format!("{sound}x"), "text outside of its outermost element"),

@@ -19,6 +19,8 @@ use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::envelope::{Body, Envelope, pack};
 use postonce_shared::ports::queue::BODY_BYTES_MAX;
+use postonce_web::formats::table::Tables;
+use postonce_web::formats::{wwi, xml};
 use postonce_web::pages::cursor;
 use postonce_web::translate::json;
 use proptest::collection::{btree_map, vec};
@@ -141,6 +143,24 @@ proptest! {
         super::json_request::check(&body[..place]);
         body[place] = byte;
         super::json_request::check(&body);
+    }
+
+    #[test]
+    fn a_document_that_was_cut_or_changed_is_answered(
+        instruction in instruction(), cut in any::<prop::sample::Index>(), byte in any::<u8>(),
+    ) {
+        let formats: [(&Tables, fn(&[u8])); 2] =
+            [(&xml::CANONICAL, super::xml_request::check), (&wwi::WWI, super::wwi_request::check)];
+        for (format, check) in formats {
+            let mut body = super::xml_request::written(format, &instruction).into_bytes();
+            check(&body);
+            super::xml_tree::check(&body);
+            let place = cut.index(body.len());
+            check(&body[..place]);
+            body[place] = byte;
+            check(&body);
+            super::xml_tree::check(&body);
+        }
     }
 
     #[test]

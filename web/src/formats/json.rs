@@ -1,6 +1,7 @@
 //! JSON, the format that the others are translated to and from.
 
 use postonce_shared::xml::XmlLimits;
+use serde_json::{Map, Value};
 
 use super::{Document, Format, Shape};
 use crate::error::ApiError;
@@ -37,5 +38,9 @@ impl Format for Json {
 
     fn write(&self, document: &Document) -> Vec<u8> {
         serde_json::to_vec(document).expect("texts, numbers and lists of them can be written as JSON")
+    }
+
+    fn schema(&self, _: Shape, _: &str, _: &Map<String, Value>) -> Option<(String, Value)> {
+        None
     }
 }

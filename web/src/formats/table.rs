@@ -143,6 +143,22 @@ impl Format for Tables {
         let element = (self.of)(document.shape()).write(&members_of(document));
         format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", xml::write(&element)).into_bytes()
     }
+
+    fn schema(&self, shape: Shape, json: &str, schemas: &Map<String, Value>) -> Option<(String, Value)> {
+        let table = (self.of)(shape);
+        let (which, kind) = match shape {
+            Shape::Submission(kind @ TransactionKind::Deposit) => ("Deposit", Some(kind)),
+            Shape::Submission(kind @ TransactionKind::Withdrawal) => ("Withdrawal", Some(kind)),
+            Shape::Opening
+            | Shape::Change
+            | Shape::Transaction
+            | Shape::TransactionPage
+            | Shape::Account
+            | Shape::AccountPage
+            | Shape::Problem => ("", None),
+        };
+        Some((format!("{which}{}", table.root), table.schema(json, schemas, kind)))
+    }
 }
 
 impl Table {

@@ -311,6 +311,10 @@ fn refusals_speak_the_language_of_the_document() {
         "Value/Money must have Digits that are a whole number of at most 30 digits",
     );
     check(&value("+", "1", "9"), "Value/Money must have Decimals from 0 to 4");
+    check(
+        &value("+", "1", "2").replace("<Sign>+</Sign>", ""),
+        "Value/Money must have the elements Sign, Digits, Decimals, each once and with text only",
+    );
     check(&value("+", "1", "3"), "Value/Money has more decimals than EUR has (2)");
     check(
         "<Value><CurrencyCode>EUR</CurrencyCode></Value>",

@@ -5,12 +5,10 @@ use postonce_shared::domain::instruction::TransactionKind;
 use serde_json::{Map, Value, json};
 
 use crate::error::PROBLEM_JSON;
-use crate::formats::table::Tables;
-use crate::formats::{GENERIC_XML, Shape, wwi, xml};
+use crate::formats::{FORMATS, Format, GENERIC_XML, Shape};
 
 /// What the names of these schemas end in.
 const SUFFIX: &str = "Xml";
-const TABLES: [&Tables; 2] = [&xml::CANONICAL, &wwi::WWI];
 
 /// Adds the media types to an operation, and the schemas that they need.
 pub(super) fn add(operation: &mut Value, schemas: &mut Map<String, Value>) {
@@ -40,11 +38,14 @@ fn add_to(content: &mut Value, kind: TransactionKind, schemas: &mut Map<String, 
         let schema = content.get(json_type).and_then(|it| it.pointer("/schema/$ref")).and_then(Value::as_str);
         let name = schema.and_then(|path| path.rsplit('/').next()).unwrap_or_default().to_owned();
         let Some(shape) = shape_of(&name, kind) else { continue };
-        for tables in TABLES {
-            let schema = reference(tables, shape, &name, schemas);
-            let own = if shape == Shape::Problem { tables.problem_media_type } else { tables.media_type };
+        let formats = FORMATS.iter().filter(|format| format.is_xml());
+        for (place, format) in formats.enumerate() {
+            let Some(schema) = reference(*format, shape, &name, schemas) else { continue };
+            let is_problem = shape == Shape::Problem;
+            let own = if is_problem { format.problem_media_type() } else { format.media_type() };
             content.insert(own.to_owned(), schema.clone());
-            if tables.name == xml::CANONICAL.name && shape != Shape::Problem {
+            // The first of them is meant where nobody says which.
+            if place == 0 && !is_problem {
                 content.extend(GENERIC_XML.iter().map(|it| ((*it).to_owned(), schema.clone())));
             }
         }
@@ -66,24 +67,16 @@ fn shape_of(name: &str, kind: TransactionKind) -> Option<Shape> {
     })
 }
 
-/// A reference to the schema of a table, which is made where it is not there yet.
-fn reference(tables: &Tables, shape: Shape, json: &str, schemas: &mut Map<String, Value>) -> Value {
-    let table = (tables.of)(shape);
-    let (which, kind) = match shape {
-        Shape::Submission(kind @ TransactionKind::Deposit) => ("Deposit", Some(kind)),
-        Shape::Submission(kind @ TransactionKind::Withdrawal) => ("Withdrawal", Some(kind)),
-        Shape::Opening
-        | Shape::Change
-        | Shape::Transaction
-        | Shape::TransactionPage
-        | Shape::Account
-        | Shape::AccountPage
-        | Shape::Problem => ("", None),
-    };
-    let name = format!("{which}{}{SUFFIX}", table.root);
-    if !schemas.contains_key(&name) {
-        let schema = table.schema(json, schemas, kind);
-        schemas.insert(name.clone(), schema);
-    }
-    json!({"schema": {"$ref": format!("#/components/schemas/{name}")}})
+/// A reference to the schema of a format, which is made where it is not there yet.
+fn reference(
+    format: &dyn Format,
+    shape: Shape,
+    json: &str,
+    schemas: &mut Map<String, Value>,
+) -> Option<Value> {
+    let (name, schema) = format.schema(shape, json, schemas)?;
+    let name = format!("{name}{SUFFIX}");
+    let reference = json!({"schema": {"$ref": format!("#/components/schemas/{name}")}});
+    schemas.entry(name).or_insert(schema);
+    Some(reference)
 }
