@@ -107,7 +107,7 @@ async fn every_operation_is_guarded(stand: Stand) {
         ("GetTransaction", json!({"MessageId": fresh_id().to_string()}), "transaction_unknown"),
     ];
     for port in Port::ALL {
-        let mut of = |key: &str| SoapClient::of(&address, port, key);
+        let of = |key: &str| SoapClient::of(&address, port, key);
         let (mut nobody, mut scopeless, mut narrow) = (of(""), of(&scopeless), of(&narrow));
         for (operation, rest, unknown) in &operations {
             let refused =

@@ -31,7 +31,7 @@ pub const ACTS: &[(&str, &str, &str)] = &[
     ("PUT", "/v1/admin/gate", "gate.change"),
     ("POST", "/v1/admin/dead-letters/{id}/replay", "dead_letter.replay"),
     ("DELETE", "/v1/admin/dead-letters/{id}", "dead_letter.discard"),
-    ("PUT", "/v1/admin/partners/{partner_id}", "partner.put"),
+    ("PUT", "/v1/admin/partners/{partner_id}", "partner.change"),
     ("POST", "/v1/admin/partners/{partner_id}/keys", "key.add"),
     ("DELETE", "/v1/admin/partners/{partner_id}/keys/{key_id}", "key.revoke"),
     ("POST", "/v1/admin/partners/{partner_id}/signature-keys", "signature_key.add"),

@@ -165,7 +165,7 @@ pub async fn create(desk: &PartnerDesk, partner: &Partner) -> Result<bool, Store
         Ok(false) => Outcome::Refused("partner_exists"),
         Err(_) => Outcome::Failed("storage_unavailable"),
     };
-    Event::by_operator("partner.put", On::one("partner", &partner.id), outcome).record();
+    Event::by_operator("partner.change", On::one("partner", &partner.id), outcome).record();
     created
 }
 

@@ -228,7 +228,7 @@ pub async fn run(
             };
             ensure!(terms != TermsChange::default(), "say what is to change; --help lists it");
             let changed = desk.change(&id, |partner| terms.apply(partner)).await;
-            let changed = recorded("partner.put", On::one("partner", &id), changed);
+            let changed = recorded("partner.change", On::one("partner", &id), changed);
             show(&done(&id, changed)?, desk, out).await?;
         }
         PartnersCommand::List => list(desk, out).await?,
@@ -253,7 +253,7 @@ async fn turn(
     let terms = TermsChange { status: Some(status), ..TermsChange::default() };
     let changed = desk.change(id, |partner| terms.apply(partner)).await;
     let on = On::one("partner", id).and("status", status.code());
-    done(id, recorded("partner.put", on, changed))?;
+    done(id, recorded("partner.change", on, changed))?;
     writeln!(out, "{id} is {}", status.code())?;
     Ok(())
 }
