@@ -135,7 +135,7 @@ fn shapes(frame: &Frame) -> Vec<(&'static str, String, &'static str)> {
         ("character data", frame.with("", "<x:a xmlns:x=\"urn:x\"><![CDATA[<&]]></x:a>"), ""),
         ("comments", format!("<!-- a -->{}<!-- b -->", frame.with("", "<!-- c -->")), ""),
         ("a comment in a comment", frame.with("", "<!-- a -- b -->"), "not well-formed"),
-        ("truncated", sound.chars().take(sound.len().saturating_sub(4)).collect(), "ends before"),
+        ("truncated", sound.chars().take(sound.len().saturating_sub(4)).collect(), "not well-formed"),
         ("truncated early", frame.open.clone(), "not well-formed"),
         ("empty", String::new(), "must have an element"),
         ("white space", " \r\n".to_owned(), "must have an element"),

@@ -206,10 +206,10 @@ fn pairs(
     let form = || format!("must have elements {item} only, each with {name} and {text}");
     let mut pairs = Map::new();
     for pair in element.elements() {
-        let parts: Vec<&Element> = pair.elements().collect();
-        let [key, value] = parts.as_slice() else { return Err(form()) };
-        let named = pair.is(namespace, item) && key.is(namespace, name) && value.is(namespace, text);
-        let bare = [pair, *key, *value].iter().all(|it| it.attributes.is_empty()) && !pair.has_loose_text();
+        let part = |local| pair.elements().find(|part| part.is(namespace, local));
+        let (Some(key), Some(value)) = (part(name), part(text)) else { return Err(form()) };
+        let named = pair.is(namespace, item) && pair.elements().count() == 2;
+        let bare = [pair, key, value].iter().all(|it| it.attributes.is_empty()) && !pair.has_loose_text();
         let (Some(key), Some(value), true, true) = (key.text(), value.text(), named, bare) else {
             return Err(form());
         };
