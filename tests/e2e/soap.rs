@@ -25,20 +25,20 @@ async fn a_client_made_from_the_wsdl_moves_money(stand: Stand) {
     let address = bank.webs.first().expect("there is a web").address().to_owned();
     let account = fresh_account();
     client.open(account).await;
-    let mut balance = 0;
+    let mut balance = 0_i64;
     for port in Port::ALL {
         let mut soap = SoapClient::of(&address, port, bank.key());
         let money = json!({"Amount": "10.00", "Currency": "EUR", "Reference": "<invoice> & 7", "WaitSeconds": "30",
             "Metadata": {"Entry": [{"Name": "shop", "Value": "12"}]}});
         // The id that the client makes by itself.
         let first = sound(soap.call("ReliableInsertMoney", account, &money, None));
-        balance += 1000;
+        balance = balance.saturating_add(1000);
         let returned = |path: &str| first.text(&format!("/returned/Transaction/{path}")).to_owned();
         assert_eq!(returned("Status"), "posted", "{first:?}");
         assert_eq!(returned("Reference"), "<invoice> & 7");
         assert_eq!(returned("Metadata/Entry/0/Value"), "12");
         assert_eq!(first.whole()["returned"]["Replayed"], false, "{first:?}");
-        let id = first.text("/message_id").strip_prefix("urn:uuid:").expect("a UUID").parse().unwrap();
+        let id = first.text("/message_id").strip_prefix("urn:uuid:").expect("a URN").parse().expect("a UUID");
         assert_eq!(first.text("/relates_to"), first.text("/message_id"));
 
         // The same again, by SOAP and by JSON, is the same transaction.
@@ -63,8 +63,8 @@ async fn a_client_made_from_the_wsdl_moves_money(stand: Stand) {
         assert_eq!(rejected.text("/returned/Transaction/Reason"), "insufficient_funds", "{rejected:?}");
         let less = json!({"Amount": "2.50", "Currency": "EUR", "WaitSeconds": "30"});
         let posted = sound(soap.call("ReliableWithdrawMoney", account, &less, Some(fresh_id())));
-        balance -= 250;
-        let expected = format!("{}.{:02}", balance / 100, balance % 100);
+        balance = balance.saturating_sub(250);
+        let expected = format!("{}.{:02}", balance.div_euclid(100), balance.rem_euclid(100));
         assert_eq!(posted.text("/returned/Transaction/BalanceAfter"), expected, "{posted:?}");
 
         let found = sound(soap.call("GetUserAccount", account, &json!({}), None));

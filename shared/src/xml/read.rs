@@ -55,11 +55,11 @@ pub fn read(bytes: &[u8], limits: &XmlLimits) -> Result<Element, Unreadable> {
     let mut is_start = true;
     loop {
         let event = reader.read_event();
-        let event = event.map_err(|error| match error {
-            Error::Namespace(NamespaceError::TooManyBindings(most)) => {
-                Unreadable { rule: format!("has more than {most} namespaces declared at one place") }
+        let event = event.map_err(|error| {
+            if let Error::Namespace(NamespaceError::TooManyBindings(most)) = error {
+                return Unreadable { rule: format!("has more than {most} namespaces declared at one place") };
             }
-            other => malformed(reader.error_position(), &other),
+            malformed(reader.error_position(), &error)
         })?;
         match event {
             Event::Decl(declaration) if is_start => check_declaration(&declaration)?,

@@ -25,13 +25,15 @@ fn id() -> impl Strategy<Value = String> {
 }
 
 fn money() -> impl Strategy<Value = Currency> {
-    sample::select(vec!["EUR", "JPY", "BHD", "CLF"]).prop_map(|code| Currency::parse(code).unwrap())
+    sample::select(vec!["EUR", "JPY", "BHD", "CLF"])
+        .prop_map(|code| Currency::parse(code).expect("a currency"))
 }
 
 fn balance(currency: Currency, least: i64) -> impl Strategy<Value = String> {
     let near = (least.max(-20_000)..20_000_i64).boxed();
-    prop_oneof![near, (least..=BALANCE_MINOR_UNITS_MAX).boxed()]
-        .prop_map(move |minor_units| Balance::try_new(minor_units, currency).unwrap().to_string())
+    prop_oneof![near, (least..=BALANCE_MINOR_UNITS_MAX).boxed()].prop_map(move |minor_units| {
+        Balance::try_new(minor_units, currency).expect("within range").to_string()
+    })
 }
 
 fn time() -> impl Strategy<Value = String> {
@@ -67,8 +69,8 @@ fn transaction() -> impl Strategy<Value = wire::Transaction> {
     let kind = sample::select(vec!["deposit", "withdrawal"]);
     money()
         .prop_flat_map(move |currency| {
-            let amount =
-                (1..=AMOUNT_MINOR_UNITS_MAX).prop_map(move |it| Amount::try_new(it, currency).unwrap());
+            let amount = (1..=AMOUNT_MINOR_UNITS_MAX)
+                .prop_map(move |it| Amount::try_new(it, currency).expect("within range"));
             let rest = (told.clone(), elements.clone(), time(), outcome(currency));
             ((id(), id(), id()), kind.clone(), amount, rest)
         })
@@ -114,7 +116,7 @@ fn account() -> impl Strategy<Value = wire::Account> {
     money()
         .prop_flat_map(move |currency| {
             let limit = (0..=AMOUNT_MINOR_UNITS_MAX)
-                .prop_map(move |it| Balance::try_new(it, currency).unwrap().to_string());
+                .prop_map(move |it| Balance::try_new(it, currency).expect("within range").to_string());
             let sums = (balance(currency, -BALANCE_MINOR_UNITS_MAX), balance(currency, 0), limit);
             let rest =
                 (sample::select(vec!["open", "closed"]), 1..u64::MAX, time(), option::of(holder.clone()));
