@@ -105,7 +105,7 @@ fn serialized(input: &InnerList) -> String {
     let mut list = ListSerializer::new();
     let mut inner = list.inner_list();
     inner.items(&input.items);
-    drop(inner.finish().parameters(&input.params));
+    let _serializer = inner.finish().parameters(&input.params);
     list.finish().unwrap_or_default()
 }
 
