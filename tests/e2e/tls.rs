@@ -83,7 +83,12 @@ async fn deposits_come_in_over_tls_and_the_processes_still_reach_each_other(stan
     for (path, status) in
         [("/livez", 404), ("/metrics", 404), (&path_of(account), 404), ("/internal/status", 401)]
     {
-        let answer = door.get(format!("{peers}{path}")).bearer_auth(bank.key()).send().await.unwrap();
+        let answer = door
+            .get(format!("{peers}{path}"))
+            .bearer_auth(bank.key())
+            .send()
+            .await
+            .expect("the door answers");
         assert_eq!(answer.status().as_u16(), status, "{path}");
     }
 }
