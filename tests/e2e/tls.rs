@@ -77,11 +77,15 @@ async fn deposits_come_in_over_tls_and_the_processes_still_reach_each_other(stan
         let (_, address) = line.split_once("call at ")?;
         Some(address.split_whitespace().next()?.to_owned())
     });
-    let peers = client.at(&peers.expect("the other door is named"));
-    for path in ["/livez", "/metrics", &path_of(account)] {
-        assert_eq!(peers.get(path).await.status, 404, "{path}");
+    let peers = peers.expect("the other door is named");
+    // Not by the client of the API: what is behind this door is not in the API's document.
+    let door = reqwest::Client::new();
+    for (path, status) in
+        [("/livez", 404), ("/metrics", 404), (&path_of(account), 404), ("/internal/status", 401)]
+    {
+        let answer = door.get(format!("{peers}{path}")).bearer_auth(bank.key()).send().await.unwrap();
+        assert_eq!(answer.status().as_u16(), status, "{path}");
     }
-    assert_eq!(peers.get("/internal/status").await.status, 401);
 }
 
 #[tokio::test]

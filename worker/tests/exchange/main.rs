@@ -2,13 +2,14 @@
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "test code")]
 
+mod town;
+
 use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use actix_web::dev::ServerHandle;
 use actix_web::web::{Data, post};
 use actix_web::{App, HttpResponse, HttpServer};
 use futures::FutureExt as _;
@@ -16,142 +17,16 @@ use postonce_shared::adapters::http::{
     COMPLETIONS_PATH, CallFault, Exchange, PARTNERS_PATH, PartnerChanged, Question, RING_PATH, STATUS_PATH,
     decode_ring,
 };
-use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::bank::Bank;
 use postonce_shared::completions::{Completion, note};
-use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
-use postonce_shared::domain::rejection::RejectReason;
-use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::ports::doorbell::Doorbell as _;
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::replies::Replies as _;
-use postonce_shared::ports::roster::{Address, ProcessId, ProcessKind, RosterEntry};
-use postonce_shared::ports::world::{World, WorldExt as _};
-use postonce_shared::ring_secret::RingKeys;
-use postonce_worker::http::{Callee, SignedBody, Status, WorkerApp, serve};
-use postonce_worker::readiness::{Part, Readiness};
+use postonce_shared::ports::roster::{Address, ProcessId, ProcessKind};
+use postonce_worker::http::{SignedBody, Status};
+use postonce_worker::readiness::Part;
 use tokio::sync::Semaphore;
 
-/// Nothing here takes longer; most takes milliseconds.
-const DEADLINE: Duration = Duration::from_secs(20);
-
-fn queue(partition: u16) -> QueueName {
-    QueueName::of_partition("work", partition)
-}
-
-fn keys(text: &str) -> RingKeys {
-    RingKeys::parse(text).unwrap()
-}
-
-/// One store, and processes that share it.
-struct Town {
-    world: Arc<dyn World>,
-    clock: Arc<TestWorld>,
-    store: MemoryStore,
-    secret: RingKeys,
-}
-
-/// A process that serves.
-struct House {
-    address: Address,
-    callee: Callee,
-    readiness: Arc<Readiness>,
-    server: ServerHandle,
-}
-
-impl Town {
-    /// The clock stands still: no wait of the processes ends by itself.
-    fn new() -> Self {
-        let clock = Arc::new(TestWorld::new(1));
-        Self::in_world(clock.clone(), clock)
-    }
-
-    /// The clock goes.
-    fn in_real_time() -> Self {
-        Self::in_world(Arc::new(SystemWorld::new()), Arc::new(TestWorld::new(1)))
-    }
-
-    fn in_world(world: Arc<dyn World>, clock: Arc<TestWorld>) -> Self {
-        let store = MemoryStore::empty(Arc::clone(&world));
-        Self { world, clock, store, secret: keys("0123456789abcdef") }
-    }
-
-    fn exchange(&self) -> Exchange {
-        Exchange::new(&self.store.ports(), &self.world, Some(&self.secret)).unwrap()
-    }
-
-    /// A process with the server of a worker. It is not in the roster yet.
-    fn house(&self) -> House {
-        let exchange = self.exchange();
-        let bank = Bank::new(self.store.ports(), Arc::clone(&self.world), exchange.local.clone(), 1);
-        let readiness = Readiness::starting([Part::Roster]);
-        let callee = Callee::of(&bank, &exchange, &Arc::default(), None, &readiness);
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
-        let app = WorkerApp { callee: callee.clone(), prices: postonce_shared::prices::Prices::default() };
-        let server = serve(app, listener).unwrap();
-        let handle = server.handle();
-        tokio::spawn(server);
-        House { address, callee, readiness, server: handle }
-    }
-
-    /// Puts a process into the roster.
-    async fn announce(&self, id: ProcessId, address: &Address) {
-        self.announce_as(ProcessKind::Worker, id, address).await;
-    }
-
-    async fn announce_as(&self, kind: ProcessKind, id: ProcessId, address: &Address) {
-        let entry = RosterEntry {
-            id,
-            kind,
-            address: address.clone(),
-            started_at: self.world.now(),
-            next_by: self.world.now().after(Duration::from_secs(3600)),
-        };
-        self.store.ports().roster.announce(&entry).await.unwrap();
-    }
-
-    async fn worker(&self) -> House {
-        let house = self.house();
-        self.announce(house.callee.id, &house.address).await;
-        house
-    }
-
-    fn fresh_id(&self) -> ProcessId {
-        ProcessId::from_uuid(self.world.uuid())
-    }
-}
-
-impl House {
-    /// Waits for a ring.
-    async fn heard(&self) -> BTreeSet<QueueName> {
-        within(self.callee.bell.rung("work")).await
-    }
-}
-
-async fn within<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(DEADLINE, what).await.expect("it takes no longer than the deadline")
-}
-
-async fn until(what: impl Fn() -> bool) {
-    within(async {
-        while !what() {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
-}
-
-fn completion(world: &dyn World, message: u128) -> Completion {
-    let account =
-        AccountKey { user: UserId::from_uuid(world.uuid()), account: AccountId::from_uuid(world.uuid()) };
-    let message = MessageId::from_uuid(uuid::Uuid::from_u128(message));
-    let key = TransactionKey { account, partner: PartnerId::parse("shop").unwrap(), message };
-    let outcome = Outcome::Rejected { reason: RejectReason::InsufficientFunds, rejected_at: world.now() };
-    Completion { key, outcome }
-}
+use town::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_ring_of_a_process_is_heard_by_every_worker_and_by_itself() {
