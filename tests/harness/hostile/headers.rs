@@ -15,7 +15,7 @@ pub fn check(input: &[u8]) {
     match message_id(&headers) {
         Ok(id) => {
             assert_eq!(headers.get_all(IDEMPOTENCY_KEY).count(), 1, "of two ids none was meant");
-            for text in [id.to_string(), format!("\"{id}\""), id.simple()] {
+            for text in [id.to_string(), format!("\"{id}\"")] {
                 assert_eq!(message_id(&one(IDEMPOTENCY_KEY, &text)).ok(), Some(id), "{text}");
             }
         }
