@@ -1,12 +1,23 @@
 //! The SOAP service with a client made from its WSDL, over both versions and both stores.
 
+use std::collections::BTreeMap;
+use std::fs;
+
 use postonce_tests::client::Wish;
 use postonce_tests::contracts::validate_xml;
+use postonce_tests::dialects::Dialect;
+use postonce_tests::hostile::soap_request;
 use postonce_tests::scenario::{Plan, Stand, fresh_account, fresh_id};
 use postonce_tests::soap::{Port, SoapAnswer, SoapClient};
+use postonce_tests::workspace;
+use postonce_web::soap::envelope::Version;
 use serde_json::json;
 
-on_both_stands![a_client_made_from_the_wsdl_moves_money, every_operation_is_guarded];
+on_both_stands![
+    a_client_made_from_the_wsdl_moves_money,
+    one_instruction_in_four_formats_is_one_posting,
+    every_operation_is_guarded,
+];
 
 /// Where the schema of the messages is.
 const SCHEMA: &str = "xsd/user-account-service.xsd";
@@ -78,6 +89,89 @@ async fn a_client_made_from_the_wsdl_moves_money(stand: Stand) {
         assert_eq!(refused.whole()["fault"]["problem"]["fields"], json!(["Currency"]), "{refused:?}");
     }
     assert_eq!(client.balance(account).await, "15.00");
+}
+
+async fn one_instruction_in_four_formats_is_one_posting(stand: Stand) {
+    let bank = Plan::on(stand).start().await;
+    let client = bank.client(0);
+    let address = bank.webs.first().expect("there is a web").address().to_owned();
+    let wish =
+        |amount| Wish::deposit(amount).with("reference", "rent & tip").with("metadata", json!({"a": "b"}));
+    let money = |amount: &str| {
+        json!({"Amount": amount, "Currency": "EUR", "Reference": "rent & tip",
+            "Metadata": {"Entry": [{"Name": "a", "Value": "b"}]}, "WaitSeconds": "30"})
+    };
+    for (port, soap_first) in Port::ALL.into_iter().flat_map(|port| [(port, true), (port, false)]) {
+        let mut soap = SoapClient::of(&address, port, bank.key());
+        let (account, id) = (fresh_account(), fresh_id());
+        client.open(account).await;
+        let mut insert = |amount: &str| soap.call("ReliableInsertMoney", account, &money(amount), Some(id));
+        let mut order_numbers = Vec::new();
+        let mut by_soap = |order_numbers: &mut Vec<String>| {
+            let answer = sound(insert("125.50"));
+            let told = |name: &str| answer.text(&format!("/returned/Transaction/{name}")).to_owned();
+            assert_eq!((told("Status"), told("BalanceAfter")), ("posted".to_owned(), "125.50".to_owned()));
+            order_numbers.push(told("OrderNumber"));
+        };
+        if soap_first {
+            by_soap(&mut order_numbers);
+        }
+        for dialect in Dialect::ALL {
+            drop(client.send(dialect.submission(&client, account, id, &wish("125.50"))).await);
+            drop(client.until_final(account, id).await);
+            let answer = client.send(dialect.submission(&client, account, id, &wish("125.50"))).await;
+            let told = dialect.told(&answer.expect(200));
+            assert_eq!((told.status.as_str(), told.balance_after.as_str()), ("posted", "125.50"), "{told:?}");
+            order_numbers.push(told.order_number);
+        }
+        if !soap_first {
+            by_soap(&mut order_numbers);
+        }
+        order_numbers.dedup();
+        assert_eq!(order_numbers.len(), 1, "one posting has one number: {order_numbers:?}");
+        for dialect in Dialect::ALL {
+            let refused = client.send(dialect.submission(&client, account, id, &wish("125.51"))).await;
+            assert_eq!(dialect.code(&refused.expect(422)), "idempotency_key_reused");
+        }
+        assert_eq!(insert("125.51").fault().1, "idempotency_key_reused");
+        assert_eq!(client.balance(account).await, "125.50");
+        assert_eq!(client.listing(account, None, 10).await.len(), 1);
+    }
+}
+
+#[test]
+fn samples_are_what_they_are_called_by_the_schema_and_by_the_program() {
+    let folder = workspace::root().join("schemas/samples/soap");
+    let expected = fs::read_to_string(folder.join("invalid/expected.toml")).expect("it says what is wrong");
+    let expected: BTreeMap<String, String> = toml::from_str(&expected).expect("it is TOML");
+    let mut invalid = 0_usize;
+    for name in ["valid", "invalid"] {
+        for entry in fs::read_dir(folder.join(name)).expect("there are samples") {
+            let path = entry.expect("it can be listed").path();
+            let stem = path.file_stem().expect("a name").to_string_lossy().into_owned();
+            let Some((version, schema)) = (match stem.rsplit_once('-') {
+                Some((_, "1.1")) => Some((Version::V11, "xsd/soap-1.1.xsd")),
+                Some((_, "1.2")) => Some((Version::V12, "xsd/soap-1.2.xsd")),
+                Some(_) | None => None,
+            }) else {
+                continue;
+            };
+            let body = fs::read(&path).expect("it can be read");
+            let by_schema = validate_xml(schema, &body);
+            let by_program = soap_request::read(version, &body);
+            if name == "valid" {
+                assert!(by_schema.is_ok() && by_program.is_ok(), "{stem}: {by_schema:?} {by_program:?}");
+                continue;
+            }
+            invalid = invalid.saturating_add(1);
+            let field = expected.get(&stem).unwrap_or_else(|| panic!("{stem} is not in expected.toml"));
+            let problem = by_program.expect_err(&stem).problem();
+            let named = problem.violations.iter().any(|violation| violation.field == *field);
+            assert!(by_schema.is_err(), "{stem} is valid by {schema}");
+            assert!(named || (field.is_empty() && problem.violations.is_empty()), "{stem}: {problem:?}");
+        }
+    }
+    assert_eq!(invalid, expected.len(), "each invalid sample has its reason");
 }
 
 async fn every_operation_is_guarded(stand: Stand) {

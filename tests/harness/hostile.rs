@@ -17,6 +17,7 @@ pub mod payload;
 pub mod peer_message;
 pub mod refusal;
 pub mod settings;
+pub mod soap_request;
 pub mod wwi_request;
 pub mod xml_request;
 pub mod xml_tree;
@@ -34,7 +35,7 @@ pub struct Target {
 }
 
 /// All ways in.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
     Target { name: "amount", check: amount::check },
     Target { name: "cursor", check: cursor::check },
     Target { name: "envelope", check: envelope::check },
@@ -45,6 +46,7 @@ pub const TARGETS: [Target; 13] = [
     Target { name: "payload", check: payload::check },
     Target { name: "peer_message", check: peer_message::check },
     Target { name: "settings", check: settings::check },
+    Target { name: "soap_request", check: soap_request::check },
     Target { name: "wwi_request", check: wwi_request::check },
     Target { name: "xml_request", check: xml_request::check },
     Target { name: "xml_tree", check: xml_tree::check },

@@ -17,7 +17,7 @@ use actix_web::HttpRequest;
 use actix_web::http::header::{self, HeaderMap};
 use ed25519_dalek::{Signature, VerifyingKey};
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use postonce_shared::config::SignatureTerms;
+use postonce_shared::config::{PublicAddress, SignatureTerms};
 use postonce_shared::domain::partner::{Partner, SignatureAlgorithm, SignatureKey};
 use postonce_shared::domain::time::Timestamp;
 use sha2::Sha256;
@@ -51,6 +51,22 @@ pub struct Proven {
 }
 
 impl Verifier {
+    /// Where the client of a request reaches the service. Where a proxy ends TLS, only the configuration
+    /// knows what the client wrote into its address bar: what headers such as `Forwarded` say is anybody's
+    /// word.
+    pub fn address(&self, request: &HttpRequest) -> PublicAddress {
+        if let Some(address) = &self.terms.public_address {
+            return address.clone();
+        }
+        let scheme = if self.is_tls { "https" } else { "http" };
+        let of_header = || request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+        let host = request.uri().authority().map(|authority| authority.as_str()).or_else(of_header);
+        let authority = host.unwrap_or_default().trim().to_ascii_lowercase();
+        let usual_port = if self.is_tls { ":443" } else { ":80" };
+        let authority = authority.strip_suffix(usual_port).unwrap_or(&authority).to_owned();
+        PublicAddress { scheme: scheme.to_owned(), authority }
+    }
+
     /// Checks the signature of a request of that partner. One that need not sign may leave it out; what a
     /// partner without keys calls a signature is of no interest.
     ///

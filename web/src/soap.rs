@@ -7,6 +7,7 @@
 
 pub mod envelope;
 pub mod fault;
+pub mod message;
 pub mod operations;
 pub mod service;
 

@@ -4,6 +4,7 @@ use actix_web::http::header;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
 use postonce_shared::accept::Acceptor;
+use postonce_shared::config::PublicAddress;
 use postonce_shared::xml;
 
 use crate::auth::{Caller, Undecided};
@@ -11,6 +12,7 @@ use crate::books::Books;
 use crate::error::{ApiError, Code};
 use crate::formats::table;
 use crate::metrics::Metrics;
+use crate::signatures::Verifier;
 use crate::soap::envelope::{self, Request, Version};
 use crate::soap::fault::content_type;
 use crate::soap::service::Service;
@@ -53,9 +55,9 @@ fn version(request: &HttpRequest) -> Result<Version, ApiError> {
 }
 
 /// The description of the service, with the address at which the client found it.
-pub async fn wsdl(request: HttpRequest) -> HttpResponse {
-    let connection = request.connection_info();
-    let address = format!("{}://{}", connection.scheme(), connection.host());
+pub async fn wsdl(request: HttpRequest, verifier: Data<Verifier>) -> HttpResponse {
+    let PublicAddress { scheme, authority } = verifier.address(&request);
+    let address = format!("{scheme}://{authority}");
     let document = postonce_schemas::USER_ACCOUNT_SERVICE_WSDL.replace(ADDRESS, &xml::escaped(&address));
     HttpResponse::Ok().content_type("text/xml; charset=utf-8").body(document)
 }

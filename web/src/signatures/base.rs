@@ -1,7 +1,8 @@
 //! The signature base: the bytes that are signed (RFC 9421, section 2.5).
 
 use actix_web::HttpRequest;
-use actix_web::http::header::{self, HeaderMap};
+use actix_web::http::header::HeaderMap;
+use postonce_shared::config::PublicAddress;
 
 use super::{Verifier, invalid};
 use crate::error::ApiError;
@@ -18,19 +19,10 @@ pub(super) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// A request that came here. Where a proxy ends TLS, only the configuration knows what the client
-    /// wrote into its address bar: what headers such as `Forwarded` say is anybody's word.
+    /// A request that came here.
     pub(super) fn of(request: &'a HttpRequest, verifier: &Verifier) -> Self {
         let uri = request.uri();
-        let (scheme, authority) = match &verifier.terms.public_address {
-            Some(address) => (address.scheme.clone(), address.authority.clone()),
-            None => {
-                let scheme = if verifier.is_tls { "https" } else { "http" };
-                let of_header = || request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
-                let host = uri.authority().map(|authority| authority.as_str()).or_else(of_header);
-                (scheme.to_owned(), normal_authority(scheme, host.unwrap_or_default()))
-            }
-        };
+        let PublicAddress { scheme, authority } = verifier.address(request);
         let path = if uri.path().is_empty() { "/" } else { uri.path() };
         let (method, query, headers) = (request.method().as_str(), uri.query(), request.headers());
         Self { method, scheme, authority, path, query, headers }
@@ -80,10 +72,4 @@ pub(super) fn field_value(headers: &HeaderMap, name: &str) -> Option<String> {
     let lines: Option<Vec<&str>> =
         headers.get_all(name).map(|line| line.to_str().ok().map(str::trim)).collect();
     lines.filter(|lines| !lines.is_empty()).map(|lines| lines.join(", "))
-}
-
-fn normal_authority(scheme: &str, authority: &str) -> String {
-    let authority = authority.trim().to_ascii_lowercase();
-    let usual_port = if scheme == "https" { ":443" } else { ":80" };
-    authority.strip_suffix(usual_port).map_or(authority.clone(), str::to_owned)
 }

@@ -235,8 +235,23 @@ async fn what_is_no_message_is_refused_with_its_reason() {
     }
     let doctype = format!("<!DOCTYPE a [<!ENTITY b \"c\">]>{}", of("", &insert));
     check(doctype, 500, "body_invalid", "document type").await;
+    let external = format!("<!DOCTYPE a SYSTEM \"file:///etc/passwd\">{}", of("", &insert));
+    check(external, 500, "body_invalid", "document type").await;
+    let deep = format!("{}{}", "<x>".repeat(40), "</x>".repeat(40));
+    check(of("", &deep), 500, "body_invalid", "nested deeper than 32").await;
+    let wide: String = (0..40).map(|number| format!(" a{number}=\"\"")).collect();
+    check(of("", &format!("<x{wide}/>")), 500, "body_invalid", "more than 32 attributes").await;
+    check(of("", &format!("<x a=\"{}\"/>", "y".repeat(70_000))), 413, "body_too_large", "65536").await;
+    let latin = format!("<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?>{}", of("", &insert));
+    check(latin, 500, "body_invalid", "says that it is in ISO-8859-1").await;
     let json = TestRequest::post().uri(PATH).insert_header(("content-type", "application/json"));
     assert_eq!(fault(version, &desk.call_as_shop(json).await), (415, "media_type_unsupported".to_owned()));
+    let wide: Vec<u8> = of("", &insert).encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let utf_16 = request(version, String::new()).set_payload(wide);
+    assert_eq!(fault(version, &desk.call_as_shop(utf_16).await), (500, "body_invalid".to_owned()));
+    let account = of("", &message(Operation::GetUserAccount, ""));
+    let marked = request(version, format!("\u{FEFF}{account}"));
+    assert_eq!(desk.call_as_shop(marked).await.status, 200, "a byte order mark says nothing");
     let patch = TestRequest::patch().uri(PATH).insert_header(("content-type", "text/xml"));
     assert_eq!(fault(version, &desk.call_as_shop(patch).await), (405, "method_not_allowed".to_owned()));
     assert_eq!(desk.get(ACCOUNT).await.body["balance"], "0.00");

@@ -1,0 +1,54 @@
+//! Envelopes of the SOAP service, of both versions.
+
+use postonce_shared::domain::instruction::TransactionKind;
+use postonce_shared::xml::{self, XmlLimits};
+use postonce_web::error::ApiError;
+use postonce_web::formats::table;
+use postonce_web::soap::envelope::{Request, Version};
+use postonce_web::soap::message::{self, Asked};
+use postonce_web::soap::operations::Operation;
+
+use super::refusal;
+
+/// Any bytes, as a request of either version.
+pub fn check(input: &[u8]) {
+    for version in [Version::V11, Version::V12] {
+        match read(version, input) {
+            Ok((operation, asked)) => check_asked(version, operation, &asked, input),
+            Err(error) => drop(refusal::check(&error)),
+        }
+    }
+}
+
+/// What a request asks for.
+///
+/// # Errors
+/// Why it is refused.
+pub fn read(version: Version, input: &[u8]) -> Result<(Operation, Asked), ApiError> {
+    let request = Request::parse(version, table::parse(input, &XmlLimits::default())?)?;
+    if let Err(error) = message::message_id(request.addressing.as_ref()) {
+        drop(refusal::check(&error));
+    }
+    let operation = Operation::of(&request.body)?;
+    Ok((operation, message::read(operation, &request.body)?))
+}
+
+fn check_asked(version: Version, operation: Operation, asked: &Asked, input: &[u8]) {
+    match asked {
+        Asked::Submit(_, instruction, _) => {
+            let kind = match operation {
+                Operation::ReliableInsertMoney => TransactionKind::Deposit,
+                Operation::ReliableWithdrawMoney => TransactionKind::Withdrawal,
+                Operation::GetUserAccount | Operation::GetTransaction => panic!("{operation:?} moves money"),
+            };
+            assert_eq!(instruction.kind, kind);
+            assert!(instruction.matches(&instruction.fingerprint()));
+        }
+        Asked::Account(_) => assert_eq!(operation, Operation::GetUserAccount),
+        Asked::Transaction(..) => assert_eq!(operation, Operation::GetTransaction),
+    }
+    // The same document in its canonical form asks for the same.
+    let root = xml::read(input, &XmlLimits::default()).expect("it was read before");
+    let again = read(version, xml::write(&root).as_bytes());
+    assert_eq!(again.ok().as_ref().map(|(_, asked)| asked), Some(asked));
+}
