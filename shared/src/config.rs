@@ -134,13 +134,12 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// The file is not TOML.
-    #[error("the configuration file {} is not TOML", path.display())]
+    #[error("the configuration file {} is not TOML: {reason}", path.display())]
     Toml {
         /// The file.
         path: PathBuf,
-        /// Where and why.
-        #[source]
-        source: Box<toml::de::Error>,
+        /// Why, without the text of the file: it may be a secret.
+        reason: String,
     },
     /// A member of the file that is no setting.
     #[error("the configuration file has {name:?}, which is no setting; allowed are {allowed}")]

@@ -97,7 +97,8 @@ decorator!(AccountsDecorator of Accounts {
 decorator!(TransactionLogDecorator of TransactionLog {
     fn pages(account: AccountKey, from: u64, entries: usize) -> Vec<JournalPage>;
     fn by_status(
-        account: AccountKey, status: TransactionStatus, cursor: Option<&str>, limit: usize
+        account: AccountKey, status: TransactionStatus, partner: Option<&PartnerId>, cursor: Option<&str>,
+        limit: usize
     ) -> Listing<StoredTransaction>;
     fn accepted(cursor: Option<&str>, limit: usize) -> Listing<StoredTransaction>;
 });

@@ -126,7 +126,7 @@ impl Ledger {
         for key in accounts {
             let account = store.ledger.account(*key).await.expect("it can be read").expect("it exists").value;
             let pages = store.log.pages(*key, 1, usize::MAX).await.expect("the journal can be read");
-            let accepted = store.log.by_status(*key, TransactionStatus::Accepted, None, 10_000).await;
+            let accepted = store.log.by_status(*key, TransactionStatus::Accepted, None, None, 10_000).await;
             let accepted = accepted.expect("it can be read").items;
             let accepted = accepted.iter().map(|stored| stored.transaction.key.message).collect();
             let balance = account.balance.minor_units();

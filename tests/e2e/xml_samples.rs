@@ -31,7 +31,7 @@ fn read(sample: &XmlSample) -> Result<(), String> {
 }
 
 fn read_answer(sample: &XmlSample) -> Result<(), String> {
-    let table = (sample.format.of)(sample.shape);
+    let table = sample.format.of(sample.shape);
     let root = parse(&sample.body, &XmlLimits::default()).map_err(|error| told(&error))?;
     let mut reading = read_root(table, &root).map_err(|error| told(&error))?;
     if !reading.violations.is_empty() {
@@ -91,7 +91,7 @@ fn the_program_reads_the_samples_as_they_are_filed() {
 #[test]
 fn the_schemas_take_the_samples_as_they_are_filed() {
     for sample in xml_samples() {
-        let table = (sample.format.of)(sample.shape);
+        let table = sample.format.of(sample.shape);
         let schema = schema_of(table.namespace).expect("every namespace has a schema");
         let checked = validate_xml(schema, &sample.body);
         assert_eq!(checked.is_ok(), sample.folder != "invalid", "{}: {checked:?}", sample.place());
@@ -102,7 +102,7 @@ fn the_schemas_take_the_samples_as_they_are_filed() {
 #[test]
 fn every_folder_of_samples_has_its_document() {
     for format in samples::FORMATS {
-        let known: Vec<&str> = samples::SHAPES.iter().map(|shape| (format.of)(*shape).root).collect();
+        let known: Vec<&str> = samples::SHAPES.iter().map(|shape| format.of(*shape).root).collect();
         let folder = samples::directory(format, Shape::Problem);
         for entry in fs::read_dir(folder.parent().expect("it has one")).expect("the samples can be listed") {
             let name = entry.expect("a folder can be listed").file_name().to_string_lossy().into_owned();

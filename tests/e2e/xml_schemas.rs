@@ -118,7 +118,7 @@ fn pairs(namespace: &'static str, names: [&'static str; 4]) -> Elements {
 
 /// A request, its elements in the order of the schema.
 fn request(format: &'static Tables, shape: Shape) -> Elements {
-    let table = (format.of)(shape);
+    let table = format.of(shape);
     let of = table.namespace;
     let (is_canonical, is_order) = (format.name == "xml", matches!(shape, Shape::Submission(_)));
     let part = |name, values: Vec<&'static str>| {
@@ -217,7 +217,7 @@ fn the_program_takes_what_the_schemas_take() {
     let mut runner = TestRunner::deterministic();
     for format in FORMATS {
         for shape in [Shape::Submission(TransactionKind::Deposit), Shape::Opening, Shape::Change] {
-            let schema = schema_of((format.of)(shape).namespace).expect("a schema");
+            let schema = schema_of(format.of(shape).namespace).expect("a schema");
             let (strategy, mut taken) = (request(format, shape), 0_usize);
             for _ in 0..CASES {
                 let mut root = strategy.new_tree(&mut runner).unwrap().current().pop().expect("one root");

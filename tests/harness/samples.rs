@@ -44,7 +44,7 @@ impl XmlSample {
     /// Where it stands, for people.
     pub fn place(&self) -> String {
         let Self { format, shape, folder, name, .. } = self;
-        format!("{}/{}/{folder}/{name}", format.name, (format.of)(*shape).root)
+        format!("{}/{}/{folder}/{name}", format.name, format.of(*shape).root)
     }
 
     /// Whether it is sent to us.
@@ -55,7 +55,7 @@ impl XmlSample {
 
 /// The folder of the samples of a kind of document.
 pub fn directory(format: &Tables, shape: Shape) -> PathBuf {
-    workspace::root().join("schemas/samples").join(format.name).join((format.of)(shape).root)
+    workspace::root().join("schemas/samples").join(format.name).join(format.of(shape).root)
 }
 
 /// All samples, in the order of their names.

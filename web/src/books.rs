@@ -252,13 +252,13 @@ impl Books {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Option<Listing<StoredTransaction>>, StoreFault> {
-        let page = async |next: Option<String>| {
-            let cursor = next.as_deref().or(cursor);
-            let listing = self.store.log.by_status(key, status, cursor, limit).await?;
-            let known = !listing.items.is_empty() || self.account(key).await?.is_some();
-            Ok(known.then_some(listing))
+        let partner = match view {
+            View::Own(partner) => Some(partner),
+            View::Everyones => None,
         };
-        shown(page, |stored: &StoredTransaction| view.shows(&stored.transaction.key.partner)).await
+        let listing = self.store.log.by_status(key, status, partner, cursor, limit).await?;
+        let known = !listing.items.is_empty() || self.account(key).await?.is_some();
+        Ok(known.then_some(listing))
     }
 }
 

@@ -17,6 +17,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::error::ApiError;
+use crate::soap;
 use crate::translate::members::Members;
 
 /// Every format. The first one is spoken where nobody says otherwise.
@@ -61,6 +62,9 @@ pub trait Format: Sync {
     /// Whether it is XML, so that a partner may call it so.
     fn is_xml(&self) -> bool;
 
+    /// Whether elements of a namespace are its own.
+    fn has_namespace(&self, namespace: &str) -> bool;
+
     /// The members of a document, by the names of [`postonce_schemas::json`].
     ///
     /// # Errors
@@ -88,6 +92,12 @@ impl fmt::Debug for dyn Format {
 /// The format of that name.
 pub fn named(name: &str) -> Option<&'static dyn Format> {
     FORMATS.iter().copied().find(|format| format.name() == name)
+}
+
+/// Whether elements of a namespace may mean something to whoever reads our answers. Nobody else's elements
+/// may stand there under such a name.
+pub fn is_ours(namespace: &str) -> bool {
+    soap::NAMESPACES.contains(&namespace) || FORMATS.iter().any(|format| format.has_namespace(namespace))
 }
 
 /// The names of all formats.

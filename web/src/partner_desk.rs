@@ -153,6 +153,8 @@ impl PartnerDesk {
                 return Ok(Changed::Refused(refusal));
             }
             if after == before {
+                // Perhaps by an attempt whose outcome was unclear, and which came after its ring.
+                OwedRing::of(&self.ring, id).pay().await;
                 return Ok(Changed::Done(after));
             }
             after.changed_at = self.world.now();

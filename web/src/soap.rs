@@ -16,6 +16,10 @@ pub const PATH: &str = "/soap/UserAccountService";
 /// The namespace of its messages.
 pub const NAMESPACE: &str = "urn:postonce:soap:1";
 
+/// The namespaces that have a meaning in its envelopes.
+pub const NAMESPACES: [&str; 3] =
+    [NAMESPACE, envelope::Version::V11.namespace(), envelope::Version::V12.namespace()];
+
 /// Whether a path is that of the service.
 pub fn is_at(path: &str) -> bool {
     path == PATH

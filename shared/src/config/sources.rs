@@ -57,8 +57,12 @@ pub(super) fn read_file(path: &Path) -> Result<String, ConfigError> {
 
 /// The settings in the text of a file, by the names of their flags.
 pub(super) fn parse_file(path: &Path, text: &str) -> Result<BTreeMap<String, String>, ConfigError> {
-    let table: toml::Table = toml::from_str(text)
-        .map_err(|source| ConfigError::Toml { path: path.to_owned(), source: Box::new(source) })?;
+    let table: toml::Table = toml::from_str(text).map_err(|source| {
+        let before = source.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line = before.lines().count().max(1);
+        let reason = format!("line {line}: {}", source.message());
+        ConfigError::Toml { path: path.to_owned(), reason }
+    })?;
     let entry = |(name, value): (String, toml::Value)| {
         let flag = name.replace('_', "-");
         if SETTINGS.iter().any(|setting| setting.name == flag) {

@@ -77,7 +77,16 @@ fn a_wrong_value_names_setting_value_and_what_is_allowed() {
         &["\"visibility_timeout\"", "visibility_timeout_s"],
     );
     let broken = file("visibility_timeout_s = \n");
-    check(&["--config", broken.path().to_str().unwrap()], &["is not TOML"]);
+    check(&["--config", broken.path().to_str().unwrap()], &["is not TOML: line 1"]);
+}
+
+#[test]
+fn a_file_that_is_not_toml_is_not_quoted() {
+    let broken = file("log = \"info\"\nbootstrap_key = \"po_a-key-that-nobody-may-read\nbind = 1\n");
+    let refused = read(&["--config", broken.path().to_str().unwrap()]).unwrap_err();
+    for told in [format!("{refused}"), format!("{refused:?}")] {
+        assert!(told.contains("line 2") && !told.contains("nobody-may-read"), "{told}");
+    }
 }
 
 #[test]

@@ -199,7 +199,7 @@ impl Case {
     ) -> Vec<StoredTransaction> {
         let log = &self.store.log;
         let page = async |cursor: Option<String>| {
-            log.by_status(account, status, cursor.as_deref(), limit).await.unwrap()
+            log.by_status(account, status, None, cursor.as_deref(), limit).await.unwrap()
         };
         to_the_end(limit, page).await
     }

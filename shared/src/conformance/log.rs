@@ -20,6 +20,7 @@ where
     pages_start_with_the_one_that_holds_the_sequence(&case().await).await;
     full_pages_are_found_by_any_of_their_sequences(&case().await).await;
     a_status_is_listed_page_by_page(&case().await).await;
+    a_partner_is_listed_without_a_trace_of_others(&case().await).await;
     a_listing_survives_changes_between_its_pages(&case().await).await;
     a_foreign_cursor_is_refused(&case().await).await;
     everything_accepted_is_found(&case().await).await;
@@ -140,6 +141,33 @@ async fn a_status_is_listed_page_by_page(case: &Case) {
     }
 }
 
+async fn a_partner_is_listed_without_a_trace_of_others(case: &Case) {
+    let key = case.opened().await.value.key;
+    let accepted = crowd(case, key).await;
+    for name in ["shop", "shop2", "shop_2", "s", "nobody"] {
+        let own = partner(name);
+        let expected: Vec<_> = accepted.iter().filter(|key| key.partner == own).cloned().collect();
+        for limit in [1, 40, 1_000] {
+            let page = async |cursor: Option<String>| {
+                let log = &case.store.log;
+                log.by_status(key, Accepted, Some(&own), cursor.as_deref(), limit).await.unwrap()
+            };
+            assert_eq!(keys(&to_the_end(limit, page).await), expected, "those of {name}, each once, by key");
+            let first = page(None).await;
+            assert!(
+                expected.is_empty() || !first.items.is_empty(),
+                "no page without any of {name} before it"
+            );
+            assert!(first.items.len() < expected.len() || first.next.is_none(), "nothing of others follows");
+        }
+    }
+    let page = case.store.log.by_status(key, Accepted, Some(&partner("s")), None, 1).await.unwrap();
+    let foreign = page.next.expect("there are more of them");
+    let answer = case.store.log.by_status(key, Accepted, Some(&partner("shop")), Some(&foreign), 1).await;
+    let refused = matches!(answer, Err(StoreFault::ForeignCursor { .. }));
+    assert!(refused, "a cursor of another partner's listing is none of this one, but gave {answer:?}");
+}
+
 async fn a_listing_survives_changes_between_its_pages(case: &Case) {
     let key = case.opened().await.value.key;
     let group: Vec<NewTransaction> = (1..=90).map(|cents| case.deposit(key, cents)).collect();
@@ -147,7 +175,7 @@ async fn a_listing_survives_changes_between_its_pages(case: &Case) {
     let mut expected: Vec<TransactionKey> = group.iter().map(|new| new.key.clone()).collect();
     expected.sort_unstable();
 
-    let first = case.store.log.by_status(key, Accepted, None, 20).await.unwrap();
+    let first = case.store.log.by_status(key, Accepted, None, None, 20).await.unwrap();
     // Everything that was listed becomes final, and so do some that come later.
     let mut settled: BTreeSet<TransactionKey> = keys(&first.items).into_iter().collect();
     settled.extend(expected.iter().skip(30).step_by(3).cloned());
@@ -160,7 +188,7 @@ async fn a_listing_survives_changes_between_its_pages(case: &Case) {
     let mut found = keys(&first.items);
     let mut cursor = first.next;
     while let Some(next) = cursor {
-        let page = case.store.log.by_status(key, Accepted, Some(&next), 20).await.unwrap();
+        let page = case.store.log.by_status(key, Accepted, None, Some(&next), 20).await.unwrap();
         for stored in &page.items {
             assert_eq!(stored.transaction.status(), Accepted, "nothing final among the accepted ones");
         }
@@ -176,7 +204,7 @@ async fn a_foreign_cursor_is_refused(case: &Case) {
     let key = case.opened().await.value.key;
     case.accepted(&[case.deposit(key, 1)]).await;
     for cursor in ["no cursor", "", "🦀", "%00", "-"] {
-        let answer = case.store.log.by_status(key, Accepted, Some(cursor), 10).await;
+        let answer = case.store.log.by_status(key, Accepted, None, Some(cursor), 10).await;
         let refused = matches!(answer, Err(StoreFault::ForeignCursor { .. }));
         assert!(refused, "{cursor:?} is no cursor of this listing, but gave {answer:?}");
         let answer = case.store.log.accepted(Some(cursor), 10).await;
@@ -185,9 +213,9 @@ async fn a_foreign_cursor_is_refused(case: &Case) {
     }
     let neighbor = case.opened().await.value.key;
     case.accepted(&[1, 2, 3].map(|cents| case.deposit(neighbor, cents))).await;
-    let page = case.store.log.by_status(neighbor, Accepted, None, 1).await.unwrap();
+    let page = case.store.log.by_status(neighbor, Accepted, None, None, 1).await.unwrap();
     let foreign = page.next.expect("two of three transactions are still to come");
-    let answer = case.store.log.by_status(key, Accepted, Some(&foreign), 10).await;
+    let answer = case.store.log.by_status(key, Accepted, None, Some(&foreign), 10).await;
     let refused = matches!(answer, Err(StoreFault::ForeignCursor { .. }));
     assert!(refused, "a cursor of another account's listing is none of this one, but gave {answer:?}");
 }

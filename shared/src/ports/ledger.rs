@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::fault::StoreFault;
 use crate::domain::account::{Account, Revision, Versioned};
 use crate::domain::decision::{AccountCommit, Work};
-use crate::domain::ids::{AccountKey, Nonce, TransactionKey, UserId};
+use crate::domain::ids::{AccountKey, Nonce, PartnerId, TransactionKey, UserId};
 use crate::domain::instruction::{Fingerprint, Instruction};
 use crate::domain::journal::JournalPage;
 use crate::domain::time::Timestamp;
@@ -194,8 +194,9 @@ pub trait TransactionLog: Send + Sync {
         entries: usize,
     ) -> Result<Vec<JournalPage>, StoreFault>;
 
-    /// Transactions of an account in one status, in the order of their keys. `cursor` is the
-    /// `next` of the page before; it is opaque. At most `limit`.
+    /// Transactions of an account in one status, of one partner or of all, in the order of their keys.
+    /// `cursor` is the `next` of the page before; it is opaque, and tells nothing of other partners where one
+    /// was named. At most `limit`.
     ///
     /// # Errors
     /// [`StoreFault::ForeignCursor`] when the cursor is not one of this listing.
@@ -203,6 +204,7 @@ pub trait TransactionLog: Send + Sync {
         &self,
         account: AccountKey,
         status: TransactionStatus,
+        partner: Option<&PartnerId>,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<StoredTransaction>, StoreFault>;

@@ -12,6 +12,10 @@ use super::{Attribute, Element, Name, Node, is_white_space, shown};
 
 /// Most elements of a document: a tree takes more memory than its text.
 const ELEMENTS_MAX: usize = 10_000;
+/// Most bytes of the name of a namespace: every element of it has a copy.
+const NAMESPACE_BYTES_MAX: usize = 256;
+/// The namespace of declarations themselves, which nobody may declare.
+const XMLNS_NAMESPACE: &str = "http://www.w3.org/2000/xmlns/";
 /// Most characters that the parser's own words take.
 const WORDS_CHARS_MAX: usize = 200;
 
@@ -171,8 +175,9 @@ impl Tree {
                 return refuse(format!("refers to U+{:04X}, which XML does not allow", u32::from(character)));
             }
             match attribute.key.as_namespace_binding() {
-                Some(PrefixDeclaration::Default) => declarations.push((String::new(), value)),
-                Some(PrefixDeclaration::Named(prefix)) => declarations.push((prefix.to_owned(), value)),
+                Some(PrefixDeclaration::Default) => declarations.push(declared("", value)?),
+                Some(PrefixDeclaration::Named("")) => return refuse("must not declare an empty prefix"),
+                Some(PrefixDeclaration::Named(prefix)) => declarations.push(declared(prefix, value)?),
                 None => {
                     check_name(attribute.key)?;
                     named.push((attribute.key, value));
@@ -238,6 +243,23 @@ impl Tree {
         }
         Ok(())
     }
+}
+
+/// A declaration of a prefix, or of the default namespace, by the rules of Namespaces in XML 1.0.
+fn declared(prefix: &str, namespace: String) -> Result<(String, String), Unreadable> {
+    if !prefix.is_empty() {
+        check_name(QName(prefix))?;
+    }
+    let is_part = !prefix.contains(':');
+    let is_bound = prefix.is_empty() || !namespace.is_empty();
+    let is_free = namespace != XMLNS_NAMESPACE && (namespace == XML_NAMESPACE) == (prefix == "xml");
+    if !is_part || !is_bound || !is_free {
+        return refuse(format!("must not declare the prefix {:?} like this", shown(prefix)));
+    }
+    if namespace.len() > NAMESPACE_BYTES_MAX {
+        return refuse(format!("must not have a namespace of more than {NAMESPACE_BYTES_MAX} bytes"));
+    }
+    Ok((prefix.to_owned(), namespace))
 }
 
 /// Attributes that are the same once their prefixes are resolved (Namespaces in XML, section 6.3).

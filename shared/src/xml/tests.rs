@@ -33,6 +33,14 @@ fn what_can_grow_mislead_or_break_is_refused() {
     refused(b"<xmlns:a/>", "prefix xmlns");
     refused(b"<a x:b='1'/>", "prefix x");
     refused(b"<1a/>", "no name");
+    refused(b"<a xmlns:1='u'/>", "no name");
+    refused(b"<a xmlns:&='u'/>", "no name");
+    refused(b"<a xmlns:='u'/>", "an empty prefix");
+    refused(b"<a xmlns:b:c='u'/>", "must not declare the prefix \"b:c\"");
+    refused(b"<a xmlns:p=''/>", "must not declare the prefix \"p\"");
+    refused(b"<a xmlns='http://www.w3.org/2000/xmlns&#47;'/>", "must not declare the prefix \"\"");
+    refused(b"<a xmlns:p='http://www.w3.org/XML/1998/namespac&#101;'/>", "must not declare the prefix \"p\"");
+    refused(format!("<a xmlns='{}'/>", "u".repeat(257)).as_bytes(), "a namespace of more than 256 bytes");
     refused(b"<a:b:c xmlns:a='u'/>", "no name");
     refused(b"<a b='<'/>", "must not have <");
     refused(b"<a>]]></a>", "]]>");
@@ -90,6 +98,25 @@ fn equal_content_gives_equal_text() {
         "<x:a xmlns:x=\"u1\" xmlns:y=\"u1\" y:k=\"1\"></x:a>",
     );
     check("<a xml:lang='de'/>", "<a xml:lang=\"de\"></a>");
+}
+
+#[test]
+fn what_has_no_namespace_falls_into_none() {
+    let pasted = |element: &str| {
+        let written = canonical(element);
+        let mut parent = Element::new("ours", "a");
+        parent.children.push(super::Node::Written(written.clone()));
+        let whole = read(write(&parent).as_bytes(), &XmlLimits::default()).unwrap();
+        let inner = whole.elements().next().unwrap();
+        assert_eq!(write(inner), written, "{element}: the same again");
+        write(&parent)
+    };
+    let plain = pasted("<f:x xmlns:f='u'><f:y>b</f:y></f:x>");
+    assert_eq!(plain, "<a xmlns=\"ours\"><f:x xmlns:f=\"u\"><f:y>b</f:y></f:x></a>");
+    let bare = pasted("<f:x xmlns:f='u'><Amount>9</Amount></f:x>");
+    assert_eq!(bare, "<a xmlns=\"ours\"><f:x xmlns=\"\" xmlns:f=\"u\"><Amount>9</Amount></f:x></a>");
+    pasted("<x xmlns='u'><y/></x>");
+    pasted("<x/>");
 }
 
 #[test]

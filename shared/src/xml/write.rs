@@ -62,12 +62,30 @@ fn element_to<'a>(text: &mut String, element: &'a Element, outer: &Scope<'a>) {
                 '\r' => text.push_str("&#xD;"),
                 other => text.push(writable(other)),
             }),
-            Node::Written(element) => text.push_str(element),
+            Node::Written(element) => written_to(text, element, &scope),
         }
     }
     text.push_str("</");
     name_to(text, name);
     text.push('>');
+}
+
+/// An element that was written for itself, where no default namespace holds: nothing that it left without a
+/// namespace may fall into the one that holds here.
+fn written_to(text: &mut String, element: &str, scope: &Scope<'_>) {
+    let name = element.strip_prefix('<').unwrap_or_default();
+    let (name, rest) = name.split_at(name.find([' ', '>']).unwrap_or_default());
+    let is_bare = |tag: &str| {
+        let name = tag.split([' ', '>']).next().unwrap_or_default();
+        !name.is_empty() && !name.starts_with('/') && !name.contains(':')
+    };
+    // In texts and values `<` is a reference, so each one begins a tag.
+    let needs_none = element.split('<').any(is_bare) && !rest.starts_with(" xmlns=");
+    if needs_none && scope.get("").is_some_and(|default| !default.is_empty()) {
+        text.push_str(&format!("<{name} xmlns=\"\"{rest}"));
+    } else {
+        text.push_str(element);
+    }
 }
 
 fn name_to(text: &mut String, name: &Name) {

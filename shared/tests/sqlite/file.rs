@@ -100,7 +100,7 @@ async fn check_all_is_there(store: &Store) {
     assert_eq!((account.value.balance.minor_units(), account.revision.as_str()), (200, "2"));
     assert_eq!(store.log.pages(account_key(), 1, 10).await.unwrap().len(), 1);
     assert_eq!(store.log.accepted(None, 10).await.unwrap().items.len(), 1);
-    let posted = store.log.by_status(account_key(), TransactionStatus::Posted, None, 10).await.unwrap();
+    let posted = store.log.by_status(account_key(), TransactionStatus::Posted, None, None, 10).await.unwrap();
     assert_eq!(posted.items.len(), 2);
     assert_eq!(store.queue.backlog(&work_queue()).await.unwrap().depth, 4);
     assert_eq!(store.sync.get("range").await.unwrap().unwrap().value, "1000");

@@ -134,7 +134,7 @@ fn a_listing_goes_on_where_it_ended() {
         let (mut listed, mut all) = (Vec::new(), Vec::new());
         let (mut cursor, mut cursor_of_all) = (None, None);
         for _ in 0..4 {
-            let page = store.log.by_status(account_key(), status, cursor.as_deref(), 4).await.unwrap();
+            let page = store.log.by_status(account_key(), status, None, cursor.as_deref(), 4).await.unwrap();
             listed.extend(page.items.into_iter().map(|item| item.transaction.key));
             cursor = page.next;
             let page = store.log.accepted(cursor_of_all.as_deref(), 4).await.unwrap();
@@ -146,7 +146,7 @@ fn a_listing_goes_on_where_it_ended() {
         all.sort();
         assert_eq!(all, expected);
         for cursor in ["", "x", "posted.shop.1", "1.2"] {
-            let by_status = store.log.by_status(account_key(), status, Some(cursor), 4).await;
+            let by_status = store.log.by_status(account_key(), status, None, Some(cursor), 4).await;
             assert!(matches!(by_status, Err(StoreFault::ForeignCursor { .. })), "{cursor}");
             let accepted = store.log.accepted(Some(cursor), 4).await;
             assert!(matches!(accepted, Err(StoreFault::ForeignCursor { .. })), "{cursor}");

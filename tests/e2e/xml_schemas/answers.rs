@@ -166,7 +166,7 @@ fn what_the_program_writes_is_valid() {
         let document = strategy.new_tree(&mut runner).unwrap().current();
         for format in FORMATS {
             let body = format.write(&document);
-            let schema = schema_of((format.of)(document.shape()).namespace).expect("a schema");
+            let schema = schema_of(format.of(document.shape()).namespace).expect("a schema");
             let checked = validate_xml(schema, &body);
             assert_eq!(checked, Ok(()), "{}", String::from_utf8_lossy(&body));
         }

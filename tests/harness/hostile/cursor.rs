@@ -92,7 +92,7 @@ fn check_stores(position: &str) {
     let Stores { runtime, all, _directory } = &*STORES;
     for store in all {
         let status = TransactionStatus::Rejected;
-        expect_nothing(runtime.block_on(store.log.by_status(account, status, Some(position), 3)));
+        expect_nothing(runtime.block_on(store.log.by_status(account, status, None, Some(position), 3)));
         expect_nothing(runtime.block_on(store.log.accepted(Some(position), 3)));
     }
     if let Ok(Some(read)) = azure::read(LISTING, Some(position), "testing") {

@@ -77,5 +77,5 @@ pub(super) fn written(format: &Tables, instruction: &Instruction) -> String {
     if let UnknownMembers::Elements(elements) = UnknownMembers::of_canonical(details.unknown_members()) {
         insert("", elements.into());
     }
-    trees::write(&(format.of)(Shape::Submission(*kind)).write(&members))
+    trees::write(&format.of(Shape::Submission(*kind)).write(&members))
 }

@@ -8,7 +8,7 @@ use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::flaws::Flaw;
 use postonce_shared::domain::account::{Account, Revision, Versioned};
 use postonce_shared::domain::decision::AccountCommit;
-use postonce_shared::domain::ids::{AccountId, AccountKey, TransactionKey, UserId};
+use postonce_shared::domain::ids::{AccountId, AccountKey, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::journal::JournalPage;
 use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::order_numbers::REGISTER;
@@ -225,12 +225,13 @@ impl TransactionLog for Link {
         &self,
         account: AccountKey,
         status: TransactionStatus,
+        partner: Option<&PartnerId>,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<StoredTransaction>, StoreFault> {
-        let cursor = cursor.map(str::to_owned);
+        let (partner, cursor) = (partner.cloned(), cursor.map(str::to_owned));
         self.ask(Request::read("by-status", status.code()), move |network| {
-            now(network.raw.log.by_status(account, status, cursor.as_deref(), limit))
+            now(network.raw.log.by_status(account, status, partner.as_ref(), cursor.as_deref(), limit))
         })
         .await
     }

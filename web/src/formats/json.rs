@@ -28,6 +28,10 @@ impl Format for Json {
         false
     }
 
+    fn has_namespace(&self, _: &str) -> bool {
+        false
+    }
+
     fn read(&self, _: Shape, body: &[u8], _: &XmlLimits) -> Result<Members, ApiError> {
         Members::parse(body)
     }

@@ -99,8 +99,38 @@ pub struct Tables {
     pub media_type: &'static str,
     /// The media type of its problems.
     pub problem_media_type: &'static str,
-    /// The table of each kind of document.
-    pub of: fn(Shape) -> &'static Table,
+    /// What a deposit or a withdrawal asks for.
+    pub submission: &'static Table,
+    /// The terms of a new account.
+    pub opening: &'static Table,
+    /// New terms of an account.
+    pub change: &'static Table,
+    /// A transaction.
+    pub transaction: &'static Table,
+    /// A page of transactions.
+    pub transaction_page: &'static Table,
+    /// An account.
+    pub account: &'static Table,
+    /// A page of accounts.
+    pub account_page: &'static Table,
+    /// Why a request was refused.
+    pub problem: &'static Table,
+}
+
+impl Tables {
+    /// The table of a kind of document.
+    pub const fn of(&self, shape: Shape) -> &'static Table {
+        match shape {
+            Shape::Submission(_) => self.submission,
+            Shape::Opening => self.opening,
+            Shape::Change => self.change,
+            Shape::Transaction => self.transaction,
+            Shape::TransactionPage => self.transaction_page,
+            Shape::Account => self.account,
+            Shape::AccountPage => self.account_page,
+            Shape::Problem => self.problem,
+        }
+    }
 }
 
 impl Format for Tables {
@@ -120,9 +150,13 @@ impl Format for Tables {
         true
     }
 
+    fn has_namespace(&self, namespace: &str) -> bool {
+        namespace == self.transaction.namespace || namespace == self.problem.namespace
+    }
+
     fn read(&self, shape: Shape, body: &[u8], limits: &XmlLimits) -> Result<Members, ApiError> {
         let root = parse(body, limits)?;
-        let table = (self.of)(shape);
+        let table = self.of(shape);
         let mut reading = read_root(table, &root)?;
         if let Shape::Submission(kind) = shape
             && let Some(told) = reading.members.remove("type")
@@ -136,16 +170,16 @@ impl Format for Tables {
     }
 
     fn field(&self, shape: Shape, member: &str) -> String {
-        (self.of)(shape).field(member)
+        self.of(shape).field(member)
     }
 
     fn write(&self, document: &Document) -> Vec<u8> {
-        let element = (self.of)(document.shape()).write(&members_of(document));
+        let element = self.of(document.shape()).write(&members_of(document));
         format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", xml::write(&element)).into_bytes()
     }
 
     fn schema(&self, shape: Shape, json: &str, schemas: &Map<String, Value>) -> Option<(String, Value)> {
-        let table = (self.of)(shape);
+        let table = self.of(shape);
         let (which, kind) = match shape {
             Shape::Submission(kind @ TransactionKind::Deposit) => ("Deposit", Some(kind)),
             Shape::Submission(kind @ TransactionKind::Withdrawal) => ("Withdrawal", Some(kind)),

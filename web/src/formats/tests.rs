@@ -200,7 +200,7 @@ proptest! {
     fn what_is_written_is_read_back(document in document()) {
         for format in TABLES {
             let root = parsed(&format.write(&document));
-            let table = (format.of)(document.shape());
+            let table = format.of(document.shape());
             prop_assert!(root.is(table.namespace, table.root));
             let mut reading = table.read(&root);
             prop_assert!(reading.violations.is_empty(), "{:?}", reading.violations);
@@ -244,7 +244,7 @@ fn request(
     wish: &Map<String, Value>,
     elements: &[String],
 ) -> Vec<u8> {
-    let mut root = (format.of)(Shape::Submission(kind)).write(wish);
+    let mut root = format.of(Shape::Submission(kind)).write(wish);
     root.children.extend(elements.iter().map(|element| Node::Written(element.clone())));
     trees::write(&root).into_bytes()
 }
@@ -266,7 +266,7 @@ fn told(error: &ApiError) -> String {
 }
 
 fn refused(format: &'static Tables, inner: &str, expected: &str) {
-    let table: &Table = (format.of)(DEPOSIT);
+    let table: &Table = format.of(DEPOSIT);
     let body = format!("<{0} xmlns=\"{1}\">{inner}</{0}>", table.root, table.namespace);
     let told = instruction(format, TransactionKind::Deposit, body.into_bytes());
     assert_eq!(told, Err(format!("validation_failed; {expected}")), "{inner}");
@@ -335,6 +335,13 @@ fn elements_of_others_are_kept_and_only_where_they_may_stand() {
         found.details.unknown_members(),
         r#"["<x:a xmlns:x=\"urn:x\"></x:a>","<x:b xmlns:x=\"urn:x\" k=\"1\">t</x:b>"]"#
     );
+    for ours in ["urn:postonce:soap:1", "urn:wideworldimporters:account:1", "urn:ietf:rfc:7807"] {
+        let forged = format!(
+            "<Amount>1.00</Amount><Currency>EUR</Currency><f:State xmlns:f=\"{ours}\">BOOKED</f:State>"
+        );
+        let told = read(&forged).unwrap_err();
+        assert!(told.contains("State must not stand here in a namespace that has a meaning to us"), "{told}");
+    }
     let large =
         read(&format!("<Amount>1.00</Amount><Currency>EUR</Currency><x:a>{}</x:a>", "y".repeat(2048)));
     assert!(large.unwrap_err().contains("members that are not known, of more than 2048 bytes"));

@@ -12,7 +12,6 @@ use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::xml::Element;
 use serde_json::{Map, Value, json};
 
-use super::Shape;
 use super::table::Words::{Code, Each, Number, Own, Pairs, Text};
 use super::table::{Row, Table, Tables, Wording, row};
 
@@ -26,11 +25,18 @@ const BALANCE_DIGITS_MAX: usize = 19;
 const AMOUNT_DIGITS_MAX: usize = 18;
 
 /// `application/vnd.wwi.account+xml`.
-pub const WWI: Tables = Tables {
+pub static WWI: Tables = Tables {
     name: "wwi",
     media_type: "application/vnd.wwi.account+xml",
     problem_media_type: "application/vnd.wwi.account+xml",
-    of: table,
+    submission: &SUBMISSION,
+    opening: &OPENING,
+    change: &CHANGE,
+    transaction: &TRANSACTION,
+    transaction_page: &TRANSACTION_PAGE,
+    account: &ACCOUNT,
+    account_page: &ACCOUNT_PAGE,
+    problem: &PROBLEM,
 };
 
 const STATUS_OF_TRANSACTION: &[(&str, &str)] =
@@ -132,19 +138,6 @@ static VIOLATION: Table = closed("Fault", &[
     row("field",                 "Element",                    Text),
     row("message",               "Rule",                       Text),
 ]);
-
-const fn table(shape: Shape) -> &'static Table {
-    match shape {
-        Shape::Submission(_) => &SUBMISSION,
-        Shape::Opening => &OPENING,
-        Shape::Change => &CHANGE,
-        Shape::Transaction => &TRANSACTION,
-        Shape::TransactionPage => &TRANSACTION_PAGE,
-        Shape::Account => &ACCOUNT,
-        Shape::AccountPage => &ACCOUNT_PAGE,
-        Shape::Problem => &PROBLEM,
-    }
-}
 
 const fn closed(root: &'static str, rows: &'static [Row]) -> Table {
     Table { namespace: NAMESPACE, root, rows, open: false }

@@ -1,7 +1,6 @@
 //! The canonical XML: the members of JSON under names as XML likes them. `schemas/xsd/postonce.xsd`
 //! says the same to machines. Problems are those of RFC 9457, appendix B.
 
-use super::Shape;
 use super::table::Words::{Each, Number, Pairs, Text};
 use super::table::{Row, Table, Tables, row};
 
@@ -11,25 +10,19 @@ pub const NAMESPACE: &str = "urn:postonce:xml:1";
 pub const PROBLEM_NAMESPACE: &str = "urn:ietf:rfc:7807";
 
 /// `application/vnd.postonce+xml`.
-pub const CANONICAL: Tables = Tables {
+pub static CANONICAL: Tables = Tables {
     name: "xml",
     media_type: "application/vnd.postonce+xml",
     problem_media_type: "application/problem+xml",
-    of: table,
+    submission: &SUBMISSION,
+    opening: &OPENING,
+    change: &CHANGE,
+    transaction: &TRANSACTION,
+    transaction_page: &TRANSACTION_PAGE,
+    account: &ACCOUNT,
+    account_page: &ACCOUNT_PAGE,
+    problem: &PROBLEM,
 };
-
-const fn table(shape: Shape) -> &'static Table {
-    match shape {
-        Shape::Submission(_) => &SUBMISSION,
-        Shape::Opening => &OPENING,
-        Shape::Change => &CHANGE,
-        Shape::Transaction => &TRANSACTION,
-        Shape::TransactionPage => &TRANSACTION_PAGE,
-        Shape::Account => &ACCOUNT,
-        Shape::AccountPage => &ACCOUNT_PAGE,
-        Shape::Problem => &PROBLEM,
-    }
-}
 
 const fn closed(root: &'static str, rows: &'static [Row]) -> Table {
     Table { namespace: NAMESPACE, root, rows, open: false }

@@ -223,9 +223,10 @@ pub async fn add_signing(
     let id = paths::partner(&request)?;
     let document = InboundDocument::read(&request, payload).await?;
     let key = translate::signature_key(&document)?;
-    audit::tell(&request, "key_id", &key.id);
     let changed = desk.change(&id, |partner| add_signature_key(partner, &key)).await?;
     let partner = changed_partner(changed)?;
+    // Before it was taken up it was any text.
+    audit::tell(&request, "key_id", &key.id);
     audit::tell(&request, "algorithm", key.algorithm.code());
     answer(HttpResponse::Ok(), &desk, &partner).await
 }

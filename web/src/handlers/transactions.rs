@@ -65,9 +65,13 @@ pub async fn statement(
     let reply = Reply::to(&request)?;
     let account = paths::account(&request)?;
     let page = PageQuery::of(&request)?;
-    let listing = format!("{} of {account}", page.status.code());
+    let view = caller.view();
+    let listing = match view {
+        View::Own(partner) => format!("{} of {account} by {partner}", page.status.code()),
+        View::Everyones => format!("{} of {account}", page.status.code()),
+    };
     let position = page.position(&listing)?;
-    let (account, view) = (caller.within(account)?, caller.view());
+    let account = caller.within(account)?;
     let (transactions, next) = match page.status {
         TransactionStatus::Posted => posted(&books, (account, view), position, page.limit).await?,
         status @ (TransactionStatus::Accepted | TransactionStatus::Rejected) => {

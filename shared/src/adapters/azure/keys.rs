@@ -96,6 +96,15 @@ pub(super) fn partition(key: AccountKey) -> String {
     format!("{}-{}", key.user.simple(), key.account.simple())
 }
 
+/// Where the rows of transactions begin and end, of one partner or of all. The sign behind `-` is `.`.
+pub(super) fn transactions_of(partner: Option<&PartnerId>) -> (String, String) {
+    let (first, end) = TRANSACTIONS;
+    match partner {
+        None => (first.to_owned(), end.to_owned()),
+        Some(partner) => (format!("{first}{partner}-"), format!("{first}{partner}.")),
+    }
+}
+
 /// The row of a transaction within the partition of its account.
 pub(super) fn transaction_row(key: &TransactionKey) -> String {
     format!("{}{}-{}", TRANSACTIONS.0, key.partner, key.message.simple())

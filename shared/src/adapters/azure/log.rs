@@ -5,14 +5,14 @@ use async_trait::async_trait;
 use super::attempt::Patience;
 use super::cursor;
 use super::cursor::Continuation;
-use super::keys::{TRANSACTIONS, page_row, partition};
+use super::keys::{TRANSACTIONS, page_row, partition, transactions_of};
 use super::ledger::AzureLedger;
 use super::page_row;
 use super::rows::corrupt;
 use super::table::{ROWS_MAX, Scanned};
 use super::transaction_row;
 use crate::adapters::page_body;
-use crate::domain::ids::AccountKey;
+use crate::domain::ids::{AccountKey, PartnerId};
 use crate::domain::journal::{JournalPage, PAGE_ENTRIES_MAX};
 use crate::domain::transaction::TransactionStatus;
 use crate::ports::fault::StoreFault;
@@ -97,15 +97,19 @@ impl TransactionLog for AzureLedger {
         &self,
         account: AccountKey,
         status: TransactionStatus,
+        partner: Option<&PartnerId>,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<StoredTransaction>, StoreFault> {
         let (partition, status) = (partition(account), status.code());
-        let (first, end) = TRANSACTIONS;
+        let (first, end) = transactions_of(partner);
         let filter = format!(
             "PartitionKey eq '{partition}' and RowKey ge '{first}' and RowKey lt '{end}' and Status eq '{status}'"
         );
-        let listing = format!("{partition}/{status}");
+        let listing = match partner {
+            None => format!("{partition}/{status}"),
+            Some(partner) => format!("{partition}/{status}/{partner}"),
+        };
         self.list(&listing, &filter, cursor, limit, "listing transactions by status").await
     }
 

@@ -36,16 +36,22 @@ impl TransactionLog for MemoryStore {
         &self,
         account: AccountKey,
         status: TransactionStatus,
+        partner: Option<&PartnerId>,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<StoredTransaction>, StoreFault> {
         self.count_query();
         let last = cursor.map(read_cursor).transpose()?;
-        if last.as_ref().is_some_and(|key| key.account != account) {
+        let is_other = |key: &TransactionKey| partner.is_some_and(|partner| *partner != key.partner);
+        if last.as_ref().is_some_and(|key| key.account != account || is_other(key)) {
             return Err(foreign_cursor());
         }
-        let start = last.map_or_else(|| Bound::Included(first_key(account)), Bound::Excluded);
-        let of_account = |key: &TransactionKey| key.account == account;
+        let first = TransactionKey {
+            partner: partner.cloned().unwrap_or_else(|| first_key(account).partner),
+            ..first_key(account)
+        };
+        let start = last.map_or(Bound::Included(first), Bound::Excluded);
+        let of_account = |key: &TransactionKey| key.account == account && !is_other(key);
         Ok(self.step(|tables| list(tables, start, of_account, status, limit)))
     }
 

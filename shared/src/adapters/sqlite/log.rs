@@ -46,13 +46,20 @@ impl TransactionLog for SqliteLog {
         &self,
         account: AccountKey,
         status: TransactionStatus,
+        partner: Option<&PartnerId>,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<StoredTransaction>, StoreFault> {
         let doing = "listing the transactions of an account";
         let after = cursor.map(|cursor| StatusCursor::parse(account, status, cursor)).transpose();
         let after = after.map_err(|fault| fault.doing(doing))?;
-        let job = move |connection: &_| by_status(connection, account, status, after.as_ref(), limit);
+        if after.as_ref().is_some_and(|after| partner.is_some_and(|partner| *partner != after.partner)) {
+            return Err(SqlFault::ForeignCursor.doing(doing));
+        }
+        let partner = partner.cloned();
+        let job = move |connection: &_| {
+            by_status(connection, (account, status, partner.as_ref()), after.as_ref(), limit)
+        };
         self.database.read(meter::TABLE_QUERY, doing, job).await
     }
 
@@ -148,8 +155,7 @@ impl StatusCursor {
 
 fn by_status(
     connection: &Connection,
-    key: AccountKey,
-    status: TransactionStatus,
+    (key, status, only): (AccountKey, TransactionStatus, Option<&PartnerId>),
     after: Option<&StatusCursor>,
     limit: usize,
 ) -> Result<Listing<StoredTransaction>, SqlFault> {
@@ -161,7 +167,7 @@ fn by_status(
     let sql = by_status_sql(status);
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_and_then(
-        (account, partner, message, columns::limit(limit.saturating_add(1))),
+        (account, partner, message, columns::limit(limit.saturating_add(1)), only.map(PartnerId::as_str)),
         |row| {
             let name: String = row.get(COLUMNS_COUNT.saturating_add(1))?;
             let partner = PartnerId::parse(&name).map_err(|_| SqlFault::Column("name"))?;
@@ -185,7 +191,7 @@ fn by_status_sql(status: TransactionStatus) -> String {
     format!(
         "SELECT {COLUMNS}, t.message, p.name FROM partners p CROSS JOIN transactions t {index}
          WHERE t.account = ?1 AND t.partner = p.id AND t.status = '{}'
-             AND p.name >= ?2 AND t.message > CASE p.name WHEN ?2 THEN ?3 ELSE x'' END
+             AND p.name >= ?2 AND (?5 IS NULL OR p.name = ?5) AND t.message > CASE p.name WHEN ?2 THEN ?3 ELSE x'' END
          ORDER BY p.name, t.message LIMIT ?4",
         status.code()
     )

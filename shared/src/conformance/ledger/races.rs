@@ -104,7 +104,7 @@ async fn several_workers_post_everything_once(case: &Case) {
             // Each round some worker gets on: this bound is far above what is needed.
             for _ in 0..2_000 {
                 let log = &case.store.log;
-                let page = log.by_status(key, TransactionStatus::Accepted, None, 7).await.unwrap();
+                let page = log.by_status(key, TransactionStatus::Accepted, None, None, 7).await.unwrap();
                 let work: Vec<_> = page.items.iter().filter_map(|stored| stored.work()).collect();
                 if work.is_empty() && page.next.is_none() {
                     return;

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 
 use postonce_schemas::json::Violation;
+use postonce_shared::domain::instruction::UNKNOWN_MEMBERS_BYTES_MAX;
 use postonce_shared::xml::{self, Element, XmlLimits, shown};
 use serde_json::{Map, Value};
 
 use super::{ELEMENTS, Row, Table, Words};
 use crate::error::{ApiError, Code};
+use crate::formats::is_ours;
 use crate::translate::members::Members;
 
 /// The namespace of `xsi:schemaLocation`.
@@ -95,7 +97,7 @@ impl Table {
         for child in group.elements() {
             let is_foreign = !child.name.namespace.is_empty() && child.name.namespace != self.namespace;
             if is_foreign && self.open && prefix.is_empty() {
-                reading.elements.push(xml::write(child));
+                self.keep(child, reading);
                 continue;
             }
             let local = shown(&child.name.local);
@@ -120,6 +122,19 @@ impl Table {
             } else {
                 reading.refuse(&path, "is not known here");
             }
+        }
+    }
+
+    /// Keeps an element of another namespace, as long as it may be kept.
+    fn keep(&self, element: &Element, reading: &mut Reading) {
+        if is_ours(&element.name.namespace) {
+            let field = shown(&element.name.local);
+            return reading.refuse(&field, "must not stand here in a namespace that has a meaning to us");
+        }
+        // What is too much is refused later, and need not all be written for that.
+        let bytes: usize = reading.elements.iter().map(String::len).sum();
+        if bytes <= UNKNOWN_MEMBERS_BYTES_MAX {
+            reading.elements.push(xml::write(element));
         }
     }
 
