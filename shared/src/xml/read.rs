@@ -254,7 +254,10 @@ fn declared(prefix: &str, namespace: String) -> Result<(String, String), Unreada
     let is_bound = prefix.is_empty() || !namespace.is_empty();
     let is_free = namespace != XMLNS_NAMESPACE && (namespace == XML_NAMESPACE) == (prefix == "xml");
     if !is_part || !is_bound || !is_free {
-        return refuse(format!("must not declare the prefix {:?} like this", shown(prefix)));
+        return refuse(match prefix {
+            "" => "must not declare the default namespace like this".to_owned(),
+            _ => format!("must not declare the prefix {} like this", shown(prefix)),
+        });
     }
     if namespace.len() > NAMESPACE_BYTES_MAX {
         return refuse(format!("must not have a namespace of more than {NAMESPACE_BYTES_MAX} bytes"));

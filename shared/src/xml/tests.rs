@@ -36,10 +36,10 @@ fn what_can_grow_mislead_or_break_is_refused() {
     refused(b"<a xmlns:1='u'/>", "no name");
     refused(b"<a xmlns:&='u'/>", "no name");
     refused(b"<a xmlns:='u'/>", "an empty prefix");
-    refused(b"<a xmlns:b:c='u'/>", "must not declare the prefix \"b:c\"");
-    refused(b"<a xmlns:p=''/>", "must not declare the prefix \"p\"");
-    refused(b"<a xmlns='http://www.w3.org/2000/xmlns&#47;'/>", "must not declare the prefix \"\"");
-    refused(b"<a xmlns:p='http://www.w3.org/XML/1998/namespac&#101;'/>", "must not declare the prefix \"p\"");
+    refused(b"<a xmlns:b:c='u'/>", "must not declare the prefix b:c");
+    refused(b"<a xmlns:p=''/>", "must not declare the prefix p");
+    refused(b"<a xmlns='http://www.w3.org/2000/xmlns&#47;'/>", "must not declare the default namespace");
+    refused(b"<a xmlns:p='http://www.w3.org/XML/1998/namespac&#101;'/>", "must not declare the prefix p");
     refused(format!("<a xmlns='{}'/>", "u".repeat(257)).as_bytes(), "a namespace of more than 256 bytes");
     refused(b"<a:b:c xmlns:a='u'/>", "no name");
     refused(b"<a b='<'/>", "must not have <");
