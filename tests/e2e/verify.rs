@@ -39,21 +39,26 @@ async fn a_ledger_under_load_gives_no_finding(stand: Stand) {
             let submissions = wishes.map(async |(account, wish)| {
                 let answer = client.submit(account, fresh_id(), &wish).await;
                 assert!([200, 202].contains(&answer.status), "{answer:?}");
+                sent.set(sent.get().saturating_add(1));
             });
-            sent.set(
-                sent.get().saturating_add(u64::try_from(join_all(submissions).await.len()).unwrap_or(0)),
-            );
+            drop(join_all(submissions).await);
         }
     };
     let audits = async {
-        for round in 0..ROUNDS {
+        // An audit during which nothing moved, on a machine that was busy elsewhere, shows nothing.
+        let mut under_load = 0_usize;
+        for round in 0..ROUNDS.saturating_mul(10) {
             let before = sent.get();
             let verified = verify(&bank, &[]).await;
             assert_eq!(verified.code, Some(0), "round {round}: {:#?}", verified.lines);
             assert_eq!(verified.findings, Vec::<serde_json::Value>::new());
             assert_eq!(verified.count("accounts"), 4);
-            assert!(sent.get() > before, "money moved during the audit");
+            under_load = under_load.saturating_add(usize::from(sent.get() > before));
+            if under_load == ROUNDS {
+                break;
+            }
         }
+        assert_eq!(under_load, ROUNDS, "money moved during the audits");
         auditing.set(false);
     };
     join(load, audits).await;
