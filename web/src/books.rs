@@ -69,12 +69,12 @@ pub enum View<'a> {
     Everyones,
 }
 
-impl View<'_> {
-    /// Whether it shows transactions of that partner.
-    fn shows(self, partner: &PartnerId) -> bool {
+impl<'a> View<'a> {
+    /// The only partner that it shows, if it is one.
+    const fn partner(self) -> Option<&'a PartnerId> {
         match self {
-            Self::Own(own) => own == partner,
-            Self::Everyones => true,
+            Self::Own(own) => Some(own),
+            Self::Everyones => None,
         }
     }
 }
@@ -219,7 +219,7 @@ impl Books {
             let from = from.and_then(|from| from.parse().ok()).unwrap_or(first);
             self.posted(key, from, limit).await
         };
-        shown(page, |entry| view.shows(&entry.partner)).await
+        shown(page, |entry| view.partner().is_none_or(|own| *own == entry.partner)).await
     }
 
     /// As [`Self::statement`], of all partners.
@@ -252,11 +252,7 @@ impl Books {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Option<Listing<StoredTransaction>>, StoreFault> {
-        let partner = match view {
-            View::Own(partner) => Some(partner),
-            View::Everyones => None,
-        };
-        let listing = self.store.log.by_status(key, status, partner, cursor, limit).await?;
+        let listing = self.store.log.by_status(key, status, view.partner(), cursor, limit).await?;
         let known = !listing.items.is_empty() || self.account(key).await?.is_some();
         Ok(known.then_some(listing))
     }

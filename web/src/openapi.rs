@@ -97,15 +97,27 @@ impl Modify for ApiKeyScheme {
     }
 }
 
-/// Declares the refusals of a group of operations. Those that every operation has come by themselves.
+/// What every operation that reads a body can refuse about it.
+const BODY: [Code; 7] = [
+    Code::MediaTypeUnsupported,
+    Code::BodyTooLarge,
+    Code::RequestTimeout,
+    Code::ContentDigestInvalid,
+    Code::ContentDigestMismatch,
+    Code::BodyInvalid,
+    Code::ValidationFailed,
+];
+
+/// Declares the refusals of a group of operations: before the body, those of the [`BODY`] where there is one,
+/// and after it. Those that every operation has come by themselves.
 macro_rules! refusals {
-    ($($(#[$doc:meta])* $name:ident: $($code:ident)*;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident: $($code:ident)* $(+ $body:ident $($after:ident)*)?;)*) => {$(
         $(#[$doc])*
         pub struct $name;
 
         impl IntoResponses for $name {
             fn responses() -> BTreeMap<String, RefOr<Response>> {
-                documented(&[
+                let always = [
                     Code::ApiKeyMissing,
                     Code::ApiKeyInvalid,
                     Code::SignatureMissing,
@@ -118,8 +130,10 @@ macro_rules! refusals {
                     Code::Overloaded,
                     Code::InternalError,
                     Code::StorageUnavailable,
-                    $(Code::$code,)*
-                ])
+                ];
+                let before: &[Code] = &[$(Code::$code,)*];
+                let from_the_body_on: &[&[Code]] = &[$(&$body, &[$(Code::$after,)*])?];
+                documented(&[&always, before, &from_the_body_on.concat()].concat())
             }
         }
     )*};
@@ -130,15 +144,15 @@ refusals! {
     Refusals:;
     /// Deposits and withdrawals.
     SubmissionRefusals:
-        PathInvalid NotAcceptable MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed
+        PathInvalid NotAcceptable + BODY
         IdempotencyKeyMissing IdempotencyKeyInvalid AccountUnknown CurrencyMismatch IdempotencyKeyReused;
     /// Opening accounts.
     OpeningRefusals:
-        PathInvalid NotAcceptable MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed AccountUnknown
+        PathInvalid NotAcceptable + BODY AccountUnknown
         AccountExists;
     /// Changing accounts.
     ChangingRefusals:
-        PathInvalid NotAcceptable MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed AccountUnknown
+        PathInvalid NotAcceptable + BODY AccountUnknown
         AccountBalanceNotZero AccountBusy;
     /// Reading an account.
     ReadingRefusals: PathInvalid NotAcceptable AccountUnknown;
@@ -151,24 +165,24 @@ refusals! {
     /// Reading metrics.
     MetricsRefusals:;
     /// Changing the gate.
-    GateRefusals: MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed;
+    GateRefusals: + BODY;
     /// Listing partners.
     PartnerListingRefusals: QueryInvalid CursorInvalid;
     /// Reading a partner.
     PartnerRefusals: PathInvalid PartnerUnknown;
     /// Making and changing a partner.
     PartnerPuttingRefusals:
-        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed CallerShutOut
+        PathInvalid + BODY CallerShutOut
         SignatureKeyNeeded PreconditionFailed;
     /// Adding an API key.
     KeyAddingRefusals:
-        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed PartnerUnknown
+        PathInvalid + BODY PartnerUnknown
         KeysTooMany;
     /// Ending a key.
     KeyRevokingRefusals: PathInvalid PartnerUnknown KeyUnknown CallerShutOut SignatureKeyNeeded;
     /// Adding a key to sign with.
     SignatureKeyAddingRefusals:
-        PathInvalid MediaTypeUnsupported BodyTooLarge RequestTimeout ContentDigestInvalid ContentDigestMismatch BodyInvalid ValidationFailed PartnerUnknown
+        PathInvalid + BODY PartnerUnknown
         KeysTooMany SignatureKeyExists;
     /// Listing dead letters.
     LetterListingRefusals: QueryInvalid CursorInvalid;
