@@ -3,7 +3,7 @@
 //! 1. **Know the account.** Its existence and currency never change, so they are cached. That an
 //!    account is unknown is never cached: it may be opened the next moment.
 //! 2. **Insert** the transaction under its key. The insert *is* the idempotency check. Concurrent
-//!    inserts for one account go as one atomic group, in which each key stands once.
+//!    inserts within the ledger's reach go as one atomic group, in which each key stands once.
 //! 3. **Enqueue** its work, many pieces in one envelope, and **only then** promise anything. Work
 //!    that is still accepted is promised only by a process that has itself seen a send of it
 //!    confirmed: the process that inserted the row may have died before it sent.
@@ -42,8 +42,6 @@ use crate::ports::ledger::{AcceptOutcome, Ledger, Marks, NewTransaction, StoredT
 use crate::ports::queue::QueueName;
 use crate::ports::world::{World, WorldExt as _};
 
-/// Most transactions of one atomic insert: what Azure Tables changes in one step.
-pub const ACCEPT_GROUP_MAX: usize = 100;
 /// Most pieces of work that one round of sends takes from a queue's lane.
 const SEND_GROUP_MAX: usize = 1000;
 /// Accounts whose currency is remembered.
@@ -101,7 +99,7 @@ impl AcceptFault {
     }
 }
 
-use inserts::insert_groups;
+use inserts::{InsertLane, insert_groups};
 use sends::{ConfirmedSends, Parcel, Sending, send_groups};
 use underway::{Insert, Underway};
 
@@ -115,11 +113,10 @@ pub struct Acceptor {
     cache: Arc<AccountCache>,
     queue_count: u16,
     known: Mutex<LruCache<AccountKey, Currency>>,
-    inserts: GroupCommit<AccountKey, NewTransaction, Shared<AcceptOutcome>>,
+    inserts: GroupCommit<InsertLane, NewTransaction, Shared<AcceptOutcome>>,
     sends: GroupCommit<QueueName, Parcel, Shared<()>>,
     underway: Arc<Underway>,
     confirmed: Arc<ConfirmedSends>,
-    doorbell: Arc<dyn Doorbell>,
 }
 
 impl Acceptor {
@@ -133,11 +130,15 @@ impl Acceptor {
         queue_count: u16,
     ) -> Self {
         let confirmed = Arc::new(ConfirmedSends::new(Arc::clone(&completions)));
-        let insert =
-            insert_groups(Arc::clone(&store.ledger), Arc::clone(&completions), Arc::clone(&confirmed));
+        let insert = insert_groups(
+            Arc::clone(&store.ledger),
+            Arc::clone(&completions),
+            Arc::clone(&confirmed),
+            Arc::clone(&doorbell),
+        );
         let sending = Sending {
             dispatch: Dispatch::new(store, Arc::clone(&world)),
-            doorbell: Arc::clone(&doorbell),
+            doorbell,
             confirmed: Arc::clone(&confirmed),
         };
         let send = send_groups(Arc::new(sending));
@@ -153,11 +154,10 @@ impl Acceptor {
             cache,
             queue_count,
             known: Mutex::new(LruCache::new(KNOWN_ACCOUNTS_MAX)),
-            inserts: GroupCommit::new(Arc::clone(&world), ACCEPT_GROUP_MAX, insert),
+            inserts: GroupCommit::new(Arc::clone(&world), store.ledger.accept_reach().group_max(), insert),
             sends: GroupCommit::new(Arc::clone(&world), SEND_GROUP_MAX, send).gathering(gather),
             underway,
             confirmed,
-            doorbell,
             world,
         }
     }
@@ -230,15 +230,13 @@ impl Acceptor {
             accepted_at: self.world.now(),
             nonce: self.world.nonce(),
         };
-        let outcome = self.inserts.submit(key.account, new.clone()).await?.map_err(AcceptFault::Log)?;
+        let outcome = self.insert(new.clone()).await?;
         // Ended here, and not with the send: sends wait for it.
         drop(underway);
         match outcome {
             AcceptOutcome::Inserted { revision, enqueued } => {
                 let stored = as_stored(new, revision);
-                if enqueued {
-                    self.doorbell.ring(&envelope::queue_of(key.account, self.queue_count));
-                } else {
+                if !enqueued {
                     self.enqueue(&stored, traceparent).await?;
                 }
                 Ok(Acceptance::Accepted(stored.transaction))
@@ -251,6 +249,12 @@ impl Acceptor {
                 Ok(Acceptance::Replayed(stored.transaction))
             }
         }
+    }
+
+    /// Inserts a transaction together with those that come with it.
+    async fn insert(&self, new: NewTransaction) -> Result<AcceptOutcome, AcceptFault> {
+        let lane = inserts::lane(self.ledger.accept_reach(), new.key.account, self.queue_count);
+        self.inserts.submit(lane, new).await?.map_err(AcceptFault::Log)
     }
 
     /// Returns when a send of the work was confirmed to this process (one that asked for a reply, if

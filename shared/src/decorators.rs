@@ -40,8 +40,8 @@ use crate::ports::api_keys::{ApiKeyRecord, ApiKeys};
 use crate::ports::dead_letters::{DeadLetter, DeadLetters, Resolution};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{
-    AcceptOutcome, Accounts, Committed, Ledger, Listing, Marks, NewTransaction, Opened, StoredTransaction,
-    TransactionLog,
+    AcceptOutcome, AcceptReach, Accounts, Committed, Ledger, Listing, Marks, NewTransaction, Opened,
+    StoredTransaction, TransactionLog,
 };
 use crate::ports::partners::Partners;
 use crate::ports::payload_store::{PayloadEntry, PayloadStore};
@@ -53,6 +53,7 @@ use crate::ports::world::World;
 /// The trait of decorators of a port: every method passes on unless it is written anew.
 macro_rules! decorator {
     ($decorator:ident of $port:ident {
+        $(says $says:ident -> $said:ty;)*
         $(fn $method:ident($($name:ident: $type:ty),*) -> $answer:ty;)*
     }) => {
         #[doc = concat!("In front of a [`", stringify!($port), "`]: every method passes on unless it is written anew.")]
@@ -60,6 +61,12 @@ macro_rules! decorator {
         pub trait $decorator: Send + Sync {
             /// What is behind it.
             fn inner(&self) -> &dyn $port;
+            $(
+                #[doc = concat!("As [`", stringify!($port), "::", stringify!($says), "`].")]
+                fn $says(&self) -> $said {
+                    self.inner().$says()
+                }
+            )*
             $(
                 #[doc = concat!("As [`", stringify!($port), "::", stringify!($method), "`].")]
                 async fn $method(&self, $($name: $type),*) -> Result<$answer, StoreFault> {
@@ -71,6 +78,11 @@ macro_rules! decorator {
         #[async_trait]
         impl<D: $decorator> $port for D {
             $(
+                fn $says(&self) -> $said {
+                    $decorator::$says(self)
+                }
+            )*
+            $(
                 async fn $method(&self, $($name: $type),*) -> Result<$answer, StoreFault> {
                     $decorator::$method(self, $($name),*).await
                 }
@@ -80,6 +92,7 @@ macro_rules! decorator {
 }
 
 decorator!(LedgerDecorator of Ledger {
+    says accept_reach -> AcceptReach;
     fn accept(group: &[NewTransaction]) -> Vec<AcceptOutcome>;
     fn commit(commit: &AccountCommit) -> Committed;
     fn account(key: AccountKey) -> Option<Versioned<Account>>;

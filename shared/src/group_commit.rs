@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ThreadId;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -21,7 +22,38 @@ pub type Gather<L> = Arc<dyn Fn(L) -> BoxFuture<'static, ()> + Send + Sync>;
 
 struct Waiting<T, A> {
     item: T,
-    answer: oneshot::Sender<A>,
+    answer: oneshot::Sender<Answers<A>>,
+    /// The thread of the caller.
+    home: ThreadId,
+}
+
+/// An answer, and with it those to other callers of the same thread. Waking a task of another thread takes
+/// a system call, and one of the same thread does not: so one caller of each thread is woken, and passes
+/// the others their answers by dropping this, however that happens.
+struct Answers<A> {
+    own: Option<A>,
+    others: VecDeque<(oneshot::Sender<Answers<A>>, A)>,
+}
+
+impl<A> Answers<A> {
+    /// Hands answers to the first caller that still waits.
+    fn hand_over(mut answers: VecDeque<(oneshot::Sender<Self>, A)>) {
+        while let Some((caller, own)) = answers.pop_front() {
+            // Whoever asked may have gone away; the write stands all the same.
+            match caller.send(Self { own: Some(own), others: answers }) {
+                Ok(()) => return,
+                Err(mut refused) => answers = std::mem::take(&mut refused.others),
+            }
+        }
+    }
+}
+
+impl<A> Drop for Answers<A> {
+    fn drop(&mut self) {
+        for (caller, own) in self.others.drain(..) {
+            drop(caller.send(Self { own: Some(own), others: VecDeque::new() }));
+        }
+    }
 }
 
 /// A lane is in the map while a task writes for it.
@@ -64,7 +96,7 @@ where
     /// [`Abandoned`] when no answer will come.
     pub async fn submit(&self, lane: L, item: T) -> Result<A, Abandoned> {
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting { item, answer };
+        let waiting = Waiting { item, answer, home: std::thread::current().id() };
         let idle = {
             let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
             match lanes.get_mut(&lane) {
@@ -89,7 +121,7 @@ where
             };
             self.world.spawn(writer.run().boxed());
         }
-        answered.await.map_err(|_| Abandoned)
+        answered.await.ok().and_then(|mut answers| answers.own.take()).ok_or(Abandoned)
     }
 }
 
@@ -110,14 +142,19 @@ impl<L: Clone + Ord, T, A> LaneWriter<L, T, A> {
                 gather(self.lane.clone()).await;
             }
             let Some(group) = self.next_group() else { return };
-            let (items, answers): (Vec<T>, Vec<oneshot::Sender<A>>) =
-                group.into_iter().map(|waiting| (waiting.item, waiting.answer)).unzip();
+            let (items, callers): (Vec<T>, Vec<_>) =
+                group.into_iter().map(|waiting| (waiting.item, (waiting.home, waiting.answer))).unzip();
             let results = (self.flush)(self.lane.clone(), items).await;
-            assert!(results.len() == answers.len(), "each item of a group has one answer");
-            for (answer, result) in answers.into_iter().zip(results) {
-                // Whoever asked may have gone away; the write stands all the same.
-                drop(answer.send(result));
+            assert!(results.len() == callers.len(), "each item of a group has one answer");
+            // A list, in the order in which threads first came: there are a few of them.
+            let mut by_home: Vec<(ThreadId, VecDeque<_>)> = Vec::new();
+            for ((home, caller), result) in callers.into_iter().zip(results) {
+                match by_home.iter_mut().find(|(known, _)| *known == home) {
+                    Some((_, answers)) => answers.push_back((caller, result)),
+                    None => by_home.push((home, VecDeque::from([(caller, result)]))),
+                }
             }
+            by_home.into_iter().for_each(|(_, answers)| Answers::hand_over(answers));
         }
     }
 
@@ -180,6 +217,27 @@ mod tests {
         assert_eq!(answers, (0..12).map(|item| Ok(item * 2)).collect::<Vec<_>>());
         // The first write starts with what was there when its task first ran.
         assert_eq!(sizes.lock().unwrap().as_slice(), [8, 4]);
+    }
+
+    /// Of three callers of one thread, the one that is woken to pass the answers on goes away: before it is
+    /// told, or before it looks.
+    #[tokio::test]
+    async fn whoever_goes_away_keeps_no_answer_from_others() {
+        let (gate, sizes) = (Arc::new(Semaphore::new(0)), Sizes::default());
+        let group = doubling(Arc::clone(&gate), Arc::clone(&sizes));
+        let mut callers: Vec<_> = (0..4).map(|item| Box::pin(group.submit("lane", item))).collect();
+        for caller in &mut callers {
+            assert!(caller.now_or_never().is_none());
+        }
+        drop(callers.remove(0));
+        gate.add_permits(1);
+        // The group is written, and the second caller has all answers in its hands.
+        while sizes.lock().unwrap().is_empty() || gate.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        tokio::task::yield_now().await;
+        drop(callers.remove(0));
+        assert_eq!(futures::future::join_all(callers).await, [Ok(4), Ok(6)]);
     }
 
     #[tokio::test]

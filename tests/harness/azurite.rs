@@ -72,6 +72,11 @@ impl Azurite {
         Self::start(Keeping::Directory(TempDir::with_prefix("postonce-azurite-").expect("a directory")))
     }
 
+    /// A private one that keeps its data in memory, as the shared one does.
+    pub fn private_in_memory() -> Self {
+        Self::start(Keeping::Memory)
+    }
+
     fn start(keeping: Keeping) -> Self {
         let mut azurite =
             Self { ports: Ports::FREE, program: azurite_install::program(), keeping, process: None };

@@ -26,6 +26,10 @@ pub enum Binary {
     Worker,
     /// The worker over ports that die at a named point; of the tests themselves.
     DyingWorker,
+    /// The classic design, which benchmarks compare the bank with.
+    PeerClassic,
+    /// A service on PostgreSQL, which benchmarks compare the bank with.
+    PeerPostgres,
 }
 
 impl Binary {
@@ -35,29 +39,40 @@ impl Binary {
             Self::Web => "postonce-web",
             Self::Worker => "postonce-worker",
             Self::DyingWorker => "postonce-dying-worker",
+            Self::PeerClassic => "postonce-peer-classic",
+            Self::PeerPostgres => "postonce-peer-postgres",
         }
     }
 
     /// Whether it serves HTTP.
     pub const fn serves(self) -> bool {
         match self {
-            Self::Web | Self::Worker => true,
+            Self::Web | Self::Worker | Self::PeerClassic | Self::PeerPostgres => true,
             Self::DyingWorker => false,
         }
     }
 
-    /// Where it is. Builds all of them first, once per test process.
+    /// Where it is. Builds it first, with those that are used beside it, once per test process.
     pub fn path(self) -> &'static Path {
-        static BUILT: OnceLock<BTreeMap<String, PathBuf>> = OnceLock::new();
-        let built = BUILT.get_or_init(build);
+        static BANK: OnceLock<BTreeMap<String, PathBuf>> = OnceLock::new();
+        static PEERS: OnceLock<BTreeMap<String, PathBuf>> = OnceLock::new();
+        let built = match self {
+            Self::Web | Self::Worker | Self::DyingWorker => {
+                BANK.get_or_init(|| build(&[Self::Web, Self::Worker, Self::DyingWorker]))
+            }
+            Self::PeerClassic | Self::PeerPostgres => {
+                PEERS.get_or_init(|| build(&[Self::PeerClassic, Self::PeerPostgres]))
+            }
+        };
         built.get(self.name()).unwrap_or_else(|| panic!("the workspace has no binary {}", self.name()))
     }
 }
 
-fn build() -> BTreeMap<String, PathBuf> {
+fn build(binaries: &[Binary]) -> BTreeMap<String, PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut launch = Launch::of("cargo build", cargo, workspace::root())
-        .arguments(["build", "--workspace", "--bins", "--message-format=json-render-diagnostics"])
+        .arguments(["build", "--workspace", "--message-format=json-render-diagnostics"])
+        .arguments(binaries.iter().flat_map(|binary| ["--bin", binary.name()]))
         .arguments(["--profile", &workspace::profile()])
         .arguments([std::ffi::OsStr::new("--target-dir"), workspace::target_directory().as_os_str()]);
     // What Cargo told this test about its own package is not about the packages to be built.

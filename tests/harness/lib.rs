@@ -25,6 +25,10 @@ pub mod python;
 
 pub mod azurite;
 
+pub mod postgres_install;
+
+pub mod postgres;
+
 pub mod proxy;
 
 pub mod service;

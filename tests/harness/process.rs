@@ -1,6 +1,6 @@
 //! One process that a test started: its log, its end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use crate::{reaper, wait};
 
+/// Lines of a log that are kept, the last ones: more than any test writes, and less than a benchmark does.
+const LINES_KEPT_MAX: usize = 300_000;
 /// Lines of the log that are printed with a failure.
 const LINES_PRINTED_MAX: usize = 150;
 
@@ -67,16 +69,20 @@ impl Launch {
 
 /// What a process wrote, both streams, line by line as they came.
 #[derive(Debug, Default)]
-pub struct Log(Mutex<Vec<String>>);
+pub struct Log(Mutex<VecDeque<String>>);
 
 impl Log {
     fn push(&self, line: String) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.len() == LINES_KEPT_MAX {
+            drop(lines.pop_front());
+        }
+        lines.push_back(line);
     }
 
     /// The lines so far.
     pub fn lines(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
     /// The first thing that `pick` finds in a line.

@@ -5,13 +5,18 @@
 //! and does not depend on the runtime of the test.
 
 use std::net::SocketAddr;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+
+/// What is forwarded at once.
+const BUFFER_BYTES: usize = 16 << 10;
 
 /// What becomes of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +34,7 @@ pub enum Mode {
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
+    carried: Arc<AtomicU64>,
     mode: watch::Sender<Mode>,
     listener: JoinHandle<()>,
 }
@@ -45,13 +51,19 @@ impl Proxy {
             let _entered = runtime().enter();
             TcpListener::from_std(listener).expect("a listener for the runtime")
         };
-        let listener = runtime().spawn(serve(listener, target, watched));
-        Self { address, mode, listener }
+        let carried: Arc<AtomicU64> = Arc::default();
+        let listener = runtime().spawn(serve(listener, target, watched, Arc::clone(&carried)));
+        Self { address, carried, mode, listener }
     }
 
     /// Its port.
     pub const fn port(&self) -> u16 {
         self.address.port()
+    }
+
+    /// The bytes that it forwarded so far, both ways.
+    pub fn carried(&self) -> u64 {
+        self.carried.load(Ordering::Relaxed)
     }
 
     /// Changes what becomes of connections, those that are open included.
@@ -79,25 +91,40 @@ pub(crate) fn runtime() -> &'static Runtime {
     })
 }
 
-async fn serve(listener: TcpListener, target: SocketAddr, mode: watch::Receiver<Mode>) {
+async fn serve(
+    listener: TcpListener,
+    target: SocketAddr,
+    mode: watch::Receiver<Mode>,
+    carried: Arc<AtomicU64>,
+) {
     loop {
         // A listener on loopback fails only when the process runs out of files; the test shows it.
         let Ok((client, _)) = listener.accept().await else { return };
-        drop(runtime().spawn(carry(client, target, mode.clone())));
+        drop(runtime().spawn(carry(client, target, mode.clone(), Arc::clone(&carried))));
     }
 }
 
-async fn carry(client: TcpStream, target: SocketAddr, mut mode: watch::Receiver<Mode>) {
+async fn carry(
+    client: TcpStream,
+    target: SocketAddr,
+    mut mode: watch::Receiver<Mode>,
+    carried: Arc<AtomicU64>,
+) {
     let current = *mode.borrow_and_update();
     match current {
         Mode::Refuse => {}
         Mode::Forward => {
             let Ok(server) = TcpStream::connect(target).await else { return };
             drop((client.set_nodelay(true), server.set_nodelay(true)));
-            let (mut client, mut server) = (client, server);
+            let (from_client, to_client) = client.into_split();
+            let (from_server, to_server) = server.into_split();
+            let both = futures::future::join(
+                forward(from_client, to_server, &carried),
+                forward(from_server, to_client, &carried),
+            );
             // Whoever is connected when the mode changes is cut off.
             tokio::select! {
-                _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
+                _ = both => {}
                 _ = mode.changed() => {}
             }
         }
@@ -115,4 +142,17 @@ async fn carry(client: TcpStream, target: SocketAddr, mut mode: watch::Receiver<
             drop(to_server.shutdown().await);
         }
     }
+}
+
+/// Forwards one way and counts, until one of the two ends.
+async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, carried: &AtomicU64) {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    while let Ok(count) = from.read(&mut buffer).await {
+        let bytes = buffer.get(..count).unwrap_or_default();
+        if bytes.is_empty() || to.write_all(bytes).await.is_err() {
+            break;
+        }
+        carried.fetch_add(u64::try_from(count).unwrap_or(0), Ordering::Relaxed);
+    }
+    drop(to.shutdown().await);
 }

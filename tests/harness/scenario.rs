@@ -50,6 +50,7 @@ pub struct Plan {
     settings: Settings,
     trusted: Option<String>,
     identity: Option<Certified>,
+    directory: Option<PathBuf>,
 }
 
 impl Plan {
@@ -71,6 +72,7 @@ impl Plan {
             settings,
             trusted: None,
             identity: None,
+            directory: None,
         }
     }
 
@@ -138,10 +140,19 @@ impl Plan {
         self
     }
 
+    /// Keeps its files below that directory: where the disk is, for what measures it.
+    #[must_use]
+    pub fn in_directory(mut self, directory: &Path) -> Self {
+        self.directory = Some(directory.to_owned());
+        self
+    }
+
     /// Prepares the store, starts the processes, and waits until the web processes are ready.
     pub async fn start(self) -> Scenario {
-        let Self { stand, webs, workers, private, proxies, hosts_worker, settings, trusted, identity } = self;
-        let directory = TempDir::with_prefix("postonce-test-").expect("a directory for a test");
+        let Self { stand, webs, workers, private, proxies, hosts_worker, settings, .. } = self;
+        let Self { trusted, identity, directory, .. } = self;
+        let directory = directory.unwrap_or_else(std::env::temp_dir);
+        let directory = TempDir::with_prefix_in("postonce-test-", directory).expect("a directory for a test");
         let (direct, through, proxies) = match stand {
             Stand::Sqlite => {
                 let storage = format!("sqlite:{}", directory.path().join("postonce.db").display());
@@ -202,6 +213,11 @@ impl Proxies {
     /// Their ports.
     pub const fn ports(&self) -> Ports {
         Ports { blob: self.blobs.port(), queue: self.queues.port(), table: self.tables.port() }
+    }
+
+    /// Bytes that went through them so far, either way.
+    pub fn carried(&self) -> u64 {
+        [&self.blobs, &self.queues, &self.tables].map(Proxy::carried).into_iter().sum()
     }
 
     /// Switches all three.

@@ -59,6 +59,11 @@ impl Service {
         &self.address
     }
 
+    /// The id of its process.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
     /// What it wrote.
     pub fn log(&self) -> &Log {
         self.process.log()

@@ -1,7 +1,7 @@
-//! What a worker process says of itself to whoever asks: whether it is ready, and what it counts.
+//! What a process says of itself to whoever asks: whether it is ready, and what it counts.
 //! Asking costs the store nothing, so a test may ask as often as it likes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::wait;
@@ -11,18 +11,25 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 /// What the names of its metrics begin with.
 const PREFIX: &str = "postonce_";
 
-/// Asks one worker process.
+/// Asks one process.
 #[derive(Debug, Clone)]
 pub struct Vitals {
     http: reqwest::Client,
     address: String,
+    key: Option<String>,
 }
 
 impl Vitals {
     /// Of the process at that address.
     pub fn of(address: &str) -> Self {
         let http = reqwest::Client::builder().timeout(ANSWER_TIME_MAX).tcp_nodelay(true).no_proxy().build();
-        Self { http: http.expect("a client without special wishes"), address: address.to_owned() }
+        let http = http.expect("a client without special wishes");
+        Self { http, address: address.to_owned(), key: None }
+    }
+
+    /// Of a web process, which tells them to those who have a key.
+    pub fn with_key(address: &str, key: &str) -> Self {
+        Self { key: Some(key.to_owned()), ..Self::of(address) }
     }
 
     /// Waits until it says that it is ready.
@@ -56,19 +63,66 @@ impl Vitals {
     }
 
     async fn get(&self, path: &str) -> Result<(u16, String), reqwest::Error> {
-        let response = self.http.get(format!("{}{path}", self.address)).send().await?;
+        let mut request = self.http.get(format!("{}{path}", self.address));
+        if let Some(key) = &self.key {
+            request = request.bearer_auth(key);
+        }
+        let response = request.send().await?;
         Ok((response.status().as_u16(), response.text().await?))
     }
 }
 
-/// The largest size that a process of this machine had in memory so far, in KiB.
+/// The size that a process of this machine has in memory now, in KiB.
 ///
 /// # Panics
 /// When there is no such process, or the system does not tell.
+pub fn memory_kib(pid: u32) -> u64 {
+    kib(pid, "VmRSS:")
+}
+
+/// The largest size that it had so far, in KiB.
+///
+/// # Panics
+/// As [`memory_kib`].
 pub fn memory_peak_kib(pid: u32) -> u64 {
+    kib(pid, "VmHWM:")
+}
+
+fn kib(pid: u32, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
-    peak.trim().trim_end_matches(" kB").parse().unwrap_or_else(|_| panic!("no VmHWM in {status}"))
+    let value = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+    value.trim().trim_end_matches(" kB").parse().unwrap_or_else(|_| panic!("no {name} in {status}"))
+}
+
+/// The processor time that some processes of this machine, and all that they started and that still run, used
+/// so far. It goes by ticks of 10 ms.
+pub fn processor_time(pids: &[u32]) -> Duration {
+    const TICK: Duration = Duration::from_millis(10);
+    let entries = std::fs::read_dir("/proc").expect("the system tells about its processes");
+    let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    // Id, parent, ticks.
+    let all: Vec<(u32, u32, u32)> = ids.filter_map(|pid| ticks(pid).map(|(of, at)| (pid, of, at))).collect();
+    let mut family: BTreeSet<u32> = pids.iter().copied().collect();
+    loop {
+        let children = all.iter().filter(|(pid, parent, _)| family.contains(parent) && !family.contains(pid));
+        let children: Vec<u32> = children.map(|(pid, _, _)| *pid).collect();
+        if children.is_empty() {
+            break;
+        }
+        family.extend(children);
+    }
+    let used = all.iter().filter(|(pid, _, _)| family.contains(pid));
+    used.map(|(_, _, ticks)| TICK.saturating_mul(*ticks)).sum()
+}
+
+/// The parent of a process, and the ticks that it used; `None` when there is none any more.
+fn ticks(pid: u32) -> Option<(u32, u32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name, which may hold anything: state, parent, …; the ticks are the 12th and 13th of these.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let number = |index: usize| fields.get(index)?.parse::<u32>().ok();
+    Some((number(1)?, number(11)?.saturating_add(number(12)?)))
 }
 
 /// The operations that a process asked of the store, by service and operation, in its metrics.

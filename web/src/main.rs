@@ -29,6 +29,10 @@ use postonce_web::verify_command::{self, Verdict, VerifyCommand};
 use postonce_worker::drain::until_asked_to_stop;
 use postonce_worker::process::find_secret;
 
+/// Serving and posting take and give back small pieces of memory all the time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// How long a command waits for workers to hear its rings. What they do not hear they find later.
 const RINGING_TIME_MAX: Duration = Duration::from_secs(3);
 
@@ -104,7 +108,7 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     }
     let config = Config::read(matches)?;
     let log_to = if command.is_some() { LogTo::Stderr } else { LogTo::Stdout };
-    telemetry::start(config.log_format, &config.log, log_to)?;
+    let _log = telemetry::start(config.log_format, &config.log, log_to)?;
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     // Before a store is opened: backup and restore work on its files, and an audit only reads.

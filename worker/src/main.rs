@@ -21,6 +21,10 @@ use postonce_worker::supervised::{Line, SUPERVISED};
 use postonce_worker::supervisor::{Program, ScaleRange, Supervisor};
 use postonce_worker::worker::{Worker, WorkerConfig};
 
+/// Serving and posting take and give back small pieces of memory all the time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// What the command line says besides the settings.
 #[derive(Debug, Args)]
 struct Cli {
@@ -44,7 +48,7 @@ async fn main() -> anyhow::Result<()> {
     let matches = Cli::augment_args(command).get_matches();
     let cli = Cli::from_arg_matches(&matches)?;
     let config = Config::read(&matches)?;
-    telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
+    let _log = telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     let completions: Arc<Completions> = Arc::default();

@@ -40,7 +40,7 @@ use crate::settle::Settlement;
 use crate::worker::WorkerConfig;
 
 /// Accounts that are posted side by side out of one receive.
-const ACCOUNTS_AT_ONCE: usize = 32;
+const ACCOUNTS_AT_ONCE: usize = 128;
 
 /// Longest time that the opening of a message may take; it is tried again later.
 const OPENING_TIME_MAX: Duration = Duration::from_secs(2);

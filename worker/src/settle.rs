@@ -241,13 +241,20 @@ impl Settlement {
 
     /// Removes the payload of a message, if it has one. Should that fail, it is swept some day.
     async fn remove_payload(&self, delivery: &Delivery<Envelope>) {
-        let Ok(Body::Claim(claim)) = Body::decode(&delivery.message.body) else { return };
+        let name = match &delivery.content {
+            Ok(envelope) => envelope.payload.clone(),
+            Err(_) => match Body::decode(&delivery.message.body) {
+                Ok(Body::Claim(claim)) => Some(claim.name),
+                Ok(Body::Work(_)) | Err(_) => None,
+            },
+        };
+        let Some(name) = name else { return };
         // Who lost the message leaves its payload to whoever has it now.
         if delivery.lease().is_none() {
             return;
         }
-        if let Err(fault) = self.claims.remove(&claim.name).await {
-            warn!(queue = %self.name, "Left the payload {} to the sweep: {}", claim.name, chain(&fault));
+        if let Err(fault) = self.claims.remove(&name).await {
+            warn!(queue = %self.name, "Left the payload {name} to the sweep: {}", chain(&fault));
         }
     }
 

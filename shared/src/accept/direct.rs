@@ -68,7 +68,7 @@ impl Acceptor {
             accepted_at: self.world.now(),
             nonce: self.world.nonce(),
         };
-        let stored = match self.inserts.submit(account, new.clone()).await?.map_err(AcceptFault::Log)? {
+        let stored = match self.insert(new.clone()).await? {
             // Where accepting enqueues in the same step, the work is on the queue twice now. That does
             // no harm: whichever comes second finds it final.
             AcceptOutcome::Inserted { revision, enqueued: _ } => as_stored(new, revision),

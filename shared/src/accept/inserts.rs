@@ -1,4 +1,4 @@
-//! The insert that is the idempotency check: a group of one account at once, each key once.
+//! The insert that is the idempotency check: a group at once, each key once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,8 +9,24 @@ use super::sends::ConfirmedSends;
 use super::{Shared, as_stored};
 use crate::completions::{Completions, Waiter};
 use crate::domain::ids::{AccountKey, TransactionKey};
+use crate::envelope;
 use crate::group_commit::Flush;
-use crate::ports::ledger::{AcceptOutcome, Ledger, NewTransaction};
+use crate::ports::doorbell::Doorbell;
+use crate::ports::ledger::{AcceptOutcome, AcceptReach, Ledger, NewTransaction};
+use crate::ports::queue::QueueName;
+
+/// What is inserted in one group: the work of one queue, and where the ledger reaches no further, of one
+/// account.
+pub(super) type InsertLane = (QueueName, Option<AccountKey>);
+
+/// The lane of an account.
+pub(super) fn lane(reach: AcceptReach, account: AccountKey, queue_count: u16) -> InsertLane {
+    let only = match reach {
+        AcceptReach::OneAccount => Some(account),
+        AcceptReach::AllAccounts => None,
+    };
+    (envelope::queue_of(account, queue_count), only)
+}
 
 /// Inserts a group. Within it each key stands once: whoever brought a key second joins the first,
 /// and finds what the first one stored.
@@ -18,10 +34,12 @@ pub(super) fn insert_groups(
     ledger: Arc<dyn Ledger>,
     completions: Arc<Completions>,
     confirmed: Arc<ConfirmedSends>,
-) -> Flush<AccountKey, NewTransaction, Shared<AcceptOutcome>> {
-    Arc::new(move |_, group| {
+    doorbell: Arc<dyn Doorbell>,
+) -> Flush<InsertLane, NewTransaction, Shared<AcceptOutcome>> {
+    Arc::new(move |(queue, _), group| {
         let (ledger, completions, confirmed) =
             (Arc::clone(&ledger), Arc::clone(&completions), Arc::clone(&confirmed));
+        let doorbell = Arc::clone(&doorbell);
         async move {
             let mut places: BTreeMap<&TransactionKey, usize> = BTreeMap::new();
             let mut firsts: Vec<NewTransaction> = Vec::new();
@@ -35,31 +53,54 @@ pub(super) fn insert_groups(
                 joins.push((place, first));
             }
             let awaited = hold_awaited(&completions, &firsts);
-            let outcomes = match ledger.accept(&firsts).await {
-                Ok(outcomes) => outcomes,
-                Err(fault) => {
-                    let fault = Arc::new(fault);
-                    return group.iter().map(|_| Err(Arc::clone(&fault))).collect();
-                }
-            };
-            assert!(outcomes.len() == firsts.len(), "each transaction of a group has one outcome");
+            let outcomes = accept(&*ledger, &firsts).await;
+            let mut enqueued_any = false;
             for ((first, outcome), awaited) in firsts.iter().zip(&outcomes).zip(&awaited) {
                 // Stored and enqueued in one step: whoever joined may be promised it as well.
-                if matches!(outcome, AcceptOutcome::Inserted { enqueued: true, .. }) {
+                if matches!(outcome, Ok(AcceptOutcome::Inserted { enqueued: true, .. })) {
                     confirmed.insert(&first.key, awaited.is_some());
+                    enqueued_any = true;
                 }
             }
+            if enqueued_any {
+                doorbell.ring(&queue);
+            }
             let outcome = |(place, first): (usize, bool)| match (&outcomes[place], first) {
-                (AcceptOutcome::Inserted { revision, enqueued: _ }, false) => {
+                (Ok(AcceptOutcome::Inserted { revision, enqueued: _ }), false) => {
                     let stored = as_stored(firsts[place].clone(), revision.clone());
-                    AcceptOutcome::Existing(Box::new(stored))
+                    Ok(AcceptOutcome::Existing(Box::new(stored)))
                 }
                 (outcome, _) => outcome.clone(),
             };
-            joins.into_iter().map(|join| Ok(outcome(join))).collect()
+            joins.into_iter().map(outcome).collect()
         }
         .boxed()
     })
+}
+
+/// Accepts a group; one answer each. A fault that does not pass is of one of them, such as a damaged row
+/// under its key: it is looked for by halves, so that the others do not share it. Those that were stored
+/// on the way carry the nonce of this attempt, and are found as its own.
+async fn accept(ledger: &dyn Ledger, group: &[NewTransaction]) -> Vec<Shared<AcceptOutcome>> {
+    let mut answers = Vec::with_capacity(group.len());
+    let mut parts = vec![group];
+    while let Some(part) = parts.pop() {
+        match ledger.accept(part).await {
+            Ok(outcomes) => {
+                assert!(outcomes.len() == part.len(), "each transaction of a group has one outcome");
+                answers.extend(outcomes.into_iter().map(Ok));
+            }
+            Err(fault) if fault.is_transient() || part.len() == 1 => {
+                let fault = Arc::new(fault);
+                answers.extend(part.iter().map(|_| Err(Arc::clone(&fault))));
+            }
+            Err(_) => {
+                let (first, second) = part.split_at(part.len().div_euclid(2));
+                parts.extend([second, first]);
+            }
+        }
+    }
+    answers
 }
 
 /// For each transaction that somebody waits for, one more waiter while the group is stored: a store

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::register::Report;
 
-/// Counts that are reported with the next write. They may fall below zero: numbers that were
-/// reported as handed out can still be given back.
+/// Counts that are reported with the next write. They may fall below zero: numbers that were reported as
+/// handed out can still be given back, and those of the range in use are counted by the range until it is
+/// used up.
 #[derive(Debug, Default)]
 pub struct Books {
     issued: AtomicI64,
@@ -28,9 +29,10 @@ impl Books {
         self.lost.fetch_add(signed(count), Ordering::Relaxed);
     }
 
-    /// What is to be reported.
-    pub fn report(&self) -> Report {
-        Report { issued: self.issued.load(Ordering::Relaxed), lost: self.lost.load(Ordering::Relaxed) }
+    /// What is to be reported, when so many were taken from the range in use.
+    pub fn report_with(&self, taken: u64) -> Report {
+        let issued = self.issued.load(Ordering::Relaxed).saturating_add(signed(taken));
+        Report { issued, lost: self.lost.load(Ordering::Relaxed) }
     }
 
     /// Notes that a report has arrived.

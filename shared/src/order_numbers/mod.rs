@@ -11,15 +11,18 @@
 //!    saw are [given back](OrderNumbers::give_back).
 //!
 //! A second range is fetched before the first one runs out, all waiters share one fetch, and no
-//! lock is held over the network. Ranges grow and shrink so that a refill is due about every 10 s.
+//! lock is held over the network. Ranges grow and shrink so that a refill is due about every 10 s; when
+//! exactly is left to chance, so that processes that started together do not ask together for ever.
 
 mod books;
 mod range;
 mod register;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use tokio::sync::oneshot;
@@ -77,7 +80,6 @@ type Fetching = Shared<BoxFuture<'static, Result<(), OrderNumberFault>>>;
 
 #[derive(Default)]
 struct State {
-    current: Option<Arc<Range>>,
     following: Option<Arc<Range>>,
     /// A fetch under way.
     fetching: Option<Fetching>,
@@ -98,6 +100,10 @@ pub struct OrderNumbers {
     sync: Arc<dyn SyncStore>,
     world: Arc<dyn World>,
     holder: String,
+    /// The range in use: read by everybody, changed under the lock of the state only.
+    current: ArcSwapOption<Range>,
+    /// Whether there are returned numbers, which are handed out first.
+    has_returned: AtomicBool,
     state: Mutex<State>,
     books: Books,
 }
@@ -107,7 +113,8 @@ impl OrderNumbers {
     pub fn new(sync: Arc<dyn SyncStore>, world: Arc<dyn World>) -> Arc<Self> {
         let holder = world.uuid().simple().to_string();
         let state = Mutex::new(State { len: RANGE_LEN_MIN, ..State::default() });
-        Arc::new(Self { sync, world, holder, state, books: Books::default() })
+        let (current, has_returned) = (ArcSwapOption::empty(), AtomicBool::new(false));
+        Arc::new(Self { sync, world, holder, current, has_returned, state, books: Books::default() })
     }
 
     /// One number.
@@ -115,8 +122,26 @@ impl OrderNumbers {
     /// # Errors
     /// [`OrderNumberFault`] when none can be had now.
     pub async fn next(self: &Arc<Self>) -> Result<OrderNumber, OrderNumberFault> {
+        // Mostly it takes one atomic add, and no lock.
+        if !self.has_returned.load(Ordering::Relaxed) {
+            let span = self.take_at_hand(1);
+            if !span.is_empty() {
+                return Ok(OrderNumber::from_counter(span.from));
+            }
+        }
         let numbers = self.take(1).await?;
         Ok(*numbers.first().expect("one number was asked for"))
+    }
+
+    /// Up to so many counters of the range in use; none when there is no range, or nothing left in it.
+    fn take_at_hand(self: &Arc<Self>, count: u64) -> Span {
+        let range = self.current.load();
+        let Some(range) = range.as_ref() else { return Span { from: 0, until: 0 } };
+        let span = range.take(count);
+        if range.is_time_for_another(span) {
+            self.prefetch();
+        }
+        span
     }
 
     /// That many numbers, ascending as far as they come from one range.
@@ -127,15 +152,8 @@ impl OrderNumbers {
         let mut numbers = self.take_returned(count);
         while numbers.len() < count {
             let missing = u64::try_from(count.saturating_sub(numbers.len())).unwrap_or(u64::MAX);
-            let span = self.range().map_or(Span { from: 0, until: 0 }, |range| {
-                let span = range.take(missing);
-                if range.is_time_for_another() {
-                    self.prefetch();
-                }
-                span
-            });
+            let span = self.take_at_hand(missing);
             if !span.is_empty() {
-                self.books.hand_out(span.len());
                 numbers.extend((span.from..span.until).map(OrderNumber::from_counter));
             } else if let Err(fault) = self.advance(missing).await {
                 self.give_back(numbers);
@@ -154,6 +172,7 @@ impl OrderNumbers {
         } else {
             // The lowest is taken first again.
             state.returned.extend(numbers.into_iter().rev());
+            self.has_returned.store(!state.returned.is_empty(), Ordering::Relaxed);
         }
     }
 
@@ -171,14 +190,20 @@ impl OrderNumbers {
             state.closed = true;
             self.books.give_up(count_of(&state.returned));
             state.returned.clear();
-            let ranges = [state.current.take(), state.following.take()];
-            let tails: Vec<Span> = ranges.into_iter().flatten().map(|range| range.close()).collect();
+            let current = self.current.swap(None);
+            let ranges = [current, state.following.take()];
+            let close = |range: Arc<Range>| {
+                let tail = range.close();
+                self.books.hand_out(range.span().len().saturating_sub(tail.len()));
+                tail
+            };
+            let tails: Vec<Span> = ranges.into_iter().flatten().map(close).collect();
             // Others may reserve from there on: a register that says so did not go back.
             let given_back = tails.iter().filter(|tail| !tail.is_empty()).map(|tail| tail.from).min();
             state.confirmed = given_back.unwrap_or(state.confirmed).min(state.confirmed);
             tails
         };
-        let report = self.books.report();
+        let report = self.report();
         if tails.iter().all(|tail| tail.is_empty()) && report == Report::default() {
             return Ok(());
         }
@@ -204,15 +229,19 @@ impl OrderNumbers {
     /// [`OrderNumberFault`] when it cannot be read.
     pub async fn register(&self) -> Result<Register, OrderNumberFault> {
         let (_, register) = self.read().await?;
-        Ok(register.reported(self.books.report()))
+        Ok(register.reported(self.report()))
+    }
+
+    /// What this process did since the register was last told. What was taken from the range in use is told
+    /// by the range itself: a second count would cost as much as the number.
+    fn report(&self) -> Report {
+        // While it is held no range comes into use or out of it.
+        let _state = self.lock();
+        self.books.report_with(self.current.load().as_ref().map_or(0, |range| range.taken()))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn range(&self) -> Option<Arc<Range>> {
-        self.lock().current.clone()
     }
 
     fn take_returned(&self, count: usize) -> Vec<OrderNumber> {
@@ -220,6 +249,7 @@ impl OrderNumbers {
         let kept = state.returned.len().saturating_sub(count);
         let mut numbers = state.returned.split_off(kept);
         numbers.reverse();
+        self.has_returned.store(!state.returned.is_empty(), Ordering::Relaxed);
         self.books.hand_out(count_of(&numbers));
         numbers
     }
@@ -240,16 +270,25 @@ impl OrderNumbers {
                 return Err(OrderNumberFault::Closed);
             }
             // Somebody else may have gone on meanwhile.
-            if state.current.as_ref().is_some_and(|range| range.has_more()) {
+            if self.current.load().as_ref().is_some_and(|range| range.has_more()) {
                 return Ok(());
             }
             if let Some(following) = state.following.take() {
-                state.current = Some(following);
+                // All of the one before was taken. From here on the books have it.
+                let before = self.current.swap(Some(following));
+                self.books.hand_out(before.map_or(0, |range| range.taken()));
                 return Ok(());
             }
             self.fetch_once(&mut state, missing)
         };
         fetched.await
+    }
+
+    /// Where a range calls for the next one: anywhere in its middle half.
+    fn call_at(&self, span: Span) -> u64 {
+        let quarter = span.len() / 4;
+        let chance = self.world.random().checked_rem(span.len().saturating_sub(quarter.saturating_mul(2)));
+        span.from.saturating_add(quarter).saturating_add(chance.unwrap_or_default())
     }
 
     /// Starts a fetch unless one is under way. It runs in a task of its own, so that it outlives the
@@ -292,7 +331,7 @@ impl OrderNumbers {
             self.books.give_up(span.len());
             return Err(OrderNumberFault::Closed);
         }
-        state.following = Some(Arc::new(Range::new(span)));
+        state.following = Some(Arc::new(Range::new(span, self.call_at(span))));
         Ok(())
     }
 
@@ -315,10 +354,11 @@ impl OrderNumbers {
     async fn try_reserve(&self, len: u64) -> Result<Option<Span>, OrderNumberFault> {
         let (revision, register) = self.read().await?;
         self.settle_unclear(&register);
-        let report = self.books.report();
+        let report = self.report();
         let live: Vec<Span> = {
             let state = self.lock();
-            [&state.current, &state.following].into_iter().flatten().map(|range| range.span()).collect()
+            let current = self.current.load_full();
+            [current, state.following.clone()].into_iter().flatten().map(|range| range.span()).collect()
         };
         let (after, span) = register
             .reserve(&self.holder, len, &live, report, self.world.now())

@@ -76,6 +76,25 @@ pub enum AcceptOutcome {
     Existing(Box<StoredTransaction>),
 }
 
+/// Which transactions one call to [`Ledger::accept`] may store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AcceptReach {
+    /// Those of one account, at most 100: what such a store changes in one step.
+    OneAccount,
+    /// Those of any accounts, at most 500: a crowd that is spread out shares one step as well.
+    AllAccounts,
+}
+
+impl AcceptReach {
+    /// Most transactions of one call.
+    pub const fn group_max(self) -> usize {
+        match self {
+            Self::OneAccount => 100,
+            Self::AllAccounts => 500,
+        }
+    }
+}
+
 /// What became of a commit.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,10 +115,15 @@ pub enum Committed {
 /// The two atomic steps of the protocol, and the reads that they need.
 #[async_trait]
 pub trait Ledger: Send + Sync {
+    /// Which transactions one accept may store; always the same.
+    fn accept_reach(&self) -> AcceptReach {
+        AcceptReach::OneAccount
+    }
+
     /// Stores each transaction under its key, at most once for ever; one outcome each, in order.
     ///
-    /// The transactions are of one account and each key stands once; at most 100. Whether the
-    /// account exists is not checked. A fault says nothing about any of them: some may be stored.
+    /// The transactions are within [`Self::accept_reach`], and each key stands once. Whether their
+    /// accounts exist is not checked. A fault says nothing about any of them: some may be stored.
     async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault>;
 
     /// Writes the account, the final transactions and the journal page together, or nothing.

@@ -1,10 +1,14 @@
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use futures::future::join_all;
 use postonce_shared::accept::{AcceptFault, Acceptance};
+use postonce_shared::decorators::LedgerDecorator;
 use postonce_shared::domain::ids::AccountId;
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::domain::money::Currency;
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::ledger::{AcceptOutcome, AcceptReach, Ledger, NewTransaction};
 use uuid::Uuid;
 
 use crate::stage::{
@@ -35,6 +39,40 @@ async fn two_hundred_requests_with_one_id_are_one_transaction() {
     assert_eq!((first, replayed), (1, 199));
     let work = stage.receive().await;
     assert!(!work.is_empty() && work.len() <= 2, "each web sends once at most, not {}", work.len());
+}
+
+/// Reaches over all accounts, and cannot read the row of one key.
+struct OneRowDamaged(Arc<dyn Ledger>);
+
+#[async_trait]
+impl LedgerDecorator for OneRowDamaged {
+    fn inner(&self) -> &dyn Ledger {
+        &*self.0
+    }
+
+    fn accept_reach(&self) -> AcceptReach {
+        AcceptReach::AllAccounts
+    }
+
+    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
+        if group.iter().any(|new| new.key == key(13)) {
+            return Err(StoreFault::Corrupt { doing: "testing", source: "damaged".into() });
+        }
+        self.0.accept(group).await
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_row_is_no_misfortune_of_others_in_the_group() {
+    let stage = Stage::new().await;
+    let web = stage.process_over(|store| store.ledger = Arc::new(OneRowDamaged(Arc::clone(&store.ledger))));
+    let answers = join_all((10..30).map(|id| submit(&web, id, deposit("1.00")))).await;
+    for (id, answer) in (10..30).zip(answers) {
+        match answer {
+            Err(AcceptFault::Log(_)) => assert_eq!(id, 13),
+            other => assert!(id != 13 && matches!(other, Ok(Acceptance::Accepted(_))), "{id}: {other:?}"),
+        }
+    }
 }
 
 #[tokio::test]

@@ -89,11 +89,14 @@ async fn work_whose_own_message_waits_at_the_head_is_not_enqueued_again() {
 async fn numbers_given_back_after_they_were_reported_do_not_break_the_books() {
     let store = MemoryStore::new(world()).sync;
     let numbers = OrderNumbers::new(Arc::clone(&store), world());
-    let taken = numbers.take(60).await.unwrap();
-    // More than half of the range is taken, so a second one is fetched, and 60 are reported.
-    while register(&store).await.reserved == 100 {
-        tokio::task::yield_now().await;
-    }
+    let taken = numbers.take(75).await.unwrap();
+    // After three quarters of a range a second one is fetched for certain, and 75 are reported.
+    let fetched = async {
+        while register(&store).await.reserved == 100 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), fetched).await.expect("a second range");
     tokio::task::yield_now().await;
     // None of them was needed: all of the work was rejected.
     numbers.give_back(taken);

@@ -63,18 +63,63 @@ fn many_processes_may_start_at_once() {
     }
 }
 
+/// Something of everything; [`check_all_is_there`] knows what.
+async fn fill(bank: &Bank, store: &Store) {
+    bank.open_account(store).await;
+    let new: Vec<_> = (1..=3).map(|message| bank.deposit(message)).collect();
+    assert_eq!(store.ledger.accept(&new).await.unwrap().len(), 3);
+    let commit = bank.decide(store, &[1, 2], 1).await;
+    assert!(matches!(store.ledger.commit(&commit).await.unwrap(), Committed::Done { revision: Some(_) }));
+    store.queue.send(&work_queue(), b"sent", Duration::ZERO).await.unwrap();
+    assert!(matches!(store.sync.swap("range", None, "1000").await.unwrap(), Swapped::Done(_)));
+}
+
+/// Transactions once lay in the order of their keys.
+#[test]
+fn what_an_older_program_wrote_is_there_after_the_migration() {
+    const MIGRATIONS: [&str; 4] = [
+        include_str!("../../src/adapters/sqlite/migrations/001_initial.sql"),
+        include_str!("../../src/adapters/sqlite/migrations/002_roster.sql"),
+        include_str!("../../src/adapters/sqlite/migrations/003_payload_age.sql"),
+        include_str!("../../src/adapters/sqlite/migrations/004_partner_records.sql"),
+    ];
+    const COLUMNS: &str = "account, partner, message, status, revision, kind, amount, currency, reference,
+        metadata, unknown_members, fingerprint_version, fingerprint, accepted_at, accept_nonce, dead_letter,
+        repairs, repaired_at, commit_nonce, decided_at, order_number, sequence, balance_after, reason";
+    within_deadline(async {
+        let newer = Bank::new();
+        let store = newer.open();
+        fill(&newer, &store).await;
+        drop(store);
+        let older = Bank::new();
+        std::fs::create_dir_all(older.path().parent().unwrap()).unwrap();
+        let sql = older.sql();
+        MIGRATIONS.iter().for_each(|migration| sql.execute_batch(migration).unwrap());
+        sql.execute_batch("PRAGMA application_id = 0x506f7374; PRAGMA user_version = 4").unwrap();
+        sql.execute("ATTACH ?1 AS newer", [newer.path().to_str().unwrap()]).unwrap();
+        let tables = ["account_names", "partners", "accounts", "journal_pages"];
+        for table in tables.into_iter().chain(["queue_messages", "queue_bodies", "sync_values"]) {
+            sql.execute_batch(&format!("INSERT INTO {table} SELECT * FROM newer.{table}")).unwrap();
+        }
+        let copy = format!("INSERT INTO transactions ({COLUMNS}) SELECT {COLUMNS} FROM newer.transactions");
+        sql.execute_batch(&copy).unwrap();
+        drop(sql);
+
+        let store = older.open();
+        assert_eq!(number(&older.sql(), "PRAGMA user_version"), SCHEMA_VERSION);
+        check_all_is_there(&store).await;
+        // The keys are taken as they were.
+        let again = store.ledger.accept(&[older.deposit(1)]).await.unwrap().remove(0);
+        assert!(matches!(again, AcceptOutcome::Existing(_)), "{again:?}");
+    });
+}
+
 #[test]
 fn what_was_answered_is_there_after_a_crash() {
     within_deadline(async {
         let bank = Bank::new();
         let store = bank.open();
-        bank.open_account(&store).await;
-        let new: Vec<_> = (1..=3).map(|message| bank.deposit(message)).collect();
-        assert_eq!(store.ledger.accept(&new).await.unwrap().len(), 3);
-        let commit = bank.decide(&store, &[1, 2], 1).await;
-        assert!(matches!(store.ledger.commit(&commit).await.unwrap(), Committed::Done { revision: Some(_) }));
-        store.queue.send(&work_queue(), b"sent", Duration::ZERO).await.unwrap();
-        assert!(matches!(store.sync.swap("range", None, "1000").await.unwrap(), Swapped::Done(_)));
+        fill(&bank, &store).await;
         // A copy of the files while they are open: what a process that is killed leaves behind.
         let crashed = Bank::new();
         copy_database(bank.path().parent().unwrap(), crashed.path().parent().unwrap());

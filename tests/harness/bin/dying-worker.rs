@@ -29,7 +29,7 @@ async fn main() -> anyhow::Result<()> {
         code => Some(Point::from_code(code).with_context(|| format!("{code:?} is no point to die at"))?),
     };
     let config = Config::read(&matches)?;
-    telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
+    let _log = telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     let store = open::open(&config, Arc::clone(&world), &Arc::default()).await;

@@ -29,9 +29,12 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     connection.execute_batch(match role {
         // FULL: what was answered survives a loss of power, which NORMAL does not promise. The log
-        // may grow to 4,000 pages before its content moves to the file: hot pages move once.
+        // may grow to 4,000 pages before its content moves to the file: hot pages move once. What a
+        // savepoint keeps to be undone stays in memory, where it is a few pages: otherwise a temporary file
+        // is made for each savepoint that has more than 64 KiB.
         Role::Write => {
             "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -65536;
+             PRAGMA temp_store = MEMORY;
              PRAGMA wal_autocheckpoint = 4000; PRAGMA journal_size_limit = 67108864;"
         }
         Role::Read => "PRAGMA query_only = ON; PRAGMA cache_size = -8192;",

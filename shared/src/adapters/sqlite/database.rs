@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rusqlite::Connection;
 
@@ -27,6 +28,8 @@ pub(super) struct Database {
     writer: Option<Writer>,
     operations: Arc<StorageOperations>,
     world: Arc<dyn World>,
+    /// Whether this process put a message on a queue, and nobody here has looked for it yet.
+    queued: AtomicBool,
     /// Last, so that it is given back when the thread that writes has ended.
     _lock: Arc<StoreLock>,
 }
@@ -47,7 +50,7 @@ impl Database {
         migrate(&connection, path)?;
         let writer = Some(Writer::start(connection)?);
         let readers = Readers::new(path, Arc::clone(&lock));
-        Ok(Self { readers, writer, operations, world, _lock: lock })
+        Ok(Self { readers, writer, operations, world, queued: AtomicBool::new(false), _lock: lock })
     }
 
     /// A file that exists and has the schema of this program, for reading only: nothing is created,
@@ -66,11 +69,27 @@ impl Database {
             .map_err(|source| OpenFault::Database { path: path.to_owned(), source })?;
         check_current(&connection, path)?;
         let readers = Readers::new(path, Arc::clone(&lock));
-        Ok(Self { readers, writer: None, operations, world, _lock: lock })
+        let queued = AtomicBool::new(false);
+        Ok(Self { readers, writer: None, operations, world, queued, _lock: lock })
     }
 
     pub(super) fn world(&self) -> Arc<dyn World> {
         Arc::clone(&self.world)
+    }
+
+    /// Counts an operation whose parts are not counted.
+    pub(super) fn count(&self, operation: Operation) {
+        self.operations.count(operation);
+    }
+
+    /// Notes that this process put a message on a queue.
+    pub(super) fn note_queued(&self) {
+        self.queued.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it did since the last call.
+    pub(super) fn take_queued(&self) -> bool {
+        self.queued.swap(false, Ordering::Relaxed)
     }
 
     /// Runs a job on a snapshot of the file that has everything that was answered before.

@@ -17,10 +17,9 @@ use crate::domain::account::{Account, Revision, Versioned};
 use crate::domain::decision::AccountCommit;
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::ports::fault::StoreFault;
-use crate::ports::ledger::{AcceptOutcome, Committed, Ledger, Marks, NewTransaction, StoredTransaction};
-
-/// Most transactions of one call to accept.
-const GROUP_MAX: usize = 100;
+use crate::ports::ledger::{
+    AcceptOutcome, AcceptReach, Committed, Ledger, Marks, NewTransaction, StoredTransaction,
+};
 
 /// The ledger in the file.
 pub(super) struct SqliteLedger {
@@ -36,12 +35,19 @@ impl SqliteLedger {
 
 #[async_trait]
 impl Ledger for SqliteLedger {
+    fn accept_reach(&self) -> AcceptReach {
+        AcceptReach::AllAccounts
+    }
+
     async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
-        assert!(group.len() <= GROUP_MAX, "{} transactions in one group", group.len());
+        let max = self.accept_reach().group_max();
+        assert!(group.len() <= max, "{} transactions in one group", group.len());
         let rows: Vec<NewRow> = group.iter().map(NewRow::of).collect();
         let (enqueue, world) = (Arc::clone(&self.enqueue), self.database.world());
         let job = move |connection: &_| accept(connection, &rows, &enqueue, world.now());
-        self.database.write(meter::TABLE_BATCH, "accepting transactions", job).await
+        let outcomes = self.database.write(meter::TABLE_BATCH, "accepting transactions", job).await?;
+        self.database.note_queued();
+        Ok(outcomes)
     }
 
     async fn commit(&self, wanted: &AccountCommit) -> Result<Committed, StoreFault> {

@@ -39,7 +39,11 @@ impl WorkQueue for SqliteQueue {
             insert(connection, &queue, &body, now, now.after(delay))?;
             Ok(Verdict::Keep(()))
         };
-        self.database.write(meter::QUEUE_SEND, doing, job).await
+        self.database.write(meter::QUEUE_SEND, doing, job).await?;
+        if delay.is_zero() {
+            self.database.note_queued();
+        }
+        Ok(())
     }
 
     async fn receive(
@@ -49,11 +53,16 @@ impl WorkQueue for SqliteQueue {
         visibility: Duration,
     ) -> Result<Vec<Message>, StoreFault> {
         let doing = "receiving queue messages";
-        // Asked by a reader first: an idle listener must not take the lock that others write under.
-        let (name, world) = (queue.clone(), self.database.world());
-        let look = move |connection: &_| any_visible(connection, &name, world.now());
-        if !self.database.read(meter::QUEUE_RECEIVE, doing, look).await? {
-            return Ok(Vec::new());
+        // Asked by a reader first, unless there should be something: an idle listener must not take the
+        // lock that others write under.
+        if self.database.take_queued() {
+            self.database.count(meter::QUEUE_RECEIVE);
+        } else {
+            let (name, world) = (queue.clone(), self.database.world());
+            let look = move |connection: &_| any_visible(connection, &name, world.now());
+            if !self.database.read(meter::QUEUE_RECEIVE, doing, look).await? {
+                return Ok(Vec::new());
+            }
         }
         let (queue, world) = (queue.clone(), self.database.world());
         let job = move |connection: &_| receive(connection, &queue, max, visibility, &*world);

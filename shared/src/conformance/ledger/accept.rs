@@ -5,13 +5,14 @@ use std::sync::Arc;
 use crate::conformance::case::{Case, partner};
 use crate::domain::ids::{AccountId, AccountKey, UserId};
 use crate::domain::transaction::{Transaction, TransactionStatus};
-use crate::ports::ledger::{AcceptOutcome, Marks, NewTransaction, StoredTransaction};
+use crate::ports::ledger::{AcceptOutcome, AcceptReach, Marks, NewTransaction, StoredTransaction};
 use crate::ports::world::WorldExt as _;
 
 pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
     accepts_a_key_once(&case().await).await;
     answers_each_of_a_mixed_group_in_order(&case().await).await;
     accepts_a_group_of_one_hundred(&case().await).await;
+    a_group_may_be_of_all_accounts_where_the_ledger_says_so(&case().await).await;
     keys_that_differ_in_one_part_do_not_meet(&case().await).await;
     a_repeated_attempt_stores_nothing_new(&case().await).await;
     a_final_transaction_is_told_with_its_outcome(&case().await).await;
@@ -103,6 +104,25 @@ async fn accepts_a_group_of_one_hundred(case: &Case) {
     assert_eq!(stored.len(), 100, "each key is stored once");
     for new in &group {
         assert_is(&case.stored(&new.key).await, new);
+    }
+}
+
+async fn a_group_may_be_of_all_accounts_where_the_ledger_says_so(case: &Case) {
+    let reach = case.store.ledger.accept_reach();
+    if reach == AcceptReach::OneAccount {
+        return;
+    }
+    let cents = 1..=i64::try_from(reach.group_max()).unwrap();
+    let group: Vec<NewTransaction> = cents.map(|cents| case.deposit(case.account_key(), cents)).collect();
+    let taken = group.len() / 2;
+    case.accepted(&group[taken..=taken]).await;
+    let second_attempt = |new: &NewTransaction| NewTransaction { nonce: case.world.nonce(), ..new.clone() };
+    let wishes: Vec<NewTransaction> = group.iter().map(second_attempt).collect();
+    let outcomes = case.store.ledger.accept(&wishes).await.unwrap();
+    assert_eq!(outcomes.len(), group.len(), "accept promises one outcome each");
+    for (index, (outcome, wish)) in outcomes.into_iter().zip(&wishes).enumerate() {
+        assert_eq!(is_inserted(&outcome), index != taken, "the key at {index}");
+        assert_is(&case.stored(&wish.key).await, wish);
     }
 }
 

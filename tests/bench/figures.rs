@@ -34,8 +34,18 @@ pub fn difference(after: &Counts, before: &Counts) -> Counts {
 
 /// A quotient with two decimals.
 pub fn ratio(count: u64, of: u64) -> String {
-    let hundredths = count.saturating_mul(100).checked_div(of).unwrap_or(0);
+    decimal(count.saturating_mul(100).checked_div(of).unwrap_or(0))
+}
+
+/// Hundredths as a number with two decimals.
+pub fn decimal(hundredths: u64) -> String {
     format!("{}.{:02}", hundredths.div_euclid(100), hundredths.rem_euclid(100))
+}
+
+/// So many in that time, a second.
+pub fn per_second(count: u64, took: Duration) -> u64 {
+    let rate = u128::from(count).saturating_mul(1_000_000).checked_div(took.as_micros()).unwrap_or(0);
+    u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
 /// Milliseconds with one decimal.

@@ -9,7 +9,7 @@ use postonce_tests::client::{Client, Wish};
 use postonce_tests::scenario::{Plan, Stand, fresh_account, fresh_id};
 use postonce_tests::wait::{self, Stopwatch};
 
-use crate::figures::{ms, ratio};
+use crate::figures::{ms, per_second, ratio};
 
 /// Transactions that wait.
 pub const TRANSACTIONS: u32 = 20_000;
@@ -24,7 +24,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const TIME_MAX: Duration = Duration::from_secs(600);
 
 /// Prints the series.
-pub async fn measure(transactions: u32) -> Result<(), String> {
+pub async fn measure(transactions: u32) {
     let mut bank = Plan::on(Stand::Azurite).processes(1, 0).start().await;
     let client = bank.client(0);
     let accounts: Vec<AccountKey> = (0..ACCOUNTS).map(|_| fresh_account()).collect();
@@ -45,10 +45,9 @@ pub async fn measure(transactions: u32) -> Result<(), String> {
     let watch = Stopwatch::start();
     bank.start_worker();
     let took = series(&client, &watch).await;
-    let rate = u128::from(transactions).saturating_mul(1000).checked_div(took.as_millis()).unwrap_or(0);
+    let rate = per_second(transactions.into(), took);
     let per_posting = ratio(bank.vitals(0).storage_operations().await.values().sum(), transactions.into());
     println!("\nDrained in {} ms: {rate} a second; {per_posting} operations of the worker each.", ms(took));
-    Ok(())
 }
 
 /// A line now and then, until the queues are empty and nobody receives any more. The answer is when

@@ -12,7 +12,7 @@ use postonce_tests::client::Wish;
 use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
 use postonce_tests::wait::{self, Stopwatch};
 
-use crate::figures::{counts, difference, ratio};
+use crate::figures::{counts, difference, per_second, ratio};
 
 /// Requests under way at once, each on a connection of its own.
 const CONNECTIONS: usize = 256;
@@ -25,27 +25,17 @@ const DEPOSITS_NARROW: usize = 10_000;
 /// Longest time for a phase's work to become final.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(300);
 
-/// Prints a table, of one store or of both.
-pub async fn measure(arguments: &[&str]) -> Result<(), String> {
-    let (stands, queue_count): (&[Stand], _) = match arguments {
-        [] => (&[Stand::Azurite, Stand::Sqlite], None),
-        ["azurite", rest @ ..] => (&[Stand::Azurite], rest.first()),
-        ["sqlite", rest @ ..] => (&[Stand::Sqlite], rest.first()),
-        other => return Err(format!("{other:?} is no store; there are azurite and sqlite")),
-    };
+/// Prints a table.
+pub async fn measure() {
     println!("| store | phase | deposits | operations per posting | goal | deposits/s | by kind |");
     println!("|---|---|---|---|---|---|---|");
-    for stand in stands {
-        measure_on(*stand, queue_count.copied()).await;
+    for stand in [Stand::Azurite, Stand::Sqlite] {
+        measure_on(stand).await;
     }
-    Ok(())
 }
 
-async fn measure_on(stand: Stand, queue_count: Option<&str>) {
-    let mut plan = Plan::on(stand).in_one_process().with("POSTONCE_IDLE_POLL_MAX_MS", "1000");
-    if let Some(queue_count) = queue_count {
-        plan = plan.with("POSTONCE_QUEUE_COUNT", queue_count);
-    }
+async fn measure_on(stand: Stand) {
+    let plan = Plan::on(stand).in_one_process().with("POSTONCE_IDLE_POLL_MAX_MS", "1000");
     let mut bank = plan.start().await;
     let accounts: Vec<AccountKey> = (0..ACCOUNTS_MANY).map(|_| fresh_account()).collect();
     let client = bank.client(0);
@@ -85,7 +75,7 @@ async fn phase(bank: &Scenario, name: &str, goal: &str, accounts: &[AccountKey],
     let stand = format!("{:?}", bank.stand).to_lowercase();
     let kinds: Vec<String> =
         spent.iter().map(|(kind, count)| format!("{kind} {}", ratio(*count, posted))).collect();
-    let rate = u128::from(posted).saturating_mul(1000).checked_div(took.as_millis()).unwrap_or(0);
+    let rate = per_second(posted, took);
     println!(
         "| {stand} | {name} | {deposits} | {} | {goal} | {rate} | {} |",
         ratio(total, posted),

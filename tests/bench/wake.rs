@@ -34,7 +34,7 @@ struct Times {
 }
 
 /// Prints a table.
-pub async fn measure(samples: u32) -> Result<(), String> {
+pub async fn measure(samples: u32) {
     let ringing = Plan::on(Stand::Azurite).processes(1, 1).start().await;
     let polling = Plan::on(Stand::Azurite).processes(1, 0).with("POSTONCE_QUEUE_COUNT", "1");
     let mut polling = polling.with("POSTONCE_IDLE_POLL_MAX_MS", "1000").start().await;
@@ -64,7 +64,6 @@ pub async fn measure(samples: u32) -> Result<(), String> {
         print(name, "request to final answer", client);
         print(name, "accepted_at to posted_at", bank);
     }
-    Ok(())
 }
 
 async fn deposit(bank: &Scenario, account: AccountKey, times: &mut Times) {

@@ -1,0 +1,99 @@
+//! The pure parts that show in a profile of a busy bank, each by itself: `cargo bench -p postonce-shared`.
+//!
+//! They compare one version with another on the same machine. What the bank does as a whole, the
+//! benchmark of the `tests` crate measures.
+
+use std::hint::black_box;
+
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use postonce_shared::adapters::page_body;
+use postonce_shared::domain::account::{Account, Revision, Versioned};
+use postonce_shared::domain::decision::{Means, Work, decide};
+use postonce_shared::domain::ids::{
+    AccountId, AccountKey, MessageId, Nonce, OrderNumber, PartnerId, TransactionKey, UserId,
+};
+use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
+use postonce_shared::domain::journal::PAGE_ENTRIES_MAX;
+use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::envelope::Envelope;
+use uuid::Uuid;
+
+/// Items of an envelope under load.
+const ITEMS: u128 = 40;
+
+fn now() -> Timestamp {
+    Timestamp::from_unix_ms(1_795_248_000_123)
+}
+
+fn euro() -> Currency {
+    Currency::parse("EUR").expect("it is a currency")
+}
+
+fn account() -> Versioned<Account> {
+    let key = AccountKey {
+        user: UserId::from_uuid(Uuid::from_u128(1)),
+        account: AccountId::from_uuid(Uuid::from_u128(2)),
+    };
+    let limit = OverdraftLimit::try_new(0, euro()).expect("zero is a limit");
+    Versioned { value: Account::open(key, euro(), limit, None, now()), revision: Revision::new("1") }
+}
+
+fn work(count: u128) -> Vec<Work> {
+    let partner = PartnerId::parse("shop").expect("it is a name of a partner");
+    let work = |id| Work {
+        key: TransactionKey {
+            account: account().value.key,
+            partner: partner.clone(),
+            message: MessageId::from_uuid(Uuid::from_u128(id)),
+        },
+        instruction: Instruction {
+            kind: TransactionKind::Deposit,
+            amount: Amount::parse("12.50", euro()).expect("it is an amount"),
+            details: Details::default(),
+        },
+        accepted_at: now(),
+        revision: Revision::new("1"),
+    };
+    (0..count).map(work).collect()
+}
+
+fn envelopes(criterion: &mut Criterion) {
+    let envelope = Envelope::of(work(ITEMS), None);
+    let body = envelope.encode();
+    criterion.bench_function("an envelope of 40 is written", |it| it.iter(|| black_box(&envelope).encode()));
+    criterion
+        .bench_function("an envelope of 40 is read", |it| it.iter(|| Envelope::decode(black_box(&body))));
+}
+
+fn decisions(criterion: &mut Criterion) {
+    let account = account();
+    let numbers: Vec<OrderNumber> = (1..=100).map(OrderNumber::from_counter).collect();
+    let means = Means { nonce: Nonce::from_uuid(Uuid::from_u128(9)), now: now(), numbers: &numbers };
+    let full = u128::try_from(PAGE_ENTRIES_MAX).expect("a small number");
+    for count in [1, full] {
+        let work = work(count);
+        let name = format!("{count} of one account are decided and sealed");
+        criterion.bench_function(&name, |it| it.iter(|| decide(black_box(&account), &work, &means)));
+    }
+    let commit = decide(&account, &work(full), &means).expect("it can be decided");
+    let page = commit.page.expect("deposits are posted");
+    criterion.bench_function("a full page is written", |it| {
+        it.iter(|| page_body::encode(black_box(&page.entries)));
+    });
+    criterion.bench_function("a full page is checked", |it| it.iter(|| black_box(&page).check()));
+}
+
+fn fingerprints(criterion: &mut Criterion) {
+    let instruction = work(1).remove(0).instruction;
+    criterion.bench_function("a fingerprint is taken", |it| {
+        it.iter_batched(
+            || instruction.clone(),
+            |instruction| instruction.fingerprint(),
+            BatchSize::SmallInput,
+        );
+    });
+}
+
+criterion_group!(pure, envelopes, decisions, fingerprints);
+criterion_main!(pure);

@@ -1,0 +1,25 @@
+//! The classic design.
+
+use std::path::Path;
+
+use postonce_tests::azurite::Azurite;
+use postonce_tests::binaries::Binary;
+use postonce_tests::service::{Service, Settings};
+
+use super::{KEY, peer};
+use crate::arm::Arm;
+
+/// Begins the names of its tables and of its queue; it is alone in its Azurite.
+const PREFIX: &str = "classic";
+
+/// A web and a worker process on an Azurite of their own.
+pub fn classic(directory: &Path) -> Arm {
+    let azurite = Azurite::private_in_memory();
+    let storage = azurite.ports().connection_string();
+    let store = ["--storage", &storage, "--prefix", PREFIX];
+    let start =
+        |arguments: &[&str]| Service::start(Binary::PeerClassic, &Settings::default(), arguments, directory);
+    let web = start(&[&["web"], &store[..], &["--key", KEY]].concat());
+    let worker = start(&[&["worker"], &store[..]].concat());
+    peer(vec![("web", web), ("worker", worker)], Box::new(azurite))
+}

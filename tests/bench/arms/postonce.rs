@@ -1,0 +1,48 @@
+//! The bank, as it is shipped.
+
+use std::any::Any;
+use std::path::Path;
+use std::rc::Rc;
+
+use postonce_tests::azurite::Azurite;
+use postonce_tests::scenario::{Plan, Scenario, Stand};
+use postonce_tests::vitals::Vitals;
+
+use crate::arm::{Arm, Counts};
+use crate::load::Target;
+
+/// One process on a file.
+pub async fn embedded(directory: &Path) -> Arm {
+    let bank = Plan::on(Stand::Sqlite).in_directory(directory).start().await;
+    arm(Rc::new(bank), Vec::new()).await
+}
+
+/// A web and a worker process on an Azurite of their own.
+pub async fn azure(directory: &Path) -> Arm {
+    let azurite = Azurite::private_in_memory();
+    let bank = Plan::on_private(&azurite).in_directory(directory).start().await;
+    arm(Rc::new(bank), vec![Box::new(azurite)]).await
+}
+
+/// As [`azure`], and how many bytes went to the storage and came from it so far.
+pub async fn azure_counted(directory: &Path) -> (Arm, impl Fn() -> u64 + use<>) {
+    let azurite = Azurite::private_in_memory();
+    let plan = Plan::on_private(&azurite).behind_proxies().in_directory(directory);
+    let bank = Rc::new(plan.start().await);
+    let counted = Rc::clone(&bank);
+    (arm(bank, vec![Box::new(azurite)]).await, move || counted.proxies().carried())
+}
+
+async fn arm(bank: Rc<Scenario>, store: Vec<Box<dyn Any>>) -> Arm {
+    bank.until_workers_ready().await;
+    let web = bank.webs.first().expect("the plan has a web process");
+    let address = web.address();
+    let target = Target::of(address, bank.key());
+    let mut counts = vec![Counts::Metrics(Vitals::with_key(address, bank.key()))];
+    counts.extend((0..bank.workers.len()).map(|worker| Counts::Metrics(bank.vitals(worker))));
+    let mut processes = vec![("web", web.pid())];
+    processes.extend(bank.workers.iter().map(|worker| ("worker", worker.pid())));
+    let mut holds: Vec<Box<dyn Any>> = vec![Box::new(bank)];
+    holds.extend(store);
+    Arm { target, counts, processes, holds }
+}

@@ -1,0 +1,64 @@
+//! The next request when the one before is answered.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use postonce_tests::wait::Stopwatch;
+use tokio::task::JoinSet;
+
+use super::connection::Connection;
+use super::{Outcome, Traffic, on_own_thread};
+
+/// How long a load goes on.
+#[derive(Debug, Clone, Copy)]
+pub enum Until {
+    /// So many requests were sent.
+    Sent(u64),
+    /// So much time has passed.
+    Passed(Duration),
+}
+
+/// Sends requests over so many connections, each with one request under way.
+pub async fn closed(traffic: Traffic, connections: usize, until: Until) -> Outcome {
+    on_own_thread(async move || {
+        let mut open = Vec::new();
+        for _ in 0..connections {
+            open.push(Connection::open(&traffic.address).await);
+        }
+        let (traffic, next) = (Rc::new(traffic), Rc::new(Cell::new(0)));
+        let outcome = Rc::new(RefCell::new(Outcome::new()));
+        let mut clients = JoinSet::new();
+        let watch = Rc::new(Stopwatch::start());
+        for mut connection in open {
+            let (traffic, next, outcome) = (Rc::clone(&traffic), Rc::clone(&next), Rc::clone(&outcome));
+            let watch = Rc::clone(&watch);
+            clients.spawn_local(async move {
+                loop {
+                    let number: u64 = next.get();
+                    let is_over = match until {
+                        Until::Sent(requests) => number >= requests,
+                        Until::Passed(lasting) => watch.elapsed() >= lasting,
+                    };
+                    if is_over {
+                        return;
+                    }
+                    next.set(number.saturating_add(1));
+                    let request = traffic.request(number);
+                    let sent = Stopwatch::start();
+                    let answer = connection.send(request).await;
+                    let is_broken = answer.is_err();
+                    outcome.borrow_mut().note(answer, sent.elapsed());
+                    if is_broken {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(clients.join_all().await);
+        let mut outcome = outcome.replace(Outcome::new());
+        outcome.took = watch.elapsed();
+        outcome
+    })
+    .await
+}

@@ -1,0 +1,104 @@
+//! Requests at a rate, whatever becomes of them.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use postonce_tests::wait::Stopwatch;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
+
+use super::connection::Connection;
+use super::{Outcome, Traffic, on_own_thread};
+
+/// Most connections: what is due while all are taken waits, and its waiting counts.
+const CONNECTIONS_MAX: usize = 256;
+/// Shortest sleep of the clock: more wake-ups than these would take time from what is measured.
+const TICK: Duration = Duration::from_micros(200);
+const NANOS: u64 = 1_000_000_000;
+
+/// What is due.
+struct Due {
+    number: u64,
+    /// Since the start.
+    at: Duration,
+}
+
+/// Sends `rate` requests a second for that long, evenly spread. Latencies count from when a request was due.
+pub async fn open(traffic: Traffic, rate: u64, lasting: Duration) -> Outcome {
+    on_own_thread(async move || {
+        let mut idle = VecDeque::new();
+        for _ in 0..CONNECTIONS_MAX {
+            idle.push_back(Connection::open(&traffic.address).await);
+        }
+        let (tell, due) = unbounded_channel();
+        let watch = Rc::new(Stopwatch::start());
+        let clock = std::thread::Builder::new().name("clock".to_owned());
+        let clock = clock.spawn(move || tick(rate, lasting, &tell)).expect("a thread for the clock");
+        let mut outcome = attend(&Rc::new(traffic), idle, due, &watch).await;
+        outcome.took = watch.elapsed();
+        clock.join().expect("the clock does not panic");
+        outcome
+    })
+    .await
+}
+
+/// Tells what is due. A thread of its own, because the runtime's timers go by the millisecond.
+fn tick(rate: u64, lasting: Duration, tell: &UnboundedSender<Due>) {
+    let interval = Duration::from_nanos(NANOS.checked_div(rate).expect("a rate is not zero"));
+    let watch = Stopwatch::start();
+    let (mut number, mut at) = (0_u64, Duration::ZERO);
+    while at < lasting {
+        let ahead = at.saturating_sub(watch.elapsed());
+        if !ahead.is_zero() {
+            std::thread::sleep(ahead.max(TICK));
+        }
+        let now = watch.elapsed();
+        while at <= now && at < lasting {
+            if tell.send(Due { number, at }).is_err() {
+                return;
+            }
+            number = number.saturating_add(1);
+            at = at.saturating_add(interval);
+        }
+    }
+}
+
+/// Sends what is due over connections that are idle, until all is answered.
+async fn attend(
+    traffic: &Rc<Traffic>,
+    mut idle: VecDeque<Connection>,
+    mut due: UnboundedReceiver<Due>,
+    watch: &Rc<Stopwatch>,
+) -> Outcome {
+    let mut outcome = Outcome::new();
+    let mut waiting = VecDeque::new();
+    let mut under_way = JoinSet::new();
+    let mut is_over = false;
+    while !is_over || !under_way.is_empty() || !waiting.is_empty() {
+        while let (Some(Due { number, at }), true) = (waiting.front(), !idle.is_empty()) {
+            let (request, at) = (traffic.request(*number), *at);
+            let (Some(_), Some(mut connection)) = (waiting.pop_front(), idle.pop_front()) else { break };
+            let watch = Rc::clone(watch);
+            under_way.spawn_local(async move {
+                let answer = connection.send(request).await;
+                (connection, answer, watch.elapsed().saturating_sub(at))
+            });
+        }
+        tokio::select! {
+            biased;
+            next = due.recv(), if !is_over => match next {
+                Some(next) => waiting.push_back(next),
+                None => is_over = true,
+            },
+            Some(done) = under_way.join_next() => {
+                let (connection, answer, latency) = done.expect("a client does not panic");
+                if answer.is_ok() {
+                    idle.push_back(connection);
+                }
+                outcome.note(answer, latency);
+            }
+        }
+    }
+    outcome
+}

@@ -1,0 +1,59 @@
+//! How much memory the processes hold: idle, under full load, and after a million transactions.
+
+use postonce_tests::vitals::{memory_kib, memory_peak_kib};
+
+use crate::arm::Arm;
+use crate::load::{Traffic, Until};
+use crate::machine::Machine;
+use crate::report::{Goal, Report};
+use crate::rounds::{Measure, Sample, Series, Unit};
+use crate::throughput::post;
+use crate::{Wanted, arms};
+
+const IDLE: Measure = Measure::of("idle, after the start", Unit::Kibibytes);
+const PEAK: Measure = Measure::of("most, under full load", Unit::Kibibytes);
+const FIRST: Measure = Measure::of("after a tenth of the transactions", Unit::Kibibytes);
+const LAST: Measure = Measure::of("after all transactions", Unit::Kibibytes);
+
+const MIB: u64 = 1024;
+/// Of each process.
+const GOALS: [(Measure, Goal); 3] =
+    [(IDLE, Goal::AtMost(64 * MIB)), (PEAK, Goal::AtMost(256 * MIB)), (LAST, Goal::AtMost(256 * MIB))];
+
+/// Accounts that take turns.
+const ACCOUNTS: usize = 10_000;
+/// Connections that load.
+const CONNECTIONS: usize = 256;
+
+/// Measures both stores.
+pub async fn measure(wanted: &Wanted, machine: &Machine) {
+    let mut report = Report::of("memory");
+    of_store("embedded", arms::embedded(machine.directory()).await, 1, wanted, &mut report).await;
+    // Many at a time to one account: it takes minutes instead of half an hour.
+    of_store("azure", arms::azure(machine.directory()).await, 100, wanted, &mut report).await;
+    report.finish(machine);
+}
+
+async fn of_store(store: &str, arm: Arm, run: u64, wanted: &Wanted, report: &mut Report) {
+    let mut samples: Vec<Sample> = arm.processes.iter().map(|_| Sample::new()).collect();
+    let mut note = |measure: Measure, read: fn(u32) -> u64| {
+        for ((_, pid), sample) in arm.processes.iter().zip(&mut samples) {
+            sample.extend([(measure, read(*pid))]);
+        }
+    };
+    note(IDLE, memory_kib);
+    let accounts = arm.open(ACCOUNTS).await;
+    let before = arm.posted().await;
+    for (part, measure) in [(wanted.transactions.div_euclid(10), FIRST), (wanted.transactions, LAST)] {
+        let there = arm.posted().await.saturating_sub(before);
+        let deposits = Traffic::deposits(&arm.target, &accounts).in_runs_of(run);
+        let missing = part.saturating_sub(there);
+        let _ = post(&arm, deposits, CONNECTIONS, Until::Sent(missing)).await;
+        note(measure, memory_kib);
+    }
+    note(PEAK, memory_peak_kib);
+    for ((process, _), sample) in arm.processes.iter().zip(samples) {
+        let series = Series::of_round(vec![("postonce", sample)]);
+        report.add(&format!("{store}, {process}"), &series, &GOALS);
+    }
+}

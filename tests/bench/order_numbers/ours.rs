@@ -1,0 +1,36 @@
+//! The bank's allocator, as its web and worker processes have it.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::domain::ids::OrderNumber;
+use postonce_shared::order_numbers::OrderNumbers;
+use postonce_shared::ports::sync_store::SyncStore;
+use tokio::runtime::Handle;
+
+use super::Allocator;
+
+/// Refills run as tasks of the runtime.
+pub struct Ours {
+    numbers: Arc<OrderNumbers>,
+    runtime: Handle,
+}
+
+impl Allocator for Ours {
+    fn over(sync: Arc<dyn SyncStore>) -> Self {
+        let numbers = OrderNumbers::new(sync, Arc::new(SystemWorld::new()));
+        Self { numbers, runtime: Handle::current() }
+    }
+
+    fn next(&self) -> Option<u64> {
+        let mut next = pin!(self.numbers.next());
+        // As a task polls it: a number at hand needs no executor of its own.
+        let number = match next.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(number) => number,
+            Poll::Pending => self.runtime.block_on(next),
+        };
+        number.ok().map(OrderNumber::counter)
+    }
+}

@@ -1,0 +1,80 @@
+//! What a process did since its start, for the benchmark: `GET /bench/counts`.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use actix_web::dev::Server;
+use actix_web::web::{Data, Json, ServiceConfig, get};
+use actix_web::{App, HttpServer, Responder};
+use serde::Serialize;
+
+/// Counts of one process.
+#[derive(Debug, Default)]
+pub struct Counts {
+    posted: AtomicU64,
+    conflicts: AtomicU64,
+    requests: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
+}
+
+/// The counts as they are answered.
+#[derive(Debug, Serialize)]
+struct Counted {
+    /// Transactions that moved money and whose log row this process inserted.
+    posted: u64,
+    /// Requests to the storage.
+    storage_operations: u64,
+    /// Balances that had changed between their read and their write.
+    conflicts: u64,
+    /// The requests by service and method, such as `table GET`.
+    requests: BTreeMap<String, u64>,
+}
+
+impl Counts {
+    /// Counts a request to the storage.
+    pub fn note_request(&self, service: &'static str, method: &'static str) {
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = requests.entry((service, method)).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    /// Counts a transaction that is posted.
+    pub fn note_posted(&self) {
+        self.posted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a balance that somebody else wrote first.
+    pub fn note_conflict(&self) {
+        self.conflicts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn counted(&self) -> Counted {
+        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        Counted {
+            posted: self.posted.load(Ordering::Relaxed),
+            conflicts: self.conflicts.load(Ordering::Relaxed),
+            storage_operations: requests.values().sum(),
+            requests: requests
+                .iter()
+                .map(|((service, method), count)| (format!("{service} {method}"), *count))
+                .collect(),
+        }
+    }
+}
+
+/// The route of the counts, for an application that has them as its data.
+pub fn configure(config: &mut ServiceConfig) {
+    config.route("/bench/counts", get().to(answer));
+}
+
+async fn answer(counts: Data<Counts>) -> impl Responder {
+    Json(counts.counted())
+}
+
+/// A server of nothing but the counts, for the worker.
+pub fn serve(counts: Arc<Counts>, listener: TcpListener) -> std::io::Result<Server> {
+    let server =
+        HttpServer::new(move || App::new().app_data(Data::from(Arc::clone(&counts))).configure(configure));
+    Ok(server.workers(1).disable_signals().listen(listener)?.run())
+}

@@ -1,0 +1,143 @@
+//! The classic design of such a service on Azure Storage, as the peer that the bank is compared with.
+//!
+//! `web` takes deposits and withdrawals: a point read of the log for the id, then one string message
+//! `userid|accountid|transactionid|amount`. `worker` gets 32 messages at a time and, for each: reads
+//! the balance, writes it with If-Match, inserts the transaction, inserts the log row, deletes the
+//! message. That is all there is; how it is done ([`storage`], [`worker`]) is as fast as the design
+//! lets it be.
+//!
+//! Its weaknesses are its own and stay: a worker that ends between the write of the balance and the
+//! delete of the message posts the same money again when the message comes back, and so does an id
+//! that is sent twice before it was posted. Nothing ties the three tables together, so after a crash
+//! they may disagree.
+
+mod connection;
+mod counts;
+mod entry;
+mod storage;
+mod transport;
+mod turns;
+mod web;
+mod worker;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use actix_web::dev::Server;
+use anyhow::Context as _;
+use clap::{Args, Parser, Subcommand};
+use postonce_worker::drain::{drain, until_asked_to_stop};
+
+use crate::connection::Connection;
+use crate::counts::Counts;
+use crate::storage::Storage;
+use crate::worker::{Pace, Worker};
+
+/// The same allocator as the bank has.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The classic design on Azure Storage: what the benchmark compares the bank with
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(subcommand)]
+    process: Process,
+}
+
+#[derive(Debug, Subcommand)]
+enum Process {
+    /// Takes deposits and withdrawals over HTTP
+    Web(WebSettings),
+    /// Posts what was taken
+    Worker(WorkerSettings),
+}
+
+#[derive(Debug, Args)]
+struct WebSettings {
+    #[command(flatten)]
+    common: Settings,
+    /// The API key that callers must send
+    #[arg(long)]
+    key: String,
+    /// Most submissions at the storage at once
+    #[arg(long, default_value_t = web::PARALLEL)]
+    parallel: usize,
+}
+
+#[derive(Debug, Args)]
+struct WorkerSettings {
+    #[command(flatten)]
+    common: Settings,
+    /// Most messages worked on at once
+    #[arg(long, default_value_t = worker::PARALLEL)]
+    parallel: usize,
+    /// How many tasks get messages
+    #[arg(long, default_value_t = worker::RECEIVERS)]
+    receivers: usize,
+}
+
+/// What both processes are told.
+#[derive(Debug, Args)]
+struct Settings {
+    /// Where to listen; port 0 picks a free one
+    #[arg(long, default_value = "127.0.0.1:0")]
+    bind: SocketAddr,
+    /// The connection string of the storage account
+    #[arg(long)]
+    storage: String,
+    /// How the names of the tables and of the queue begin
+    #[arg(long)]
+    prefix: String,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    match Cli::parse().process {
+        Process::Web(WebSettings { common, key, parallel }) => {
+            let (storage, counts, listener) = open(&common).await?;
+            let server = web::serve(storage, counts, &key, parallel, listener.try_clone()?)?;
+            announce(&listener)?;
+            until_stopped(server).await
+        }
+        Process::Worker(WorkerSettings { common, parallel, receivers }) => {
+            let (storage, counts, listener) = open(&common).await?;
+            let server = counts::serve(Arc::clone(&counts), listener.try_clone()?)?;
+            let (starter, drain) = drain();
+            let worker = Worker::new(storage, counts, Pace { parallel, receivers });
+            announce(&listener)?;
+            let work = worker.run(drain);
+            let stop = async {
+                let stopped = until_stopped(server).await;
+                starter.start();
+                stopped
+            };
+            tokio::join!(work, stop).1
+        }
+    }
+}
+
+/// The storage with its tables and queue, and a bound address.
+async fn open(settings: &Settings) -> anyhow::Result<(Storage, Arc<Counts>, TcpListener)> {
+    let Settings { bind, storage, prefix } = settings;
+    let counts: Arc<Counts> = Arc::default();
+    let storage = Storage::new(&Connection::parse(storage)?, prefix, &counts)?;
+    storage.create().await.context("the tables and the queue cannot be created")?;
+    let listener = TcpListener::bind(bind).with_context(|| format!("cannot listen on {bind}"))?;
+    Ok((storage, counts, listener))
+}
+
+fn announce(listener: &TcpListener) -> anyhow::Result<()> {
+    println!("listening on http://{}", listener.local_addr()?);
+    Ok(())
+}
+
+/// Serves until the process is asked to stop, and finishes the requests in hand.
+async fn until_stopped(server: Server) -> anyhow::Result<()> {
+    let handle = server.handle();
+    let stop = async {
+        until_asked_to_stop().await;
+        handle.stop(true).await;
+    };
+    let (served, ()) = tokio::join!(server, stop);
+    served.context("the HTTP server failed")
+}

@@ -1,0 +1,95 @@
+//! What came, checked: the id from its header, the instruction from its body.
+#![expect(clippy::disallowed_methods, reason = "a service of its own, on the real clock")]
+
+use std::borrow::Cow;
+use std::time::SystemTime;
+
+use actix_web::http::header::{CONTENT_TYPE, HeaderMap};
+use serde::Deserialize;
+use uuid::Uuid;
+
+use crate::answer::Refusal;
+use crate::money::parse_amount;
+use crate::transaction::Instruction;
+
+/// Longest reference, in characters: as in ISO 20022.
+const REFERENCE_CHARS_MAX: usize = 140;
+
+/// Which way the money moves.
+#[derive(Debug, Clone, Copy)]
+pub enum Direction {
+    /// To the account.
+    Deposit,
+    /// From the account.
+    Withdrawal,
+}
+
+/// The body of a deposit or withdrawal. What could not be stored is refused, not dropped.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body<'a> {
+    #[serde(borrow)]
+    amount: Cow<'a, str>,
+    #[serde(borrow)]
+    currency: Cow<'a, str>,
+    reference: Option<String>,
+}
+
+/// Reads a deposit or withdrawal, and the currency that it names.
+pub fn instruction<'a>(
+    headers: &HeaderMap,
+    body: &'a [u8],
+    direction: Direction,
+) -> Result<(Instruction, Cow<'a, str>), Refusal> {
+    let accepted_at = SystemTime::now();
+    let message_id = message_id(headers)?;
+    let Body { amount, currency, reference } = json(headers, body)?;
+    let amount =
+        parse_amount(&amount).map_err(|message| Refusal::FieldInvalid { field: "amount", message })?;
+    if reference
+        .as_ref()
+        .is_some_and(|reference| reference.contains('\0') || reference.chars().count() > REFERENCE_CHARS_MAX)
+    {
+        let message = "must have at most 140 characters, none of them NUL";
+        return Err(Refusal::FieldInvalid { field: "reference", message });
+    }
+    let amount = match direction {
+        Direction::Deposit => amount,
+        Direction::Withdrawal => amount.saturating_neg(),
+    };
+    Ok((Instruction { message_id, amount, reference, accepted_at }, currency))
+}
+
+/// The body of an account that is opened.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Opening<'a> {
+    #[serde(borrow)]
+    currency: Cow<'a, str>,
+}
+
+/// The currency in which an account is opened.
+pub fn currency<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, str>, Refusal> {
+    let Opening { currency } = json(headers, body)?;
+    if currency.len() == 3 && currency.bytes().all(|byte| byte.is_ascii_uppercase()) {
+        return Ok(currency);
+    }
+    Err(Refusal::FieldInvalid { field: "currency", message: "must be a code of ISO 4217 such as EUR" })
+}
+
+fn json<'a, T: Deserialize<'a>>(headers: &HeaderMap, body: &'a [u8]) -> Result<T, Refusal> {
+    let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = media_type.split_once(';').map_or(media_type, |(essence, _)| essence);
+    if !essence.trim().eq_ignore_ascii_case("application/json") {
+        return Err(Refusal::MediaType);
+    }
+    serde_json::from_slice(body).map_err(Refusal::BodyMalformed)
+}
+
+/// The id, quoted (a structured field) or bare.
+fn message_id(headers: &HeaderMap) -> Result<Uuid, Refusal> {
+    let value = headers.get("idempotency-key").ok_or(Refusal::IdempotencyKeyMissing)?;
+    let text = value.to_str().map_err(|_| Refusal::IdempotencyKeyInvalid)?.trim();
+    let bare = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+    Uuid::try_parse(bare).map_err(|_| Refusal::IdempotencyKeyInvalid)
+}

@@ -1,0 +1,54 @@
+//! The three tables: balances, transactions, journal. One index each; compact keys (a posting names its
+//! account by 8 bytes, where the API names it by two UUIDs).
+
+use tokio_postgres::{Config, NoTls};
+
+/// Created once; a second start finds them.
+///
+/// - `accounts` leaves room on each page, so that a new balance stays on the page of the old one and no
+///   index changes (a heap-only tuple).
+/// - The primary key of `transactions` is the promise that a message id posts once.
+/// - There is no foreign key to `accounts`: the same transaction updates the account's row, which proves
+///   that it exists, and saves two locks on it.
+/// - `sequence` is null in a transaction that was rejected.
+const TABLES: &str = "
+    CREATE TABLE IF NOT EXISTS accounts (
+        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        user_id uuid NOT NULL,
+        account_id uuid NOT NULL,
+        currency text NOT NULL,
+        balance bigint NOT NULL DEFAULT 0,
+        version bigint NOT NULL DEFAULT 0,
+        opened_at timestamptz NOT NULL DEFAULT now(),
+        UNIQUE (user_id, account_id)
+    ) WITH (fillfactor = 50);
+    CREATE TABLE IF NOT EXISTS transactions (
+        account bigint NOT NULL,
+        message_id uuid NOT NULL,
+        amount bigint NOT NULL,
+        sequence bigint,
+        accepted_at timestamptz NOT NULL,
+        reference text,
+        PRIMARY KEY (account, message_id)
+    );
+    CREATE TABLE IF NOT EXISTS journal (
+        account bigint NOT NULL,
+        sequence bigint NOT NULL,
+        amount bigint NOT NULL,
+        balance_after bigint NOT NULL,
+        message_id uuid NOT NULL,
+        posted_at timestamptz NOT NULL,
+        PRIMARY KEY (account, sequence)
+    );
+";
+
+/// Creates the tables where they are missing, over a connection of its own.
+pub async fn create(database: &Config) -> Result<(), tokio_postgres::Error> {
+    let (client, connection) = database.connect(NoTls).await?;
+    let create = async move {
+        // The connection ends when its client does.
+        client.batch_execute(TABLES).await
+    };
+    let (created, ended) = futures::join!(create, connection);
+    created.and(ended)
+}

@@ -1,0 +1,142 @@
+//! What is printed and kept: a table for people, JSON for tools.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::machine::Machine;
+use crate::rounds::{Measure, Series, Unit, spread};
+
+/// What a figure has to be.
+#[derive(Debug, Clone, Copy)]
+pub enum Goal {
+    /// Ours is at least so many hundredths of the other arm's.
+    TimesTheOther(u64),
+    /// Ours is at most so many hundredths of the other arm's.
+    TimesTheOtherAtMost(u64),
+    /// Ours is at least that.
+    AtLeast(u64),
+    /// Ours is at most that.
+    AtMost(u64),
+}
+
+impl Goal {
+    fn shown(self, unit: Unit) -> String {
+        match self {
+            Self::TimesTheOther(hundredths) => format!("≥ {}×", Unit::Hundredths.shown(hundredths)),
+            Self::TimesTheOtherAtMost(hundredths) => format!("≤ {}×", Unit::Hundredths.shown(hundredths)),
+            Self::AtLeast(value) => format!("≥ {}", unit.shown(value)),
+            Self::AtMost(value) => format!("≤ {}", unit.shown(value)),
+        }
+    }
+
+    fn is_met(self, ours: u64, ratio: Option<u64>) -> bool {
+        match self {
+            Self::TimesTheOther(hundredths) => ratio.is_some_and(|ratio| ratio >= hundredths),
+            Self::TimesTheOtherAtMost(hundredths) => ratio.is_some_and(|ratio| ratio <= hundredths),
+            Self::AtLeast(value) => ours >= value,
+            Self::AtMost(value) => ours <= value,
+        }
+    }
+}
+
+/// The results of a scenario.
+pub struct Report {
+    scenario: &'static str,
+    lines: Vec<String>,
+    entries: Vec<Value>,
+}
+
+impl Report {
+    /// An empty one.
+    pub const fn of(scenario: &'static str) -> Self {
+        Self { scenario, lines: Vec::new(), entries: Vec::new() }
+    }
+
+    /// Adds what came of a phase, and says which of its figures have goals. Every other arm than the first
+    /// is compared with the first.
+    pub fn add(&mut self, phase: &str, series: &Series, goals: &[(Measure, Goal)]) {
+        for measure in series.measures() {
+            let Some(ours) = spread(series.figures(0, measure)) else { continue };
+            let others: Vec<usize> = (1..series.arms.len()).collect();
+            let compared =
+                if others.is_empty() { vec![None] } else { others.into_iter().map(Some).collect() };
+            for other in compared {
+                self.add_line(phase, series, measure, ours, other, goals);
+            }
+        }
+        let arms: Vec<Value> = series
+            .arms
+            .iter()
+            .enumerate()
+            .map(|(arm, name)| {
+                let figures = series.measures().into_iter();
+                let figures: serde_json::Map<String, Value> =
+                    figures.map(|it| (it.name.to_owned(), json!(series.figures(arm, it)))).collect();
+                json!({"arm": name, "rounds": figures})
+            })
+            .collect();
+        let units: serde_json::Map<String, Value> = series
+            .measures()
+            .into_iter()
+            .map(|it| (it.name.to_owned(), json!(format!("{:?}", it.unit))))
+            .collect();
+        let disk: Vec<u64> = series.speeds.iter().filter_map(|it| micros(it.disk)).collect();
+        let processor: Vec<u64> = series.speeds.iter().filter_map(|it| micros(it.processor)).collect();
+        self.entries.push(json!({
+            "phase": phase, "arms": arms, "units": units, "rounds_discarded": series.discarded,
+            "fdatasync_us": disk, "hashing_4_mib_us": processor,
+        }));
+    }
+
+    fn add_line(
+        &mut self,
+        phase: &str,
+        series: &Series,
+        measure: Measure,
+        ours: [u64; 3],
+        other: Option<usize>,
+        goals: &[(Measure, Goal)],
+    ) {
+        let shown = |values: Option<[u64; 3]>, unit: Unit| {
+            values.map_or_else(String::new, |[least, median, most]| {
+                format!("{} ({}–{})", unit.shown(median), unit.shown(least), unit.shown(most))
+            })
+        };
+        let theirs = other.and_then(|arm| spread(series.figures(arm, measure)));
+        let ratio = other.and_then(|arm| spread(series.ratios(arm, measure)));
+        let name = other.and_then(|arm| series.arms.get(arm)).copied().unwrap_or_default();
+        let [_, median, _] = ours;
+        let verdicts = goals.iter().filter(|(goal_of, _)| *goal_of == measure).map(|(_, goal)| {
+            let met = goal.is_met(median, ratio.map(|[_, median, _]| median));
+            format!("{} {}", goal.shown(measure.unit), if met { "met" } else { "**missed**" })
+        });
+        self.lines.push(format!(
+            "| {phase} | {} | {} | {name} {} | {} | {} |",
+            measure.name,
+            shown(Some(ours), measure.unit),
+            shown(theirs, measure.unit),
+            shown(ratio, Unit::Hundredths),
+            verdicts.collect::<Vec<_>>().join(", "),
+        ));
+    }
+
+    /// Prints the table, and keeps all figures as JSON beside the stores of the measurements.
+    pub fn finish(self, machine: &Machine) {
+        println!("\n## {}\n", self.scenario);
+        println!("| phase | figure | postonce: median (range) | other: median (range) | ratio | goal |");
+        println!("|---|---|---|---|---|---|");
+        self.lines.iter().for_each(|line| println!("{line}"));
+        let path: PathBuf = machine.directory().join(format!("{}.json", self.scenario));
+        let all = json!({
+            "scenario": self.scenario, "machine": machine.described(), "phases": self.entries,
+        });
+        let text = serde_json::to_string_pretty(&all).expect("values can be written");
+        std::fs::write(&path, text).expect("the results can be kept");
+        println!("\nAll rounds: {}", path.display());
+    }
+}
+
+fn micros(duration: std::time::Duration) -> Option<u64> {
+    u64::try_from(duration.as_micros()).ok()
+}

@@ -1,0 +1,106 @@
+//! The programs of PostgreSQL: those of this machine, or Debian's package, installed.
+
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::process::{Launch, Process};
+use crate::workspace;
+
+/// Longest installation.
+const INSTALL_TIME_MAX: Duration = Duration::from_secs(600);
+/// Where Debian keeps one directory for each version.
+const VERSIONS: &str = "/usr/lib/postgresql";
+
+/// Installs the package. Debian then makes and starts a cluster of its own, on the usual port: not here.
+const INSTALL: &str = "
+    set -e
+    export DEBIAN_FRONTEND=noninteractive
+    install() { apt-get install -y -q --no-install-recommends \"$@\"; }
+    apt-get update -q
+    install postgresql-common
+    no_cluster=/etc/postgresql-common/createcluster.d/postonce-installs.conf
+    mkdir -p \"${no_cluster%/*}\"
+    trap 'rm -f \"$no_cluster\"' EXIT
+    echo 'create_main_cluster = false' >\"$no_cluster\"
+    install postgresql
+";
+
+/// The programs that make and run a cluster.
+#[derive(Debug, Clone)]
+pub struct Programs {
+    /// Makes a cluster.
+    pub initdb: PathBuf,
+    /// Runs it.
+    pub postgres: PathBuf,
+    /// Speaks to it.
+    pub psql: PathBuf,
+}
+
+impl Programs {
+    /// Those of this machine. Installs them where there are none.
+    ///
+    /// # Panics
+    /// When there are none and they cannot be installed; with what to do about it.
+    pub fn get() -> Self {
+        Self::find().unwrap_or_else(|| {
+            install();
+            Self::find().expect("an installed PostgreSQL is found")
+        })
+    }
+
+    /// From the path, where all are there; otherwise those of the newest version of Debian's.
+    fn find() -> Option<Self> {
+        let path = env::var_os("PATH").unwrap_or_default();
+        env::split_paths(&path).find_map(|directory| Self::of(&directory)).or_else(|| {
+            let mut versions: Vec<(u32, PathBuf)> = fs::read_dir(VERSIONS)
+                .ok()?
+                .flatten()
+                .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
+                .collect();
+            versions.sort_unstable();
+            versions.iter().rev().find_map(|(_, directory)| Self::of(&directory.join("bin")))
+        })
+    }
+
+    fn of(directory: &Path) -> Option<Self> {
+        let program = |name: &str| Some(directory.join(name)).filter(|path| path.is_file());
+        Some(Self { initdb: program("initdb")?, postgres: program("postgres")?, psql: program("psql")? })
+    }
+}
+
+fn install() {
+    // One process installs, others that start at once wait here; then there is nothing left to do.
+    let lock_path = workspace::target_directory().join("installs-postgresql.lock");
+    let lock_file = File::create(&lock_path).expect("Cargo's directory can be written");
+    lock_file.lock().expect("a file can be locked");
+    if Programs::find().is_some() {
+        return;
+    }
+    let hint = "the benchmark compares the bank with a service on PostgreSQL, which is missing here \
+                (Debian: `apt-get install postgresql`)";
+    assert!(succeeds("apt-get", &["--version"]), "{hint}");
+    let launch = if is_root() {
+        Launch::of("apt-get install postgresql", "sh", Path::new("/")).arguments(["-c", INSTALL])
+    } else {
+        // Never asks for a password: nobody may be there to type it.
+        assert!(succeeds("sudo", &["-n", "true"]), "{hint}; installing it needs root or sudo");
+        let sudo = ["-n", "sh", "-c", INSTALL];
+        Launch::of("sudo apt-get install postgresql", "sudo", Path::new("/")).arguments(sudo)
+    };
+    let mut installation = Process::start(&launch);
+    let status = installation.wait(INSTALL_TIME_MAX);
+    installation.wait_for_output();
+    assert!(status.success(), "{hint}; apt-get said\n{}", installation.log().lines().join("\n"));
+}
+
+/// Whether this process runs as root.
+pub(crate) fn is_root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
+fn succeeds(program: &str, arguments: &[&str]) -> bool {
+    Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
+}
