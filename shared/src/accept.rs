@@ -154,7 +154,7 @@ impl Acceptor {
             cache,
             queue_count,
             known: Mutex::new(LruCache::new(KNOWN_ACCOUNTS_MAX)),
-            inserts: GroupCommit::new(Arc::clone(&world), store.ledger.accept_reach().group_max(), insert),
+            inserts: inserts::groups(&world, store.ledger.accept_reach(), insert),
             sends: GroupCommit::new(Arc::clone(&world), SEND_GROUP_MAX, send).gathering(gather),
             underway,
             confirmed,

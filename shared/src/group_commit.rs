@@ -5,6 +5,7 @@
 //! stops it nor takes the others' answers along.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 
@@ -56,8 +57,16 @@ impl<A> Drop for Answers<A> {
     }
 }
 
+/// What waits in a lane, and how many tasks write for it: at least one.
+struct Lane<T, A> {
+    waiting: VecDeque<Waiting<T, A>>,
+    writers: usize,
+    /// One of them was started and has not looked yet: it takes what comes now.
+    starting: bool,
+}
+
 /// A lane is in the map while a task writes for it.
-type Lanes<L, T, A> = Arc<Mutex<BTreeMap<L, VecDeque<Waiting<T, A>>>>>;
+type Lanes<L, T, A> = Arc<Mutex<BTreeMap<L, Lane<T, A>>>>;
 
 /// Collects items by lane, and writes them in groups.
 pub struct GroupCommit<L, T, A> {
@@ -65,6 +74,7 @@ pub struct GroupCommit<L, T, A> {
     gather: Option<Gather<L>>,
     flush: Flush<L, T, A>,
     group_max: usize,
+    writers_max: usize,
     lanes: Lanes<L, T, A>,
 }
 
@@ -82,7 +92,13 @@ where
 {
     /// Groups of at most `group_max` items, written by `flush`.
     pub fn new(world: Arc<dyn World>, group_max: usize, flush: Flush<L, T, A>) -> Self {
-        Self { world, gather: None, flush, group_max, lanes: Arc::default() }
+        Self { world, gather: None, flush, group_max, writers_max: 1, lanes: Arc::default() }
+    }
+
+    /// So many groups of a lane may be written at once: for a `flush` that shares its writes with others, so
+    /// that a group that is ready finds room in the next of them while the one before is still under way.
+    pub fn side_by_side(self, writers_max: NonZeroUsize) -> Self {
+        Self { writers_max: writers_max.get(), ..self }
     }
 
     /// Waits for `gather` before each group is taken: for items that are known to be on their way.
@@ -97,22 +113,21 @@ where
     pub async fn submit(&self, lane: L, item: T) -> Result<A, Abandoned> {
         let (answer, answered) = oneshot::channel();
         let waiting = Waiting { item, answer, home: std::thread::current().id() };
-        let idle = {
+        let has_room = {
             let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-            match lanes.get_mut(&lane) {
-                Some(queue) => {
-                    queue.push_back(waiting);
-                    false
-                }
-                None => {
-                    lanes.insert(lane.clone(), VecDeque::from([waiting]));
-                    true
-                }
+            let none = || Lane { waiting: VecDeque::new(), writers: 0, starting: false };
+            let of_lane = lanes.entry(lane.clone()).or_insert_with(none);
+            of_lane.waiting.push_back(waiting);
+            let has_room = of_lane.writers < self.writers_max && !of_lane.starting;
+            if has_room {
+                of_lane.writers = of_lane.writers.saturating_add(1);
+                of_lane.starting = true;
             }
+            has_room
         };
-        if idle {
+        if has_room {
             let writer = LaneWriter {
-                owns_lane: true,
+                writes: true,
                 lane,
                 gather: self.gather.clone(),
                 flush: Arc::clone(&self.flush),
@@ -126,8 +141,8 @@ where
 }
 
 struct LaneWriter<L: Ord, T, A> {
-    /// Whether the lane is in the map because of this writer.
-    owns_lane: bool,
+    /// Whether the lane counts this writer.
+    writes: bool,
     lane: L,
     gather: Option<Gather<L>>,
     flush: Flush<L, T, A>,
@@ -158,26 +173,37 @@ impl<L: Clone + Ord, T, A> LaneWriter<L, T, A> {
         }
     }
 
-    /// The next group; `None` when nothing waits, and then the lane is idle again.
+    /// The next group; `None` when nothing waits, and then this writer is done.
     fn next_group(&mut self) -> Option<Vec<Waiting<T, A>>> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = lanes.get_mut(&self.lane)?;
-        if waiting.is_empty() {
-            lanes.remove(&self.lane);
-            // From here on the lane is whoever's comes next.
-            self.owns_lane = false;
-            return None;
+        let of_lane = lanes.get_mut(&self.lane)?;
+        of_lane.starting = false;
+        let size = of_lane.waiting.len().min(self.group_max);
+        if size > 0 {
+            return Some(of_lane.waiting.drain(..size).collect());
         }
-        Some(waiting.drain(..waiting.len().min(self.group_max)).collect())
+        self.writes = false;
+        leave(&mut lanes, &self.lane);
+        None
     }
 }
 
 impl<L: Ord, T, A> Drop for LaneWriter<L, T, A> {
-    /// After a panic the lane must not look busy for ever; whoever waits in it learns at once.
+    /// After a panic the lane must not look busy for ever; whoever waits in it for nobody else learns at once.
     fn drop(&mut self) {
-        if self.owns_lane {
-            self.lanes.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.lane);
+        if self.writes {
+            leave(&mut self.lanes.lock().unwrap_or_else(PoisonError::into_inner), &self.lane);
         }
+    }
+}
+
+/// A writer ends. The last one takes the lane along.
+fn leave<L: Ord, T, A>(lanes: &mut BTreeMap<L, Lane<T, A>>, lane: &L) {
+    let Some(of_lane) = lanes.get_mut(lane) else { return };
+    of_lane.writers = of_lane.writers.saturating_sub(1);
+    of_lane.starting = false;
+    if of_lane.writers == 0 {
+        lanes.remove(lane);
     }
 }
 
@@ -217,6 +243,30 @@ mod tests {
         assert_eq!(answers, (0..12).map(|item| Ok(item * 2)).collect::<Vec<_>>());
         // The first write starts with what was there when its task first ran.
         assert_eq!(sizes.lock().unwrap().as_slice(), [8, 4]);
+    }
+
+    #[tokio::test]
+    async fn groups_side_by_side_are_as_many_as_may_be_and_take_all_that_waits() {
+        let (gate, sizes) = (Arc::new(Semaphore::new(0)), Sizes::default());
+        let group = doubling(Arc::clone(&gate), Arc::clone(&sizes));
+        let group = group.side_by_side(NonZeroUsize::new(2).unwrap());
+        let mut callers = Vec::new();
+        for (items, expected) in [(0..1, [1].as_slice()), (1..3, &[1, 2]), (3..6, &[1, 2])] {
+            let mut more: Vec<_> = items.map(|item| Box::pin(group.submit("lane", item))).collect();
+            for caller in &mut more {
+                assert!(caller.now_or_never().is_none());
+            }
+            callers.extend(more);
+            for _ in 0..4 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(sizes.lock().unwrap().as_slice(), expected);
+        }
+        gate.add_permits(3);
+        let answers = futures::future::join_all(callers).await;
+        assert_eq!(answers, (0..6).map(|item| Ok(item * 2)).collect::<Vec<_>>());
+        assert_eq!(sizes.lock().unwrap().as_slice(), [1, 2, 3]);
+        assert!(group.lanes.lock().unwrap().is_empty(), "nobody writes any more");
     }
 
     /// Of three callers of one thread, the one that is woken to pass the answers on goes away: before it is

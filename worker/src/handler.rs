@@ -46,6 +46,9 @@ pub trait Handler: Send + Sync + 'static {
     /// What one message carries.
     type Work: Send + Sync;
 
+    /// Messages whose work is done, and what is known of it.
+    type Done: Send;
+
     /// Names the queues of this kind: `NAME-0`, `NAME-1`, …; lower-case letters and digits.
     const NAME: &'static str;
 
@@ -53,10 +56,13 @@ pub trait Handler: Send + Sync + 'static {
     /// side by side. Their leases are not renewed yet, so it has to end well before they do.
     async fn read(&self, message: &Message) -> Result<Self::Work, Unopened>;
 
-    /// Works off messages that were received together, and settles each of them: deletes it, gives
-    /// it back, or sets it aside. Keeps their leases while that takes. What it leaves unsettled
-    /// comes back when its lease ends.
-    async fn handle(&self, queue: &QueueName, deliveries: Vec<Delivery<Self::Work>>) -> Handled;
+    /// Does the work of messages that were received together. Keeps their leases while that takes. Where all
+    /// of it is well, others are received while these are settled.
+    async fn handle(&self, queue: &QueueName, deliveries: Vec<Delivery<Self::Work>>) -> (Self::Done, Health);
+
+    /// Settles each of them: deletes it, gives it back, or sets it aside. What it leaves unsettled comes back
+    /// when its lease ends.
+    async fn settle(&self, queue: &QueueName, done: Self::Done) -> Handled;
 
     /// Whether what it needs is there. Asked before the next receive after [`Health::Away`]:
     /// receiving what cannot be handled would only burn receipts.

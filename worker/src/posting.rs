@@ -48,6 +48,13 @@ const OPENING_TIME_MAX: Duration = Duration::from_secs(2);
 /// What became of each piece of work.
 type PostResults = BTreeMap<TransactionKey, Result<(), PostFault>>;
 
+/// Messages that were received together, and what became of the work of those that were posted together.
+#[derive(Debug)]
+pub struct Posted {
+    deliveries: Vec<Delivery<Envelope>>,
+    results: PostResults,
+}
+
 /// Posts accepted work.
 pub struct Posting {
     poster: Arc<Poster>,
@@ -108,6 +115,7 @@ impl Posting {
 #[async_trait]
 impl Handler for Posting {
     type Work = Envelope;
+    type Done = Posted;
 
     const NAME: &'static str = envelope::WORK;
 
@@ -115,9 +123,17 @@ impl Handler for Posting {
         self.opening.open(message).await
     }
 
-    async fn handle(&self, queue: &QueueName, deliveries: Vec<Delivery<Envelope>>) -> Handled {
+    async fn handle(&self, queue: &QueueName, deliveries: Vec<Delivery<Envelope>>) -> (Posted, Health) {
+        let results = self.round(queue).post_together(&deliveries).await;
+        let posted = |work: &Work| matches!(results.get(&work.key), Some(Ok(())));
+        let is_posted = |it: &Delivery<Envelope>| it.content.is_ok() && it.items().iter().all(posted);
+        let health = if deliveries.iter().all(is_posted) { Health::Well } else { Health::Away };
+        (Posted { deliveries, results }, health)
+    }
+
+    async fn settle(&self, queue: &QueueName, posted: Posted) -> Handled {
         let round = self.round(queue);
-        let healthy = round.deliver(&deliveries).await;
+        let healthy = round.settle_all(&posted).await;
         let mut back_in = round.settlement.back_in.into_inner().unwrap_or_else(PoisonError::into_inner);
         if healthy {
             return Handled { health: Health::Well, back_in };
@@ -147,14 +163,27 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// Works off what was received. False when something was away, so that it is better to wait.
-    async fn deliver(&self, deliveries: &[Delivery<Envelope>]) -> bool {
-        let (together, special): (Vec<_>, Vec<_>) =
-            deliveries.iter().partition(|delivery| self.treatment(delivery) == Treatment::Together);
+    /// What is posted together, and what was received too often for that.
+    fn sorted<'d>(
+        &self,
+        deliveries: &'d [Delivery<Envelope>],
+    ) -> (Vec<&'d Delivery<Envelope>>, Vec<&'d Delivery<Envelope>>) {
+        deliveries.iter().partition(|delivery| self.treatment(delivery) == Treatment::Together)
+    }
+
+    /// Posts the work of what was received, but for what was received too often.
+    async fn post_together(&self, deliveries: &[Delivery<Envelope>]) -> PostResults {
+        let (together, _) = self.sorted(deliveries);
         let everything: Vec<&Delivery<Envelope>> = deliveries.iter().collect();
-        let results = self.post_leased(&together, &everything).await;
+        self.post_leased(&together, &everything).await
+    }
+
+    /// Settles what was posted, and works off the rest. False when something was away, so that it is better
+    /// to wait.
+    async fn settle_all(&self, posted: &Posted) -> bool {
+        let (together, special) = self.sorted(&posted.deliveries);
         let settlements: Vec<_> =
-            together.iter().map(|delivery| self.settle(delivery, &results, false)).collect();
+            together.iter().map(|delivery| self.settle(delivery, &posted.results, false)).collect();
         let mut healthy = join_all(settlements).await.into_iter().all(|healthy| healthy);
         // One after the other: the one that ends its worker must not take another one's turn along.
         for (place, delivery) in special.iter().enumerate() {

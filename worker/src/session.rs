@@ -1,5 +1,5 @@
-//! A queue that has work: receive → handle, by as many receivers side by side as it takes, until
-//! nothing is left.
+//! A queue that has work: receive → handle → settle, by as many receivers side by side as it takes, until
+//! nothing is left. While one settles, the next is received.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::drain::Drain;
 use crate::gatekeeper::Gatekeeper;
 use crate::handler::{Handled, Handler, Health};
 use crate::leases::QueueLeases;
-use crate::meter::{ListenerGauge, Meter};
+use crate::meter::{Busy, ListenerGauge, Meter};
 use crate::receivers::{Bounds, Demand, wanted};
 
 /// First wait after a fault.
@@ -73,13 +73,29 @@ pub struct Ended {
 }
 
 /// What one receiver did.
-enum Round {
+enum Round<D> {
     /// It received nothing, or was not allowed to; rings before it as in [`Ended::seen`].
     Nothing { seen: u64 },
     /// Something was away, before anything was received.
     Away,
-    /// It handled messages.
+    /// It handled messages and settled them.
     Handled { received: usize, handled: Handled, demand: Demand },
+    /// It handled messages, and all is well. They are still to be settled, and it is busy until then.
+    Done { received: usize, done: D, demand: Demand, busy: Busy },
+    /// It settled what was done.
+    Settled(Handled),
+}
+
+type Rounds<'a, H> = FuturesUnordered<BoxFuture<'a, Round<<H as Handler>::Done>>>;
+
+/// What comes next in a session.
+enum Step<D> {
+    /// A receiver did that.
+    Round(Round<D>),
+    /// It rang, and there is room for another one.
+    Rung,
+    /// No receiver is left.
+    Through,
 }
 
 /// When a receiver began, and how often it had rung by then.
@@ -117,7 +133,9 @@ impl<H: Handler> Session<H> {
 
     async fn work_off(&self) -> Ended {
         let mut ended = Ended { seen: self.rung(), ..Ended::default() };
-        let mut rounds: FuturesUnordered<BoxFuture<'_, Round>> = FuturesUnordered::new();
+        let mut rounds: Rounds<'_, H> = FuturesUnordered::new();
+        // Of these, how many are settling.
+        let mut settling = 0_usize;
         let mut faults = Backoff::new(FAULT_DELAY_MIN, FAULT_DELAY_MAX);
         // One looks first: whether there is work for more, it has to see.
         let (mut look, mut receivers, mut delay) = (true, 1, Duration::ZERO);
@@ -126,48 +144,79 @@ impl<H: Handler> Session<H> {
         loop {
             // The first look is free: it may be for something that whoever tends to the queue was not
             // told of.
-            while look && rounds.len() < receivers && (first || self.may_look()) {
+            let settles_in_time = settling <= self.means.receivers.ceiling.get();
+            while look
+                && settles_in_time
+                && rounds.len().saturating_sub(settling) < receivers
+                && (first || self.may_look())
+            {
                 first = false;
                 begun = self.begin();
                 rounds.push(self.round(delay).boxed());
             }
-            let round = {
-                let room = rounds.len() < self.means.receivers.ceiling.get() && self.may_look();
-                let helper = async { if room { self.another_hand(&begun).await } else { pending().await } };
-                match select(rounds.next(), std::pin::pin!(helper)).await {
-                    Either::Left((None, _)) => return ended,
-                    Either::Left((Some(round), _)) => Some(round),
-                    Either::Right(((), _)) => None,
-                }
-            };
+            let receiving = rounds.len().saturating_sub(settling);
+            let step = self.step(&mut rounds, receiving, settles_in_time, &begun).await;
             delay = Duration::ZERO;
-            let Some(round) = round else {
-                look = true;
-                receivers = rounds.len().saturating_add(1);
-                continue;
-            };
-            let health = match round {
-                Round::Nothing { seen } => {
+            let health = match step {
+                Step::Through => return ended,
+                Step::Rung => {
+                    look = true;
+                    receivers = receiving.saturating_add(1);
+                    continue;
+                }
+                Step::Round(Round::Nothing { seen }) => {
                     ended.seen = ended.seen.max(seen);
                     look = false;
                     continue;
                 }
-                Round::Away => Health::Away,
-                Round::Handled { received, handled, demand } => {
+                Step::Round(Round::Away) => Health::Away,
+                Step::Round(Round::Handled { received, handled, demand }) => {
                     ended.received = ended.received.saturating_add(received);
                     ended.back_in.extend(handled.back_in);
                     receivers = wanted(demand, self.means.receivers);
+                    look = true;
+                    handled.health
+                }
+                Step::Round(Round::Done { received, done, demand, busy }) => {
+                    ended.received = ended.received.saturating_add(received);
+                    receivers = wanted(demand, self.means.receivers);
+                    look = true;
+                    settling = settling.saturating_add(1);
+                    rounds.push(self.settle(done, busy).boxed());
+                    continue;
+                }
+                Step::Round(Round::Settled(handled)) => {
+                    settling = settling.saturating_sub(1);
+                    ended.back_in.extend(handled.back_in);
                     handled.health
                 }
             };
-            look = true;
             match health {
                 Health::Well => faults.reset(),
                 Health::Away => {
+                    look = true;
                     receivers = 1;
                     delay = faults.next(&*self.means.world);
                 }
             }
+        }
+    }
+
+    /// Waits for the first of so many receivers, or for a ring that calls for another one.
+    async fn step(
+        &self,
+        rounds: &mut Rounds<'_, H>,
+        receiving: usize,
+        settles_in_time: bool,
+        begun: &Begun,
+    ) -> Step<H::Done> {
+        let room = receiving < self.means.receivers.ceiling.get() && settles_in_time && self.may_look();
+        let patience = if receiving == 0 { Duration::ZERO } else { SLOW };
+        let helper = async { if room { self.another_hand(begun, patience).await } else { pending().await } };
+        match select(rounds.next(), std::pin::pin!(helper)).await {
+            Either::Left((None, _)) => Step::Through,
+            Either::Left((Some(round), _)) => Step::Round(round),
+            Either::Right(((), _)) => Step::Rung,
         }
     }
 
@@ -179,16 +228,19 @@ impl<H: Handler> Session<H> {
         Begun { at: self.means.world.uptime(), rings: self.rung() }
     }
 
-    /// Returns when it rang since the last receiver began, and that one is still busy after a while:
-    /// what came meanwhile must not wait for a slow account.
-    async fn another_hand(&self, begun: &Begun) {
+    /// Returns when it rang since the last receiver began, and some time has passed since it did: what came
+    /// meanwhile must not wait for a slow account.
+    async fn another_hand(&self, begun: &Begun, patience: Duration) {
         let mut rings = self.rings.clone();
         if rings.wait_for(|rings| *rings > begun.rings).await.is_err() {
             // The listener is gone.
             return pending().await;
         }
         let busy = self.means.world.uptime().saturating_sub(begun.at);
-        self.means.world.sleep(SLOW.saturating_sub(busy)).await;
+        let patience = patience.saturating_sub(busy);
+        if !patience.is_zero() {
+            self.means.world.sleep(patience).await;
+        }
     }
 
     fn may_look(&self) -> bool {
@@ -196,7 +248,7 @@ impl<H: Handler> Session<H> {
     }
 
     /// Receives once, and handles what came; after a delay, where something was away.
-    async fn round(&self, delay: Duration) -> Round {
+    async fn round(&self, delay: Duration) -> Round<H::Done> {
         let Means { handler, queue, gatekeeper, world, meter, visibility_timeout, drain, .. } = &*self.means;
         if !delay.is_zero() {
             select(std::pin::pin!(drain.started()), world.sleep(delay)).await;
@@ -220,7 +272,7 @@ impl<H: Handler> Session<H> {
                 return Round::Away;
             }
         };
-        let _busy = self.gauge.busy();
+        let busy = self.gauge.busy();
         let received = messages.len();
         meter.received.add(received);
         let demand = self.demand(&messages, world.now());
@@ -230,8 +282,19 @@ impl<H: Handler> Session<H> {
             let deliveries = deliveries.map(|(message, content)| Delivery::new(message, content)).collect();
             handler.handle(&self.name, deliveries).await
         };
-        let (demand, handled) = futures::future::join(demand, handling).await;
-        Round::Handled { received, handled, demand }
+        let (demand, (done, health)) = futures::future::join(demand, handling).await;
+        match health {
+            Health::Well => Round::Done { received, done, demand, busy },
+            // Whether to wait before more is received, settling tells.
+            Health::Away => {
+                let handled = handler.settle(&self.name, done).await;
+                Round::Handled { received, handled, demand }
+            }
+        }
+    }
+
+    async fn settle(&self, done: H::Done, _busy: Busy) -> Round<H::Done> {
+        Round::Settled(self.means.handler.settle(&self.name, done).await)
     }
 
     /// What waits behind messages that were just received. Nothing is known of it unless they were as

@@ -1,6 +1,7 @@
 //! The insert that is the idempotency check: a group at once, each key once.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
@@ -10,14 +11,18 @@ use super::{Shared, as_stored};
 use crate::completions::{Completions, Waiter};
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::envelope;
-use crate::group_commit::Flush;
+use crate::group_commit::{Flush, GroupCommit};
 use crate::ports::doorbell::Doorbell;
 use crate::ports::ledger::{AcceptOutcome, AcceptReach, Ledger, NewTransaction};
 use crate::ports::queue::QueueName;
+use crate::ports::world::World;
 
 /// What is inserted in one group: the work of one queue, and where the ledger reaches no further, of one
 /// account.
 pub(super) type InsertLane = (QueueName, Option<AccountKey>);
+
+/// Inserts the group of a lane.
+pub(super) type Insert = Flush<InsertLane, NewTransaction, Shared<AcceptOutcome>>;
 
 /// The lane of an account.
 pub(super) fn lane(reach: AcceptReach, account: AccountKey, queue_count: u16) -> InsertLane {
@@ -28,6 +33,23 @@ pub(super) fn lane(reach: AcceptReach, account: AccountKey, queue_count: u16) ->
     (envelope::queue_of(account, queue_count), only)
 }
 
+/// Groups of all accounts that are under way at once: such a ledger writes what was handed to it together, so
+/// that a group that is there when a write begins need not wait for the one before.
+const GROUPS_AT_ONCE: NonZeroUsize = NonZeroUsize::new(3).expect("not zero");
+
+/// Where inserts collect, for a ledger of that reach.
+pub(super) fn groups(
+    world: &Arc<dyn World>,
+    reach: AcceptReach,
+    insert: Insert,
+) -> GroupCommit<InsertLane, NewTransaction, Shared<AcceptOutcome>> {
+    let groups = GroupCommit::new(Arc::clone(world), reach.group_max(), insert);
+    match reach {
+        AcceptReach::OneAccount => groups,
+        AcceptReach::AllAccounts => groups.side_by_side(GROUPS_AT_ONCE),
+    }
+}
+
 /// Inserts a group. Within it each key stands once: whoever brought a key second joins the first,
 /// and finds what the first one stored.
 pub(super) fn insert_groups(
@@ -35,7 +57,7 @@ pub(super) fn insert_groups(
     completions: Arc<Completions>,
     confirmed: Arc<ConfirmedSends>,
     doorbell: Arc<dyn Doorbell>,
-) -> Flush<InsertLane, NewTransaction, Shared<AcceptOutcome>> {
+) -> Insert {
     Arc::new(move |(queue, _), group| {
         let (ledger, completions, confirmed) =
             (Arc::clone(&ledger), Arc::clone(&completions), Arc::clone(&confirmed));

@@ -1,12 +1,13 @@
 //! From the configuration to the ports: the only place that knows all adapters.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::azure::{self, AzureConfig};
 use super::sqlite::{self, Enqueue, SqliteStore};
 use crate::completions::Completions;
 use crate::config::{Config, StorageConfig};
-use crate::envelope::{self, Envelope};
+use crate::envelope::{self, Written};
 use crate::ports::Store;
 use crate::ports::fault::StoreFault;
 use crate::ports::queue::QueueName;
@@ -63,17 +64,14 @@ pub async fn open_to_read(config: &Config, world: Arc<dyn World>) -> Result<Stor
 /// claim on a payload: a message is one more row of the same step there, so there is nothing to save.
 pub fn enqueue(queue_count: u16, completions: Arc<Completions>) -> Enqueue {
     Arc::new(move |work| {
-        let mut by_queue: std::collections::BTreeMap<QueueName, Vec<_>> = std::collections::BTreeMap::new();
+        let mut by_queue: BTreeMap<QueueName, Vec<&Written>> = BTreeMap::new();
         for work in work {
-            let queue = envelope::queue_of(work.key.account, queue_count);
-            by_queue.entry(queue).or_default().push(work.clone());
+            let queue = envelope::queue_of(work.key().account, queue_count);
+            by_queue.entry(queue).or_default().push(work);
         }
-        let completions = &completions;
+        let reply_to = |part: &[&Written]| completions.reply_to(part.iter().map(|work| work.key()));
         let messages = by_queue.into_iter().flat_map(|(queue, work)| {
-            envelope::pack(&work, None).into_iter().map(move |envelope| {
-                let reply_to = completions.reply_to(envelope.items.iter().map(|work| &work.key));
-                (queue.clone(), Envelope { reply_to, ..envelope }.encode())
-            })
+            envelope::bodies(&work, reply_to).into_iter().map(move |body| (queue.clone(), body))
         });
         messages.collect()
     })

@@ -1,5 +1,6 @@
 //! One piece of work as it is written.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -23,39 +24,52 @@ pub(super) enum UnreadableItem {
 
 /// One piece of work. Short names: up to 48 KiB of these go over the wire at once.
 #[derive(Serialize, Deserialize)]
-struct ItemRow {
+pub(super) struct ItemRow<'a> {
     /// User.
-    u: String,
+    #[serde(borrow)]
+    u: Cow<'a, str>,
     /// Account.
-    c: String,
+    #[serde(borrow)]
+    c: Cow<'a, str>,
     /// Partner.
-    p: String,
+    #[serde(borrow)]
+    p: Cow<'a, str>,
     /// Message id.
-    m: String,
+    #[serde(borrow)]
+    m: Cow<'a, str>,
     /// Kind.
-    k: String,
+    #[serde(borrow)]
+    k: Cow<'a, str>,
     /// Amount in minor units.
-    a: String,
+    #[serde(borrow)]
+    a: Cow<'a, str>,
     /// Currency.
-    cur: String,
+    #[serde(borrow)]
+    cur: Cow<'a, str>,
     /// Accepted at, milliseconds since 1970.
-    t: String,
+    #[serde(borrow)]
+    t: Cow<'a, str>,
     /// Revision of the transaction's row.
-    e: String,
+    #[serde(borrow)]
+    e: Cow<'a, str>,
     /// Reference.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    r: Option<String>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    r: Option<Cow<'a, str>>,
     /// Metadata.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    d: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    d: Cow<'a, BTreeMap<String, String>>,
     /// Unknown members.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    x: String,
+    #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
+    x: Cow<'a, str>,
 }
 
-/// Writes work as an item.
-pub(super) fn write(work: &Work) -> Box<RawValue> {
-    serde_json::value::to_raw_value(&to_row(work)).expect("texts can always be written as JSON")
+fn is_empty(metadata: &BTreeMap<String, String>) -> bool {
+    metadata.is_empty()
+}
+
+/// Writes an item.
+pub(super) fn write(row: &ItemRow<'_>) -> Box<RawValue> {
+    serde_json::value::to_raw_value(row).expect("texts can always be written as JSON")
 }
 
 /// Reads what [`write()`] wrote.
@@ -63,27 +77,39 @@ pub(super) fn read(item: &RawValue) -> Result<Work, UnreadableItem> {
     from_row(serde_json::from_str(item.get())?)
 }
 
-fn to_row(work: &Work) -> ItemRow {
+/// Work as an item.
+pub(super) fn row_of(work: &Work) -> ItemRow<'_> {
     let Work { key, instruction, accepted_at, revision } = work;
+    row(key, instruction, *accepted_at, revision)
+}
+
+/// The work of a transaction as an item.
+pub(super) fn row<'a>(
+    key: &'a TransactionKey,
+    instruction: &'a Instruction,
+    accepted_at: Timestamp,
+    revision: &'a Revision,
+) -> ItemRow<'a> {
     let TransactionKey { account, partner, message } = key;
     let Instruction { kind, amount, details } = instruction;
     ItemRow {
-        u: account.user.simple(),
-        c: account.account.simple(),
-        p: partner.as_str().to_owned(),
-        m: message.simple(),
-        k: kind.code().to_owned(),
-        a: amount.minor_units().to_string(),
-        cur: amount.currency().code().to_owned(),
-        t: accepted_at.unix_ms().to_string(),
-        e: revision.as_str().to_owned(),
-        r: details.reference().map(str::to_owned),
-        d: details.metadata().clone(),
-        x: details.unknown_members().to_owned(),
+        u: account.user.simple().into(),
+        c: account.account.simple().into(),
+        p: partner.as_str().into(),
+        m: message.simple().into(),
+        k: kind.code().into(),
+        a: amount.minor_units().to_string().into(),
+        cur: amount.currency().code().into(),
+        t: accepted_at.unix_ms().to_string().into(),
+        e: revision.as_str().into(),
+        r: details.reference().map(Cow::Borrowed),
+        d: Cow::Borrowed(details.metadata()),
+        x: details.unknown_members().into(),
     }
 }
 
-fn from_row(row: ItemRow) -> Result<Work, UnreadableItem> {
+/// The work in an item.
+pub(super) fn from_row(row: ItemRow<'_>) -> Result<Work, UnreadableItem> {
     let ItemRow { u, c, p, m, k, a, cur, t, e, r, d, x } = row;
     let field = UnreadableItem::Field;
     let currency = Currency::parse(&cur).map_err(|_| field("cur"))?;
@@ -99,9 +125,9 @@ fn from_row(row: ItemRow) -> Result<Work, UnreadableItem> {
         instruction: Instruction {
             kind: TransactionKind::from_code(&k).ok_or(field("k"))?,
             amount: Amount::try_new(minor_units, currency).map_err(|_| field("a"))?,
-            details: Details::from_stored(r, d, x),
+            details: Details::from_stored(r.map(Cow::into_owned), d.into_owned(), x.into_owned()),
         },
         accepted_at: t.parse().map(Timestamp::from_unix_ms).map_err(|_| field("t"))?,
-        revision: Revision::new(e),
+        revision: Revision::new(e.into_owned()),
     })
 }

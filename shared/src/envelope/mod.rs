@@ -7,7 +7,7 @@
 //!
 //! Work that would fill many messages goes to the payload store instead, and one message claims it
 //! ([`claim`]). To read this folder: [`routing`] says which queue, [`item`] how one piece of work is
-//! written, this file how many are, [`pack`] how many messages they take.
+//! written, [`written`] ahead of time, this file how many are, [`pack`] how many messages they take.
 //!
 //! Version rules: a reader ignores members that it does not know, so additions need no new version.
 //! A change that an older worker would get wrong takes a new number, and an older worker leaves
@@ -18,16 +18,19 @@ pub mod claim;
 mod item;
 mod pack;
 mod routing;
+mod written;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::domain::decision::Work;
 use crate::reply_to::ReplyTo;
+use item::ItemRow;
 
 pub use claim::Claim;
-pub use pack::{Parcel, pack, pack_raw, parcels};
+pub use pack::{Parcel, bodies, pack, pack_raw, parcels};
 pub use routing::{WORK, queue_of, queues};
+pub use written::Written;
 
 /// The newest version that this program reads.
 pub const VERSION: u32 = CLAIM_VERSION;
@@ -54,10 +57,13 @@ impl Body {
     /// # Errors
     /// [`Unreadable`], by what is to be done about it.
     pub fn decode(body: &[u8]) -> Result<Self, Unreadable> {
+        if let Some(envelope) = Envelope::decode_at_once(body) {
+            return Ok(Self::Work(envelope));
+        }
         match version(body)? {
             CLAIM_VERSION => Claim::decode(body).map(Self::Claim).map_err(Unreadable::Malformed),
             newer if newer > VERSION => Err(Unreadable::Newer(newer)),
-            _ => Envelope::decode(body).map(Self::Work),
+            _ => Envelope::decode_in_parts(body).map(Self::Work),
         }
     }
 }
@@ -122,8 +128,9 @@ pub enum Unreadable {
     Empty,
 }
 
+/// An envelope as it is written, with its items in one form or another.
 #[derive(Serialize, Deserialize)]
-struct Row {
+struct Row<I> {
     v: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     traceparent: Option<String>,
@@ -135,13 +142,12 @@ struct Row {
     forgiven: u32,
     #[serde(default, skip_serializing_if = "is_zero")]
     suspect: u32,
-    /// Raw, so that an item that cannot be read neither hides its neighbors nor changes.
-    items: Vec<Box<RawValue>>,
+    items: Vec<I>,
 }
 
-impl Row {
-    /// An envelope of items as they came. Whoever waited for them is not told.
-    const fn of_raw(traceparent: Option<String>, items: Vec<Box<RawValue>>) -> Self {
+impl<I> Row<I> {
+    /// An envelope of items for which nobody waits.
+    const fn of(traceparent: Option<String>, items: Vec<I>) -> Self {
         Self {
             v: WORK_VERSION,
             traceparent,
@@ -172,7 +178,7 @@ impl Envelope {
         if let Some(name) = payload.clone() {
             return Claim { name, traceparent, reply_to: reply_to.clone(), forgiven, suspect }.encode();
         }
-        let items = items.iter().map(item::write).collect();
+        let items = items.iter().map(item::row_of).collect();
         let (reply_to, reply_proof) = ReplyTo::write(reply_to.as_ref());
         write(&Row { v: WORK_VERSION, traceparent, reply_to, reply_proof, forgiven, suspect, items })
     }
@@ -200,14 +206,31 @@ impl Envelope {
     /// # Errors
     /// [`Unreadable`], by what is to be done about it.
     pub fn decode(body: &[u8]) -> Result<Self, Unreadable> {
+        Self::decode_at_once(body).map_or_else(|| Self::decode_in_parts(body), Ok)
+    }
+
+    /// Reads a body in one pass, which does unless something is wrong with it, or new.
+    fn decode_at_once(body: &[u8]) -> Option<Self> {
+        let mut row: Row<ItemRow<'_>> = serde_json::from_slice(body).ok()?;
+        let items = std::mem::take(&mut row.items);
+        if row.v > WORK_VERSION || items.is_empty() {
+            return None;
+        }
+        let items: Result<_, _> = items.into_iter().map(item::from_row).collect();
+        Some(Self::of_row(row, items.ok()?))
+    }
+
+    /// Reads a body part by part, to say what is wrong with it.
+    fn decode_in_parts(body: &[u8]) -> Result<Self, Unreadable> {
         let v = version(body)?;
         if v > WORK_VERSION {
             return Err(Unreadable::Newer(v));
         }
-        let row: Row = serde_json::from_slice(body).map_err(Unreadable::Malformed)?;
-        let (mut readable, mut bad, mut why) =
-            (Vec::with_capacity(row.items.len()), Vec::new(), String::new());
-        for raw in row.items {
+        // Raw, so that an item that cannot be read neither hides its neighbors nor changes.
+        let mut row: Row<Box<RawValue>> = serde_json::from_slice(body).map_err(Unreadable::Malformed)?;
+        let items = std::mem::take(&mut row.items);
+        let (mut readable, mut bad, mut why) = (Vec::with_capacity(items.len()), Vec::new(), String::new());
+        for raw in items {
             match item::read(&raw) {
                 Ok(work) => readable.push(work),
                 Err(unreadable) => {
@@ -216,22 +239,26 @@ impl Envelope {
                 }
             }
         }
-        let traceparent = row.traceparent;
         if !bad.is_empty() {
             let bad_count = bad.len();
-            let bad = write(&Row::of_raw(traceparent, bad));
+            let bad = write(&Row::of(row.traceparent, bad));
             return Err(Unreadable::Items { why, readable, bad, bad_count });
         }
         if readable.is_empty() {
             return Err(Unreadable::Empty);
         }
-        let reply_to = ReplyTo::read(row.reply_to.as_deref(), row.reply_proof.as_deref());
-        let (forgiven, suspect) = (row.forgiven, row.suspect);
-        Ok(Self { traceparent, reply_to, forgiven, suspect, items: readable, payload: None })
+        Ok(Self::of_row(row, readable))
+    }
+
+    /// What was read around items, and they.
+    fn of_row<I>(row: Row<I>, items: Vec<Work>) -> Self {
+        let Row { v: _, traceparent, reply_to, reply_proof, forgiven, suspect, items: _ } = row;
+        let reply_to = ReplyTo::read(reply_to.as_deref(), reply_proof.as_deref());
+        Self { traceparent, reply_to, forgiven, suspect, items, payload: None }
     }
 }
 
-fn write(row: &Row) -> Vec<u8> {
+fn write(row: &Row<impl Serialize>) -> Vec<u8> {
     serde_json::to_vec(row).expect("texts and numbers can always be written as JSON")
 }
 

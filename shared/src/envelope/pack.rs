@@ -1,10 +1,12 @@
 //! How many messages work takes, and when it is better claimed from the payload store.
 
-use super::{Envelope, Row, TRACEPARENT_BYTES_MAX, WORK_VERSION, claim, item, write};
+use serde_json::value::RawValue;
+
+use super::{Envelope, Row, TRACEPARENT_BYTES_MAX, WORK_VERSION, Written, claim, item, write};
 use crate::domain::decision::Work;
 use crate::ports::queue::BODY_BYTES_MAX;
 use crate::ports::roster::ADDRESS_CHARS_MAX;
-use crate::reply_to::PROOF_CHARS_MAX;
+use crate::reply_to::{PROOF_CHARS_MAX, ReplyTo};
 
 /// What the envelope itself takes: braces, version, counters, the longest address with its proof, and a
 /// trace of the longest length with every character escaped.
@@ -47,15 +49,26 @@ pub fn parcels(items: &[Work], traceparent: Option<&str>) -> Vec<Parcel> {
 /// Splits work into as few envelopes as the size of a queue message allows, in order.
 pub fn pack(items: &[Work], traceparent: Option<&str>) -> Vec<Envelope> {
     let traceparent = traceparent.filter(|trace| trace.len() <= TRACEPARENT_BYTES_MAX);
-    let sized = items.iter().map(|work| (work.clone(), item::write(work).get().len()));
+    let sized = items.iter().map(|work| (work.clone(), item::write(&item::row_of(work)).get().len()));
     let groups = group(sized);
     groups.into_iter().map(|group| Envelope::of(group, traceparent.map(str::to_owned))).collect()
+}
+
+/// The bodies of as few messages as work takes that was written ahead of time, in order. `reply_to` says who
+/// waits for any of a part.
+pub fn bodies(work: &[&Written], reply_to: impl Fn(&[&Written]) -> Option<ReplyTo>) -> Vec<Vec<u8>> {
+    let body = |part: Vec<&Written>| {
+        let (reply_to, reply_proof) = ReplyTo::write(reply_to(&part).as_ref());
+        let items: Vec<&RawValue> = part.iter().map(|work| work.item()).collect();
+        write(&Row { reply_to, reply_proof, ..Row::of(None, items) })
+    };
+    group(work.iter().map(|work| (*work, work.item().get().len()))).into_iter().map(body).collect()
 }
 
 /// Splits an envelope that may be larger than a message into bodies that are not, item by item and
 /// as they came, readable or not. Anything else is one body, as it came.
 pub fn pack_raw(body: &[u8]) -> Vec<Vec<u8>> {
-    let row = match serde_json::from_slice::<Row>(body) {
+    let row = match serde_json::from_slice::<Row<Box<RawValue>>>(body) {
         Ok(row) if row.v == WORK_VERSION && body.len() > BODY_BYTES_MAX => row,
         Ok(_) | Err(_) => return vec![body.to_vec()],
     };
@@ -64,7 +77,7 @@ pub fn pack_raw(body: &[u8]) -> Vec<Vec<u8>> {
         let size = item.get().len();
         (item, size)
     });
-    let body = |items| write(&Row::of_raw(traceparent.clone(), items));
+    let body = |items| write(&Row::of(traceparent.clone(), items));
     group(sized).into_iter().map(body).collect()
 }
 

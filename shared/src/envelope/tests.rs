@@ -48,6 +48,40 @@ fn an_envelope_is_read_back_as_it_was_written() {
     assert_eq!(Envelope::decode(elsewhere.as_bytes()).unwrap(), unknown, "nobody is told there");
 }
 
+#[test]
+fn a_body_is_read_the_same_at_once_and_in_parts() {
+    let escaped = work(2, "tab\t, quote\", \u{1F4B6}");
+    let envelope = Envelope {
+        reply_to: Some(reply_to()),
+        forgiven: 3,
+        ..Envelope::of(vec![work(1, "a"), escaped], Some("00-ab-cd-01".to_owned()))
+    };
+    let body = String::from_utf8(envelope.encode()).unwrap();
+    let newer_members =
+        body.replacen("{\"u\"", "{\"new\":[1],\"u\"", 1).replacen("{\"v\"", "{\"new\":{},\"v\"", 1);
+    for body in [body, newer_members] {
+        assert_eq!(Envelope::decode_at_once(body.as_bytes()).as_ref(), Some(&envelope), "{body}");
+        assert_eq!(Envelope::decode_in_parts(body.as_bytes()).unwrap(), envelope, "{body}");
+    }
+}
+
+#[test]
+fn work_that_was_written_ahead_of_time_makes_the_same_messages() {
+    let work: Vec<Work> = (0..400).map(|id| work(id, "a reference")).collect();
+    let written: Vec<Written> = work
+        .iter()
+        .map(|work| Written::of(&work.key, &work.instruction, work.accepted_at, &work.revision))
+        .collect();
+    let last = &work[399].key;
+    let bodies = bodies(&written.iter().collect::<Vec<_>>(), |part| {
+        part.iter().any(|work| work.key() == last).then(reply_to)
+    });
+    let mut expected = pack(&work, None);
+    assert!(expected.len() > 1, "it takes several messages");
+    expected.last_mut().unwrap().reply_to = Some(reply_to());
+    assert_eq!(bodies, expected.iter().map(Envelope::encode).collect::<Vec<_>>());
+}
+
 /// Where some process takes replies.
 fn reply_to() -> ReplyTo {
     let proof = format!("1795248090000.{}", "0a".repeat(32));
@@ -223,10 +257,10 @@ fn an_envelope_that_is_too_large_for_a_message_is_split_as_it_is() {
     assert!(bodies.len() > 5 && bodies.iter().all(|body| body.len() <= BODY_BYTES_MAX));
     let items: Vec<String> = bodies
         .iter()
-        .flat_map(|body| serde_json::from_slice::<Row>(body).unwrap().items)
+        .flat_map(|body| serde_json::from_slice::<Row<Box<RawValue>>>(body).unwrap().items)
         .map(|item| item.get().to_owned())
         .collect();
-    let whole: Vec<String> = serde_json::from_str::<Row>(&strange)
+    let whole: Vec<String> = serde_json::from_str::<Row<Box<RawValue>>>(&strange)
         .unwrap()
         .items
         .iter()

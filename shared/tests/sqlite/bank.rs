@@ -15,13 +15,14 @@ use postonce_shared::adapters::sqlite::{Enqueue, OpenFault, SqliteStore};
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::decorators::WorldDecorator;
 use postonce_shared::domain::account::{Account, Versioned};
-use postonce_shared::domain::decision::{AccountCommit, Means, Work, decide};
+use postonce_shared::domain::decision::{AccountCommit, Means, decide};
 use postonce_shared::domain::ids::{
     AccountId, AccountKey, MessageId, OrderNumber, PartnerId, TransactionKey, UserId,
 };
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::domain::time::Timestamp;
+use postonce_shared::envelope::Written;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{NewTransaction, Opened};
@@ -164,8 +165,8 @@ pub fn work_queue() -> QueueName {
 }
 
 /// The message ids of the work, one message each.
-pub fn one_message_per_work(work: &[Work]) -> Vec<(QueueName, Vec<u8>)> {
-    work.iter().map(|work| (work_queue(), work.key.message.simple().into_bytes())).collect()
+pub fn one_message_per_work(work: &[&Written]) -> Vec<(QueueName, Vec<u8>)> {
+    work.iter().map(|work| (work_queue(), work.key().message.simple().into_bytes())).collect()
 }
 
 /// Runs a test with its deadline.

@@ -1,9 +1,10 @@
 //! The audit trail: who did what, on what, what came of it; for every administrative act and every refused
 //! authentication, and for nothing else.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex};
+use std::sync::Once;
 
 use actix_web::test::TestRequest;
 use postonce_shared::audit::TARGET;
@@ -12,7 +13,6 @@ use postonce_web::audit::act_of;
 use postonce_web::scopes::Scope;
 use serde_json::Value;
 use tracing::field::{Field, Visit};
-use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::{Layer, registry};
 
@@ -20,20 +20,28 @@ use super::desk::{ACCOUNT, Desk, json, with_key};
 
 type Fields = BTreeMap<String, String>;
 
-/// The events of the trail on this thread, as long as the guard lives.
-#[derive(Clone, Default)]
-struct Trail(Arc<Mutex<Vec<Fields>>>);
+thread_local! {
+    static EVENTS: RefCell<Vec<Fields>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The events of the trail on this thread. All threads have one subscriber: with one each, an event that is
+/// first met by a thread without any would be thought to interest nobody, for ever.
+struct Trail;
 
 impl Trail {
-    fn start() -> (Self, DefaultGuard) {
-        let trail = Self::default();
-        let guard = tracing::subscriber::set_default(registry().with(trail.clone()));
-        (trail, guard)
+    fn start() -> Self {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            tracing::subscriber::set_global_default(registry().with(Self)).unwrap();
+            tracing::callsite::rebuild_interest_cache();
+        });
+        drop(EVENTS.take());
+        Self
     }
 
     /// The events since the last look, each as `who key? act outcome code on`.
     fn take(&self) -> Vec<String> {
-        let events = std::mem::take(&mut *self.0.lock().unwrap());
+        let events = EVENTS.take();
         let line = |fields: Fields| {
             let key = if fields["key"].is_empty() { "no key" } else { "a key" };
             assert!(!fields["from"].is_empty(), "{fields:?}");
@@ -61,7 +69,7 @@ impl<S: tracing::Subscriber> Layer<S> for Trail {
         if event.metadata().target() == TARGET {
             let mut fields = Fields::new();
             event.record(&mut Read(&mut fields));
-            self.0.lock().unwrap().push(fields);
+            EVENTS.with_borrow_mut(|events| events.push(fields));
         }
     }
 }
@@ -72,7 +80,7 @@ const IDS: &str =
 #[actix_web::test]
 async fn an_administrative_act_is_recorded_with_who_what_and_the_outcome() {
     let desk = Desk::new().await;
-    let (trail, _guard) = Trail::start();
+    let trail = Trail::start();
     let check = |expected: &[&str]| assert_eq!(trail.take(), expected);
     drop(desk.put(ACCOUNT, r#"{"currency":"EUR"}"#).await);
     check(&[&format!("shop | a key | account.open | done |  | {IDS}")]);
@@ -99,7 +107,7 @@ async fn every_refused_authentication_is_recorded() {
     let desk = Desk::new().await;
     let reader = NewKey::random();
     desk.admit(&reader, "reader", &[Scope::Read]).await;
-    let (trail, _guard) = Trail::start();
+    let trail = Trail::start();
     let check = |expected: &[&str]| assert_eq!(trail.take(), expected);
     let get = || TestRequest::get().uri(ACCOUNT);
     let route = "method=GET route=/v1/users/{user_id}/accounts/{account_id}";
@@ -125,9 +133,9 @@ async fn the_key_is_named_by_its_id() {
     let desk = Desk::new().await;
     let key = NewKey::random();
     desk.admit(&key, "reader", &[]).await;
-    let (trail, _guard) = Trail::start();
+    let _trail = Trail::start();
     drop(desk.call(with_key(TestRequest::get().uri(ACCOUNT), &key)).await);
-    let events = trail.0.lock().unwrap();
+    let events = EVENTS.take();
     assert_eq!(events.len(), 1);
     assert_eq!(events[0]["key"], id_of(&hash(key.expose())));
 }
@@ -151,7 +159,7 @@ fn every_operation_that_changes_something_is_an_act_or_moves_money() {
 #[actix_web::test]
 async fn who_changes_partners_and_their_keys_stands_in_the_trail() {
     let desk = Desk::new().await;
-    let (trail, _guard) = Trail::start();
+    let trail = Trail::start();
     let mill = "/v1/admin/partners/mill";
     let post = |path: String, body: &str| desk.call_as_shop(json(TestRequest::post().uri(&path), body));
     drop(desk.put(mill, r#"{"reach":{"everything":true}}"#).await);

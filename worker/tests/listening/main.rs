@@ -128,6 +128,23 @@ async fn a_slow_message_keeps_nobody_waiting() {
 }
 
 #[tokio::test]
+async fn what_comes_next_is_received_while_the_last_is_settled() {
+    let stage = Stage::new();
+    let process = stage.process(NEVER, 1);
+    process.reader.settling.forget_permits(Semaphore::MAX_PERMITS);
+    stage.pass(MINUTE).await;
+    for (body, read) in [("first", 1), ("second", 2), ("third", 2), ("fourth", 2)] {
+        stage.send(0, body).await;
+        process.bell.ring(&letter(0));
+        settle().await;
+        assert_eq!(process.reader.read(), read, "one settles, and for one more there is room");
+    }
+    process.reader.settling.add_permits(9);
+    settle().await;
+    assert_eq!(process.reader.read(), 4);
+}
+
+#[tokio::test]
 async fn a_busy_queue_keeps_no_other_one_from_being_looked_into() {
     let stage = Stage::new();
     let process = stage.process(MINUTE, 8);

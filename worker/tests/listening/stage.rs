@@ -39,6 +39,8 @@ pub struct Reader {
     pub store: Store,
     pub read: Mutex<BTreeMap<String, usize>>,
     pub allowed: Semaphore,
+    /// How many may still be settled.
+    pub settling: Semaphore,
     pub at_once: AtomicUsize,
     pub at_once_max: AtomicUsize,
     /// What it gives back once, and for how long.
@@ -51,6 +53,7 @@ impl Reader {
             store: store.clone(),
             read: Mutex::default(),
             allowed: Semaphore::new(Semaphore::MAX_PERMITS),
+            settling: Semaphore::new(Semaphore::MAX_PERMITS),
             at_once: AtomicUsize::new(0),
             at_once_max: AtomicUsize::new(0),
             give_back: Mutex::default(),
@@ -65,6 +68,7 @@ impl Reader {
 #[async_trait]
 impl Handler for Reader {
     type Work = String;
+    type Done = Vec<Duration>;
 
     const NAME: &'static str = "letter";
 
@@ -72,7 +76,7 @@ impl Handler for Reader {
         Ok(String::from_utf8(message.body.clone()).unwrap())
     }
 
-    async fn handle(&self, queue: &QueueName, deliveries: Vec<Delivery<String>>) -> Handled {
+    async fn handle(&self, queue: &QueueName, deliveries: Vec<Delivery<String>>) -> (Vec<Duration>, Health) {
         let at_once = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
         self.at_once_max.fetch_max(at_once, Ordering::SeqCst);
         let mut back_in = Vec::new();
@@ -89,6 +93,11 @@ impl Handler for Reader {
             *self.read.lock().unwrap().entry(delivery.content.unwrap()).or_default() += 1;
         }
         self.at_once.fetch_sub(1, Ordering::SeqCst);
+        (back_in, Health::Well)
+    }
+
+    async fn settle(&self, _: &QueueName, back_in: Vec<Duration>) -> Handled {
+        self.settling.acquire().await.unwrap().forget();
         Handled { health: Health::Well, back_in }
     }
 

@@ -98,8 +98,13 @@ impl Rounds {
             let content = self.posting.read(&message).await;
             deliveries.push(Delivery::new(message, content));
         }
-        let _ = self.posting.handle(&queue(), deliveries).await;
+        self.handle(deliveries).await;
         stage.world.advance(VISIBILITY + Duration::from_secs(1));
+    }
+
+    async fn handle(&self, deliveries: Vec<Delivery<Envelope>>) {
+        let (posted, _) = self.posting.handle(&queue(), deliveries).await;
+        let _ = self.posting.settle(&queue(), posted).await;
     }
 }
 
@@ -210,7 +215,7 @@ async fn a_payload_that_cannot_be_removed_is_left_to_the_sweep() {
     let message = stage.receive(VISIBILITY).await.remove(0);
     let content = rounds.posting.read(&message).await;
     rounds.watch.payloads_away.store(true, Ordering::SeqCst);
-    let _ = rounds.posting.handle(&queue(), vec![Delivery::new(message, content)]).await;
+    rounds.handle(vec![Delivery::new(message, content)]).await;
     assert_eq!(stage.balance(1).await, "700.00");
     assert_eq!((stage.depth().await, payload_count(&stage).await), (0, 1));
 }

@@ -10,7 +10,7 @@ use super::names;
 use super::queue;
 use super::transaction_row::{self, FIRST_REVISION, NewRow};
 use super::writer::Verdict;
-use crate::domain::decision::Work;
+use crate::domain::ids::PartnerId;
 use crate::domain::time::Timestamp;
 use crate::ports::ledger::{AcceptOutcome, NewTransaction};
 
@@ -23,12 +23,18 @@ pub(super) fn accept(
 ) -> Result<Verdict<Vec<AcceptOutcome>>, SqlFault> {
     let mut fresh = Vec::with_capacity(group.len());
     let mut outcomes = Vec::with_capacity(group.len());
+    // Mostly what comes together is of one partner.
+    let mut latest: Option<(&PartnerId, i64)> = None;
     for row in group {
         let key = &row.new.key;
         let account = names::account_or_new(connection, key.account)?;
-        let partner = names::partner_or_new(connection, &key.partner)?;
+        let partner = match latest {
+            Some((name, number)) if *name == key.partner => number,
+            _ => names::partner_or_new(connection, &key.partner)?,
+        };
+        latest = Some((&key.partner, partner));
         if row.insert(connection, account, partner)? {
-            fresh.push(work(&row.new));
+            fresh.push(&row.work);
             outcomes.push(AcceptOutcome::Inserted {
                 revision: columns::revision(FIRST_REVISION),
                 enqueued: true,
@@ -43,11 +49,6 @@ pub(super) fn accept(
         }
     }
     Ok(Verdict::Keep(outcomes))
-}
-
-fn work(new: &NewTransaction) -> Work {
-    let NewTransaction { key, instruction, accepted_at, nonce: _ } = new.clone();
-    Work { key, instruction, accepted_at, revision: columns::revision(FIRST_REVISION) }
 }
 
 fn taken(connection: &Connection, new: &NewTransaction) -> Result<AcceptOutcome, SqlFault> {

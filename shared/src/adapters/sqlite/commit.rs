@@ -8,10 +8,10 @@ use rusqlite::{Connection, OptionalExtension as _, named_params};
 
 use super::columns;
 use super::fault::SqlFault;
-use super::names;
 use super::writer::Verdict;
 use crate::adapters::page_body;
 use crate::domain::decision::{AccountCommit, Finalization};
+use crate::domain::ids::{AccountKey, OrderNumber};
 use crate::domain::journal::{JournalPage, PAGE_ENTRIES_MAX, PageHash};
 use crate::domain::money::Balance;
 use crate::domain::transaction::{Outcome, TransactionStatus};
@@ -54,7 +54,7 @@ fn check(commit: &AccountCommit) -> Result<(), String> {
     demand(ends, "the account does not end where its page ends")
 }
 
-fn posted(item: &Finalization) -> Option<(u64, crate::domain::ids::OrderNumber, Balance)> {
+fn posted(item: &Finalization) -> Option<(u64, OrderNumber, Balance)> {
     match item.outcome {
         Outcome::Posted { order_number, sequence, balance_after, posted_at: _ } => {
             Some((sequence, order_number, balance_after))
@@ -65,6 +65,7 @@ fn posted(item: &Finalization) -> Option<(u64, crate::domain::ids::OrderNumber, 
 
 /// The account row as the commit finds it.
 struct Before {
+    id: i64,
     version: i64,
     balance: i64,
     sequence: i64,
@@ -77,33 +78,35 @@ pub(super) fn commit(
     prepared: &PreparedCommit,
 ) -> Result<Verdict<Committed>, SqlFault> {
     let PreparedCommit { commit, entries } = prepared;
-    let Some(account) = names::account(connection, commit.account())? else {
+    let Some(before) = before(connection, commit.account())? else {
         return Ok(Verdict::Undo(Committed::Stale));
     };
-    let Some(before) = before(connection, account)? else { return Ok(Verdict::Undo(Committed::Stale)) };
     let guarded = columns::version(&commit.guard) == Some(before.version) && follows(commit, &before)?;
-    if !guarded || !write_account(connection, account, before.version, commit)? {
-        return Ok(Verdict::Undo(undone(connection, account, commit, 0, &before)?));
+    if !guarded || !write_account(connection, &before, commit)? {
+        return Ok(Verdict::Undo(undone(connection, commit, 0, &before)?));
     }
     for (index, item) in commit.finalizations.iter().enumerate() {
-        if !write_transaction(connection, account, commit, item)? {
-            return Ok(Verdict::Undo(undone(connection, account, commit, index, &before)?));
+        if !write_transaction(connection, before.id, commit, item)? {
+            return Ok(Verdict::Undo(undone(connection, commit, index, &before)?));
         }
     }
     if let (Some(page), Some(entries)) = (&commit.page, entries) {
-        write_page(connection, account, page, entries)?;
+        write_page(connection, before.id, page, entries)?;
     }
     let revision = columns::revision(columns::signed(commit.after.version)?);
     Ok(Verdict::Keep(Committed::Done { revision: Some(revision) }))
 }
 
-fn before(connection: &Connection, account: i64) -> Result<Option<Before>, SqlFault> {
-    let mut statement =
-        connection.prepare_cached("SELECT version, balance, sequence, head FROM accounts WHERE id = ?1")?;
-    let mut rows = statement.query([account])?;
+/// The row of an account that was opened.
+fn before(connection: &Connection, key: AccountKey) -> Result<Option<Before>, SqlFault> {
+    let sql = "SELECT a.id, a.version, a.balance, a.sequence, a.head
+               FROM account_names n CROSS JOIN accounts a ON a.id = n.id
+               WHERE n.user_id = ?1 AND n.account_id = ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query((key.user.as_uuid().into_bytes(), key.account.as_uuid().into_bytes()))?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let (version, balance, sequence) = (row.get(0)?, row.get(1)?, row.get(2)?);
-    Ok(Some(Before { version, balance, sequence, head: columns::page_hash(row, 3)? }))
+    let (id, version, balance, sequence) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+    Ok(Some(Before { id, version, balance, sequence, head: columns::page_hash(row, 4)? }))
 }
 
 /// Whether the commit goes on where the row ends. Where the version is the one that was read, and
@@ -123,14 +126,9 @@ fn follows(commit: &AccountCommit, before: &Before) -> Result<bool, SqlFault> {
     Ok(adds_up && Some(columns::signed(page.first_sequence)?) == next && page.previous_hash == before.head)
 }
 
-fn write_account(
-    connection: &Connection,
-    account: i64,
-    version: i64,
-    commit: &AccountCommit,
-) -> Result<bool, SqlFault> {
+fn write_account(connection: &Connection, before: &Before, commit: &AccountCommit) -> Result<bool, SqlFault> {
     let after = &commit.after;
-    if columns::signed(after.version)? <= version {
+    if columns::signed(after.version)? <= before.version {
         return Err(SqlFault::Refused("a commit moves the version of its account forward".to_owned()));
     }
     let sql = "UPDATE accounts SET balance = ?1, version = ?2, sequence = ?3, head = ?4
@@ -140,8 +138,8 @@ fn write_account(
         columns::signed(after.version)?,
         columns::signed(after.sequence)?,
         after.head.as_bytes(),
-        account,
-        version,
+        before.id,
+        before.version,
     ))?;
     Ok(changed == 1)
 }
@@ -152,7 +150,6 @@ fn write_transaction(
     commit: &AccountCommit,
     item: &Finalization,
 ) -> Result<bool, SqlFault> {
-    let Some(partner) = names::partner(connection, &item.key.partner)? else { return Ok(false) };
     let Some(revision) = columns::version(&item.revision) else { return Ok(false) };
     let (decided_at, posted, reason) = match &item.outcome {
         Outcome::Posted { order_number, sequence, balance_after, posted_at } => (
@@ -165,8 +162,8 @@ fn write_transaction(
     let sql = "UPDATE transactions SET status = :status, revision = revision + 1, commit_nonce = :nonce,
                    decided_at = :decided_at, order_number = :order_number, sequence = :sequence,
                    balance_after = :balance_after, reason = :reason
-               WHERE account = :account AND partner = :partner AND message = :message
-                   AND status = 'accepted' AND revision = :revision";
+               WHERE account = :account AND partner = (SELECT id FROM partners WHERE name = :partner)
+                   AND message = :message AND status = 'accepted' AND revision = :revision";
     let changed = connection.prepare_cached(sql)?.execute(named_params! {
         ":status": item.outcome.status().code(),
         ":nonce": commit.nonce.as_uuid().into_bytes(),
@@ -176,7 +173,7 @@ fn write_transaction(
         ":balance_after": posted.map(|(_, _, balance)| balance.minor_units()),
         ":reason": reason,
         ":account": account,
-        ":partner": partner,
+        ":partner": item.key.partner.as_str(),
         ":message": item.key.message.as_uuid().into_bytes(),
         ":revision": revision,
     })?;
@@ -206,7 +203,6 @@ fn write_page(
 /// `written` were accepted until this commit touched them, the others are as they were.
 fn undone(
     connection: &Connection,
-    account: i64,
     commit: &AccountCommit,
     written: usize,
     before: &Before,
@@ -214,7 +210,7 @@ fn undone(
     let mut already_final = Vec::new();
     let mut own: usize = 0;
     for item in commit.finalizations.iter().skip(written) {
-        if let Some(nonce) = decided_by(connection, account, item)? {
+        if let Some(nonce) = decided_by(connection, before.id, item)? {
             own = own.saturating_add(usize::from(nonce == commit.nonce.as_uuid().into_bytes()));
             already_final.push(item.key.clone());
         }
@@ -234,10 +230,10 @@ fn decided_by(
     account: i64,
     item: &Finalization,
 ) -> Result<Option<[u8; 16]>, SqlFault> {
-    let Some(partner) = names::partner(connection, &item.key.partner)? else { return Ok(None) };
     let sql = "SELECT commit_nonce FROM transactions
-               WHERE account = ?1 AND partner = ?2 AND message = ?3 AND status <> ?4";
-    let message = item.key.message.as_uuid().into_bytes();
+               WHERE account = ?1 AND partner = (SELECT id FROM partners WHERE name = ?2)
+                   AND message = ?3 AND status <> ?4";
+    let (partner, message) = (item.key.partner.as_str(), item.key.message.as_uuid().into_bytes());
     let nonce = connection
         .prepare_cached(sql)?
         .query_row((account, partner, message, TransactionStatus::Accepted.code()), |row| row.get(0))

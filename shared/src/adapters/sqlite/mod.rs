@@ -38,7 +38,7 @@ mod writer;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::domain::decision::Work;
+use crate::envelope::Written;
 use crate::ports::Store;
 use crate::ports::operations::StorageOperations;
 use crate::ports::queue::QueueName;
@@ -51,7 +51,7 @@ use database::Database;
 
 /// What to put on which queue for work that was just accepted; stored in the same database
 /// transaction as the work. Called on the writer's thread: it must neither wait nor call the store.
-pub type Enqueue = Arc<dyn Fn(&[Work]) -> Vec<(QueueName, Vec<u8>)> + Send + Sync>;
+pub type Enqueue = Arc<dyn Fn(&[&Written]) -> Vec<(QueueName, Vec<u8>)> + Send + Sync>;
 
 /// The store in one SQLite file.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl SqliteStore {
     pub fn open_to_read(path: &Path, world: Arc<dyn World>) -> Result<Store, OpenFault> {
         let operations = Arc::new(StorageOperations::default());
         let database = Database::open_to_read(path, world, Arc::clone(&operations))?;
-        Ok(Self::ports(Arc::new(database), Arc::new(|_: &[Work]| Vec::new()), operations))
+        Ok(Self::ports(Arc::new(database), Arc::new(|_: &[&Written]| Vec::new()), operations))
     }
 
     fn ports(database: Arc<Database>, enqueue: Enqueue, operations: Arc<StorageOperations>) -> Store {

@@ -27,7 +27,7 @@ pub(super) fn account_or_new(connection: &Connection, key: AccountKey) -> Result
 }
 
 /// The number of a partner; `None` when it never asked for anything.
-pub(super) fn partner(connection: &Connection, partner: &PartnerId) -> Result<Option<i64>, SqlFault> {
+fn partner(connection: &Connection, partner: &PartnerId) -> Result<Option<i64>, SqlFault> {
     let number = connection
         .prepare_cached("SELECT id FROM partners WHERE name = ?1")?
         .query_row([partner.as_str()], |row| row.get(0))

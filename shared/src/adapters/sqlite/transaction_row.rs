@@ -12,6 +12,7 @@ use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Balance, Currency};
 use crate::domain::rejection::RejectReason;
 use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
+use crate::envelope::Written;
 use crate::ports::ledger::{Marks, NewTransaction, StoredTransaction};
 
 /// The columns that [`read`] reads, of the table under the name `t`.
@@ -105,6 +106,8 @@ pub(super) fn find(connection: &Connection, key: &TransactionKey) -> Result<Opti
 /// A new transaction with what can be computed before the writer has to wait for it.
 pub(super) struct NewRow {
     pub(super) new: NewTransaction,
+    /// Its work, for the queue.
+    pub(super) work: Written,
     metadata: Option<String>,
     fingerprint: (u8, [u8; 32]),
 }
@@ -113,7 +116,9 @@ impl NewRow {
     pub(super) fn of(new: &NewTransaction) -> Self {
         let metadata = new.instruction.details.metadata();
         let json = || serde_json::to_string(metadata).expect("a map of texts can be written as JSON");
+        let revision = columns::revision(FIRST_REVISION);
         Self {
+            work: Written::of(&new.key, &new.instruction, new.accepted_at, &revision),
             metadata: (!metadata.is_empty()).then(json),
             fingerprint: columns::fingerprint_columns(&new.instruction.fingerprint()),
             new: new.clone(),
@@ -127,8 +132,8 @@ impl NewRow {
         account: i64,
         partner: i64,
     ) -> Result<bool, SqlFault> {
-        let Self { new: NewTransaction { key, instruction, accepted_at, nonce }, metadata, fingerprint } =
-            self;
+        let Self { new, work: _, metadata, fingerprint } = self;
+        let NewTransaction { key, instruction, accepted_at, nonce } = new;
         let Instruction { kind, amount, details } = instruction;
         let unknown_members = details.unknown_members();
         let sql =
