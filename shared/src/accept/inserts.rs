@@ -35,7 +35,7 @@ pub(super) fn lane(reach: AcceptReach, account: AccountKey, queue_count: u16) ->
 
 /// Groups of all accounts that are under way at once: such a ledger writes what was handed to it together, so
 /// that a group that is there when a write begins need not wait for the one before.
-const GROUPS_AT_ONCE: NonZeroUsize = NonZeroUsize::new(3).expect("not zero");
+const GROUPS_AT_ONCE: NonZeroUsize = NonZeroUsize::new(2).expect("not zero");
 
 /// Where inserts collect, for a ledger of that reach.
 pub(super) fn groups(

@@ -99,9 +99,9 @@ pub(super) fn commit(
 
 /// The row of an account that was opened.
 fn before(connection: &Connection, key: AccountKey) -> Result<Option<Before>, SqlFault> {
-    let sql = "SELECT a.id, a.version, a.balance, a.sequence, a.head
-               FROM account_names n CROSS JOIN accounts a ON a.id = n.id
-               WHERE n.user_id = ?1 AND n.account_id = ?2";
+    // No join: SQLite would plan it anew for every pair of ids that is bound.
+    let sql = "SELECT id, version, balance, sequence, head FROM accounts
+               WHERE id = (SELECT id FROM account_names WHERE user_id = ?1 AND account_id = ?2)";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query((key.user.as_uuid().into_bytes(), key.account.as_uuid().into_bytes()))?;
     let Some(row) = rows.next()? else { return Ok(None) };

@@ -197,15 +197,15 @@ fn find(
     world: &dyn World,
 ) -> Result<Vec<(i64, u64, Message)>, SqlFault> {
     // In the order in which they became visible, which an index has: in the order of their ids,
-    // each receive would step over all that is in flight or delayed.
+    // each receive would step over all that is in flight or delayed. No join, and no limit that is bound:
+    // SQLite would plan it anew each time.
+    let limit = max.min(RECEIVE_MAX);
     let sql = format!(
-        "SELECT m.id, m.dequeue_count, m.inserted_at, b.body
-         FROM queue_messages m CROSS JOIN queue_bodies b ON b.id = m.id
-         WHERE {which} ORDER BY m.visible_at, m.id LIMIT ?3"
+        "SELECT m.id, m.dequeue_count, m.inserted_at, (SELECT b.body FROM queue_bodies b WHERE b.id = m.id)
+         FROM queue_messages m WHERE {which} ORDER BY m.visible_at, m.id LIMIT {limit}"
     );
     let mut statement = connection.prepare_cached(&sql)?;
-    let limit = columns::limit(max.min(RECEIVE_MAX));
-    let rows = statement.query_and_then((queue.as_str(), now.unix_ms(), limit), |row| {
+    let rows = statement.query_and_then((queue.as_str(), now.unix_ms()), |row| {
         let (id, receipt): (i64, u64) = (row.get(0)?, world.random());
         let count: u32 = row.get(1)?;
         let message = Message {
