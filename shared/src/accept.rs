@@ -3,7 +3,7 @@
 //! 1. **Know the account.** Its existence and currency never change, so they are cached. That an
 //!    account is unknown is never cached: it may be opened the next moment.
 //! 2. **Insert** the transaction under its key. The insert *is* the idempotency check. Concurrent
-//!    inserts within the ledger's reach go as one atomic group, in which each key stands once.
+//!    inserts within the ledger's reach go in atomic groups, in each of which a key stands once.
 //! 3. **Enqueue** its work, many pieces in one envelope, and **only then** promise anything. Work
 //!    that is still accepted is promised only by a process that has itself seen a send of it
 //!    confirmed: the process that inserted the row may have died before it sent.

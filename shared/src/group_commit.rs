@@ -1,5 +1,5 @@
-//! Group commit without timers: while one write of a lane is under way, arriving items collect, and
-//! the next write takes all of them. A lone item never waits; a crowd shares.
+//! Group commit without timers: while as many writes of a lane are under way as may be (mostly one), arriving
+//! items collect, and the next write takes all of them. A lone item never waits; a crowd shares.
 //!
 //! The write runs in a task of its own: a caller that goes away (a client that hung up) neither
 //! stops it nor takes the others' answers along.
@@ -61,7 +61,7 @@ impl<A> Drop for Answers<A> {
 struct Lane<T, A> {
     waiting: VecDeque<Waiting<T, A>>,
     writers: usize,
-    /// One of them was started and has not looked yet: it takes what comes now.
+    /// One of them was started, and nobody has looked since: it takes what comes now.
     starting: bool,
 }
 

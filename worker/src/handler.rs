@@ -56,8 +56,8 @@ pub trait Handler: Send + Sync + 'static {
     /// side by side. Their leases are not renewed yet, so it has to end well before they do.
     async fn read(&self, message: &Message) -> Result<Self::Work, Unopened>;
 
-    /// Does the work of messages that were received together. Keeps their leases while that takes. Where all
-    /// of it is well, others are received while these are settled.
+    /// Does the work of messages that were received together. Keeps their leases while that takes. Where it
+    /// says [`Health::Well`], others are received while these are settled, else only after that.
     async fn handle(&self, queue: &QueueName, deliveries: Vec<Delivery<Self::Work>>) -> (Self::Done, Health);
 
     /// Settles each of them: deletes it, gives it back, or sets it aside. What it leaves unsettled comes back

@@ -210,6 +210,8 @@ impl<H: Handler> Listener<H> {
             return;
         }
         for queue in state.agenda.take_due(now) {
+            // A session that only settles looks again.
+            self.ring(&queue, state);
             self.start(&queue, Occasion::Precaution, state);
         }
         if state.poll_at <= now {

@@ -124,10 +124,13 @@ impl Handler for Posting {
     }
 
     async fn handle(&self, queue: &QueueName, deliveries: Vec<Delivery<Envelope>>) -> (Posted, Health) {
-        let results = self.round(queue).post_together(&deliveries).await;
+        let round = self.round(queue);
+        let results = round.post_together(&deliveries).await;
         let posted = |work: &Work| matches!(results.get(&work.key), Some(Ok(())));
-        let is_posted = |it: &Delivery<Envelope>| it.content.is_ok() && it.items().iter().all(posted);
-        let health = if deliveries.iter().all(is_posted) { Health::Well } else { Health::Away };
+        let is_well = |it: &Delivery<Envelope>| {
+            it.content.is_ok() && round.treatment(it) == Treatment::Together && it.items().iter().all(posted)
+        };
+        let health = if deliveries.iter().all(is_well) { Health::Well } else { Health::Away };
         (Posted { deliveries, results }, health)
     }
 

@@ -22,7 +22,7 @@ use crate::drain::Drain;
 use crate::gatekeeper::Gatekeeper;
 use crate::handler::{Handled, Handler, Health};
 use crate::leases::QueueLeases;
-use crate::meter::{Busy, ListenerGauge, Meter};
+use crate::meter::{ListenerGauge, Meter};
 use crate::receivers::{Bounds, Demand, wanted};
 
 /// First wait after a fault.
@@ -31,6 +31,8 @@ const FAULT_DELAY_MIN: Duration = Duration::from_millis(100);
 const FAULT_DELAY_MAX: Duration = Duration::from_secs(5);
 /// Least time between two questions for the depth of a queue: they cost operations, too.
 const DEPTH_INTERVAL: Duration = Duration::from_secs(1);
+/// Longest wait for an answer to it: what is done is settled after that, and no lease is renewed any more.
+const DEPTH_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// A receiver that is busy for this long does not keep another one from looking.
 const SLOW: Duration = Duration::from_millis(250);
@@ -80,8 +82,8 @@ enum Round<D> {
     Away,
     /// It handled messages and settled them.
     Handled { received: usize, handled: Handled, demand: Demand },
-    /// It handled messages, and all is well. They are still to be settled, and it is busy until then.
-    Done { received: usize, done: D, demand: Demand, busy: Busy },
+    /// It handled messages, and all is well. They are still to be settled.
+    Done { received: usize, done: D, demand: Demand },
     /// It settled what was done.
     Settled(Handled),
 }
@@ -152,11 +154,11 @@ impl<H: Handler> Session<H> {
             {
                 first = false;
                 begun = self.begin();
-                rounds.push(self.round(delay).boxed());
+                // After a fault it waits; what is already under way does not use that up.
+                rounds.push(self.round(std::mem::take(&mut delay)).boxed());
             }
             let receiving = rounds.len().saturating_sub(settling);
             let step = self.step(&mut rounds, receiving, settles_in_time, &begun).await;
-            delay = Duration::ZERO;
             let health = match step {
                 Step::Through => return ended,
                 Step::Rung => {
@@ -173,16 +175,16 @@ impl<H: Handler> Session<H> {
                 Step::Round(Round::Handled { received, handled, demand }) => {
                     ended.received = ended.received.saturating_add(received);
                     ended.back_in.extend(handled.back_in);
-                    receivers = wanted(demand, self.means.receivers);
+                    receivers = if delay.is_zero() { wanted(demand, self.means.receivers) } else { 1 };
                     look = true;
                     handled.health
                 }
-                Step::Round(Round::Done { received, done, demand, busy }) => {
+                Step::Round(Round::Done { received, done, demand }) => {
                     ended.received = ended.received.saturating_add(received);
-                    receivers = wanted(demand, self.means.receivers);
+                    receivers = if delay.is_zero() { wanted(demand, self.means.receivers) } else { 1 };
                     look = true;
                     settling = settling.saturating_add(1);
-                    rounds.push(self.settle(done, busy).boxed());
+                    rounds.push(self.settle(done).boxed());
                     continue;
                 }
                 Step::Round(Round::Settled(handled)) => {
@@ -272,7 +274,7 @@ impl<H: Handler> Session<H> {
                 return Round::Away;
             }
         };
-        let busy = self.gauge.busy();
+        let _busy = self.gauge.busy();
         let received = messages.len();
         meter.received.add(received);
         let demand = self.demand(&messages, world.now());
@@ -284,7 +286,7 @@ impl<H: Handler> Session<H> {
         };
         let (demand, (done, health)) = futures::future::join(demand, handling).await;
         match health {
-            Health::Well => Round::Done { received, done, demand, busy },
+            Health::Well => Round::Done { received, done, demand },
             // Whether to wait before more is received, settling tells.
             Health::Away => {
                 let handled = handler.settle(&self.name, done).await;
@@ -293,7 +295,7 @@ impl<H: Handler> Session<H> {
         }
     }
 
-    async fn settle(&self, done: H::Done, _busy: Busy) -> Round<H::Done> {
+    async fn settle(&self, done: H::Done) -> Round<H::Done> {
         Round::Settled(self.means.handler.settle(&self.name, done).await)
     }
 
@@ -313,10 +315,14 @@ impl<H: Handler> Session<H> {
                 self.gauge.see(depth, oldest_age);
                 return Demand { depth, oldest_age };
             }
-            let depth = match self.means.queue.backlog(&self.name).await {
+            let asked = self.means.queue.backlog(&self.name);
+            let depth = match select(asked, self.means.world.sleep(DEPTH_TIME_MAX)).await {
                 // What is in hand is counted as well.
-                Ok(backlog) => backlog.depth.saturating_sub(u64::try_from(RECEIVE_MAX).unwrap_or(0)),
-                Err(_) => 0,
+                Either::Left((Ok(backlog), _)) => {
+                    backlog.depth.saturating_sub(u64::try_from(RECEIVE_MAX).unwrap_or(0))
+                }
+                Either::Left((Err(_), _)) => 0,
+                Either::Right(_) => self.gauge.depth(),
             };
             self.gauge.see(depth, oldest_age);
             Demand { depth, oldest_age }

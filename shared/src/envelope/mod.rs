@@ -209,9 +209,11 @@ impl Envelope {
         Self::decode_at_once(body).map_or_else(|| Self::decode_in_parts(body), Ok)
     }
 
-    /// Reads a body in one pass, which does unless something is wrong with it, or new.
+    /// Reads a body in one pass, which does unless something is wrong with it, or new. It takes nothing that
+    /// [`Self::decode_in_parts`] does not take: a row may stand in an array for serde, and not for us.
     fn decode_at_once(body: &[u8]) -> Option<Self> {
-        let mut row: Row<ItemRow<'_>> = serde_json::from_slice(body).ok()?;
+        let body = std::str::from_utf8(body).ok().filter(|body| body.trim_start().starts_with('{'))?;
+        let mut row: Row<ItemRow<'_>> = serde_json::from_str(body).ok()?;
         let items = std::mem::take(&mut row.items);
         if row.v > WORK_VERSION || items.is_empty() {
             return None;

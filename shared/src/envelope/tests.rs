@@ -66,6 +66,20 @@ fn a_body_is_read_the_same_at_once_and_in_parts() {
 }
 
 #[test]
+fn what_is_not_read_in_parts_is_not_read_at_once_either() {
+    let body = String::from_utf8(Envelope::of(vec![work(1, "a")], None).encode()).unwrap();
+    let items = &body[body.find('[').unwrap()..=body.rfind(']').unwrap()];
+    let array = format!("[1,null,null,null,0,0,{items}]").into_bytes();
+    let mut no_text = body.replacen("{\"u\"", "{\"new\":\"?\",\"u\"", 1).into_bytes();
+    let mark = no_text.iter().position(|byte| *byte == b'?').unwrap();
+    no_text[mark] = 0xFF;
+    for body in [array, no_text] {
+        assert_eq!(Envelope::decode_at_once(&body), None);
+        assert!(matches!(Body::decode(&body), Err(Unreadable::Malformed(_))));
+    }
+}
+
+#[test]
 fn work_that_was_written_ahead_of_time_makes_the_same_messages() {
     let work: Vec<Work> = (0..400).map(|id| work(id, "a reference")).collect();
     let written: Vec<Written> = work

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use postonce_shared::gate::GateState;
 use postonce_shared::ports::doorbell::Doorbell as _;
-use postonce_shared::ports::queue::QueueName;
+use postonce_shared::ports::queue::{QueueName, RECEIVE_MAX};
 use postonce_shared::ports::world::World as _;
 use stage::{Process, QUEUES, Stage, VISIBILITY, letter, settle};
 use tokio::sync::Semaphore;
@@ -142,6 +142,26 @@ async fn what_comes_next_is_received_while_the_last_is_settled() {
     process.reader.settling.add_permits(9);
     settle().await;
     assert_eq!(process.reader.read(), 4);
+}
+
+#[tokio::test]
+async fn an_outage_that_settling_meets_slows_receiving_down() {
+    let stage = Stage::new();
+    let process = stage.process(NEVER, 1);
+    process.reader.away.store(true, Ordering::SeqCst);
+    stage.pass(MINUTE).await;
+    for _ in 0..10 * RECEIVE_MAX {
+        stage.send(0, "letter").await;
+    }
+    process.bell.ring(&letter(0));
+    settle().await;
+    // One more was received while the first was settled.
+    assert_eq!(process.reader.read(), 2 * RECEIVE_MAX);
+    stage.pass(Duration::from_millis(250)).await;
+    assert!(process.reader.read() <= 5 * RECEIVE_MAX, "each fault doubles the wait");
+    process.reader.away.store(false, Ordering::SeqCst);
+    stage.pass(MINUTE).await;
+    assert_eq!(process.reader.read(), 10 * RECEIVE_MAX);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -41,6 +41,8 @@ pub struct Reader {
     pub allowed: Semaphore,
     /// How many may still be settled.
     pub settling: Semaphore,
+    /// Settling meets an outage.
+    pub away: AtomicBool,
     pub at_once: AtomicUsize,
     pub at_once_max: AtomicUsize,
     /// What it gives back once, and for how long.
@@ -54,6 +56,7 @@ impl Reader {
             read: Mutex::default(),
             allowed: Semaphore::new(Semaphore::MAX_PERMITS),
             settling: Semaphore::new(Semaphore::MAX_PERMITS),
+            away: AtomicBool::new(false),
             at_once: AtomicUsize::new(0),
             at_once_max: AtomicUsize::new(0),
             give_back: Mutex::default(),
@@ -98,7 +101,8 @@ impl Handler for Reader {
 
     async fn settle(&self, _: &QueueName, back_in: Vec<Duration>) -> Handled {
         self.settling.acquire().await.unwrap().forget();
-        Handled { health: Health::Well, back_in }
+        let health = if self.away.load(Ordering::SeqCst) { Health::Away } else { Health::Well };
+        Handled { health, back_in }
     }
 
     async fn is_ready(&self) -> bool {
