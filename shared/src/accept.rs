@@ -99,7 +99,7 @@ impl AcceptFault {
     }
 }
 
-use inserts::{InsertLane, insert_groups};
+use inserts::{Inserts, inserts};
 use sends::{ConfirmedSends, Parcel, Sending, send_groups};
 use underway::{Insert, Underway};
 
@@ -113,7 +113,7 @@ pub struct Acceptor {
     cache: Arc<AccountCache>,
     queue_count: u16,
     known: Mutex<LruCache<AccountKey, Currency>>,
-    inserts: GroupCommit<InsertLane, NewTransaction, Shared<AcceptOutcome>>,
+    inserts: Inserts,
     sends: GroupCommit<QueueName, Parcel, Shared<()>>,
     underway: Arc<Underway>,
     confirmed: Arc<ConfirmedSends>,
@@ -130,7 +130,8 @@ impl Acceptor {
         queue_count: u16,
     ) -> Self {
         let confirmed = Arc::new(ConfirmedSends::new(Arc::clone(&completions)));
-        let insert = insert_groups(
+        let inserts = inserts(
+            &world,
             Arc::clone(&store.ledger),
             Arc::clone(&completions),
             Arc::clone(&confirmed),
@@ -154,7 +155,7 @@ impl Acceptor {
             cache,
             queue_count,
             known: Mutex::new(LruCache::new(KNOWN_ACCOUNTS_MAX)),
-            inserts: inserts::groups(&world, store.ledger.accept_reach(), insert),
+            inserts,
             sends: GroupCommit::new(Arc::clone(&world), SEND_GROUP_MAX, send).gathering(gather),
             underway,
             confirmed,

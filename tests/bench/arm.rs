@@ -75,7 +75,7 @@ impl Arm {
         operations
     }
 
-    /// The processor time that its processes used so far, without its store where that is one of its own.
+    /// The processor time that its processes used so far; the emulator of a storage service is none of them.
     pub fn processor_time(&self) -> Duration {
         let pids: Vec<u32> = self.processes.iter().map(|(_, pid)| *pid).collect();
         vitals::processor_time(&pids)

@@ -48,6 +48,11 @@ pub fn per_second(count: u64, took: Duration) -> u64 {
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
+/// Whole microseconds.
+pub fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// Milliseconds with one decimal.
 pub fn ms(duration: Duration) -> String {
     let tenths = duration.as_micros().div_euclid(100);

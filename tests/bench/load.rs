@@ -15,6 +15,8 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use crate::figures::micros;
+
 pub use closed::{Until, closed};
 pub use open::open;
 pub use traffic::{Target, Traffic};
@@ -46,7 +48,7 @@ impl Outcome {
             Ok(status) => {
                 let count = self.statuses.entry(status).or_default();
                 *count = count.saturating_add(1);
-                self.latencies.saturating_record(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));
+                self.latencies.saturating_record(micros(latency));
             }
             Err(error) => {
                 self.broken.0 = self.broken.0.saturating_add(1);

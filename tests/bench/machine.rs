@@ -11,6 +11,8 @@ use postonce_tests::workspace;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use crate::figures::micros;
+
 /// Writes of a probe, each made durable.
 const WRITES: usize = 25;
 /// What a write writes: a page.
@@ -85,8 +87,8 @@ impl Machine {
             "cores": std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
             "memory": line(&read("/proc/meminfo"), "MemTotal"),
             "kernel": read("/proc/sys/kernel/osrelease").trim(),
-            "fdatasync_us": u64::try_from(disk.as_micros()).ok(),
-            "hashing_4_mib_us": u64::try_from(processor.as_micros()).ok(),
+            "fdatasync_us": micros(disk),
+            "hashing_4_mib_us": micros(processor),
         })
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use crate::figures::micros;
 use crate::machine::Machine;
 use crate::rounds::{Measure, Series, Unit, spread};
 
@@ -81,8 +82,8 @@ impl Report {
             .into_iter()
             .map(|it| (it.name.to_owned(), json!(format!("{:?}", it.unit))))
             .collect();
-        let disk: Vec<u64> = series.speeds.iter().filter_map(|it| micros(it.disk)).collect();
-        let processor: Vec<u64> = series.speeds.iter().filter_map(|it| micros(it.processor)).collect();
+        let disk: Vec<u64> = series.speeds.iter().map(|it| micros(it.disk)).collect();
+        let processor: Vec<u64> = series.speeds.iter().map(|it| micros(it.processor)).collect();
         self.entries.push(json!({
             "phase": phase, "arms": arms, "units": units, "rounds_discarded": series.discarded,
             "fdatasync_us": disk, "hashing_4_mib_us": processor,
@@ -135,8 +136,4 @@ impl Report {
         std::fs::write(&path, text).expect("the results can be kept");
         println!("\nAll rounds: {}", path.display());
     }
-}
-
-fn micros(duration: std::time::Duration) -> Option<u64> {
-    u64::try_from(duration.as_micros()).ok()
 }

@@ -20,14 +20,15 @@ type Row = (&'static str, Vec<(Method, Route)>);
 fn table() -> Vec<Row> {
     use Method as M;
     vec![
+        // First: paths are compared in this order, and most requests are these.
+        ("/v1/users/{user_id}/accounts/{account_id}/deposits", vec![(M::POST, to(submit::deposit))]),
+        ("/v1/users/{user_id}/accounts/{account_id}/withdrawals", vec![(M::POST, to(submit::withdrawal))]),
         ("/v1/users/{user_id}/accounts", vec![(M::GET, to(accounts::list))]),
         ("/v1/users/{user_id}/accounts/{account_id}", vec![
             (M::GET, to(accounts::find)),
             (M::PUT, to(accounts::open)),
             (M::PATCH, to(accounts::change)),
         ]),
-        ("/v1/users/{user_id}/accounts/{account_id}/deposits", vec![(M::POST, to(submit::deposit))]),
-        ("/v1/users/{user_id}/accounts/{account_id}/withdrawals", vec![(M::POST, to(submit::withdrawal))]),
         ("/v1/users/{user_id}/accounts/{account_id}/transactions", vec![(M::GET, to(transactions::statement))]),
         ("/v1/users/{user_id}/accounts/{account_id}/transactions/{message_id}", vec![
             (M::GET, to(transactions::find)),

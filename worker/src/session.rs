@@ -80,12 +80,18 @@ enum Round<D> {
     Nothing { seen: u64 },
     /// Something was away, before anything was received.
     Away,
-    /// It handled messages and settled them.
-    Handled { received: usize, handled: Handled, demand: Demand },
-    /// It handled messages, and all is well. They are still to be settled.
-    Done { received: usize, done: D, demand: Demand },
-    /// It settled what was done.
+    /// It handled messages.
+    Done { received: usize, demand: Demand, rest: Rest<D> },
+    /// It settled what was left to settle.
     Settled(Handled),
+}
+
+/// What is left of messages that were handled.
+enum Rest<D> {
+    /// Nothing: they are settled.
+    Settled(Handled),
+    /// They are still to be settled. All is well.
+    ToSettle(D),
 }
 
 type Rounds<'a, H> = FuturesUnordered<BoxFuture<'a, Round<<H as Handler>::Done>>>;
@@ -172,20 +178,21 @@ impl<H: Handler> Session<H> {
                     continue;
                 }
                 Step::Round(Round::Away) => Health::Away,
-                Step::Round(Round::Handled { received, handled, demand }) => {
-                    ended.received = ended.received.saturating_add(received);
-                    ended.back_in.extend(handled.back_in);
-                    receivers = if delay.is_zero() { wanted(demand, self.means.receivers) } else { 1 };
-                    look = true;
-                    handled.health
-                }
-                Step::Round(Round::Done { received, done, demand }) => {
+                Step::Round(Round::Done { received, demand, rest }) => {
                     ended.received = ended.received.saturating_add(received);
                     receivers = if delay.is_zero() { wanted(demand, self.means.receivers) } else { 1 };
                     look = true;
-                    settling = settling.saturating_add(1);
-                    rounds.push(self.settle(done).boxed());
-                    continue;
+                    match rest {
+                        Rest::Settled(handled) => {
+                            ended.back_in.extend(handled.back_in);
+                            handled.health
+                        }
+                        Rest::ToSettle(done) => {
+                            settling = settling.saturating_add(1);
+                            rounds.push(self.settle(done).boxed());
+                            continue;
+                        }
+                    }
                 }
                 Step::Round(Round::Settled(handled)) => {
                     settling = settling.saturating_sub(1);
@@ -285,14 +292,12 @@ impl<H: Handler> Session<H> {
             handler.handle(&self.name, deliveries).await
         };
         let (demand, (done, health)) = futures::future::join(demand, handling).await;
-        match health {
-            Health::Well => Round::Done { received, done, demand },
+        let rest = match health {
+            Health::Well => Rest::ToSettle(done),
             // Whether to wait before more is received, settling tells.
-            Health::Away => {
-                let handled = handler.settle(&self.name, done).await;
-                Round::Handled { received, handled, demand }
-            }
-        }
+            Health::Away => Rest::Settled(handler.settle(&self.name, done).await),
+        };
+        Round::Done { received, demand, rest }
     }
 
     async fn settle(&self, done: H::Done) -> Round<H::Done> {

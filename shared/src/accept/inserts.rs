@@ -21,8 +21,12 @@ use crate::ports::world::World;
 /// account.
 pub(super) type InsertLane = (QueueName, Option<AccountKey>);
 
-/// Inserts the group of a lane.
-pub(super) type Insert = Flush<InsertLane, NewTransaction, Shared<AcceptOutcome>>;
+/// Where inserts collect.
+pub(super) type Inserts = GroupCommit<InsertLane, NewTransaction, Shared<AcceptOutcome>>;
+
+/// Groups of all accounts that are under way at once: such a ledger writes what was handed to it together, so
+/// that a group that is there when a write begins need not wait for the one before.
+const GROUPS_AT_ONCE: NonZeroUsize = NonZeroUsize::new(2).expect("not zero");
 
 /// The lane of an account.
 pub(super) fn lane(reach: AcceptReach, account: AccountKey, queue_count: u16) -> InsertLane {
@@ -33,31 +37,31 @@ pub(super) fn lane(reach: AcceptReach, account: AccountKey, queue_count: u16) ->
     (envelope::queue_of(account, queue_count), only)
 }
 
-/// Groups of all accounts that are under way at once: such a ledger writes what was handed to it together, so
-/// that a group that is there when a write begins need not wait for the one before.
-const GROUPS_AT_ONCE: NonZeroUsize = NonZeroUsize::new(2).expect("not zero");
-
-/// Where inserts collect, for a ledger of that reach.
-pub(super) fn groups(
+/// Inserts in groups, as far as the ledger reaches.
+pub(super) fn inserts(
     world: &Arc<dyn World>,
-    reach: AcceptReach,
-    insert: Insert,
-) -> GroupCommit<InsertLane, NewTransaction, Shared<AcceptOutcome>> {
-    let groups = GroupCommit::new(Arc::clone(world), reach.group_max(), insert);
+    ledger: Arc<dyn Ledger>,
+    completions: Arc<Completions>,
+    confirmed: Arc<ConfirmedSends>,
+    doorbell: Arc<dyn Doorbell>,
+) -> Inserts {
+    let reach = ledger.accept_reach();
+    let insert = insert_groups(ledger, completions, confirmed, doorbell);
+    let inserts = GroupCommit::new(Arc::clone(world), reach.group_max(), insert);
     match reach {
-        AcceptReach::OneAccount => groups,
-        AcceptReach::AllAccounts => groups.side_by_side(GROUPS_AT_ONCE),
+        AcceptReach::OneAccount => inserts,
+        AcceptReach::AllAccounts => inserts.side_by_side(GROUPS_AT_ONCE),
     }
 }
 
 /// Inserts a group. Within it each key stands once: whoever brought a key second joins the first,
 /// and finds what the first one stored.
-pub(super) fn insert_groups(
+fn insert_groups(
     ledger: Arc<dyn Ledger>,
     completions: Arc<Completions>,
     confirmed: Arc<ConfirmedSends>,
     doorbell: Arc<dyn Doorbell>,
-) -> Insert {
+) -> Flush<InsertLane, NewTransaction, Shared<AcceptOutcome>> {
     Arc::new(move |(queue, _), group| {
         let (ledger, completions, confirmed) =
             (Arc::clone(&ledger), Arc::clone(&completions), Arc::clone(&confirmed));

@@ -18,7 +18,7 @@ use postonce_tests::wait::{self, Stopwatch};
 use tokio::task::spawn_blocking;
 
 use super::Allocator;
-use crate::figures::per_second;
+use crate::figures::{micros, per_second};
 use crate::rounds::{Measure, Sample, Unit};
 
 /// Writes that were tried for each range that was reserved.
@@ -169,8 +169,7 @@ fn call<A: Allocator>(allocator: &A, interval: Duration, calls: &Calls) {
         let called = Stopwatch::start();
         // Who is told that others were faster asks again.
         while allocator.next().is_none() && !calls.done.load(Ordering::Relaxed) {}
-        let took = u64::try_from(called.elapsed().as_micros()).unwrap_or(u64::MAX);
-        calls.longest_us.fetch_max(took, Ordering::Relaxed);
+        calls.longest_us.fetch_max(micros(called.elapsed()), Ordering::Relaxed);
         due = due.saturating_add(interval);
     }
 }

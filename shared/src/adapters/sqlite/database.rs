@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rusqlite::Connection;
 
+use super::checkpointer::Checkpointer;
 use super::connection::{Role, connect};
 use super::fault::{OpenFault, SqlFault};
 use super::lock::StoreLock;
@@ -26,6 +27,8 @@ pub(super) struct Database {
     readers: Readers,
     /// None where the file was opened for reading only.
     writer: Option<Writer>,
+    /// After the writer, which calls it.
+    _checkpointer: Option<Checkpointer>,
     operations: Arc<StorageOperations>,
     world: Arc<dyn World>,
     /// Whether this process put a message on a queue, and nobody here has looked for it yet.
@@ -45,12 +48,14 @@ impl Database {
                 .map_err(|source| OpenFault::Folder { folder: folder.to_owned(), source })?;
         }
         let lock = Arc::new(StoreLock::shared(path)?);
-        let connection = connect(path, Role::Write)
+        let mut connection = connect(path, Role::Write)
             .map_err(|source| OpenFault::Database { path: path.to_owned(), source })?;
         migrate(&connection, path)?;
+        let checkpointer = Some(Checkpointer::start(path, &mut connection)?);
         let writer = Some(Writer::start(connection)?);
         let readers = Readers::new(path, Arc::clone(&lock));
-        Ok(Self { readers, writer, operations, world, queued: AtomicBool::new(false), _lock: lock })
+        let queued = AtomicBool::new(false);
+        Ok(Self { readers, writer, _checkpointer: checkpointer, operations, world, queued, _lock: lock })
     }
 
     /// A file that exists and has the schema of this program, for reading only: nothing is created,
@@ -70,7 +75,7 @@ impl Database {
         check_current(&connection, path)?;
         let readers = Readers::new(path, Arc::clone(&lock));
         let queued = AtomicBool::new(false);
-        Ok(Self { readers, writer: None, operations, world, queued, _lock: lock })
+        Ok(Self { readers, writer: None, _checkpointer: None, operations, world, queued, _lock: lock })
     }
 
     pub(super) fn world(&self) -> Arc<dyn World> {

@@ -13,6 +13,7 @@ mod accounts;
 mod api_keys;
 mod archive;
 pub mod backup;
+mod checkpointer;
 mod columns;
 mod commit;
 mod connection;

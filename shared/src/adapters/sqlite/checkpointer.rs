@@ -1,0 +1,131 @@
+//! The thread that moves what was committed from the write-ahead log to the file.
+//!
+//! SQLite lets the writer do it, at the end of the COMMIT that makes the log long: some thousand pages are
+//! copied and synced while everybody waits for that COMMIT. Here another thread copies, beside the writer:
+//!
+//! 1. The writer calls it when the log has become long.
+//! 2. It moves what is there, and then what came meanwhile, which is less each time.
+//! 3. The writer moves the last few pages itself, at the end of its next COMMIT: nothing comes meanwhile, so
+//!    that the log has nothing left, and begins anew.
+//!
+//! What a log must have moved and synced before it may begin anew is SQLite's business, whoever moves.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use rusqlite::hooks::Wal;
+use rusqlite::wal::CheckpointMode;
+use rusqlite::{Connection, DEFAULT_NAME, ErrorCode};
+
+use super::connection::{Role, connect};
+use super::fault::OpenFault;
+
+/// Pages of the log that make it long: what is written again and again is moved once. 16 MiB.
+pub(super) const LONG: i32 = 4_000;
+/// Pages of the log after which the writer waits for nobody, and moves all of them itself. 64 MiB.
+const TOO_LONG: i32 = 16_000;
+/// How often the thread moves, each time what came during the time before.
+const MOVES: u8 = 3;
+
+/// Whose turn it is.
+#[derive(Debug, Default)]
+struct Turn(AtomicU8);
+
+impl Turn {
+    const NOBODYS: u8 = 0;
+    const THREADS: u8 = 1;
+    const WRITERS: u8 = 2;
+    const OVER: u8 = 3;
+
+    /// True for whoever takes it.
+    fn pass(&self, from: u8, to: u8) -> bool {
+        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    fn end(&self) {
+        self.0.store(Self::OVER, Ordering::Release);
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.load(Ordering::Acquire) == Self::OVER
+    }
+}
+
+/// The thread, until it is dropped. Whichever connection is closed last, this one's or the writer's, removes
+/// the log; where both are closed at the same time, neither does.
+pub(super) struct Checkpointer {
+    turn: Arc<Turn>,
+    call: SyncSender<()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Checkpointer {
+    /// Starts the thread for the file that `writer` writes.
+    pub(super) fn start(path: &Path, writer: &mut Connection) -> Result<Self, OpenFault> {
+        let fault = |source| OpenFault::Database { path: path.to_owned(), source };
+        let connection = connect(path, Role::Checkpoint).map_err(fault)?;
+        let turn = Arc::new(Turn::default());
+        let (call, calls) = sync_channel(1);
+        let threads = Arc::clone(&turn);
+        let thread = std::thread::Builder::new()
+            .name("sqlite-log".to_owned())
+            .spawn(move || serve(&connection, &calls, &threads))
+            .map_err(OpenFault::Thread)?;
+        let checkpointer = Self { turn, call, thread: Some(thread) };
+        let (turn, call) = (Arc::clone(&checkpointer.turn), checkpointer.call.clone());
+        let hook = move |log: &mut Wal, pages| {
+            at_the_end_of_a_commit(log, pages, &turn, &call);
+            Ok(())
+        };
+        writer.wal_hook(Some(hook)).map_err(fault)?;
+        Ok(checkpointer)
+    }
+}
+
+impl Drop for Checkpointer {
+    fn drop(&mut self) {
+        self.turn.end();
+        // Where there is no room it is called already.
+        let _called = self.call.try_send(());
+        let Some(thread) = self.thread.take() else { return };
+        if thread.join().is_err() {
+            tracing::error!("The thread that empties the write-ahead log panicked");
+        }
+    }
+}
+
+/// On the thread of the writer. The COMMIT is done, whatever comes of this: what fails here is tried again
+/// at the end of the next one.
+fn at_the_end_of_a_commit(log: &mut Wal, pages: i32, turn: &Turn, call: &SyncSender<()>) {
+    if pages >= TOO_LONG || turn.pass(Turn::WRITERS, Turn::NOBODYS) {
+        if let Err(error) = log.checkpoint() {
+            tracing::debug!(%error, pages, "The write-ahead log was not emptied");
+        }
+    } else if pages >= LONG && turn.pass(Turn::NOBODYS, Turn::THREADS) {
+        // There is room: nobody else calls. Where the thread is gone, the log becomes too long.
+        let _called = call.try_send(());
+    }
+}
+
+fn serve(connection: &Connection, calls: &Receiver<()>, turn: &Turn) {
+    while calls.recv().is_ok() && !turn.is_over() {
+        for _ in 0..MOVES {
+            match connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::PASSIVE) {
+                Ok(_) => {}
+                // Another process moves it.
+                Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => break,
+                Err(error) => {
+                    tracing::warn!(%error, "The write-ahead log cannot be moved to the database");
+                    break;
+                }
+            }
+        }
+        turn.pass(Turn::THREADS, Turn::WRITERS);
+    }
+}
+
+#[cfg(test)]
+mod tests;
