@@ -5,10 +5,12 @@
 //!
 //! 1. The writer calls it when the log has become long.
 //! 2. It moves what is there, and then what came meanwhile, which is less each time.
-//! 3. The writer moves the last few pages itself, at the end of its next COMMIT: nothing comes meanwhile, so
-//!    that the log has nothing left, and begins anew.
+//! 3. The writer moves the last few pages itself, at the end of its next COMMIT: this process writes nothing
+//!    meanwhile, so that the log mostly has nothing left, and begins anew.
 //!
-//! What a log must have moved and synced before it may begin anew is SQLite's business, whoever moves.
+//! What a log must have moved and synced before it may begin anew is SQLite's business, whoever moves. SQLite
+//! syncs the file only after a move that nobody committed beside; where each of the thread's moves met a
+//! COMMIT, that is left to the writer, too.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +27,8 @@ use super::fault::OpenFault;
 
 /// Pages of the log that make it long: what is written again and again is moved once. 16 MiB.
 pub(super) const LONG: i32 = 4_000;
-/// Pages of the log after which the writer waits for nobody, and moves all of them itself. 64 MiB.
+/// Pages of the log after which the writer tries at the end of each COMMIT, also while it is the turn of the
+/// thread, which may be gone. 64 MiB.
 const TOO_LONG: i32 = 16_000;
 /// How often the thread moves, each time what came during the time before.
 const MOVES: u8 = 3;
@@ -100,13 +103,19 @@ impl Drop for Checkpointer {
 /// On the thread of the writer. The COMMIT is done, whatever comes of this: what fails here is tried again
 /// at the end of the next one.
 fn at_the_end_of_a_commit(log: &mut Wal, pages: i32, turn: &Turn, call: &SyncSender<()>) {
-    if pages >= TOO_LONG || turn.pass(Turn::WRITERS, Turn::NOBODYS) {
-        if let Err(error) = log.checkpoint() {
-            tracing::debug!(%error, pages, "The write-ahead log was not emptied");
-        }
+    if turn.pass(Turn::WRITERS, Turn::NOBODYS) {
+        checkpoint(log, pages);
     } else if pages >= LONG && turn.pass(Turn::NOBODYS, Turn::THREADS) {
         // There is room: nobody else calls. Where the thread is gone, the log becomes too long.
         let _called = call.try_send(());
+    } else if pages >= TOO_LONG {
+        checkpoint(log, pages);
+    }
+}
+
+fn checkpoint(log: &mut Wal, pages: i32) {
+    if let Err(error) = log.checkpoint() {
+        tracing::debug!(%error, pages, "The write-ahead log was not emptied");
     }
 }
 
@@ -115,7 +124,7 @@ fn serve(connection: &Connection, calls: &Receiver<()>, turn: &Turn) {
         for _ in 0..MOVES {
             match connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::PASSIVE) {
                 Ok(_) => {}
-                // Another process moves it.
+                // Somebody else moves it: the writer, or another process.
                 Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => break,
                 Err(error) => {
                     tracing::warn!(%error, "The write-ahead log cannot be moved to the database");

@@ -31,10 +31,10 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     connection.execute_batch(match role {
         // FULL: what was answered survives a loss of power, which NORMAL does not promise. A cache of 16 MiB:
-        // a COMMIT after a balance of a tree looks at every page of it, which costs more where it is larger
-        // than it saves; what is not in it, the system mostly has in memory. What a savepoint keeps to be
-        // undone stays in memory, where it is a few pages: otherwise a temporary file is made for each
-        // savepoint that has more than 64 KiB.
+        // in a file of less than 1 GiB, a COMMIT after a tree was balanced often looks at every page of the
+        // cache, and with 64 MiB that took a tenth of the processor time; what is not in it, the system mostly
+        // has in memory. What a savepoint keeps to be undone stays in memory, where it is a few pages:
+        // otherwise a temporary file is made for each savepoint that has more than 64 KiB.
         Role::Write => {
             "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -16384;
              PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 67108864;"

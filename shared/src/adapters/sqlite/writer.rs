@@ -190,7 +190,8 @@ fn serve(connection: &Connection, mut waiting: mpsc::Receiver<Box<dyn Job>>, com
 }
 
 /// Empties the write-ahead log, which may be what fills the disk: what was committed moves to the
-/// file, and the log has no length any more.
+/// file, and the log has no length any more. Not while it is moved beside this thread; then the next
+/// transaction that meets the full disk tries again.
 fn give_room_back(connection: &Connection) {
     let emptied = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
     match emptied {

@@ -38,7 +38,7 @@ impl Stand {
     }
 }
 
-/// Commits until the log is long, then until it has begun anew; how many COMMITs that took.
+/// Commits until the log is long, lets it be moved, and commits until it has begun anew; how many COMMITs that took.
 fn write_past_a_long_log(stand: &Stand) -> i64 {
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut commits = 0;
@@ -47,16 +47,17 @@ fn write_past_a_long_log(stand: &Stand) -> i64 {
         commits += 1;
     }
     // Nobody commits now, so that it is the thread that moves it.
-    while stand.log().1 < LONG {
+    let turn = &stand.checkpointer.turn.0;
+    while turn.load(Ordering::Acquire) != Turn::WRITERS {
         assert!(Instant::now() < deadline, "{:?}", stand.log());
         std::thread::yield_now();
     }
-    while stand.log().0 >= LONG {
-        assert!(stand.log().0 < TOO_LONG);
-        stand.commit();
-        commits += 1;
-    }
-    commits
+    assert!(stand.log().1 >= LONG);
+    stand.commit();
+    let (pages, moved) = stand.log();
+    assert!(pages < LONG, "it begins anew");
+    assert_eq!(moved, pages, "the writer moves the rest");
+    commits + 1
 }
 
 #[test]
