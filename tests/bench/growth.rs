@@ -7,7 +7,7 @@
 use postonce_shared::domain::ids::AccountKey;
 
 use crate::arm::Arm;
-use crate::load::{Traffic, Until};
+use crate::load::{self, Traffic, Until};
 use crate::machine::Machine;
 use crate::report::{Goal, Report};
 use crate::rounds::{Measure, Sample, Series, Unit, interleave};
@@ -81,10 +81,18 @@ pub async fn measure_azure(wanted: &Wanted, machine: &Machine) {
 }
 
 /// Posts so many transactions: many at a time to one account, so that they share its commits and it takes
-/// minutes instead of hours.
+/// minutes instead of hours. An emulator that has too much to do is away now and then, and what is refused for
+/// that is asked for again.
 async fn fill(arm: &Arm, accounts: &[AccountKey], transactions: u64) {
-    let deposits = Traffic::deposits(&arm.target, accounts).in_runs_of(100);
-    let _ = post(arm, deposits, FILLING_CONNECTIONS, Until::Sent(transactions)).await;
+    let mut posted = arm.posted().await;
+    let wanted = posted.saturating_add(transactions);
+    while posted < wanted {
+        let deposits = Traffic::deposits(&arm.target, accounts).in_runs_of(100);
+        let missing = Until::Sent(wanted.saturating_sub(posted));
+        let answers = load::closed(deposits, FILLING_CONNECTIONS, missing).await.all(&[202, 503]);
+        arm.until_posted(posted.saturating_add(answers.with_status(202))).await;
+        posted = arm.posted().await;
+    }
 }
 
 /// What postings cost in time.

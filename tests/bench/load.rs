@@ -79,6 +79,11 @@ impl Outcome {
         self.latencies.len()
     }
 
+    /// Requests that were answered with that status.
+    pub fn with_status(&self, status: u16) -> u64 {
+        self.statuses.get(&status).copied().unwrap_or(0)
+    }
+
     /// Microseconds that half of the requests did not exceed.
     pub fn p50_us(&self) -> u64 {
         self.latencies.value_at_quantile(0.5)

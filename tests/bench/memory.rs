@@ -53,6 +53,7 @@ async fn of_store(store: &str, arm: Arm, run: u64, wanted: &Wanted, report: &mut
     }
     note(PEAK, memory_peak_kib);
     for ((process, _), sample) in arm.processes.iter().zip(samples) {
+        eprintln!("memory: {store}, {process}: {sample:?}");
         let series = Series::of_round(vec![("postonce", sample)]);
         report.add(&format!("{store}, {process}"), &series, &GOALS);
     }
