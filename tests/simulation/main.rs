@@ -89,17 +89,10 @@ fn every_deliberate_mistake_is_found() {
 #[test]
 fn a_failing_run_ends_at_its_first_wrong_step() {
     // Which seeds meet the mistake depends on every step that the bank takes.
-    let mut plans = (1..=SEEDS_PER_MISTAKE)
-        .map(|seed| Plan { mutation: Some(Mutation::CommitWithoutRowGuard), ..Plan::of(seed) });
-    let met = plans.find_map(|plan| {
-        let report = run(&plan);
-        report
-            .finding
-            .as_ref()
-            .is_some_and(|finding| finding.contains("posted twice"))
-            .then_some((plan, report))
-    });
-    let (wrong, report) = met.expect("a seed that posts twice");
+    let plan = |seed| Plan { mutation: Some(Mutation::CommitWithoutRowGuard), ..Plan::of(seed) };
+    let mut runs = (1..=SEEDS_PER_MISTAKE).map(plan).map(|plan| (run(&plan), plan));
+    let met = runs.find(|(report, _)| report.finding.as_ref().is_some_and(|it| it.contains("posted twice")));
+    let (report, wrong) = met.expect("a seed that posts twice");
     let last = report.trace_tail.last().unwrap();
     assert!(last.contains("commit"), "the last event is the wrong commit: {last}");
     let before = run(&Plan { steps_max: Some(report.steps - 1), ..wrong });

@@ -15,8 +15,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, Thread};
 
 use rusqlite::hooks::Wal;
 use rusqlite::wal::CheckpointMode;
@@ -26,7 +25,7 @@ use super::connection::{Role, connect};
 use super::fault::OpenFault;
 
 /// Pages of the log that make it long: what is written again and again is moved once. 16 MiB.
-pub(super) const LONG: i32 = 4_000;
+const LONG: i32 = 4_000;
 /// Pages of the log after which the writer tries at the end of each COMMIT, also while it is the turn of the
 /// thread, which may be gone. 64 MiB.
 const TOO_LONG: i32 = 16_000;
@@ -52,8 +51,8 @@ impl Turn {
         self.0.store(Self::OVER, Ordering::Release);
     }
 
-    fn is_over(&self) -> bool {
-        self.0.load(Ordering::Acquire) == Self::OVER
+    fn now(&self) -> u8 {
+        self.0.load(Ordering::Acquire)
     }
 }
 
@@ -61,7 +60,6 @@ impl Turn {
 /// the log; where both are closed at the same time, neither does.
 pub(super) struct Checkpointer {
     turn: Arc<Turn>,
-    call: SyncSender<()>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -71,16 +69,15 @@ impl Checkpointer {
         let fault = |source| OpenFault::Database { path: path.to_owned(), source };
         let connection = connect(path, Role::Checkpoint).map_err(fault)?;
         let turn = Arc::new(Turn::default());
-        let (call, calls) = sync_channel(1);
         let threads = Arc::clone(&turn);
         let thread = std::thread::Builder::new()
             .name("sqlite-log".to_owned())
-            .spawn(move || serve(&connection, &calls, &threads))
+            .spawn(move || serve(&connection, &threads))
             .map_err(OpenFault::Thread)?;
-        let checkpointer = Self { turn, call, thread: Some(thread) };
-        let (turn, call) = (Arc::clone(&checkpointer.turn), checkpointer.call.clone());
+        let (writers, called) = (Arc::clone(&turn), thread.thread().clone());
+        let checkpointer = Self { turn, thread: Some(thread) };
         let hook = move |log: &mut Wal, pages| {
-            at_the_end_of_a_commit(log, pages, &turn, &call);
+            at_the_end_of_a_commit(log, pages, &writers, &called);
             Ok(())
         };
         writer.wal_hook(Some(hook)).map_err(fault)?;
@@ -91,9 +88,8 @@ impl Checkpointer {
 impl Drop for Checkpointer {
     fn drop(&mut self) {
         self.turn.end();
-        // Where there is no room it is called already.
-        let _called = self.call.try_send(());
         let Some(thread) = self.thread.take() else { return };
+        thread.thread().unpark();
         if thread.join().is_err() {
             tracing::error!("The thread that empties the write-ahead log panicked");
         }
@@ -102,12 +98,11 @@ impl Drop for Checkpointer {
 
 /// On the thread of the writer. The COMMIT is done, whatever comes of this: what fails here is tried again
 /// at the end of the next one.
-fn at_the_end_of_a_commit(log: &mut Wal, pages: i32, turn: &Turn, call: &SyncSender<()>) {
+fn at_the_end_of_a_commit(log: &mut Wal, pages: i32, turn: &Turn, thread: &Thread) {
     if turn.pass(Turn::WRITERS, Turn::NOBODYS) {
         checkpoint(log, pages);
     } else if pages >= LONG && turn.pass(Turn::NOBODYS, Turn::THREADS) {
-        // There is room: nobody else calls. Where the thread is gone, the log becomes too long.
-        let _called = call.try_send(());
+        thread.unpark();
     } else if pages >= TOO_LONG {
         checkpoint(log, pages);
     }
@@ -119,20 +114,30 @@ fn checkpoint(log: &mut Wal, pages: i32) {
     }
 }
 
-fn serve(connection: &Connection, calls: &Receiver<()>, turn: &Turn) {
-    while calls.recv().is_ok() && !turn.is_over() {
-        for _ in 0..MOVES {
-            match connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::PASSIVE) {
-                Ok(_) => {}
-                // Somebody else moves it: the writer, or another process.
-                Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => break,
-                Err(error) => {
-                    tracing::warn!(%error, "The write-ahead log cannot be moved to the database");
-                    break;
-                }
+fn serve(connection: &Connection, turn: &Turn) {
+    loop {
+        match turn.now() {
+            Turn::OVER => return,
+            Turn::THREADS => {
+                move_log(connection);
+                turn.pass(Turn::THREADS, Turn::WRITERS);
+            }
+            _ => std::thread::park(),
+        }
+    }
+}
+
+fn move_log(connection: &Connection) {
+    for _ in 0..MOVES {
+        match connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::PASSIVE) {
+            Ok(_) => {}
+            // Somebody else moves it: the writer, or another process.
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => return,
+            Err(error) => {
+                tracing::warn!(%error, "The write-ahead log cannot be moved to the database");
+                return;
             }
         }
-        turn.pass(Turn::THREADS, Turn::WRITERS);
     }
 }
 

@@ -38,7 +38,8 @@ impl Stand {
     }
 }
 
-/// Commits until the log is long, lets it be moved, and commits until it has begun anew; how many COMMITs that took.
+/// Commits until the log is long, lets it be moved, and commits until it has begun anew; tells how many COMMITs
+/// that took.
 fn write_past_a_long_log(stand: &Stand) -> i64 {
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut commits = 0;
@@ -47,8 +48,7 @@ fn write_past_a_long_log(stand: &Stand) -> i64 {
         commits += 1;
     }
     // Nobody commits now, so that it is the thread that moves it.
-    let turn = &stand.checkpointer.turn.0;
-    while turn.load(Ordering::Acquire) != Turn::WRITERS {
+    while stand.checkpointer.turn.now() != Turn::WRITERS {
         assert!(Instant::now() < deadline, "{:?}", stand.log());
         std::thread::yield_now();
     }
