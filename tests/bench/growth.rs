@@ -7,11 +7,11 @@
 use postonce_shared::domain::ids::AccountKey;
 
 use crate::arm::Arm;
-use crate::load::{self, Traffic, Until};
+use crate::load::{Traffic, Until};
 use crate::machine::Machine;
 use crate::report::{Goal, Report};
 use crate::rounds::{Measure, Sample, Series, Unit, interleave};
-use crate::throughput::{OPERATIONS, PROCESSOR, post};
+use crate::throughput::{OPERATIONS, PROCESSOR, fill, post};
 use crate::{Wanted, arms};
 
 const TIME: Measure = Measure::of("time a posting", Unit::Nanoseconds);
@@ -27,6 +27,8 @@ const POSTINGS: u64 = 5_000;
 const CONNECTIONS: usize = 64;
 /// Connections while history is made.
 const FILLING_CONNECTIONS: usize = 256;
+/// History comes many at a time to one account, so that they share its commits: minutes instead of hours.
+const RUN: u64 = 100;
 /// Postings whose storage operations are counted, and the connections that they come over.
 const COUNTED: u64 = 2_000;
 
@@ -43,7 +45,7 @@ pub async fn measure_embedded(wanted: &Wanted, machine: &Machine) {
             let arm = arms::embedded(machine.directory()).await;
             let accounts = arm.open(accounts).await;
             eprintln!("growth: {name}, {history} transactions of history come");
-            fill(&arm, &accounts, history).await;
+            fill(&arm, &accounts, RUN, FILLING_CONNECTIONS, history).await;
             banks.push((size, (arm, accounts)));
         }
         let run = async |(arm, accounts): &(Arm, Vec<AccountKey>)| time(arm, accounts).await;
@@ -64,7 +66,7 @@ pub async fn measure_azure(wanted: &Wanted, machine: &Machine) {
         let histories = HISTORIES.into_iter().rev().filter(|(_, history)| *history <= wanted.transactions);
         for (size, history) in histories {
             eprintln!("growth: {name}, {history} transactions of history come");
-            fill(&arm, &accounts, history.saturating_sub(there)).await;
+            fill(&arm, &accounts, RUN, FILLING_CONNECTIONS, history.saturating_sub(there)).await;
             there = history;
             // The accounts that are asked are warm, whatever was asked of them before.
             let some = accounts.get(..ACCOUNTS[0].1).expect("there are as many accounts");
@@ -78,21 +80,6 @@ pub async fn measure_azure(wanted: &Wanted, machine: &Machine) {
         report.add(name, &Series::of_round(samples), &goals);
     }
     report.finish(machine);
-}
-
-/// Posts so many transactions: many at a time to one account, so that they share its commits and it takes
-/// minutes instead of hours. An emulator that has too much to do is away now and then, and what is refused for
-/// that is asked for again.
-async fn fill(arm: &Arm, accounts: &[AccountKey], transactions: u64) {
-    let mut posted = arm.posted().await;
-    let wanted = posted.saturating_add(transactions);
-    while posted < wanted {
-        let deposits = Traffic::deposits(&arm.target, accounts).in_runs_of(100);
-        let missing = Until::Sent(wanted.saturating_sub(posted));
-        let answers = load::closed(deposits, FILLING_CONNECTIONS, missing).await.all(&[202, 503]);
-        arm.until_posted(posted.saturating_add(answers.with_status(202))).await;
-        posted = arm.posted().await;
-    }
 }
 
 /// What postings cost in time.

@@ -3,11 +3,10 @@
 use postonce_tests::vitals::{memory_kib, memory_peak_kib};
 
 use crate::arm::Arm;
-use crate::load::{Traffic, Until};
 use crate::machine::Machine;
 use crate::report::{Goal, Report};
 use crate::rounds::{Measure, Sample, Series, Unit};
-use crate::throughput::post;
+use crate::throughput::fill;
 use crate::{Wanted, arms};
 
 const IDLE: Measure = Measure::of("idle, after the start", Unit::Kibibytes);
@@ -46,9 +45,7 @@ async fn of_store(store: &str, arm: Arm, run: u64, wanted: &Wanted, report: &mut
     let before = arm.posted().await;
     for (part, measure) in [(wanted.transactions.div_euclid(10), FIRST), (wanted.transactions, LAST)] {
         let there = arm.posted().await.saturating_sub(before);
-        let deposits = Traffic::deposits(&arm.target, &accounts).in_runs_of(run);
-        let missing = part.saturating_sub(there);
-        let _ = post(&arm, deposits, CONNECTIONS, Until::Sent(missing)).await;
+        fill(&arm, &accounts, run, CONNECTIONS, part.saturating_sub(there)).await;
         note(measure, memory_kib);
     }
     note(PEAK, memory_peak_kib);

@@ -78,3 +78,17 @@ pub async fn post(arm: &Arm, deposits: Traffic, connections: usize, until: Until
     let storage_operations = arm.storage_operations().await.saturating_sub(operations_before);
     Spent { deposits: answered, took, storage_operations, processor }
 }
+
+/// Posts so many transactions, each `run` of them in a row to one account. An emulator that has too much to do
+/// is away now and then, and what is refused for that is asked for again.
+pub async fn fill(arm: &Arm, accounts: &[AccountKey], run: u64, connections: usize, transactions: u64) {
+    let mut posted = arm.posted().await;
+    let wanted = posted.saturating_add(transactions);
+    while posted < wanted {
+        let deposits = Traffic::deposits(&arm.target, accounts).in_runs_of(run);
+        let missing = Until::Sent(wanted.saturating_sub(posted));
+        let answers = load::closed(deposits, connections, missing).await.all(&[202, 503]);
+        arm.until_posted(posted.saturating_add(answers.with_status(202))).await;
+        posted = arm.posted().await;
+    }
+}

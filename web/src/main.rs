@@ -144,6 +144,7 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         let worker_here = with_worker || (embedded && !no_worker);
         let hosting = if worker_here { Hosting::WithWorker } else { Hosting::WebOnly };
         process::run(&bank, &exchange, &config, hosting, until_asked_to_stop()).await?;
+        open::leave(&config);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -65,7 +65,9 @@ async fn main() -> anyhow::Result<()> {
     let worker = WorkerConfig { held: cli.held, ..WorkerConfig::from(&config) };
     let worker = Worker::new(&bank, worker, Arc::default());
     let stop = until_stopped(line, Arc::clone(worker.meter()), world);
-    process::run(worker, &bank, &exchange, &config, stop).await
+    process::run(worker, &bank, &exchange, &config, stop).await?;
+    open::leave(&config);
+    Ok(())
 }
 
 async fn supervise(

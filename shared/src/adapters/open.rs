@@ -9,7 +9,7 @@ use crate::completions::Completions;
 use crate::config::{Config, StorageConfig};
 use crate::envelope::{self, Written};
 use crate::ports::Store;
-use crate::ports::fault::StoreFault;
+use crate::ports::fault::{StoreFault, chain};
 use crate::ports::queue::QueueName;
 use crate::ports::world::World;
 
@@ -57,6 +57,16 @@ pub async fn open_to_read(config: &Config, world: Arc<dyn World>) -> Result<Stor
     match &config.storage {
         StorageConfig::Sqlite { path } => Ok(SqliteStore::open_to_read(path, world)?),
         StorageConfig::Azure { .. } => open(config, world, &Arc::default()).await,
+    }
+}
+
+/// Leaves an embedded store behind as one file, which an operator may copy by itself: for the end of a
+/// process. Threads of its server may hold the store until the process is gone, and then nobody closes it.
+/// Does nothing on Azure.
+pub fn leave(config: &Config) {
+    let StorageConfig::Sqlite { path } = &config.storage else { return };
+    if let Err(fault) = SqliteStore::gather(path) {
+        tracing::warn!("Whoever copies the database has to copy its -wal file, too: {}", chain(&fault));
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Barrier;
 use std::time::Duration;
 
-use postonce_shared::adapters::sqlite::{OpenFault, SCHEMA_VERSION};
+use postonce_shared::adapters::sqlite::{OpenFault, SCHEMA_VERSION, SqliteStore};
 use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
@@ -61,6 +61,22 @@ fn many_processes_may_start_at_once() {
         });
         assert_eq!(number(&bank.sql(), "PRAGMA user_version"), SCHEMA_VERSION);
     }
+}
+
+#[test]
+fn a_file_that_is_left_is_the_whole_store_also_while_a_thread_holds_it() {
+    let (bank, copied) = (Bank::new(), Bank::new());
+    within_deadline(async {
+        let held = bank.open();
+        fill(&bank, &held).await;
+        let log = bank.path().with_extension("db-wal");
+        assert_ne!(std::fs::metadata(&log).unwrap().len(), 0);
+        SqliteStore::gather(&bank.path()).unwrap();
+        assert_eq!(std::fs::metadata(&log).unwrap().len(), 0);
+        std::fs::create_dir_all(copied.path().parent().unwrap()).unwrap();
+        std::fs::copy(bank.path(), copied.path()).unwrap();
+        check_all_is_there(&copied.open()).await;
+    });
 }
 
 /// Something of everything; [`check_all_is_there`] knows what.

@@ -39,6 +39,9 @@ mod writer;
 use std::path::Path;
 use std::sync::Arc;
 
+use rusqlite::DEFAULT_NAME;
+use rusqlite::wal::CheckpointMode;
+
 use crate::envelope::Written;
 use crate::ports::Store;
 use crate::ports::operations::StorageOperations;
@@ -48,7 +51,9 @@ use crate::ports::world::World;
 pub use fault::OpenFault;
 pub use migrations::SCHEMA_VERSION;
 
+use connection::{Role, connect};
 use database::Database;
+use lock::StoreLock;
 
 /// What to put on which queue for work that was just accepted; stored in the same database
 /// transaction as the work. Called on the writer's thread: it must neither wait nor call the store.
@@ -82,6 +87,22 @@ impl SqliteStore {
         let operations = Arc::new(StorageOperations::default());
         let database = Database::open_to_read(path, world, Arc::clone(&operations))?;
         Ok(Self::ports(Arc::new(database), Arc::new(|_: &[&Written]| Vec::new()), operations))
+    }
+
+    /// Moves what is in the write-ahead log to the file, so that the file alone is the store: for a process
+    /// that is about to end while a thread still holds a port. Blocks, for some seconds at most where
+    /// another process writes.
+    ///
+    /// # Errors
+    /// When the log cannot be moved, or another process is in the way. Nothing is lost: the log stays, and
+    /// whoever opens the store next reads both.
+    pub fn gather(path: &Path) -> Result<(), OpenFault> {
+        // Nobody puts another file in its place meanwhile.
+        let _lock = StoreLock::shared(path)?;
+        connect(path, Role::Checkpoint)
+            .and_then(|connection| connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::TRUNCATE))
+            .map(drop)
+            .map_err(|source| OpenFault::Database { path: path.to_owned(), source })
     }
 
     fn ports(database: Arc<Database>, enqueue: Enqueue, operations: Arc<StorageOperations>) -> Store {
