@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use postonce_schemas::json::Transaction;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{OpenApi as Document, RefOr, Response};
 use utoipa::{IntoParams, IntoResponses, Modify, OpenApi};
@@ -95,6 +96,24 @@ impl Modify for ApiKeyScheme {
             components.add_security_scheme("api_key", SecurityScheme::Http(bearer));
         }
     }
+}
+
+/// What a deposit or a withdrawal is answered with, unless it is refused.
+#[derive(IntoResponses)]
+pub enum SubmissionAnswers {
+    /// Accepted: it will be posted or rejected.
+    #[response(status = 202, headers(
+        ("Location" = String, description = "Path of the transaction."),
+        ("Idempotent-Replayed" = String, description = "`true` when this request repeats an earlier one."),
+    ))]
+    Accepted(Transaction),
+    /// It is final.
+    #[response(status = 200, headers(
+        ("Location" = String, description = "Path of the transaction."),
+        ("Idempotent-Replayed" = String, description = "`true` when this request repeats an earlier one."),
+        ("Preference-Applied" = String, description = "`wait=N` when the wait was granted."),
+    ))]
+    Final(Transaction),
 }
 
 /// What every operation that reads a body can refuse about it.

@@ -2,7 +2,7 @@
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
-use postonce_schemas::json::{Transaction, TransactionRequest};
+use postonce_schemas::json::TransactionRequest;
 use postonce_shared::accept::Acceptor;
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::instruction::TransactionKind;
@@ -12,7 +12,7 @@ use crate::error::ApiError;
 use crate::headers::{self, Wait};
 use crate::metrics::Metrics;
 use crate::negotiate::Reply;
-use crate::openapi::{AccountPath, SubmissionHeaders, SubmissionRefusals};
+use crate::openapi::{AccountPath, SubmissionAnswers, SubmissionHeaders, SubmissionRefusals};
 use crate::scopes::{Deposit, Permission, Withdraw};
 use crate::translate::{self, InboundDocument};
 use crate::{paths, respond};
@@ -28,18 +28,7 @@ use crate::{paths, respond};
     tag = "transactions",
     params(AccountPath, SubmissionHeaders),
     request_body(content = TransactionRequest, content_type = "application/json"),
-    responses(
-        (status = 202, description = "Accepted: it will be posted or rejected.", body = Transaction, headers(
-            ("Location" = String, description = "Path of the transaction."),
-            ("Idempotent-Replayed" = String, description = "`true` when this request repeats an earlier one."),
-        )),
-        (status = 200, description = "It is final.", body = Transaction, headers(
-            ("Location" = String, description = "Path of the transaction."),
-            ("Idempotent-Replayed" = String, description = "`true` when this request repeats an earlier one."),
-            ("Preference-Applied" = String, description = "`wait=N` when the wait was granted."),
-        )),
-        SubmissionRefusals
-    ),
+    responses(SubmissionAnswers, SubmissionRefusals),
     security(("api_key" = ["deposit"]))
 )]
 pub async fn deposit(
@@ -64,18 +53,7 @@ pub async fn deposit(
     tag = "transactions",
     params(AccountPath, SubmissionHeaders),
     request_body(content = TransactionRequest, content_type = "application/json"),
-    responses(
-        (status = 202, description = "Accepted: it will be posted or rejected.", body = Transaction, headers(
-            ("Location" = String, description = "Path of the transaction."),
-            ("Idempotent-Replayed" = String, description = "`true` when this request repeats an earlier one."),
-        )),
-        (status = 200, description = "It is final.", body = Transaction, headers(
-            ("Location" = String, description = "Path of the transaction."),
-            ("Idempotent-Replayed" = String, description = "`true` when this request repeats an earlier one."),
-            ("Preference-Applied" = String, description = "`wait=N` when the wait was granted."),
-        )),
-        SubmissionRefusals
-    ),
+    responses(SubmissionAnswers, SubmissionRefusals),
     security(("api_key" = ["withdraw"]))
 )]
 pub async fn withdrawal(
