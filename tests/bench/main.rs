@@ -52,7 +52,7 @@ enum Scenario {
     OrderNumbers,
     /// What a posting costs beside much history and many accounts, on SQLite
     GrowthEmbedded,
-    /// The same on Azurite: takes half an hour
+    /// The same on Azurite: takes an hour for each number of accounts
     GrowthAzure,
     /// Memory of the processes, on both stores, over a million transactions
     Memory,
@@ -91,6 +91,9 @@ pub struct Wanted {
     /// Only the phases with so many connections
     #[arg(long)]
     connections: Option<usize>,
+    /// Only with so many accounts, for what grows
+    #[arg(long)]
+    accounts: Option<usize>,
     /// Most transactions of history, for what grows with it on Azurite and for memory
     #[arg(long, default_value_t = 1_000_000)]
     transactions: u64,
