@@ -11,7 +11,7 @@ use crate::load::{Traffic, Until};
 use crate::machine::Machine;
 use crate::report::{Goal, Report};
 use crate::rounds::{Measure, Sample, Series, Unit, interleave};
-use crate::throughput::{OPERATIONS, PROCESSOR, fill, post, try_post};
+use crate::throughput::{OPERATIONS, PROCESSOR, fill, post};
 use crate::{Wanted, arms};
 
 const TIME: Measure = Measure::of("time a posting", Unit::Nanoseconds);
@@ -31,8 +31,6 @@ const FILLING_CONNECTIONS: usize = 256;
 const RUN: u64 = 100;
 /// Postings whose storage operations are counted, and the connections that they come over.
 const COUNTED: u64 = 2_000;
-/// How often they are counted again where the emulator was away meanwhile.
-const ATTEMPTS_MAX: usize = 10;
 
 /// Time may grow by a fifth.
 const GOALS: [(Measure, Goal); 2] =
@@ -96,15 +94,14 @@ async fn time(arm: &Arm, accounts: &[AccountKey]) -> Sample {
     Sample::from([(TIME, spent.each_ns(spent.took)), (PROCESSOR, spent.processor_each_ns())])
 }
 
-/// What postings cost the storage.
+/// What postings cost the storage, with what is refused while the emulator is away, and asked for again.
 async fn cost(arm: &Arm, accounts: &[AccountKey], wire: &dyn Fn() -> u64) -> Sample {
-    for _ in 0..ATTEMPTS_MAX {
-        let wire_before = wire();
-        let deposits = Traffic::deposits(&arm.target, accounts);
-        if let Some(spent) = try_post(arm, deposits, CONNECTIONS, Until::Sent(COUNTED)).await {
-            let bytes = wire().saturating_sub(wire_before);
-            return Sample::from([(OPERATIONS, spent.operations_each()), (BYTES, spent.each(bytes))]);
-        }
-    }
-    panic!("the emulator was away during each of {ATTEMPTS_MAX} attempts");
+    let (bytes_before, operations_before) = (wire(), arm.storage_operations().await);
+    fill(arm, accounts, 1, CONNECTIONS, COUNTED).await;
+    let operations = arm.storage_operations().await.saturating_sub(operations_before);
+    let bytes = wire().saturating_sub(bytes_before);
+    Sample::from([
+        (OPERATIONS, operations.saturating_mul(100).div_euclid(COUNTED)),
+        (BYTES, bytes.div_euclid(COUNTED)),
+    ])
 }
