@@ -11,7 +11,7 @@ use crate::load::{Traffic, Until};
 use crate::machine::Machine;
 use crate::report::{Goal, Report};
 use crate::rounds::{Measure, Sample, Series, Unit, interleave};
-use crate::throughput::{OPERATIONS, PROCESSOR, fill, post};
+use crate::throughput::{OPERATIONS, PROCESSOR, fill, post, spent};
 use crate::{Wanted, arms};
 
 const TIME: Measure = Measure::of("time a posting", Unit::Nanoseconds);
@@ -96,12 +96,12 @@ async fn time(arm: &Arm, accounts: &[AccountKey]) -> Sample {
 
 /// What postings cost the storage, with what is refused while the emulator is away, and asked for again.
 async fn cost(arm: &Arm, accounts: &[AccountKey], wire: &dyn Fn() -> u64) -> Sample {
-    let (bytes_before, operations_before) = (wire(), arm.storage_operations().await);
-    fill(arm, accounts, 1, CONNECTIONS, COUNTED).await;
-    let operations = arm.storage_operations().await.saturating_sub(operations_before);
-    let bytes = wire().saturating_sub(bytes_before);
-    Sample::from([
-        (OPERATIONS, operations.saturating_mul(100).div_euclid(COUNTED)),
-        (BYTES, bytes.div_euclid(COUNTED)),
-    ])
+    let wire_before = wire();
+    let posting = async {
+        fill(arm, accounts, 1, CONNECTIONS, COUNTED).await;
+        COUNTED
+    };
+    let spent = spent(arm, posting).await;
+    let bytes = wire().saturating_sub(wire_before);
+    Sample::from([(OPERATIONS, spent.operations_each()), (BYTES, spent.each(bytes))])
 }

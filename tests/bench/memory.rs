@@ -42,10 +42,9 @@ async fn of_store(store: &str, arm: Arm, run: u64, wanted: &Wanted, report: &mut
     };
     note(IDLE, memory_kib);
     let accounts = arm.open(ACCOUNTS).await;
-    let before = arm.posted().await;
-    for (part, measure) in [(wanted.transactions.div_euclid(10), FIRST), (wanted.transactions, LAST)] {
-        let there = arm.posted().await.saturating_sub(before);
-        fill(&arm, &accounts, run, CONNECTIONS, part.saturating_sub(there)).await;
+    let tenth = wanted.transactions.div_euclid(10);
+    for (part, measure) in [(tenth, FIRST), (wanted.transactions.saturating_sub(tenth), LAST)] {
+        fill(&arm, &accounts, run, CONNECTIONS, part).await;
         note(measure, memory_kib);
     }
     note(PEAK, memory_peak_kib);

@@ -68,15 +68,24 @@ pub async fn throughput(arm: &Arm, accounts: &[AccountKey], connections: usize, 
 /// Sends those deposits over so many connections, and waits until all are posted.
 pub async fn post(arm: &Arm, deposits: Traffic, connections: usize, until: Until) -> Spent {
     let posted_before = arm.posted().await;
+    let posting = async {
+        let answered = load::closed(deposits, connections, until).await.all(&[200, 202]).answered();
+        arm.until_posted(posted_before.saturating_add(answered)).await;
+        answered
+    };
+    spent(arm, posting).await
+}
+
+/// What it takes the arm to post something; `posting` returns how many deposits it was.
+pub async fn spent(arm: &Arm, posting: impl Future<Output = u64>) -> Spent {
     let operations_before = arm.storage_operations().await;
     let processor_before = arm.processor_time();
     let watch = Stopwatch::start();
-    let answered = load::closed(deposits, connections, until).await.all(&[200, 202]).answered();
-    arm.until_posted(posted_before.saturating_add(answered)).await;
+    let deposits = posting.await;
     let took = watch.elapsed();
     let processor = arm.processor_time().saturating_sub(processor_before);
     let storage_operations = arm.storage_operations().await.saturating_sub(operations_before);
-    Spent { deposits: answered, took, storage_operations, processor }
+    Spent { deposits, took, storage_operations, processor }
 }
 
 /// Posts so many transactions, each `run` of them in a row to one account. An emulator that has too much to do
