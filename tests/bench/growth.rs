@@ -18,7 +18,9 @@ const TIME: Measure = Measure::of("time a posting", Unit::Nanoseconds);
 const BYTES: Measure = Measure::of("bytes a posting", Unit::Bytes);
 
 /// Transactions of history, the most first: it is what the others are compared with.
-const HISTORIES: [(&str, u64); 3] = [("10^6", 1_000_000), ("10^5", 100_000), ("10^4", 10_000)];
+const HISTORIES: [(&str, u64); 3] = [("10^6", 1_000_000), ("10^5", 100_000), ("10^4", HISTORY_MIN)];
+/// The least history: without it there is nothing to compare with.
+pub const HISTORY_MIN: u64 = 10_000;
 /// Accounts that they are spread over.
 const ACCOUNTS: [(&str, usize); 2] = [("10^3 accounts", 1_000), ("10^5 accounts", 100_000)];
 /// Postings of a round: few beside the smallest history.
@@ -80,6 +82,17 @@ pub async fn measure_azure(wanted: &Wanted, machine: &Machine) {
         report.add(name, &Series::of_round(samples), &goals);
     }
     report.finish(machine);
+}
+
+/// How many accounts are asked for: one of the numbers that are measured.
+///
+/// # Errors
+///
+/// It is another, or no number.
+pub fn number_of_accounts(asked: &str) -> Result<usize, String> {
+    let measured = ACCOUNTS.map(|(_, count)| count);
+    let found = measured.into_iter().find(|count| asked.parse() == Ok(*count));
+    found.ok_or_else(|| format!("must be one of {measured:?}"))
 }
 
 fn counts_of(wanted: &Wanted) -> impl Iterator<Item = (&'static str, usize)> {

@@ -92,10 +92,10 @@ pub struct Wanted {
     #[arg(long)]
     connections: Option<usize>,
     /// Only with so many accounts, for what grows
-    #[arg(long)]
+    #[arg(long, value_parser = growth::number_of_accounts)]
     accounts: Option<usize>,
     /// Most transactions of history, for what grows with it on Azurite and for memory
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(growth::HISTORY_MIN..))]
     transactions: u64,
 }
 

@@ -31,13 +31,16 @@ impl Goal {
         }
     }
 
-    fn is_met(self, ours: u64, ratio: Option<u64>) -> bool {
-        match self {
-            Self::TimesTheOther(hundredths) => ratio.is_some_and(|ratio| ratio >= hundredths),
-            Self::TimesTheOtherAtMost(hundredths) => ratio.is_some_and(|ratio| ratio <= hundredths),
-            Self::AtLeast(value) => ours >= value,
-            Self::AtMost(value) => ours <= value,
-        }
+    /// The goal with what came of it: a quotient says nothing where there is no other arm.
+    fn verdict(self, unit: Unit, ours: u64, ratio: Option<u64>) -> String {
+        let is_met = match self {
+            Self::TimesTheOther(hundredths) => ratio.map(|ratio| ratio >= hundredths),
+            Self::TimesTheOtherAtMost(hundredths) => ratio.map(|ratio| ratio <= hundredths),
+            Self::AtLeast(value) => Some(ours >= value),
+            Self::AtMost(value) => Some(ours <= value),
+        };
+        let verdict = is_met.map_or("nothing to compare", |is_met| if is_met { "met" } else { "**missed**" });
+        format!("{} {verdict}", self.shown(unit))
     }
 }
 
@@ -108,10 +111,10 @@ impl Report {
         let ratio = other.and_then(|arm| spread(series.ratios(arm, measure)));
         let name = other.and_then(|arm| series.arms.get(arm)).copied().unwrap_or_default();
         let [_, median, _] = ours;
-        let verdicts = goals.iter().filter(|(goal_of, _)| *goal_of == measure).map(|(_, goal)| {
-            let met = goal.is_met(median, ratio.map(|[_, median, _]| median));
-            format!("{} {}", goal.shown(measure.unit), if met { "met" } else { "**missed**" })
-        });
+        let verdicts = goals
+            .iter()
+            .filter(|(goal_of, _)| *goal_of == measure)
+            .map(|(_, goal)| goal.verdict(measure.unit, median, ratio.map(|[_, median, _]| median)));
         self.lines.push(format!(
             "| {phase} | {} | {} | {name} {} | {} | {} |",
             measure.name,
@@ -135,5 +138,21 @@ impl Report {
         let text = serde_json::to_string_pretty(&all).expect("values can be written");
         std::fs::write(&path, text).expect("the results can be kept");
         println!("\nAll rounds: {}", path.display());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_goal_stands_with_what_came_of_it() {
+        let twice = Goal::TimesTheOther(200);
+        assert_eq!(twice.verdict(Unit::PerSecond, 500, Some(200)), "≥ 2.00× met");
+        assert_eq!(twice.verdict(Unit::PerSecond, 500, Some(199)), "≥ 2.00× **missed**");
+        assert_eq!(twice.verdict(Unit::PerSecond, 500, None), "≥ 2.00× nothing to compare");
+        assert_eq!(Goal::TimesTheOtherAtMost(120).verdict(Unit::Bytes, 500, Some(121)), "≤ 1.20× **missed**");
+        assert_eq!(Goal::AtMost(64).verdict(Unit::Bytes, 64, None), "≤ 64 bytes met");
+        assert_eq!(Goal::AtLeast(65).verdict(Unit::PerSecond, 64, None), "≥ 65/s **missed**");
     }
 }
