@@ -4,9 +4,11 @@
 //! benchmark of the `tests` crate measures.
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use postonce_shared::adapters::page_body;
+use postonce_shared::conformance::sealed::seal;
 use postonce_shared::domain::account::{Account, Revision, Versioned};
 use postonce_shared::domain::decision::{Means, Work, decide};
 use postonce_shared::domain::ids::{
@@ -16,7 +18,9 @@ use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind
 use postonce_shared::domain::journal::PAGE_ENTRIES_MAX;
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::envelope::Envelope;
+use postonce_shared::envelope::seal::{Purpose, Seal};
+use postonce_shared::envelope::{Body, Envelope};
+use postonce_shared::ring_secret::RingSecret;
 use uuid::Uuid;
 
 /// Items of an envelope under load.
@@ -59,11 +63,24 @@ fn work(count: u128) -> Vec<Work> {
 }
 
 fn envelopes(criterion: &mut Criterion) {
+    let (bank, none) = (seal(), Seal::new(&Arc::new(RingSecret::new(None))));
     let envelope = Envelope::of(work(ITEMS), None);
-    let body = envelope.encode();
-    criterion.bench_function("an envelope of 40 is written", |it| it.iter(|| black_box(&envelope).encode()));
-    criterion
-        .bench_function("an envelope of 40 is read", |it| it.iter(|| Envelope::decode(black_box(&body))));
+    let (sealed, unsealed) = (envelope.encode(&bank), envelope.encode(&none));
+    criterion.bench_function("an envelope of 40 is written", |it| {
+        it.iter(|| black_box(&envelope).encode(&bank));
+    });
+    criterion.bench_function("an envelope of 40 is written without its seal", |it| {
+        it.iter(|| black_box(&envelope).encode(&none));
+    });
+    criterion.bench_function("an envelope of 40 is read", |it| {
+        it.iter(|| Body::decode(black_box(&sealed), &bank));
+    });
+    criterion.bench_function("the names in an envelope of 40 without a seal are read", |it| {
+        it.iter(|| Body::decode(black_box(&unsealed), &bank));
+    });
+    criterion.bench_function("the seal of an envelope of 40 is verified", |it| {
+        it.iter(|| bank.verify(Purpose::Message, black_box(&sealed)));
+    });
 }
 
 fn decisions(criterion: &mut Criterion) {

@@ -34,6 +34,7 @@ use crate::domain::instruction::Instruction;
 use crate::domain::money::Currency;
 use crate::domain::transaction::Transaction;
 use crate::envelope;
+use crate::envelope::seal::Seal;
 use crate::group_commit::{Abandoned, Gather, GroupCommit};
 use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
@@ -123,6 +124,7 @@ impl Acceptor {
     /// An acceptor over a store. `queue_count` queues share the work by account.
     pub fn new(
         store: &Store,
+        seal: &Seal,
         world: Arc<dyn World>,
         doorbell: Arc<dyn Doorbell>,
         completions: Arc<Completions>,
@@ -138,7 +140,7 @@ impl Acceptor {
             Arc::clone(&doorbell),
         );
         let sending = Sending {
-            dispatch: Dispatch::new(store, Arc::clone(&world)),
+            dispatch: Dispatch::new(store, seal, Arc::clone(&world)),
             doorbell,
             confirmed: Arc::clone(&confirmed),
         };

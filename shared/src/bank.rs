@@ -6,6 +6,7 @@ use crate::accept::Acceptor;
 use crate::account_cache::AccountCache;
 use crate::completions::Completions;
 use crate::dead_letter_office::DeadLetterOffice;
+use crate::envelope::seal::Seal;
 use crate::order_numbers::OrderNumbers;
 use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
@@ -27,6 +28,8 @@ pub struct Bank {
     pub completions: Arc<Completions>,
     /// Tells those who wait elsewhere.
     pub replies: Arc<dyn Replies>,
+    /// Proves what the processes of the bank put on queues.
+    pub seal: Seal,
     /// How many queues share the work.
     pub queue_count: u16,
     /// Half one of the protocol.
@@ -50,18 +53,26 @@ pub struct Links {
     pub completions: Arc<Completions>,
     /// Tells those who wait elsewhere.
     pub replies: Arc<dyn Replies>,
+    /// The seal of the bank's messages. The same one that the store's enqueueing uses.
+    pub seal: Seal,
 }
 
 impl Bank {
     /// Puts the bank of a process together that knows no others. Nothing is read or written yet.
-    pub fn new(store: Store, world: Arc<dyn World>, doorbell: Arc<dyn Doorbell>, queue_count: u16) -> Self {
-        let links = Links { doorbell, completions: Arc::default(), replies: Arc::new(NoReplies) };
+    pub fn new(
+        store: Store,
+        world: Arc<dyn World>,
+        doorbell: Arc<dyn Doorbell>,
+        seal: Seal,
+        queue_count: u16,
+    ) -> Self {
+        let links = Links { doorbell, completions: Arc::default(), replies: Arc::new(NoReplies), seal };
         Self::linked(store, world, links, queue_count)
     }
 
     /// Puts the bank of one process among others together. Nothing is read or written yet.
     pub fn linked(store: Store, world: Arc<dyn World>, links: Links, queue_count: u16) -> Self {
-        let Links { doorbell, completions, replies } = links;
+        let Links { doorbell, completions, replies, seal } = links;
         let cache = Arc::new(AccountCache::default());
         let order_numbers = OrderNumbers::new(Arc::clone(&store.sync), Arc::clone(&world));
         let poster = Arc::new(Poster::new(
@@ -72,10 +83,17 @@ impl Bank {
             Arc::clone(&cache),
         ));
         let (bell, time) = (|| Arc::clone(&doorbell), || Arc::clone(&world));
-        let acceptor =
-            Arc::new(Acceptor::new(&store, time(), bell(), Arc::clone(&completions), cache, queue_count));
-        let office = DeadLetterOffice::new(&store, Arc::clone(&poster), bell(), time(), queue_count);
-        let repair = Repair::new(&store, time(), bell(), queue_count);
+        let acceptor = Arc::new(Acceptor::new(
+            &store,
+            &seal,
+            time(),
+            bell(),
+            Arc::clone(&completions),
+            cache,
+            queue_count,
+        ));
+        let office = DeadLetterOffice::new(&store, &seal, Arc::clone(&poster), bell(), time(), queue_count);
+        let repair = Repair::new(&store, &seal, time(), bell(), queue_count);
         let dead_letter_office = Arc::new(office);
         Self {
             store,
@@ -83,6 +101,7 @@ impl Bank {
             doorbell,
             completions,
             replies,
+            seal,
             queue_count,
             acceptor,
             poster,

@@ -11,7 +11,8 @@
 use std::sync::Arc;
 
 use crate::envelope::claim::{self, PAYLOADS};
-use crate::envelope::{Claim, Envelope, Unreadable};
+use crate::envelope::seal::Seal;
+use crate::envelope::{Claim, Content, Envelope, Unreadable};
 use crate::ports::Store;
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::payload_store::PayloadStore;
@@ -20,8 +21,8 @@ use crate::ports::world::{World, WorldExt as _};
 /// What a claim stands for.
 #[derive(Debug)]
 pub enum Claimed {
-    /// This work, if it can be read.
-    Work(Result<Envelope, Unreadable>),
+    /// This, if it can be read.
+    Content(Result<Content, Unreadable>),
     /// Work that is settled: there is no such payload any more.
     Settled,
 }
@@ -30,13 +31,14 @@ pub enum Claimed {
 #[derive(Clone)]
 pub struct ClaimCheck {
     payloads: Arc<dyn PayloadStore>,
+    seal: Seal,
     world: Arc<dyn World>,
 }
 
 impl ClaimCheck {
     /// The claim check of a store.
-    pub fn new(store: &Store, world: Arc<dyn World>) -> Self {
-        Self { payloads: Arc::clone(&store.payloads), world }
+    pub fn new(store: &Store, seal: &Seal, world: Arc<dyn World>) -> Self {
+        Self { payloads: Arc::clone(&store.payloads), seal: seal.clone(), world }
     }
 
     /// Keeps the work of an envelope, of at most [`claim::PAYLOAD_BYTES_MAX`] bytes, in a payload; the
@@ -46,7 +48,7 @@ impl ClaimCheck {
     /// [`StoreFault`] when the work could not be kept; or it was, and will be swept.
     pub async fn put(&self, envelope: Envelope) -> Result<Envelope, StoreFault> {
         let name = format!("{PAYLOADS}{}", self.world.uuid().simple());
-        self.payloads.put(&name, &claim::payload(&envelope)).await?;
+        self.payloads.put(&name, &claim::payload(&name, &envelope, &self.seal)).await?;
         Ok(Envelope { payload: Some(name), ..envelope })
     }
 
@@ -56,12 +58,12 @@ impl ClaimCheck {
     /// [`StoreFault`] when the store cannot be used now; trying again can help.
     pub async fn get(&self, claim: &Claim) -> Result<Claimed, StoreFault> {
         match self.payloads.get(&claim.name).await {
-            Ok(Some(payload)) => Ok(Claimed::Work(claim.open(&payload))),
+            Ok(Some(payload)) => Ok(Claimed::Content(claim.open(&payload, &self.seal))),
             Ok(None) => Ok(Claimed::Settled),
             Err(fault) if fault.is_transient() => Err(fault),
             Err(fault) => {
                 let (name, source) = (claim.name.clone(), std::io::Error::other(chain(&fault)));
-                Ok(Claimed::Work(Err(Unreadable::Damaged { name, source })))
+                Ok(Claimed::Content(Err(Unreadable::Damaged { name, source })))
             }
         }
     }

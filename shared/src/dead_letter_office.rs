@@ -3,14 +3,15 @@
 //! Every step is safe to repeat: a letter is written before its queue message is deleted, and
 //! resolved after its work was sent again or made final.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::claim_check::{ClaimCheck, Claimed};
 use crate::domain::decision::Work;
 use crate::domain::ids::{AccountKey, TransactionKey};
-use crate::envelope::{self, Body, Envelope, Unreadable};
+use crate::envelope::seal::Seal;
+use crate::envelope::{self, Body, Content, Name, Names, Unreadable};
 use crate::ports::Store;
 use crate::ports::dead_letters::{DeadLetter, DeadLetters, Resolution, ResolutionKind};
 use crate::ports::doorbell::Doorbell;
@@ -68,6 +69,7 @@ pub struct DeadLetterOffice {
     claims: ClaimCheck,
     poster: Arc<Poster>,
     doorbell: Arc<dyn Doorbell>,
+    seal: Seal,
     world: Arc<dyn World>,
     queue_count: u16,
 }
@@ -76,6 +78,7 @@ impl DeadLetterOffice {
     /// The office of a store.
     pub fn new(
         store: &Store,
+        seal: &Seal,
         poster: Arc<Poster>,
         doorbell: Arc<dyn Doorbell>,
         world: Arc<dyn World>,
@@ -83,12 +86,13 @@ impl DeadLetterOffice {
     ) -> Self {
         let (ledger, letters, queue) =
             (Arc::clone(&store.ledger), Arc::clone(&store.dead_letters), Arc::clone(&store.queue));
-        let claims = ClaimCheck::new(store, Arc::clone(&world));
-        Self { ledger, letters, queue, claims, poster, doorbell, world, queue_count }
+        let claims = ClaimCheck::new(store, seal, Arc::clone(&world));
+        let seal = seal.clone();
+        Self { ledger, letters, queue, claims, poster, doorbell, seal, world, queue_count }
     }
 
-    /// Keeps a message for a person, and marks its transactions so that repair stays away. The
-    /// caller deletes the message afterwards, and only then.
+    /// Keeps a message for a person, and marks its transactions so that repair stays away; those only that
+    /// it has under a seal. The caller deletes the message afterwards, and only then.
     ///
     /// # Errors
     /// [`StoreFault`] when that could not be done whole; the message must stay on the queue.
@@ -110,14 +114,18 @@ impl DeadLetterOffice {
         };
         self.letters.add(&letter).await?;
         // The body of a claim stands here only when its payload cannot be read.
-        for work in readable(Envelope::decode(&message.body)) {
-            match self.mark(&work, true).await {
+        let keys = match Body::decode(&message.body, &self.seal) {
+            Ok(Body::Content(content)) => held(Ok(content)),
+            Ok(Body::Claim(_)) => Held::Sealed(BTreeSet::new()),
+            Err(unreadable) => held(Err(unreadable)),
+        };
+        let Held::Sealed(keys) = keys else { return Ok(()) };
+        for key in keys {
+            match self.mark(&key, true).await {
                 Ok(_) => {}
                 Err(fault) if fault.is_transient() => return Err(fault),
-                // Nobody can mark such a row, and the letter is written: it is for a person now.
-                Err(fault) => {
-                    tracing::warn!(transaction = %work.key, "Could not mark a transaction: {fault}")
-                }
+                // Such a row cannot be marked, and the letter is written: it is for a person now.
+                Err(fault) => tracing::warn!(transaction = %key, "Could not mark a transaction: {fault}"),
             }
         }
         Ok(())
@@ -133,7 +141,10 @@ impl DeadLetterOffice {
             Err(decided) => return Ok(decided),
         };
         match self.content(&letter.body).await? {
-            Ok(envelope) => self.send_again(&envelope.items, envelope.traceparent.as_deref()).await?,
+            Ok(Content::Work(envelope)) => {
+                self.send_again(&envelope.items, envelope.traceparent.as_deref()).await?;
+            }
+            Ok(Content::Names(names)) => self.send_named_again(&names, &letter.queue).await?,
             Err(Unreadable::Items { readable, bad, .. }) => {
                 self.send_again(&readable, None).await?;
                 // A letter holds more than a message does.
@@ -145,6 +156,7 @@ impl DeadLetterOffice {
             // if not, it comes back as another letter.
             Err(
                 Unreadable::Newer(_)
+                | Unreadable::Unsealed(_)
                 | Unreadable::Malformed(_)
                 | Unreadable::Damaged { .. }
                 | Unreadable::Empty,
@@ -153,7 +165,9 @@ impl DeadLetterOffice {
         self.resolve(id, ResolutionKind::Replayed, by).await
     }
 
-    /// Gives up the work of a letter: what is not final is rejected with the reason `discarded`.
+    /// Gives up the work of a letter: what is not final is rejected with the reason `discarded`. A letter
+    /// without a seal may name any transaction: of these, only those are given up that are marked as lying
+    /// in the dead letters.
     ///
     /// # Errors
     /// [`OfficeFault`]: some of the work may be rejected already.
@@ -164,8 +178,13 @@ impl DeadLetterOffice {
         };
         // The marks stay: until the work is final, they keep repair away from what was given up.
         let mut by_account: BTreeMap<AccountKey, BTreeMap<TransactionKey, Work>> = BTreeMap::new();
-        for item in readable(self.content(&letter.body).await?) {
-            let stored = self.ledger.transaction(&item.key).await?;
+        let (keys, marked_only) = match held(self.content(&letter.body).await?) {
+            Held::Sealed(keys) => (keys, false),
+            Held::Unsealed(keys) => (keys, true),
+        };
+        for key in keys {
+            let stored = self.ledger.transaction(&key).await?;
+            let stored = stored.filter(|stored| stored.marks.dead_letter || !marked_only);
             if let Some(work) = stored.and_then(|stored| stored.work()) {
                 by_account.entry(work.key.account).or_default().insert(work.key.clone(), work);
             }
@@ -180,14 +199,14 @@ impl DeadLetterOffice {
     }
 
     /// What is in the body of a letter; a claim whose payload was damaged may be good by now.
-    async fn content(&self, body: &[u8]) -> Result<Result<Envelope, Unreadable>, StoreFault> {
-        let claim = match Body::decode(body) {
-            Ok(Body::Work(envelope)) => return Ok(Ok(envelope)),
+    async fn content(&self, body: &[u8]) -> Result<Result<Content, Unreadable>, StoreFault> {
+        let claim = match Body::decode(body, &self.seal) {
+            Ok(Body::Content(content)) => return Ok(Ok(content)),
             Ok(Body::Claim(claim)) => claim,
             Err(unreadable) => return Ok(Err(unreadable)),
         };
         Ok(match self.claims.get(&claim).await? {
-            Claimed::Work(content) => content,
+            Claimed::Content(content) => content,
             // All of it is final.
             Claimed::Settled => Err(Unreadable::Empty),
         })
@@ -213,7 +232,7 @@ impl DeadLetterOffice {
     async fn send_again(&self, items: &[Work], traceparent: Option<&str>) -> Result<(), StoreFault> {
         let mut open: BTreeMap<&TransactionKey, Work> = BTreeMap::new();
         for item in items {
-            match self.mark(item, false).await? {
+            match self.mark(&item.key, false).await? {
                 Marked::Open(work) => drop(open.insert(&item.key, *work)),
                 Marked::Unknown => drop(open.insert(&item.key, item.clone())),
                 Marked::Final => {}
@@ -223,8 +242,34 @@ impl DeadLetterOffice {
             // One message each: a bad one must not drag others along.
             let queue = envelope::queue_of(work.key.account, self.queue_count);
             for envelope in envelope::pack(std::slice::from_ref(&work), traceparent) {
-                self.send(&queue, &envelope.encode()).await?;
+                self.send(&queue, &envelope.encode(&self.seal)).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Sends what a letter without a seal names: known transactions as their rows say, and the rest as it
+    /// came, which stays without a seal.
+    async fn send_named_again(&self, names: &Names, queue: &QueueName) -> Result<(), StoreFault> {
+        let mut known: BTreeMap<&TransactionKey, Work> = BTreeMap::new();
+        let mut rest: Vec<&Name> = Vec::new();
+        for name in names.items() {
+            let marked = match &name.key {
+                Some(key) => self.mark(key, false).await?,
+                None => Marked::Unknown,
+            };
+            match (marked, &name.key) {
+                (Marked::Open(work), Some(key)) => drop(known.insert(key, *work)),
+                (Marked::Final, _) => {}
+                (Marked::Open(_) | Marked::Unknown, _) => rest.push(name),
+            }
+        }
+        self.send_again(&known.into_values().collect::<Vec<_>>(), None).await?;
+        if rest.is_empty() {
+            return Ok(());
+        }
+        for part in envelope::pack_raw(&Names::body_of(rest)) {
+            self.send(queue, &part).await?;
         }
         Ok(())
     }
@@ -236,32 +281,45 @@ impl DeadLetterOffice {
     }
 
     /// Sets or clears the mark on a transaction that is not final.
-    async fn mark(&self, work: &Work, dead_letter: bool) -> Result<Marked, StoreFault> {
+    async fn mark(&self, key: &TransactionKey, dead_letter: bool) -> Result<Marked, StoreFault> {
         for _ in 0..MARK_ATTEMPTS_MAX {
-            let Some(stored) = self.ledger.transaction(&work.key).await? else { return Ok(Marked::Unknown) };
+            let Some(stored) = self.ledger.transaction(key).await? else { return Ok(Marked::Unknown) };
             let Some(found) = stored.work() else { return Ok(Marked::Final) };
             let StoredTransaction { marks, revision, .. } = stored;
             if marks.dead_letter == dead_letter {
                 return Ok(Marked::Open(Box::new(found)));
             }
-            let marked = self.ledger.mark(&work.key, &revision, Marks { dead_letter, ..marks }).await?;
+            let marked = self.ledger.mark(key, &revision, Marks { dead_letter, ..marks }).await?;
             if let Some(revision) = marked {
                 return Ok(Marked::Open(Box::new(Work { revision, ..found })));
             }
         }
-        let source = format!("transaction {} changed {MARK_ATTEMPTS_MAX} times", work.key).into();
+        let source = format!("transaction {key} changed {MARK_ATTEMPTS_MAX} times").into();
         Err(StoreFault::Unavailable { doing: "marking a transaction", source })
     }
 }
 
-/// The items that can be read, whatever else there is.
-fn readable(content: Result<Envelope, Unreadable>) -> Vec<Work> {
+/// The transactions that a letter holds, as far as they can be read.
+enum Held {
+    /// Under a seal: it is their letter.
+    Sealed(BTreeSet<TransactionKey>),
+    /// Without one: it only names them.
+    Unsealed(BTreeSet<TransactionKey>),
+}
+
+fn held(content: Result<Content, Unreadable>) -> Held {
+    let keys = |items: Vec<Work>| Held::Sealed(items.into_iter().map(|work| work.key).collect());
     match content {
-        Ok(envelope) => envelope.items,
-        Err(Unreadable::Items { readable, .. }) => readable,
+        Ok(Content::Work(envelope)) => keys(envelope.items),
+        Ok(Content::Names(names)) => Held::Unsealed(names.keys().into_iter().cloned().collect()),
+        Err(Unreadable::Items { readable, .. }) => keys(readable),
         Err(
-            Unreadable::Newer(_) | Unreadable::Malformed(_) | Unreadable::Damaged { .. } | Unreadable::Empty,
-        ) => Vec::new(),
+            Unreadable::Newer(_)
+            | Unreadable::Unsealed(_)
+            | Unreadable::Malformed(_)
+            | Unreadable::Damaged { .. }
+            | Unreadable::Empty,
+        ) => Held::Unsealed(BTreeSet::new()),
     }
 }
 

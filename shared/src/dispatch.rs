@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::claim_check::ClaimCheck;
 use crate::domain::decision::Work;
+use crate::envelope::seal::Seal;
 use crate::envelope::{self, Envelope, Parcel};
 use crate::ports::Store;
 use crate::ports::fault::{StoreFault, chain};
@@ -18,12 +19,15 @@ use crate::reply_to::ReplyTo;
 pub struct Dispatch {
     queue: Arc<dyn WorkQueue>,
     claims: ClaimCheck,
+    seal: Seal,
+    world: Arc<dyn World>,
 }
 
 impl Dispatch {
     /// The dispatch of a store.
-    pub fn new(store: &Store, world: Arc<dyn World>) -> Self {
-        Self { queue: Arc::clone(&store.queue), claims: ClaimCheck::new(store, world) }
+    pub fn new(store: &Store, seal: &Seal, world: Arc<dyn World>) -> Self {
+        let claims = ClaimCheck::new(store, seal, Arc::clone(&world));
+        Self { queue: Arc::clone(&store.queue), claims, seal: seal.clone(), world }
     }
 
     /// Sends work in order. `reply_to` says, right before a part is sent, who waits for any of it;
@@ -40,10 +44,11 @@ impl Dispatch {
         reply_to: impl Fn(&[Work]) -> Option<ReplyTo> + Send + Sync,
         mut confirmed: impl FnMut(&Envelope) + Send,
     ) -> Result<(), StoreFault> {
+        self.seal.ready(&*self.world).await;
         for parcel in envelope::parcels(work, traceparent) {
             for envelope in self.checked_in(parcel).await {
                 let envelope = Envelope { reply_to: reply_to(&envelope.items), ..envelope };
-                self.queue.send(queue, &envelope.encode(), Duration::ZERO).await?;
+                self.queue.send(queue, &envelope.encode(&self.seal), Duration::ZERO).await?;
                 confirmed(&envelope);
             }
         }

@@ -54,7 +54,7 @@ pub enum PostFault {
     #[error("the transaction was never accepted")]
     NeverAccepted,
     /// A bug of ours: posting ended in a panic. Nothing is known about the work.
-    #[error("posting fell over a bug; the log of the worker has more")]
+    #[error("posting panicked; the log of the worker has more")]
     Bug,
     /// A bug of ours: no commit can be made of the work.
     #[error("the work cannot be decided")]
@@ -255,6 +255,14 @@ impl Poster {
                         continue;
                     }
                 };
+                if !work.instruction.matches(&row.fingerprint) {
+                    // Under a seal that cannot be: a damaged row, or a key that others know.
+                    tracing::error!(
+                        transaction = %work.key,
+                        "The message and the row of transaction {} disagree about its content: the row counts",
+                        work.key
+                    );
+                }
                 match (row.work(), &row.transaction.outcome) {
                     (Some(work), _) => open.push(work),
                     (None, outcome) => {

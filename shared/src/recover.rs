@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::domain::time::Timestamp;
+use crate::envelope::seal::Seal;
 use crate::envelope::{self, Envelope};
 use crate::gate::{Gate, GateState};
 use crate::ports::Store;
@@ -57,17 +58,24 @@ pub struct Repair {
     queue: Arc<dyn WorkQueue>,
     doorbell: Arc<dyn Doorbell>,
     gate: Gate,
+    seal: Seal,
     world: Arc<dyn World>,
     queue_count: u16,
 }
 
 impl Repair {
     /// Repair over a store.
-    pub fn new(store: &Store, world: Arc<dyn World>, doorbell: Arc<dyn Doorbell>, queue_count: u16) -> Self {
+    pub fn new(
+        store: &Store,
+        seal: &Seal,
+        world: Arc<dyn World>,
+        doorbell: Arc<dyn Doorbell>,
+        queue_count: u16,
+    ) -> Self {
         let (ledger, log, queue) =
             (Arc::clone(&store.ledger), Arc::clone(&store.log), Arc::clone(&store.queue));
         let gate = Gate::new(Arc::clone(&store.sync), Arc::clone(&world));
-        Self { ledger, log, queue, doorbell, gate, world, queue_count }
+        Self { ledger, log, queue, doorbell, gate, seal: seal.clone(), world, queue_count }
     }
 
     /// Enqueues the work of a transaction again if it is due. True when it did.
@@ -146,7 +154,8 @@ impl Repair {
         let key = work.key.clone();
         work.revision = revision.clone();
         let queue = self.queue_of(stored);
-        let body = Envelope::of(vec![work], None).encode();
+        self.seal.ready(&*self.world).await;
+        let body = Envelope::of(vec![work], None).encode(&self.seal);
         if let Err(fault) = self.queue.send(&queue, &body, Duration::ZERO).await {
             // It was not sent, so it must not wait for its next turn. If this fails too, it waits.
             let _unmarked = self.ledger.mark(&key, &revision, stored.marks).await;

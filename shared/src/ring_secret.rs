@@ -3,6 +3,8 @@
 //!
 //! While it is being changed there are two of them, written `new,old` ([`RingKeys`]).
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -26,13 +28,37 @@ const RETRY_DELAY_MIN: Duration = Duration::from_millis(200);
 /// Longest such wait.
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(5);
 
+/// What the key of seals is derived with (HKDF-Expand of RFC 5869, one block): no other code that is made
+/// with the secret is the seal of a message, and a seal is no other code.
+const SEAL_LABEL: &[u8] = b"postonce seal of queue messages and payloads, version 1";
+
 /// Bytes of a code.
 pub const CODE_BYTES: usize = 32;
 
 /// The secrets that are good now. The first one signs, and each of them verifies: so a new one can be
 /// brought in while processes run that know only the old one.
 #[derive(Debug, Clone)]
-pub struct RingKeys(Vec<SecretString>);
+pub struct RingKeys(Arc<[Key]>);
+
+/// One secret, and the key that is derived from it for seals.
+struct Key {
+    secret: SecretString,
+    /// With the derived key in it, so that it is not set up anew for each message.
+    seal: Hmac<Sha256>,
+}
+
+impl Key {
+    fn of(secret: &str) -> Self {
+        let derived = mac(secret.as_bytes(), &[SEAL_LABEL, &[1]]).finalize().into_bytes();
+        Self { secret: SecretString::from(secret), seal: mac(&derived, &[]) }
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Key").finish_non_exhaustive()
+    }
+}
 
 /// The text holds no secrets that could be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -55,24 +81,41 @@ impl RingKeys {
         if secrets.len() > SECRETS_MAX || !secrets.iter().all(sound) {
             return Err(InvalidRingKeys);
         }
-        Ok(Self(secrets.into_iter().map(SecretString::from).collect()))
+        Ok(Self(secrets.into_iter().map(Key::of).collect()))
+    }
+
+    fn first(&self) -> &Key {
+        self.0.first().expect("there is at least one")
     }
 
     /// The code of a message in these parts (HMAC-SHA256).
     pub fn sign(&self, parts: &[&[u8]]) -> [u8; CODE_BYTES] {
-        let signing = self.0.first().expect("there is at least one");
-        mac(signing, parts).finalize().into_bytes().into()
+        mac(self.first().secret.expose_secret().as_bytes(), parts).finalize().into_bytes().into()
     }
 
     /// Whether that is the code of these parts by any of the secrets. Takes as long for a wrong one.
     pub fn verify(&self, parts: &[&[u8]], code: &[u8]) -> bool {
-        self.0.iter().any(|secret| mac(secret, parts).verify_slice(code).is_ok())
+        let verifies =
+            |key: &Key| mac(key.secret.expose_secret().as_bytes(), parts).verify_slice(code).is_ok();
+        self.0.iter().any(verifies)
+    }
+
+    /// As [`Self::sign`], with the key that is derived for seals; see [`crate::envelope::seal`].
+    pub fn seal(&self, parts: &[&[u8]]) -> [u8; CODE_BYTES] {
+        updated(self.first().seal.clone(), parts).finalize().into_bytes().into()
+    }
+
+    /// As [`Self::verify`], with the keys that are derived for seals.
+    pub fn verify_seal(&self, parts: &[&[u8]], code: &[u8]) -> bool {
+        self.0.iter().any(|key| updated(key.seal.clone(), parts).verify_slice(code).is_ok())
     }
 }
 
-fn mac(secret: &SecretString, parts: &[&[u8]]) -> Hmac<Sha256> {
-    let key = secret.expose_secret().as_bytes();
-    let mut mac = Hmac::new_from_slice(key).expect("a key of any length will do");
+fn mac(key: &[u8], parts: &[&[u8]]) -> Hmac<Sha256> {
+    updated(Hmac::new_from_slice(key).expect("a key of any length will do"), parts)
+}
+
+fn updated(mut mac: Hmac<Sha256>, parts: &[&[u8]]) -> Hmac<Sha256> {
     parts.iter().for_each(|part| mac.update(part));
     mac
 }
@@ -161,7 +204,7 @@ mod tests {
         let processes: Vec<_> = (0..8).map(|_| (store.ports().sync, RingSecret::new(None))).collect();
         let establish = processes.iter().map(|(sync, secret)| async {
             secret.establish(&**sync, &*world).await;
-            secret.get().await.0.first().unwrap().expose_secret().to_owned()
+            secret.get().await.first().secret.expose_secret().to_owned()
         });
         let secrets = futures::future::join_all(establish).await;
         let first = secrets.first().unwrap();
@@ -170,7 +213,7 @@ mod tests {
         let configured = RingKeys::parse("0123456789abcdef").unwrap();
         let with_its_own = RingSecret::new(Some(&configured));
         with_its_own.establish(&*store.ports().sync, &*world).await;
-        assert_eq!(with_its_own.get().await.0.first().unwrap().expose_secret(), "0123456789abcdef");
+        assert_eq!(with_its_own.get().await.first().secret.expose_secret(), "0123456789abcdef");
     }
 
     #[test]

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 
-use crate::domain::decision::Work;
+use crate::domain::ids::TransactionKey;
 use crate::domain::time::Timestamp;
+use crate::envelope::Claim;
 use crate::envelope::claim::PAYLOADS;
-use crate::envelope::{Claim, Envelope};
 use crate::ports::Store;
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::ledger::Ledger;
@@ -113,21 +113,26 @@ impl Sweep {
             Err(fault) if fault.is_transient() => return Err(fault),
             Err(fault) => return Ok(Verdict::Unreadable(chain(&fault))),
         };
-        let items = match Claim::on(name.to_owned()).open(&payload) {
-            Ok(Envelope { items, .. }) => items,
+        // The rows decide, so it does not matter whether the payload has a seal.
+        let names = match Claim::on(name.to_owned()).names(&payload) {
             // Items that cannot be read may be work that is in no other place.
+            Ok(names) if !names.is_whole() => {
+                return Ok(Verdict::Unreadable("not all of its items name a transaction".to_owned()));
+            }
+            Ok(names) => names,
             Err(unreadable) => return Ok(Verdict::Unreadable(chain(&unreadable))),
         };
-        if !self.are_final(&items).await? {
+        let keys: Vec<&TransactionKey> = names.keys().into_iter().collect();
+        if !self.are_final(&keys).await? {
             return Ok(Verdict::Open);
         }
         self.payloads.delete(name).await?;
         Ok(Verdict::Removed)
     }
 
-    async fn are_final(&self, items: &[Work]) -> Result<bool, StoreFault> {
-        for some in items.chunks(READS_AT_ONCE) {
-            let reads = some.iter().map(|work| self.ledger.transaction(&work.key));
+    async fn are_final(&self, keys: &[&TransactionKey]) -> Result<bool, StoreFault> {
+        for some in keys.chunks(READS_AT_ONCE) {
+            let reads = some.iter().map(|key| self.ledger.transaction(key));
             for read in join_all(reads).await {
                 let is_final = match read {
                     Ok(stored) => stored.is_some_and(|stored| stored.transaction.outcome.is_some()),

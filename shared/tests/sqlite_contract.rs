@@ -7,6 +7,7 @@ use postonce_shared::adapters::open::enqueue;
 use postonce_shared::adapters::sqlite::SqliteStore;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::conformance;
+use postonce_shared::conformance::sealed::seal;
 use postonce_shared::ports::Store;
 use tempfile::TempDir;
 
@@ -24,7 +25,7 @@ impl Folder {
 }
 
 fn open(path: &Path) -> Store {
-    SqliteStore::open(path, enqueue(1, Arc::default()), Arc::new(SystemWorld::new()))
+    SqliteStore::open(path, enqueue(1, Arc::default(), seal()), Arc::new(SystemWorld::new()))
         .expect("the file can be opened")
 }
 

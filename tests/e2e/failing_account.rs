@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, TransactionKey};
-use postonce_shared::envelope::{self, Envelope};
+use postonce_shared::envelope::{self, Body, Content, Envelope};
 use postonce_shared::ports::queue::RECEIVE_MAX;
 use postonce_tests::client::Wish;
 use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
@@ -81,7 +81,7 @@ async fn an_account_that_always_fails_delays_nobody_and_ends_in_the_dead_letters
 /// Packs what waits anew: each envelope holds one item of each healthy account, and work for the
 /// lost one at its beginning and in its middle.
 async fn mix_in(bank: &Scenario, lost: AccountKey) {
-    let queue = bank.store().await.queue;
+    let (queue, seal) = (bank.store().await.queue, bank.seal().await);
     let name = envelope::queues(1).swap_remove(0);
     let mut works: Vec<Work> = Vec::new();
     loop {
@@ -90,7 +90,10 @@ async fn mix_in(bank: &Scenario, lost: AccountKey) {
             break;
         }
         for message in messages {
-            works.extend(Envelope::decode(&message.body).expect("the web sent it").items);
+            let Ok(Body::Content(Content::Work(envelope))) = Body::decode(&message.body, &seal) else {
+                panic!("the web did not send it");
+            };
+            works.extend(envelope.items);
             drop(queue.delete(&name, &message.lease).await.expect("a queue answers"));
         }
     }
@@ -108,7 +111,7 @@ async fn mix_in(bank: &Scenario, lost: AccountKey) {
         items.extend_from_slice(before);
         items.push(failing());
         items.extend_from_slice(after);
-        let body = Envelope::of(items, None).encode();
+        let body = Envelope::of(items, None).encode(&seal);
         queue.send(&name, &body, Duration::ZERO).await.expect("a queue takes an envelope");
     }
 }

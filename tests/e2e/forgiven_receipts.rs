@@ -12,6 +12,7 @@ use postonce_shared::adapters::bell::LocalBell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
+use postonce_shared::conformance::sealed::seal;
 use postonce_shared::domain::account::Account;
 use postonce_shared::domain::ids::{PartnerId, TransactionKey};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
@@ -49,8 +50,8 @@ async fn outage(weather: Weather) {
     let reliable = MemoryStore::new(Arc::clone(&world));
     let store = unreliable(reliable.clone(), Arc::clone(&weather));
     let doorbell = Arc::new(LocalBell::default());
-    let accepting = Bank::new(reliable, Arc::clone(&world), doorbell.clone(), 1);
-    let posting = Bank::new(store, Arc::clone(&world), doorbell, 1);
+    let accepting = Bank::new(reliable, Arc::clone(&world), doorbell.clone(), seal(), 1);
+    let posting = Bank::new(store, Arc::clone(&world), doorbell, seal(), 1);
     let keys = [accept(&accepting, &*world).await, accept(&accepting, &*world).await];
 
     let config = WorkerConfig {

@@ -55,7 +55,7 @@ async fn work_that_comes_again_after_it_was_posted_posts_once(stand: Stand) {
 async fn work_on_the_wrong_queue_posts_once(stand: Stand) {
     let (bank, client, works) = waiting_work(stand).await;
     let store = bank.store().await;
-    let body = Envelope::of(works.clone(), None).encode();
+    let body = Envelope::of(works.clone(), None).encode(&bank.seal().await);
     for queue in envelope::queues(QUEUE_COUNT) {
         store.queue.send(&queue, &body, Duration::ZERO).await.expect("a queue takes an envelope");
     }
@@ -133,7 +133,7 @@ async fn waiting_work(stand: Stand) -> (Scenario, Client, Vec<Work>) {
 async fn send(bank: &Scenario, works: &[Work], items: Vec<Work>) {
     let account = works.first().expect("there is work").key.account;
     let queue = envelope::queue_of(account, QUEUE_COUNT);
-    let body = Envelope::of(items, None).encode();
+    let body = Envelope::of(items, None).encode(&bank.seal().await);
     bank.store().await.queue.send(&queue, &body, Duration::ZERO).await.expect("a queue takes an envelope");
 }
 

@@ -12,9 +12,11 @@ use futures::future::join;
 use postonce_shared::adapters::bell::LocalBell;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
+use postonce_shared::conformance::sealed::unsealed;
 use postonce_shared::decorators::WorkQueueDecorator;
 use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_shared::envelope;
+use postonce_shared::envelope::seal::{Purpose, Seal};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::queue::{Message, QueueName, RECEIVE_MAX, WorkQueue};
@@ -59,7 +61,7 @@ async fn an_envelope_of_a_newer_version_waits_is_alerted_and_is_posted_by_a_work
     bank.workers.remove(0).drain().await;
     let store = bank.store().await;
     let (starter, draining) = drain();
-    let tomorrow = tomorrow(store);
+    let tomorrow = tomorrow(store, bank.seal().await);
     let posted = async {
         for id in ids {
             assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
@@ -74,12 +76,12 @@ async fn an_envelope_of_a_newer_version_waits_is_alerted_and_is_posted_by_a_work
 
 /// Replaces what waits by the same in the newer version.
 async fn upgrade_envelopes(bank: &Scenario) {
-    let queue = bank.store().await.queue;
+    let (queue, seal) = (bank.store().await.queue, bank.seal().await);
     let name = envelope::queues(1).swap_remove(0);
     let messages = queue.receive(&name, RECEIVE_MAX, wait::PATIENCE).await.expect("a queue answers");
     assert!(!messages.is_empty(), "the deposits wait");
     for message in messages {
-        let body = translated(&message.body, TODAY, NEWER);
+        let body = translated(&message.body, TODAY, NEWER, &seal);
         queue.send(&name, &body, Duration::ZERO).await.expect("a queue takes any body");
         drop(queue.delete(&name, &message.lease).await.expect("a queue answers"));
     }
@@ -111,10 +113,10 @@ async fn waits(client: &Client, account: AccountKey, ids: &[MessageId]) {
 }
 
 /// The worker of tomorrow.
-fn tomorrow(store: Store) -> Worker {
-    let queue = Arc::new(Bilingual(Arc::clone(&store.queue)));
+fn tomorrow(store: Store, seal: Seal) -> Worker {
+    let queue = Arc::new(Bilingual(Arc::clone(&store.queue), seal.clone()));
     let world = Arc::new(SystemWorld::new());
-    let bank = Bank::new(Store { queue, ..store }, world, Arc::new(LocalBell::default()), 1);
+    let bank = Bank::new(Store { queue, ..store }, world, Arc::new(LocalBell::default()), seal, 1);
     let one = std::num::NonZeroUsize::MIN;
     let config = WorkerConfig {
         visibility_timeout: Duration::from_secs(20),
@@ -128,14 +130,16 @@ fn tomorrow(store: Store) -> Worker {
     Worker::new(&bank, config, Arc::default())
 }
 
-fn translated(body: &[u8], from: &str, to: &str) -> Vec<u8> {
-    let text = std::str::from_utf8(body).expect("an envelope is text");
+/// The body in another version, sealed as by a process that writes it.
+fn translated(body: &[u8], from: &str, to: &str, seal: &Seal) -> Vec<u8> {
+    assert!(seal.verify(Purpose::Message, body), "a process of the bank wrote it");
+    let text = String::from_utf8(unsealed(body)).expect("an envelope is text");
     let rest = text.strip_prefix(from).unwrap_or_else(|| panic!("{text} does not begin with {from}"));
-    format!("{to}{rest}").into_bytes()
+    seal.seal(Purpose::Message, format!("{to}{rest}").into_bytes())
 }
 
 /// A queue that reads both versions. What it writes back is of today.
-struct Bilingual(Arc<dyn WorkQueue>);
+struct Bilingual(Arc<dyn WorkQueue>, Seal);
 
 #[async_trait]
 impl WorkQueueDecorator for Bilingual {
@@ -150,8 +154,8 @@ impl WorkQueueDecorator for Bilingual {
         visibility: Duration,
     ) -> Result<Vec<Message>, StoreFault> {
         let messages = self.0.receive(queue, max, visibility).await?;
-        let read = |message: Message| match message.body.starts_with(NEWER.as_bytes()) {
-            true => Message { body: translated(&message.body, NEWER, TODAY), ..message },
+        let read = |message: Message| match unsealed(&message.body).starts_with(NEWER.as_bytes()) {
+            true => Message { body: translated(&message.body, NEWER, TODAY, &self.1), ..message },
             false => message,
         };
         Ok(messages.into_iter().map(read).collect())

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::claim_check::ClaimCheck;
+use postonce_shared::conformance::sealed::seal;
 use postonce_shared::decorators::WorldDecorator;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, MessageId, PartnerId, TransactionKey};
@@ -50,7 +51,7 @@ async fn accepted(bank: &Scenario, account: AccountKey) -> (MessageId, Work) {
 /// Keeps work in a payload; returns its name.
 async fn keep(store: &Store, world: Arc<dyn World>, work: &[&Work]) -> String {
     let work = work.iter().map(|&work| work.clone()).collect();
-    let kept = ClaimCheck::new(store, world).put(Envelope::of(work, None)).await;
+    let kept = ClaimCheck::new(store, &seal(), world).put(Envelope::of(work, None)).await;
     kept.expect("the payload store answers").payload.expect("it is a claim")
 }
 

@@ -10,8 +10,10 @@ use postonce_shared::adapters::open;
 use postonce_shared::adapters::sqlite::SqliteStore;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, UserId};
+use postonce_shared::envelope::seal::Seal;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::world::World;
+use postonce_shared::ring_secret::RingSecret;
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -337,13 +339,24 @@ impl Scenario {
     /// The same, with a clock of its own.
     pub async fn store_in(&self, world: Arc<dyn World>) -> Store {
         if let Some(path) = self.direct.strip_prefix("sqlite:") {
-            let enqueue = open::enqueue(self.queue_count(), Arc::default());
+            let enqueue = open::enqueue(
+                self.queue_count(),
+                Arc::default(),
+                Seal::new(&Arc::new(RingSecret::new(None))),
+            );
             return SqliteStore::open(Path::new(path), enqueue, world).expect("the file can be opened");
         }
         let connection = self.direct.strip_prefix("azure:").expect("there are two kinds of stores");
         let connection = AzureConnection::parse(connection).expect("the harness knows connection strings");
         let config = AzureConfig { connection, prefix: self.prefix.clone() };
         azure::open(&config, world).await.expect("opening asks nobody")
+    }
+
+    /// The seal of the bank's messages: the secret is the one that its processes find in the store.
+    pub async fn seal(&self) -> Seal {
+        let secret = Arc::new(RingSecret::new(None));
+        secret.establish(&*self.store().await.sync, &SystemWorld::new()).await;
+        Seal::new(&secret)
     }
 
     /// Means to change the store past the bank.

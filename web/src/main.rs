@@ -13,8 +13,10 @@ use postonce_shared::audit::{Event, On};
 use postonce_shared::bank::Bank;
 use postonce_shared::completions::Completions;
 use postonce_shared::config::{Config, StorageConfig, add_settings};
+use postonce_shared::envelope::seal::Seal;
 use postonce_shared::ports::world::World;
 use postonce_shared::recover::Scope;
+use postonce_shared::ring_secret::RingSecret;
 use postonce_shared::sweep::{Sweep, Swept};
 use postonce_shared::telemetry::{self, LogTo};
 use postonce_web::adoption::adopt;
@@ -133,9 +135,11 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         | None => {}
     }
     let completions: Arc<Completions> = Arc::default();
-    let store = open::open(&config, Arc::clone(&world), &completions);
+    let secret = Arc::new(RingSecret::new(config.ring_secret.as_ref()));
+    let seal = Seal::new(&secret);
+    let store = open::open(&config, Arc::clone(&world), &completions, &seal);
     let store = store.await.context("the store cannot be opened")?;
-    let exchange = Exchange::new(&store, &world, config.ring_secret.as_ref())?;
+    let exchange = Exchange::with(&store, &world, secret)?;
     let bank = Bank::linked(store, world, exchange.links(&completions), config.queue_count);
     if let Some(command) = command {
         operate(command, &bank, &exchange).await?;

@@ -56,6 +56,11 @@ pub async fn run(
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     make_room(config.http.connections_max);
+    find_secret(bank, exchange);
+    if matches!(config.storage, StorageConfig::Sqlite { .. }) {
+        // This store enqueues while it accepts, and cannot wait for the secret then.
+        bank.seal.ready(&*bank.world).await;
+    }
     let doors = Doors::open(config)?;
     let address = advertised(config, doors.for_peers());
     // Known only now, where the port was left open; nothing was accepted yet.
@@ -86,7 +91,6 @@ pub async fn run(
     bank.world.spawn(watch.boxed());
     bank.world
         .spawn(establish(first_key, bank.clone(), Arc::clone(&keyring), Arc::clone(&readiness)).boxed());
-    find_secret(bank, exchange);
     let (starter, draining) = drain();
     // Changes of partners are rung at those who are in the roster: what was looked up before is of then.
     let announced = {

@@ -14,7 +14,7 @@ use postonce_shared::domain::journal::Entry;
 use postonce_shared::domain::partner::{ActiveKey, Partner, Reach, RequestRate, SignatureKey};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::{Outcome, Transaction, TransactionStatus};
-use postonce_shared::envelope::Envelope;
+use postonce_shared::envelope::Names;
 use postonce_shared::order_numbers::{Holding, Register};
 use postonce_shared::ports::dead_letters::{DeadLetter, Resolution};
 use postonce_shared::prices::{Prices, operations_per_posting};
@@ -240,7 +240,11 @@ pub fn queue(report: QueueReport, now: Timestamp) -> wire::Queue {
 /// A dead letter.
 pub fn dead_letter(letter: DeadLetter) -> wire::DeadLetter {
     let DeadLetter { id, queue, reason, body, dequeue_count, inserted_at, dead_at, resolution } = letter;
-    let items = Envelope::decode(&body).ok().map(|envelope| envelope.items);
+    let names = Names::read(&body).ok().filter(Names::is_whole);
+    let items = names.map(|names| {
+        let keys = names.items().iter().filter_map(|name| name.key.as_ref());
+        keys.map(|key| key.message.to_string()).collect()
+    });
     let resolution = resolution.map(|Resolution { kind, by, at }| wire::Resolution {
         kind: kind.code().into(),
         by,
@@ -254,7 +258,7 @@ pub fn dead_letter(letter: DeadLetter) -> wire::DeadLetter {
         inserted_at: inserted_at.to_string(),
         dead_at: dead_at.to_string(),
         body: String::from_utf8_lossy(&body).into_owned(),
-        items: items.map(|items| items.iter().map(|work| work.key.message.to_string()).collect()),
+        items,
         resolution,
     }
 }

@@ -4,7 +4,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use postonce_shared::domain::decision::Work;
-use postonce_shared::envelope::{Claim, Envelope, Unreadable};
+use postonce_shared::envelope::seal::Seal;
+use postonce_shared::envelope::{Envelope, Names, Unreadable};
 use postonce_shared::ports::fault::{Cause, StoreFault};
 use postonce_shared::ports::queue::{Held, Lease, Message, QueueName, WorkQueue};
 
@@ -20,11 +21,16 @@ pub enum Unopened {
     /// It can be read, but what it asks for cannot be accepted: a sentence for a person.
     #[error("{0}")]
     Refused(String),
+    /// It has no valid seal: the rows of the transactions that it names have to be read first.
+    #[error("it has no valid seal")]
+    Unsealed(Names),
     /// Its work lies in the payload store, which could not be used now.
-    #[error("the payload {} could not be read", claim.name)]
+    #[error("the payload {name} could not be read")]
     PayloadAway {
-        /// The claim on it.
-        claim: Claim,
+        /// The name of the payload.
+        name: String,
+        /// The body to wait with.
+        body: Vec<u8>,
         /// Why.
         #[source]
         source: Cause,
@@ -104,6 +110,15 @@ impl<W> Delivery<W> {
 }
 
 impl Delivery<Envelope> {
+    /// The same with another content, if there is one.
+    #[must_use]
+    pub fn with(self, content: Option<Result<Envelope, Unopened>>) -> Self {
+        match content {
+            Some(content) => Self { content, ..self },
+            None => self,
+        }
+    }
+
     /// The work in it.
     pub fn items(&self) -> &[Work] {
         self.content.as_ref().map_or(&[], |envelope| envelope.items.as_slice())
@@ -124,10 +139,11 @@ impl Delivery<Envelope> {
         &self,
         queue: &dyn WorkQueue,
         name: &QueueName,
+        seal: &Seal,
         visibility: Duration,
     ) -> Result<Held<()>, StoreFault> {
         let Ok(envelope) = &self.content else { return Ok(Held::Lost) };
         let begun = Envelope { suspect: envelope.suspect.saturating_add(1), ..envelope.clone() };
-        self.rewrite(queue, name, begun.encode(), visibility).await
+        self.rewrite(queue, name, begun.encode(seal), visibility).await
     }
 }

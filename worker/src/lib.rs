@@ -12,6 +12,7 @@ pub mod heartbeat;
 pub mod http;
 pub mod leases;
 pub mod listener;
+pub mod lookup;
 pub mod meter;
 pub mod metrics;
 pub mod opening;

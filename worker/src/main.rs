@@ -11,8 +11,10 @@ use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
 use postonce_shared::completions::Completions;
 use postonce_shared::config::{Config, add_settings};
+use postonce_shared::envelope::seal::Seal;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::world::World;
+use postonce_shared::ring_secret::RingSecret;
 use postonce_shared::telemetry::{self, LogTo};
 use postonce_worker::drain::until_asked_to_stop;
 use postonce_worker::meter::Meter;
@@ -52,13 +54,15 @@ async fn main() -> anyhow::Result<()> {
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     let completions: Arc<Completions> = Arc::default();
-    let store = open::open(&config, Arc::clone(&world), &completions);
+    let secret = Arc::new(RingSecret::new(config.ring_secret.as_ref()));
+    let seal = Seal::new(&secret);
+    let store = open::open(&config, Arc::clone(&world), &completions, &seal);
     let store = store.await.context("the store cannot be opened")?;
     // A supervised worker has the arguments of its supervisor, the range among them.
     if let Some(range) = cli.scale.filter(|_| !cli.supervised) {
         return supervise(range, &config, &store, world).await;
     }
-    let exchange = Exchange::new(&store, &world, config.ring_secret.as_ref())?;
+    let exchange = Exchange::with(&store, &world, secret)?;
     let bank = Bank::linked(store, Arc::clone(&world), exchange.links(&completions), config.queue_count);
     let line = cli.supervised.then(Line::on_standard_input).transpose();
     let line = line.context("--supervised is for workers that postonce-worker --scale starts")?;

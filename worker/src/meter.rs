@@ -44,6 +44,8 @@ pub struct Meter {
     pub newer_versions: Counter,
     /// Messages whose work was settled before they came.
     pub settled_before: Counter,
+    /// Messages without a valid seal.
+    pub unsealed: Counter,
     /// Orders of direct producers that were accepted, or found accepted.
     pub admitted: Counter,
     /// Receives that met a fault.
@@ -77,7 +79,7 @@ pub struct Listeners {
 
 impl Meter {
     /// Every counter with its name and what it counts, for metrics and for other processes.
-    pub const fn counters(&self) -> [(&'static str, &'static str, &Counter); 12] {
+    pub const fn counters(&self) -> [(&'static str, &'static str, &Counter); 13] {
         [
             ("messages_received", "Queue messages received", &self.received),
             ("settled", "Transactions that became final, or were found final", &self.settled),
@@ -88,6 +90,11 @@ impl Meter {
             ("leases_lost", "Messages whose lease was lost before they were settled", &self.leases_lost),
             ("newer_versions", "Messages that wait for a newer worker", &self.newer_versions),
             ("settled_before", "Messages whose work was settled before they came", &self.settled_before),
+            (
+                "unsealed_messages",
+                "Messages without a valid seal, whose transactions were read from the log",
+                &self.unsealed,
+            ),
             ("admitted", "Orders of direct producers accepted, or found accepted", &self.admitted),
             ("queue_faults", "Receives that failed", &self.queue_faults),
             ("ledger_faults", "Transactions that met a fault of the ledger", &self.ledger_faults),

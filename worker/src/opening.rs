@@ -10,7 +10,8 @@ use postonce_shared::accept::{Acceptor, Admission};
 use postonce_shared::bank::Bank;
 use postonce_shared::claim_check::{ClaimCheck, Claimed};
 use postonce_shared::domain::ids::PartnerId;
-use postonce_shared::envelope::{Body, Claim, Envelope, Unreadable};
+use postonce_shared::envelope::seal::Seal;
+use postonce_shared::envelope::{Body, Claim, Content, Envelope, Unreadable};
 use postonce_shared::legacy::{self, LegacyOrder};
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::queue::Message;
@@ -24,6 +25,7 @@ use crate::meter::Meter;
 pub struct Opening {
     acceptor: Arc<Acceptor>,
     claims: ClaimCheck,
+    seal: Seal,
     world: Arc<dyn World>,
     meter: Arc<Meter>,
     legacy_partner: Option<PartnerId>,
@@ -41,7 +43,8 @@ impl Opening {
     ) -> Self {
         Self {
             acceptor: Arc::clone(&bank.acceptor),
-            claims: ClaimCheck::new(&bank.store, Arc::clone(&bank.world)),
+            claims: ClaimCheck::new(&bank.store, &bank.seal, Arc::clone(&bank.world)),
+            seal: bank.seal.clone(),
             world: Arc::clone(&bank.world),
             meter,
             legacy_partner,
@@ -54,9 +57,9 @@ impl Opening {
     /// # Errors
     /// [`Unopened`], by what is to be done about it.
     pub async fn open(&self, message: &Message) -> Result<Envelope, Unopened> {
-        match Body::decode(&message.body) {
-            Ok(Body::Work(envelope)) => Ok(envelope),
-            Ok(Body::Claim(claim)) => self.redeem(claim).await,
+        match Body::decode(&message.body, &self.seal) {
+            Ok(Body::Content(content)) => believed(content),
+            Ok(Body::Claim(claim)) => self.redeem(&claim, message).await,
             Err(malformed @ Unreadable::Malformed(_)) => match legacy::parse(&message.body) {
                 Some(Ok(order)) => self.admit(&order).await,
                 Some(Err(invalid)) => Err(Unopened::Refused(invalid.to_string())),
@@ -66,15 +69,25 @@ impl Opening {
         }
     }
 
-    async fn redeem(&self, claim: Claim) -> Result<Envelope, Unopened> {
-        match self.in_time(self.claims.get(&claim)).await {
-            Some(Ok(Claimed::Work(content))) => Ok(content?),
+    async fn redeem(&self, claim: &Claim, message: &Message) -> Result<Envelope, Unopened> {
+        let name = claim.name.clone();
+        let away = |source| {
+            // A claim without a seal has no counters, and must not get a seal either: it waits as it is.
+            let forgiven = claim.forgiven.saturating_add(1);
+            let body = match claim.sealed {
+                true => Claim { forgiven, ..claim.clone() }.encode(&self.seal),
+                false => message.body.clone(),
+            };
+            Err(Unopened::PayloadAway { name: claim.name.clone(), body, source })
+        };
+        match self.in_time(self.claims.get(claim)).await {
+            Some(Ok(Claimed::Content(content))) => believed(content?),
             Some(Ok(Claimed::Settled)) => {
-                info!("The payload {} is gone: its work is settled", claim.name);
+                info!("The payload {name} is gone: its work is settled");
                 Err(Unopened::Settled)
             }
-            Some(Err(fault)) => Err(Unopened::PayloadAway { claim, source: Box::new(fault) }),
-            None => Err(Unopened::PayloadAway { claim, source: self.late().into() }),
+            Some(Err(fault)) => away(Box::new(fault)),
+            None => away(self.late().into()),
         }
     }
 
@@ -116,5 +129,13 @@ impl Opening {
 
     fn late(&self) -> String {
         format!("there was no answer within {:?}", self.time_max)
+    }
+}
+
+/// The work of a message, as far as its seal allows.
+fn believed(content: Content) -> Result<Envelope, Unopened> {
+    match content {
+        Content::Work(envelope) => Ok(envelope),
+        Content::Names(names) => Err(Unopened::Unsealed(names)),
     }
 }

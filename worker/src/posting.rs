@@ -20,6 +20,7 @@ use postonce_shared::completions::Completions;
 use postonce_shared::dead_letter_office::DeadLetterOffice;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, TransactionKey};
+use postonce_shared::envelope::seal::Seal;
 use postonce_shared::envelope::{self, Envelope};
 use postonce_shared::owed_replies::OwedReplies;
 use postonce_shared::ports::fault::chain;
@@ -34,6 +35,7 @@ use tracing::{error, info, warn};
 use crate::delivery::{Delivery, Unopened};
 use crate::disposition::{Disposition, Treatment, choose, treat};
 use crate::handler::{Handled, Handler, Health};
+use crate::lookup::look_up;
 use crate::meter::Meter;
 use crate::opening::Opening;
 use crate::settle::Settlement;
@@ -63,6 +65,7 @@ pub struct Posting {
     office: Arc<DeadLetterOffice>,
     opening: Opening,
     claims: ClaimCheck,
+    seal: Seal,
     world: Arc<dyn World>,
     completions: Arc<Completions>,
     replies: Arc<dyn Replies>,
@@ -82,7 +85,8 @@ impl Posting {
         let time_max = visibility_timeout.checked_div(2).unwrap_or_default().min(OPENING_TIME_MAX);
         Self {
             opening: Opening::new(bank, Arc::clone(&meter), legacy_partner.clone(), time_max),
-            claims: ClaimCheck::new(&bank.store, Arc::clone(&bank.world)),
+            claims: ClaimCheck::new(&bank.store, &bank.seal, Arc::clone(&bank.world)),
+            seal: bank.seal.clone(),
             poster: Arc::clone(&bank.poster),
             queue: Arc::clone(&bank.store.queue),
             ledger: Arc::clone(&bank.store.ledger),
@@ -104,6 +108,7 @@ impl Posting {
             ledger: Arc::clone(&self.ledger),
             office: Arc::clone(&self.office),
             claims: self.claims.clone(),
+            seal: self.seal.clone(),
             world: Arc::clone(&self.world),
             meter: Arc::clone(&self.meter),
             back_in: Mutex::default(),
@@ -125,6 +130,7 @@ impl Handler for Posting {
 
     async fn handle(&self, queue: &QueueName, deliveries: Vec<Delivery<Envelope>>) -> (Posted, Health) {
         let round = self.round(queue);
+        let deliveries = round.look_up(deliveries).await;
         let results = round.post_together(&deliveries).await;
         let posted = |work: &Work| matches!(results.get(&work.key), Some(Ok(())));
         let is_well = |it: &Delivery<Envelope>| {
@@ -166,6 +172,21 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
+    /// Reads the rows of what came without a valid seal, while all leases are renewed. Nothing that such a
+    /// message says is believed, but for the names of transactions.
+    async fn look_up(&self, deliveries: Vec<Delivery<Envelope>>) -> Vec<Delivery<Envelope>> {
+        let unsealed = |it: &&Delivery<Envelope>| matches!(it.content, Err(Unopened::Unsealed(_)));
+        let Some(first) = deliveries.iter().find(unsealed) else { return deliveries };
+        let count = deliveries.iter().filter(unsealed).count();
+        self.posting.meter.unsealed.add(count);
+        let (name, id) = (self.name, &first.message.lease.message_id);
+        warn!(queue = %name, message_id = id, "{count} messages have no valid seal, message {id} among them: only their rows count");
+        let held: Vec<&Delivery<Envelope>> = deliveries.iter().collect();
+        let found = self.leased(&held, look_up(&*self.posting.ledger, &deliveries)).await;
+        let found = deliveries.into_iter().zip(found);
+        found.map(|(delivery, found)| delivery.with(found)).collect()
+    }
+
     /// What is posted together, and what was received too often for that.
     fn sorted<'d>(
         &self,
@@ -205,7 +226,8 @@ impl Round<'_> {
         match self.treatment(delivery) {
             Treatment::Together | Treatment::Alone => {
                 let visibility = self.posting.visibility_timeout;
-                match delivery.begin_alone(&*self.posting.queue, self.name, visibility).await {
+                let Posting { queue, seal, .. } = self.posting;
+                match delivery.begin_alone(&**queue, self.name, seal, visibility).await {
                     Ok(Held::Ours(())) => {}
                     Ok(Held::Lost) => return true,
                     Err(fault) => {
@@ -242,15 +264,20 @@ impl Round<'_> {
         deliveries: &[&Delivery<Envelope>],
         held: &[&Delivery<Envelope>],
     ) -> PostResults {
-        let (done, posted) = (Notify::new(), AtomicBool::new(false));
+        self.leased(held, self.post(deliveries)).await
+    }
+
+    /// Does something while the leases on messages are renewed.
+    async fn leased<T>(&self, held: &[&Delivery<Envelope>], work: impl Future<Output = T>) -> T {
+        let (notify, ended) = (Notify::new(), AtomicBool::new(false));
         let work = async {
-            let results = self.post(deliveries).await;
-            posted.store(true, Ordering::Relaxed);
-            done.notify_one();
-            results
+            let result = work.await;
+            ended.store(true, Ordering::Relaxed);
+            notify.notify_one();
+            result
         };
         // Joined, not cancelled: a renewal under way ends first, so that its new receipt is known.
-        join(work, self.keep_leases(held, &done, &posted)).await.0
+        join(work, self.keep_leases(held, &notify, &ended)).await.0
     }
 
     /// Posts the work of messages, each key once, the accounts side by side.
@@ -293,26 +320,26 @@ impl Round<'_> {
         owed
     }
 
-    /// Posts the work of one account. Should that fall over a bug, the other accounts go on.
+    /// Posts the work of one account. Should that panic, the other accounts go on.
     async fn post_account(&self, account: AccountKey, work: Vec<Work>) -> Vec<Settled> {
         let keys: Vec<TransactionKey> = work.iter().map(|work| work.key.clone()).collect();
         let posted = AssertUnwindSafe(self.posting.poster.post(account, work)).catch_unwind().await;
         let settled = posted.unwrap_or_else(|_| {
-            error!(account = %account, "Posting on account {account} fell over a bug");
+            error!(account = %account, "Posting on account {account} panicked");
             keys.into_iter().map(|key| (key, Err(PostFault::Bug))).collect()
         });
         self.count(&settled);
         settled
     }
 
-    /// Renews the leases at half of their time, until the work is done.
-    async fn keep_leases(&self, held: &[&Delivery<Envelope>], done: &Notify, posted: &AtomicBool) {
+    /// Renews the leases at half of their time, until the work has ended.
+    async fn keep_leases(&self, held: &[&Delivery<Envelope>], done: &Notify, ended: &AtomicBool) {
         let half = self.posting.visibility_timeout.checked_div(2).unwrap_or_default();
         loop {
             let wait = self.posting.world.sleep(half);
             match select(std::pin::pin!(done.notified()), wait).await {
                 Either::Left(_) => return,
-                Either::Right(_) if posted.load(Ordering::Relaxed) => return,
+                Either::Right(_) if ended.load(Ordering::Relaxed) => return,
                 Either::Right(_) => {}
             }
             let renewals: Vec<_> = held.iter().map(|delivery| self.renew(delivery)).collect();

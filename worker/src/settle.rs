@@ -8,7 +8,8 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use postonce_shared::claim_check::ClaimCheck;
 use postonce_shared::dead_letter_office::DeadLetterOffice;
 use postonce_shared::domain::decision::Work;
-use postonce_shared::envelope::{self, Body, Claim, Envelope, Unreadable};
+use postonce_shared::envelope::seal::Seal;
+use postonce_shared::envelope::{self, Body, Content, Envelope, Unreadable};
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::ledger::Ledger;
 use postonce_shared::ports::queue::{Held, Message, QueueName, WorkQueue};
@@ -43,6 +44,8 @@ pub struct Settlement {
     pub office: Arc<DeadLetterOffice>,
     /// Where payloads are removed.
     pub claims: ClaimCheck,
+    /// What is written anew carries it.
+    pub seal: Seal,
     /// Time and chance.
     pub world: Arc<dyn World>,
     /// What is counted.
@@ -88,21 +91,22 @@ impl Settlement {
                 self.set_items_aside(delivery, readable, bad, &chain(unreadable)).await
             }
             Unopened::Unreadable(
-                unreadable @ (Unreadable::Malformed(_) | Unreadable::Damaged { .. } | Unreadable::Empty),
+                unreadable @ (Unreadable::Unsealed(_)
+                | Unreadable::Malformed(_)
+                | Unreadable::Damaged { .. }
+                | Unreadable::Empty),
             ) => self.set_aside(delivery, &chain(unreadable)).await,
             Unopened::Refused(reason) => self.set_aside(delivery, reason).await,
             Unopened::Settled => {
                 self.meter.settled_before.add(1);
                 self.delete(delivery).await
             }
-            Unopened::PayloadAway { claim, .. } => {
-                let forgiven = claim.forgiven.saturating_add(1);
-                let body = Claim { forgiven, ..claim.clone() }.encode();
-                self.wait_for_store(delivery, &body, unopened).await;
+            Unopened::PayloadAway { body, .. } => {
+                self.wait_for_store(delivery, body, unopened).await;
                 // Work that stands in its messages can go on.
                 true
             }
-            Unopened::LedgerAway(_) => {
+            Unopened::LedgerAway(_) | Unopened::Unsealed(_) => {
                 // There is no room for a counter in such a body. None is needed: however often it was
                 // received, only what it says makes a dead letter of it.
                 self.wait_for_store(delivery, &delivery.message.body, unopened).await;
@@ -135,13 +139,11 @@ impl Settlement {
         if !self.still_holds(delivery).await {
             return true;
         }
-        let body = match &delivery.content {
-            // What lies in a payload would be swept some day, and what a direct producer wrote does not
-            // say that it was accepted: the letter has the work itself.
-            Ok(envelope) if Envelope::decode(&delivery.message.body).is_err() => {
-                envelope.unclaimed().encode()
-            }
-            Ok(_) | Err(_) => delivery.message.body.clone(),
+        let body = match (&delivery.content, Body::decode(&delivery.message.body, &self.seal)) {
+            (Ok(_), Ok(Body::Content(Content::Work(_)))) | (Err(_), _) => delivery.message.body.clone(),
+            // What lies in a payload would be swept some day, and what came without a seal, a direct producer's
+            // order among it, does not prove that it was accepted: the letter has the work itself.
+            (Ok(envelope), _) => envelope.unclaimed().encode(&self.seal),
         };
         self.set_body_aside(delivery, body, reason).await && self.delete(delivery).await
     }
@@ -230,8 +232,11 @@ impl Settlement {
     async fn retry_later(&self, delivery: &Delivery<Envelope>, rest: Vec<Work>, forgive: bool) {
         let Ok(envelope) = &delivery.content else { return };
         let forgiven = envelope.forgiven.saturating_add(u32::from(forgive));
-        let rest = Envelope { forgiven, ..envelope.reduced_to(rest) };
-        self.hide(delivery, &rest.encode(), self.retry_delay(delivery)).await;
+        let body = match envelope.reduced_to(rest) {
+            Some(rest) => Envelope { forgiven, ..rest }.encode(&self.seal),
+            None => delivery.message.body.clone(),
+        };
+        self.hide(delivery, &body, self.retry_delay(delivery)).await;
     }
 
     fn retry_delay(&self, delivery: &Delivery<Envelope>) -> Duration {
@@ -243,10 +248,7 @@ impl Settlement {
     async fn remove_payload(&self, delivery: &Delivery<Envelope>) {
         let name = match &delivery.content {
             Ok(envelope) => envelope.payload.clone(),
-            Err(_) => match Body::decode(&delivery.message.body) {
-                Ok(Body::Claim(claim)) => Some(claim.name),
-                Ok(Body::Work(_)) | Err(_) => None,
-            },
+            Err(_) => envelope::claimed(&delivery.message.body).map(|claim| claim.name),
         };
         let Some(name) = name else { return };
         // Who lost the message leaves its payload to whoever has it now.
@@ -283,7 +285,7 @@ impl Settlement {
     }
 
     async fn send(&self, envelope: &Envelope) -> Result<(), StoreFault> {
-        self.queue.send(&self.name, &envelope.encode(), Duration::ZERO).await
+        self.queue.send(&self.name, &envelope.encode(&self.seal), Duration::ZERO).await
     }
 
     fn away(&self, doing: &'static str, fault: &StoreFault) -> bool {

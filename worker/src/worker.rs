@@ -99,6 +99,8 @@ impl Worker {
     pub async fn run(self, drain: &Drain) {
         self.prepare_order_numbers();
         let queue_count = self.queue_count(drain).await;
+        // Without it no message could be believed, and each would cost the reads of its rows.
+        self.bank.seal.ready(&*self.bank.world).await;
         info!("Listening to {queue_count} queue(s)");
         let gatekeeper = Arc::clone(&self.gatekeeper);
         let bank = self.bank.clone();

@@ -7,11 +7,13 @@ use super::azure::{self, AzureConfig};
 use super::sqlite::{self, Enqueue, SqliteStore};
 use crate::completions::Completions;
 use crate::config::{Config, StorageConfig};
+use crate::envelope::seal::Seal;
 use crate::envelope::{self, Written};
 use crate::ports::Store;
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::queue::QueueName;
 use crate::ports::world::World;
+use crate::ring_secret::RingSecret;
 
 /// The store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +27,7 @@ pub enum OpenFault {
 }
 
 /// Opens the store that the configuration names. `completions` is what the process waits with: work
-/// that the store enqueues by itself asks for a reply where somebody waits for it.
+/// that the store enqueues by itself asks for a reply where somebody waits for it, and carries the seal.
 ///
 /// # Errors
 /// [`OpenFault`] when the file cannot be opened. Azure is not asked: a process starts without it,
@@ -34,10 +36,11 @@ pub async fn open(
     config: &Config,
     world: Arc<dyn World>,
     completions: &Arc<Completions>,
+    seal: &Seal,
 ) -> Result<Store, OpenFault> {
     match &config.storage {
         StorageConfig::Sqlite { path } => {
-            let enqueue = enqueue(config.queue_count, Arc::clone(completions));
+            let enqueue = enqueue(config.queue_count, Arc::clone(completions), seal.clone());
             Ok(SqliteStore::open(path, enqueue, world)?)
         }
         StorageConfig::Azure { connection } => {
@@ -56,7 +59,10 @@ pub async fn open(
 pub async fn open_to_read(config: &Config, world: Arc<dyn World>) -> Result<Store, OpenFault> {
     match &config.storage {
         StorageConfig::Sqlite { path } => Ok(SqliteStore::open_to_read(path, world)?),
-        StorageConfig::Azure { .. } => open(config, world, &Arc::default()).await,
+        StorageConfig::Azure { .. } => {
+            let seal = Seal::new(&Arc::new(RingSecret::new(None)));
+            open(config, world, &Arc::default(), &seal).await
+        }
     }
 }
 
@@ -72,7 +78,7 @@ pub fn leave(config: &Config) {
 
 /// The queue messages for accepted work, which SQLite stores in the same step as the work. Never a
 /// claim on a payload: a message is one more row of the same step there, so there is nothing to save.
-pub fn enqueue(queue_count: u16, completions: Arc<Completions>) -> Enqueue {
+pub fn enqueue(queue_count: u16, completions: Arc<Completions>, seal: Seal) -> Enqueue {
     Arc::new(move |work| {
         let mut by_queue: BTreeMap<QueueName, Vec<&Written>> = BTreeMap::new();
         for work in work {
@@ -81,7 +87,7 @@ pub fn enqueue(queue_count: u16, completions: Arc<Completions>) -> Enqueue {
         }
         let reply_to = |part: &[&Written]| completions.reply_to(part.iter().map(|work| work.key()));
         let messages = by_queue.into_iter().flat_map(|(queue, work)| {
-            envelope::bodies(&work, reply_to).into_iter().map(move |body| (queue.clone(), body))
+            envelope::bodies(&work, reply_to, &seal).into_iter().map(move |body| (queue.clone(), body))
         });
         messages.collect()
     })

@@ -21,6 +21,7 @@ mod partners;
 mod payload_store;
 mod queue;
 mod roster;
+pub mod sealed;
 mod sync_store;
 
 pub use accounts::accounts_contract;

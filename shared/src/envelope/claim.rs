@@ -4,6 +4,9 @@
 //! person can read it with common tools and damage is noticed by its checksum. The counters of
 //! receipts stay on the message, since a payload is never changed.
 //!
+//! The claim has the seal of a message, and the payload one of its own, which covers its name: a claim
+//! without a seal may still claim sealed work, and a payload without one only names transactions.
+//!
 //! A payload is removed, or swept, only when all its items are final. So a missing payload means
 //! that its work is settled.
 
@@ -15,7 +18,8 @@ use flate2::write::GzEncoder;
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 
-use super::{CLAIM_VERSION, Envelope, Unreadable, is_zero};
+use super::seal::{Purpose, Seal};
+use super::{CLAIM_VERSION, Content, Envelope, Names, Unreadable, is_zero};
 use crate::ports::payload_store::NAME_CHARS_MAX;
 use crate::reply_to::ReplyTo;
 
@@ -39,6 +43,8 @@ pub struct Claim {
     pub forgiven: u32,
     /// As in an envelope.
     pub suspect: u32,
+    /// Whether the claim itself came under a seal. Else its name is all that was read of it.
+    pub sealed: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -60,45 +66,66 @@ struct Row {
 impl Claim {
     /// A claim on a payload, that nobody received yet.
     pub const fn on(name: String) -> Self {
-        Self { name, traceparent: None, reply_to: None, forgiven: 0, suspect: 0 }
+        Self { name, traceparent: None, reply_to: None, forgiven: 0, suspect: 0, sealed: true }
     }
 
-    /// The body of the queue message.
-    pub fn encode(&self) -> Vec<u8> {
-        let Self { name, traceparent, reply_to, forgiven, suspect } = self.clone();
+    /// The body of the queue message. A claim that came without a seal never gets one.
+    pub fn encode(&self, seal: &Seal) -> Vec<u8> {
+        let Self { name, traceparent, reply_to, forgiven, suspect, sealed } = self.clone();
         let (reply_to, reply_proof) = ReplyTo::write(reply_to.as_ref());
         let row =
             Row { v: CLAIM_VERSION, traceparent, reply_to, reply_proof, forgiven, suspect, payload: name };
-        serde_json::to_vec(&row).expect("texts and numbers can always be written as JSON")
+        let body = serde_json::to_vec(&row).expect("texts and numbers can always be written as JSON");
+        if sealed { seal.seal(Purpose::Message, body) } else { body }
     }
 
-    pub(super) fn decode(body: &[u8]) -> Result<Self, serde_json::Error> {
+    /// Reads a claim whose seal is valid, or, where it is not `sealed`, the name in it.
+    pub(super) fn decode(body: &[u8], sealed: bool) -> Result<Self, serde_json::Error> {
         let Row { v: _, traceparent, reply_to, reply_proof, forgiven, suspect, payload: name } =
             serde_json::from_slice(body)?;
-        let reply_to = ReplyTo::read(reply_to.as_deref(), reply_proof.as_deref());
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        // Whoever can write to the queue must not make us read, or remove, anything else.
+        // A message must not make us read, or remove, anything else.
         if !name.starts_with(PAYLOADS) || name.len() > NAME_CHARS_MAX || !name.bytes().all(plain) {
             return Err(serde_json::Error::custom("its payload has a name that none has"));
         }
-        Ok(Self { name, traceparent, reply_to, forgiven, suspect })
+        if !sealed {
+            return Ok(Self { sealed, ..Self::on(name) });
+        }
+        let reply_to = ReplyTo::read(reply_to.as_deref(), reply_proof.as_deref());
+        Ok(Self { name, traceparent, reply_to, forgiven, suspect, sealed })
     }
 
-    /// The work that is claimed, from the payload. Trace and counters are those of the message.
+    /// What is claimed, from the payload: work, with the trace and the counters of the message, or names
+    /// where the payload has no valid seal.
     ///
     /// # Errors
     /// [`Unreadable`] when the payload is damaged, or not all of its items can be read.
-    pub fn open(&self, payload: &[u8]) -> Result<Envelope, Unreadable> {
-        let Self { name, traceparent, reply_to, forgiven, suspect } = self.clone();
-        let content = unpack(payload).map_err(|source| Unreadable::Damaged { name: name.clone(), source })?;
-        let Envelope { items, .. } = Envelope::decode(&content)?;
-        Ok(Envelope { traceparent, reply_to, forgiven, suspect, items, payload: Some(name) })
+    pub fn open(&self, payload: &[u8], seal: &Seal) -> Result<Content, Unreadable> {
+        let content = self.unpacked(payload)?;
+        if !seal.verify(Purpose::Payload(&self.name), &content) {
+            return Names::read(&content).map(Content::Names);
+        }
+        let Self { name, traceparent, reply_to, forgiven, suspect, sealed: _ } = self.clone();
+        let Envelope { items, .. } = Envelope::read(&content)?;
+        Ok(Content::Work(Envelope { traceparent, reply_to, forgiven, suspect, items, payload: Some(name) }))
+    }
+
+    /// The transactions that are named in the payload, whether it has a seal or not.
+    ///
+    /// # Errors
+    /// [`Unreadable`] when the payload is damaged.
+    pub fn names(&self, payload: &[u8]) -> Result<Names, Unreadable> {
+        Names::read(&self.unpacked(payload)?)
+    }
+
+    fn unpacked(&self, payload: &[u8]) -> Result<Vec<u8>, Unreadable> {
+        unpack(payload).map_err(|source| Unreadable::Damaged { name: self.name.clone(), source })
     }
 }
 
-/// The payload that carries the work of an envelope, of at most [`PAYLOAD_BYTES_MAX`] bytes.
-pub(crate) fn payload(envelope: &Envelope) -> Vec<u8> {
-    let content = envelope.unclaimed().encode();
+/// The payload of that name that carries the work of an envelope, of at most [`PAYLOAD_BYTES_MAX`] bytes.
+pub(crate) fn payload(name: &str, envelope: &Envelope, seal: &Seal) -> Vec<u8> {
+    let content = seal.seal(Purpose::Payload(name), envelope.unclaimed().write());
     assert!(content.len() <= PAYLOAD_BYTES_MAX, "nobody would unpack {} bytes", content.len());
     // The fastest level: items look alike, and shrink to a fifth even so.
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());

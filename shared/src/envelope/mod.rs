@@ -5,6 +5,9 @@
 //! nobody's failure (`forgiven`: an outage or a lost race must never push healthy work to the dead
 //! letters), and attempts that were begun and never ended (`suspect`: the work may end its workers).
 //!
+//! A message is believed only under the [`seal`] of the bank. Without one it is read as [`names`] of
+//! transactions.
+//!
 //! Work that would fill many messages goes to the payload store instead, and one message claims it
 //! ([`claim`]). To read this folder: [`routing`] says which queue, [`item`] how one piece of work is
 //! written, [`written`] ahead of time, this file how many are, [`pack`] how many messages they take.
@@ -16,8 +19,10 @@
 
 pub mod claim;
 mod item;
+mod names;
 mod pack;
 mod routing;
+pub mod seal;
 mod written;
 
 use serde::{Deserialize, Serialize};
@@ -26,8 +31,10 @@ use serde_json::value::RawValue;
 use crate::domain::decision::Work;
 use crate::reply_to::ReplyTo;
 use item::ItemRow;
+use seal::{Purpose, Seal};
 
 pub use claim::Claim;
+pub use names::{Name, Names};
 pub use pack::{Parcel, bodies, pack, pack_raw, parcels};
 pub use routing::{WORK, queue_of, queues};
 pub use written::Written;
@@ -43,29 +50,46 @@ const CLAIM_VERSION: u32 = 2;
 pub const TRACEPARENT_BYTES_MAX: usize = 128;
 
 /// A decoded queue message of ours.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Body {
-    /// The work itself.
-    Work(Envelope),
+    /// What is in the message itself.
+    Content(Content),
     /// A claim on work that lies in the payload store.
     Claim(Claim),
 }
 
+/// What a message or a payload says.
+#[derive(Debug, Clone)]
+pub enum Content {
+    /// Under a valid seal: work as a process of the bank wrote it.
+    Work(Envelope),
+    /// Without one: the names of transactions, whose rows say what is to be done.
+    Names(Names),
+}
+
 impl Body {
-    /// Reads the body of a queue message.
+    /// Reads the body of a queue message, and believes it as far as its seal allows.
     ///
     /// # Errors
     /// [`Unreadable`], by what is to be done about it.
-    pub fn decode(body: &[u8]) -> Result<Self, Unreadable> {
-        if let Some(envelope) = Envelope::decode_at_once(body) {
-            return Ok(Self::Work(envelope));
+    pub fn decode(body: &[u8], seal: &Seal) -> Result<Self, Unreadable> {
+        let sealed = seal.verify(Purpose::Message, body);
+        if sealed && let Some(envelope) = Envelope::read_at_once(body) {
+            return Ok(Self::Content(Content::Work(envelope)));
         }
         match version(body)? {
-            CLAIM_VERSION => Claim::decode(body).map(Self::Claim).map_err(Unreadable::Malformed),
-            newer if newer > VERSION => Err(Unreadable::Newer(newer)),
-            _ => Envelope::decode_in_parts(body).map(Self::Work),
+            CLAIM_VERSION => Claim::decode(body, sealed).map(Self::Claim).map_err(Unreadable::Malformed),
+            newer if newer > VERSION && sealed => Err(Unreadable::Newer(newer)),
+            newer if newer > VERSION => Err(Unreadable::Unsealed(newer)),
+            _ if sealed => Envelope::read_in_parts(body).map(Content::Work).map(Self::Content),
+            _ => Names::read(body).map(Content::Names).map(Self::Content),
         }
     }
+}
+
+/// The claim that a body makes, whether it has a seal or not: its name, without its counters.
+pub fn claimed(body: &[u8]) -> Option<Claim> {
+    matches!(version(body), Ok(CLAIM_VERSION)).then(|| Claim::decode(body, false).ok()).flatten()
 }
 
 fn version(body: &[u8]) -> Result<u32, Unreadable> {
@@ -99,6 +123,10 @@ pub enum Unreadable {
     /// A newer program wrote it: it has to wait for a worker that knows it.
     #[error("the envelope has version {0}; this program reads up to {VERSION}")]
     Newer(u32),
+    /// It has a version that this program does not know, and no valid seal: a newer program would have sealed
+    /// it.
+    #[error("the envelope has version {0}, which this program does not know, and no valid seal")]
+    Unsealed(u32),
     /// Nobody can read it.
     #[error("the body is not an envelope")]
     Malformed(#[source] serde_json::Error),
@@ -171,13 +199,21 @@ impl Envelope {
         Self { traceparent, reply_to: None, forgiven: 0, suspect: 0, items, payload: None }
     }
 
-    /// The body of the queue message: the work, or the claim on it where it lies in a payload.
-    pub fn encode(&self) -> Vec<u8> {
-        let Self { traceparent, reply_to, forgiven, suspect, items, payload } = self;
+    /// The body of the queue message, sealed: the work, or the claim on it where it lies in a payload.
+    ///
+    /// Invariant: what is in an envelope came under a seal, or was read from the rows of its transactions.
+    pub fn encode(&self, seal: &Seal) -> Vec<u8> {
+        let Self { traceparent, reply_to, forgiven, suspect, items: _, payload } = self;
+        let Some(name) = payload.clone() else { return seal.seal(Purpose::Message, self.write()) };
+        let (traceparent, reply_to) = (traceparent.clone(), reply_to.clone());
+        let (forgiven, suspect) = (*forgiven, *suspect);
+        Claim { name, traceparent, reply_to, forgiven, suspect, sealed: true }.encode(seal)
+    }
+
+    /// The work as JSON.
+    fn write(&self) -> Vec<u8> {
+        let Self { traceparent, reply_to, forgiven, suspect, items, payload: _ } = self;
         let (traceparent, forgiven, suspect) = (traceparent.clone(), *forgiven, *suspect);
-        if let Some(name) = payload.clone() {
-            return Claim { name, traceparent, reply_to: reply_to.clone(), forgiven, suspect }.encode();
-        }
         let items = items.iter().map(item::row_of).collect();
         let (reply_to, reply_proof) = ReplyTo::write(reply_to.as_ref());
         write(&Row { v: WORK_VERSION, traceparent, reply_to, reply_proof, forgiven, suspect, items })
@@ -185,14 +221,14 @@ impl Envelope {
 
     /// The same when only that is left of its work. What came from a payload stands in the message
     /// from then on, if it fits: then what is final need not be looked up again, and the payload is
-    /// left to be swept. Else it stays claimed as a whole.
+    /// left to be swept. Else it stays claimed as a whole. `None` where it neither fits nor is claimed, as
+    /// rows may that were named without a seal: then the message has to stay as it is.
     #[must_use]
-    pub fn reduced_to(&self, rest: Vec<Work>) -> Self {
-        let fits = pack(&rest, self.traceparent.as_deref()).len() <= 1;
-        if self.payload.is_some() && !fits {
-            return self.clone();
+    pub fn reduced_to(&self, rest: Vec<Work>) -> Option<Self> {
+        if pack(&rest, self.traceparent.as_deref()).len() <= 1 {
+            return Some(Self { items: rest, payload: None, ..self.clone() });
         }
-        Self { items: rest, payload: None, ..self.clone() }
+        self.payload.is_some().then(|| self.clone())
     }
 
     /// The same with the work in it, wherever that lay; it may be larger than a message.
@@ -201,17 +237,14 @@ impl Envelope {
         Self { payload: None, ..self.clone() }
     }
 
-    /// Reads a body that has the work in it; [`Body::decode`] reads any body.
-    ///
-    /// # Errors
-    /// [`Unreadable`], by what is to be done about it.
-    pub fn decode(body: &[u8]) -> Result<Self, Unreadable> {
-        Self::decode_at_once(body).map_or_else(|| Self::decode_in_parts(body), Ok)
+    /// Reads a body that has the work in it, and whose seal is valid.
+    fn read(body: &[u8]) -> Result<Self, Unreadable> {
+        Self::read_at_once(body).map_or_else(|| Self::read_in_parts(body), Ok)
     }
 
     /// Reads a body in one pass, which does unless something is wrong with it, or new. It takes nothing that
-    /// [`Self::decode_in_parts`] does not take: a row may stand in an array for serde, and not for us.
-    fn decode_at_once(body: &[u8]) -> Option<Self> {
+    /// [`Self::read_in_parts`] does not take: a row may stand in an array for serde, and not for us.
+    fn read_at_once(body: &[u8]) -> Option<Self> {
         let body = std::str::from_utf8(body).ok().filter(|body| body.trim_start().starts_with('{'))?;
         let mut row: Row<ItemRow<'_>> = serde_json::from_str(body).ok()?;
         let items = std::mem::take(&mut row.items);
@@ -223,7 +256,7 @@ impl Envelope {
     }
 
     /// Reads a body part by part, to say what is wrong with it.
-    fn decode_in_parts(body: &[u8]) -> Result<Self, Unreadable> {
+    fn read_in_parts(body: &[u8]) -> Result<Self, Unreadable> {
         let v = version(body)?;
         if v > WORK_VERSION {
             return Err(Unreadable::Newer(v));

@@ -2,15 +2,16 @@
 
 use serde_json::value::RawValue;
 
+use super::seal::{Purpose, SEAL_BYTES, Seal};
 use super::{Envelope, Row, TRACEPARENT_BYTES_MAX, WORK_VERSION, Written, claim, item, write};
 use crate::domain::decision::Work;
 use crate::ports::queue::BODY_BYTES_MAX;
 use crate::ports::roster::ADDRESS_CHARS_MAX;
 use crate::reply_to::{PROOF_CHARS_MAX, ReplyTo};
 
-/// What the envelope itself takes: braces, version, counters, the longest address with its proof, and a
-/// trace of the longest length with every character escaped.
-const FRAME_BYTES: usize = 1024 + ADDRESS_CHARS_MAX + PROOF_CHARS_MAX;
+/// What the envelope itself takes: its seal, braces, version, counters, the longest address with its proof,
+/// and a trace of the longest length with every character escaped.
+const FRAME_BYTES: usize = 1024 + SEAL_BYTES + ADDRESS_CHARS_MAX + PROOF_CHARS_MAX;
 
 /// Most messages that work takes before it is claimed from the payload store instead.
 ///
@@ -54,19 +55,23 @@ pub fn pack(items: &[Work], traceparent: Option<&str>) -> Vec<Envelope> {
     groups.into_iter().map(|group| Envelope::of(group, traceparent.map(str::to_owned))).collect()
 }
 
-/// The bodies of as few messages as work takes that was written ahead of time, in order. `reply_to` says who
-/// waits for any of a part.
-pub fn bodies(work: &[&Written], reply_to: impl Fn(&[&Written]) -> Option<ReplyTo>) -> Vec<Vec<u8>> {
+/// The sealed bodies of as few messages as work takes that was written ahead of time, in order. `reply_to`
+/// is asked for each part where an outcome is waited for.
+pub fn bodies(
+    work: &[&Written],
+    reply_to: impl Fn(&[&Written]) -> Option<ReplyTo>,
+    seal: &Seal,
+) -> Vec<Vec<u8>> {
     let body = |part: Vec<&Written>| {
         let (reply_to, reply_proof) = ReplyTo::write(reply_to(&part).as_ref());
         let items: Vec<&RawValue> = part.iter().map(|work| work.item()).collect();
-        write(&Row { reply_to, reply_proof, ..Row::of(None, items) })
+        seal.seal(Purpose::Message, write(&Row { reply_to, reply_proof, ..Row::of(None, items) }))
     };
     group(work.iter().map(|work| (*work, work.item().get().len()))).into_iter().map(body).collect()
 }
 
 /// Splits an envelope that may be larger than a message into bodies that are not, item by item and
-/// as they came, readable or not. Anything else is one body, as it came.
+/// as they came, readable or not, and without a seal. Anything else is one body, as it came.
 pub fn pack_raw(body: &[u8]) -> Vec<Vec<u8>> {
     let row = match serde_json::from_slice::<Row<Box<RawValue>>>(body) {
         Ok(row) if row.v == WORK_VERSION && body.len() > BODY_BYTES_MAX => row,

@@ -5,10 +5,8 @@ use std::collections::BTreeSet;
 
 use super::finding::{Finding, FindingKind};
 use super::{Patient, Verifier};
-use crate::claim_check::{ClaimCheck, Claimed};
-use crate::domain::decision::Work;
 use crate::domain::ids::TransactionKey;
-use crate::envelope::{Body, Envelope, Unreadable};
+use crate::envelope::{self, Names, Unreadable};
 use crate::ports::Store;
 use crate::ports::dead_letters::DeadLetter;
 use crate::ports::fault::StoreFault;
@@ -69,14 +67,16 @@ impl Verifier<'_> {
 
     /// Takes away what an open letter holds; gives how many letters cannot be read.
     async fn strike_out(&self, missing: &mut BTreeSet<TransactionKey>) -> Result<u64, StoreFault> {
-        let claims = ClaimCheck::new(self.store, std::sync::Arc::clone(&self.world));
         let mut unread = 0_u64;
         let mut cursor: Option<String> = None;
         loop {
             let Listing { items, next } = list(&self.patient, self.store, cursor.as_deref()).await?;
             for letter in items {
-                match self.patient.read(async || content(&claims, &letter).await).await? {
-                    Some(work) => missing.retain(|key| work.iter().all(|held| held.key != *key)),
+                match self.patient.read(async || content(self.store, &letter).await).await? {
+                    Some(names) => {
+                        let held = names.keys();
+                        missing.retain(|key| !held.contains(key));
+                    }
                     None => unread = unread.saturating_add(1),
                 }
             }
@@ -96,22 +96,26 @@ async fn list(
     patient.read(async || store.dead_letters.list(true, cursor, LETTERS_LIMIT).await).await
 }
 
-/// What a letter holds; `None` when not all of it can be read.
-async fn content(claims: &ClaimCheck, letter: &DeadLetter) -> Result<Option<Vec<Work>>, StoreFault> {
-    let content: Result<Envelope, Unreadable> = match Body::decode(&letter.body) {
-        Ok(Body::Work(envelope)) => Ok(envelope),
-        Ok(Body::Claim(claim)) => match claims.get(&claim).await? {
-            Claimed::Work(content) => content,
-            Claimed::Settled => return Ok(Some(Vec::new())),
+/// The transactions that a letter holds; `None` when not all of them can be read. Whether it has a seal does
+/// not matter here: it is the rows that are marked.
+async fn content(store: &Store, letter: &DeadLetter) -> Result<Option<Names>, StoreFault> {
+    let names = match envelope::claimed(&letter.body) {
+        None => Names::read(&letter.body),
+        Some(claim) => match store.payloads.get(&claim.name).await {
+            Ok(Some(payload)) => claim.names(&payload),
+            Ok(None) => return Ok(Some(Names::default())),
+            Err(fault) if fault.is_transient() => return Err(fault),
+            Err(_) => return Ok(None),
         },
-        Err(unreadable) => Err(unreadable),
     };
-    match content {
-        Ok(envelope) => Ok(Some(envelope.items)),
-        Err(Unreadable::Empty) => Ok(Some(Vec::new())),
-        Err(
+    match names {
+        Ok(names) if names.is_whole() => Ok(Some(names)),
+        Err(Unreadable::Empty) => Ok(Some(Names::default())),
+        Ok(_)
+        | Err(
             Unreadable::Items { .. }
             | Unreadable::Newer(_)
+            | Unreadable::Unsealed(_)
             | Unreadable::Malformed(_)
             | Unreadable::Damaged { .. },
         ) => Ok(None),

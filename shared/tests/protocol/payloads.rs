@@ -6,12 +6,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::claim_check::{ClaimCheck, Claimed};
+use postonce_shared::conformance::sealed::{envelope_in, resealed, seal};
 use postonce_shared::dead_letter_office::Decided;
 use postonce_shared::dispatch::Dispatch;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::instruction::{Details, UnknownMembers};
 use postonce_shared::envelope::claim::PAYLOADS;
-use postonce_shared::envelope::{Body, Claim, Envelope};
+use postonce_shared::envelope::{Body, Claim, Content, Envelope};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::Listing;
 use postonce_shared::ports::payload_store::{PayloadEntry, PayloadStore};
@@ -82,7 +83,7 @@ async fn send(
 ) -> (bool, usize) {
     let mut store = stage.store.ports();
     trouble(&mut store);
-    let dispatch = Dispatch::new(&store, Arc::clone(&stage.world));
+    let dispatch = Dispatch::new(&store, &seal(), Arc::clone(&stage.world));
     let mut confirmed = 0_usize;
     let sent = dispatch
         .send(
@@ -103,10 +104,14 @@ async fn much_work_takes_one_message_and_one_payload() {
     assert_eq!(send(&stage, &work, |_| {}).await, (true, 700));
     let received = messages(&stage).await;
     assert_eq!((received.len(), payloads(&stage).await.len()), (1, 1));
-    let Body::Claim(claim) = Body::decode(&received[0].body).unwrap() else { panic!("it is a claim") };
+    let Body::Claim(claim) = Body::decode(&received[0].body, &seal()).unwrap() else {
+        panic!("it is a claim")
+    };
     assert_eq!(claim.traceparent.as_deref(), Some("00-ab"));
-    let claims = ClaimCheck::new(&stage.store.ports(), Arc::clone(&stage.world));
-    let Claimed::Work(Ok(envelope)) = claims.get(&claim).await.unwrap() else { panic!("it is there") };
+    let claims = ClaimCheck::new(&stage.store.ports(), &seal(), Arc::clone(&stage.world));
+    let Claimed::Content(Ok(Content::Work(envelope))) = claims.get(&claim).await.unwrap() else {
+        panic!("it is there")
+    };
     assert_eq!(envelope.items, work);
     claims.remove(&claim.name).await.unwrap();
     assert!(matches!(claims.get(&claim).await.unwrap(), Claimed::Settled));
@@ -119,7 +124,7 @@ async fn a_payload_store_that_is_away_stops_nobody() {
     assert_eq!(send(&stage, &work, |store| store.payloads = Arc::new(Away)).await, (true, 700));
     let received = messages(&stage).await;
     assert!(received.len() > 4, "{} messages", received.len());
-    let items = received.iter().flat_map(|message| Envelope::decode(&message.body).unwrap().items);
+    let items = received.iter().flat_map(|message| envelope_in(&message.body).items);
     assert_eq!(items.collect::<Vec<_>>(), work);
 }
 
@@ -146,7 +151,7 @@ async fn sweep(stage: &Stage) -> Swept {
 }
 
 async fn put(stage: &Stage, items: Vec<Work>) -> String {
-    let claims = ClaimCheck::new(&stage.store.ports(), Arc::clone(&stage.world));
+    let claims = ClaimCheck::new(&stage.store.ports(), &seal(), Arc::clone(&stage.world));
     claims.put(Envelope::of(items, None)).await.unwrap().payload.unwrap()
 }
 
@@ -198,7 +203,7 @@ async fn a_letter_with_the_work_of_a_payload_is_replayed_in_messages_of_its_own(
     let stage = Stage::new().await;
     let bank = stage.process();
     let work = accepted(&stage, 500).await;
-    let body = Envelope::of(work.clone(), None).encode();
+    let body = Envelope::of(work.clone(), None).encode(&seal());
     assert!(body.len() > 3 * postonce_shared::ports::queue::BODY_BYTES_MAX);
     let id = set_aside(&stage, body).await;
     assert!(stage.stored(500).await.marks.dead_letter);
@@ -212,8 +217,9 @@ async fn a_letter_with_many_items_that_nobody_can_read_is_replayed_whole() {
     let stage = Stage::new().await;
     let bank = stage.process();
     let work = accepted(&stage, 500).await;
-    let body = String::from_utf8(Envelope::of(work, None).encode()).unwrap().replace("deposit", "depot");
-    let id = set_aside(&stage, body.clone().into_bytes()).await;
+    let body =
+        String::from_utf8(Envelope::of(work, None).encode(&seal())).unwrap().replace("deposit", "depot");
+    let id = set_aside(&stage, resealed(body.as_bytes())).await;
     assert_eq!(bank.dead_letter_office.replay(&id, "operator").await.unwrap(), Decided::Done);
     let sent: usize = messages(&stage)
         .await
@@ -229,7 +235,7 @@ async fn a_letter_with_a_claim_finds_its_work_if_that_can_be_read_by_now() {
     let bank = stage.process();
     let work = accepted(&stage, 2).await;
     let claim = Claim::on(put(&stage, work).await);
-    let id = set_aside(&stage, claim.encode()).await;
+    let id = set_aside(&stage, claim.encode(&seal())).await;
     assert_eq!(bank.dead_letter_office.discard(&id, "operator").await.unwrap(), Decided::Done);
     for message in 1..=2 {
         assert!(stage.outcome(message).await.unwrap().status().is_final());

@@ -9,6 +9,7 @@ use futures::FutureExt as _;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::conformance::sealed::{envelope_in, resealed, seal};
 use postonce_shared::dead_letter_office::Decided;
 use postonce_shared::decorators::{LedgerDecorator, SyncStoreDecorator};
 use postonce_shared::domain::account::Versioned;
@@ -164,11 +165,11 @@ async fn a_discard_that_failed_leaves_the_mark_that_keeps_repair_away() {
 async fn a_replay_that_sends_nothing_does_not_say_that_it_is_done() {
     let stage = Stage::new().await;
     let _ = submit(&stage.process(), 7, deposit("1.00")).await.unwrap();
-    let mut envelope = Envelope::decode(&receive_one(&stage).await.body).unwrap();
+    let mut envelope = envelope_in(&receive_one(&stage).await.body);
     // The log does not know it: it was put back to an older state, say.
     envelope.items[0].key = key(8);
     let bank = stage.process();
-    bank.store.queue.send(&queue(), &envelope.encode(), Duration::ZERO).await.unwrap();
+    bank.store.queue.send(&queue(), &envelope.encode(&seal()), Duration::ZERO).await.unwrap();
     let message = receive_one(&stage).await;
     bank.dead_letter_office.set_aside(&queue(), &message, "it was never accepted").await.unwrap();
     let _ = bank.store.queue.delete(&queue(), &message.lease).await.unwrap();
@@ -184,10 +185,10 @@ async fn one_unreadable_item_does_not_keep_its_neighbour_from_being_discarded() 
         let _ = submit(&stage.process(), message, deposit("1.00")).await.unwrap();
     }
     let items = stage.receive().await;
-    let body = String::from_utf8(Envelope::of(items, None).encode()).unwrap();
+    let body = String::from_utf8(Envelope::of(items, None).encode(&seal())).unwrap();
     let body = body.replacen("deposit", "deposed", 1);
     let bank = stage.process();
-    bank.store.queue.send(&queue(), body.as_bytes(), Duration::ZERO).await.unwrap();
+    bank.store.queue.send(&queue(), &resealed(body.as_bytes()), Duration::ZERO).await.unwrap();
     let message = receive_one(&stage).await;
     bank.dead_letter_office.set_aside(&queue(), &message, "it cannot be read").await.unwrap();
     let decided = bank.dead_letter_office.discard(&message.lease.message_id, "operator").await.unwrap();
@@ -262,7 +263,7 @@ async fn a_long_trace_does_not_burst_the_message() {
     }
     let trace = "0".repeat(1000);
     let envelopes = envelope::pack(&work, Some(&trace));
-    assert!(envelopes.iter().all(|envelope| envelope.encode().len() <= BODY_BYTES_MAX));
+    assert!(envelopes.iter().all(|envelope| envelope.encode(&seal()).len() <= BODY_BYTES_MAX));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -12,6 +12,7 @@ use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::{Bank, Links};
 use postonce_shared::completions::{Completion, Completions};
+use postonce_shared::conformance::sealed::{envelope_in, seal};
 use postonce_shared::decorators::{LedgerDecorator, WorkQueueDecorator};
 use postonce_shared::domain::account::Account;
 use postonce_shared::domain::decision::{AccountCommit, Work};
@@ -108,7 +109,7 @@ impl Stage {
         let mut store = self.store.ports();
         trouble(&mut store);
         let bell = Arc::new(LocalBell::default());
-        Bank::new(store, Arc::clone(&self.world), bell, QUEUES)
+        Bank::new(store, Arc::clone(&self.world), bell, seal(), QUEUES)
     }
 
     /// A process that can be replied to, at the address of that number.
@@ -119,7 +120,7 @@ impl Stage {
         let completions: Arc<Completions> = Arc::default();
         completions.take_replies_at(address(number), self.seal.clone());
         self.mail.0.lock().unwrap().insert(address(number), Arc::clone(&completions));
-        let links = Links { doorbell, completions, replies: self.mail.clone() };
+        let links = Links { doorbell, completions, replies: self.mail.clone(), seal: seal() };
         Bank::linked(store, Arc::clone(&self.world), links, QUEUES)
     }
 
@@ -168,7 +169,7 @@ impl Stage {
     pub async fn receive_envelopes(&self) -> Vec<Envelope> {
         let ports = self.store.ports();
         let messages = ports.queue.receive(&queue(), 32, Duration::from_secs(60)).await.unwrap();
-        messages.iter().map(|message| Envelope::decode(&message.body).unwrap()).collect()
+        messages.iter().map(|message| envelope_in(&message.body)).collect()
     }
 }
 

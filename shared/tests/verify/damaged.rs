@@ -4,6 +4,7 @@ use std::path::Path;
 
 use postonce_shared::adapters::open::enqueue;
 use postonce_shared::adapters::sqlite::SqliteStore;
+use postonce_shared::conformance::sealed::seal;
 use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::verify::FindingKind::{self, *};
 use rusqlite::Connection;
@@ -15,7 +16,7 @@ use super::whole::{Desk, everything, kinds, small_bank, sound, system, verify};
 async fn check(sql: &str, expected: &[FindingKind], words: &str) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("postonce.db");
-    let store = SqliteStore::open(&path, enqueue(1, Default::default()), system()).unwrap();
+    let store = SqliteStore::open(&path, enqueue(1, Default::default(), seal()), system()).unwrap();
     let keys = small_bank(&Desk::over(store)).await;
     damage(&path, keys[1], sql);
     let reading = SqliteStore::open_to_read(&path, system()).unwrap();

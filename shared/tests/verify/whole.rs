@@ -10,6 +10,7 @@ use postonce_shared::adapters::open::enqueue;
 use postonce_shared::adapters::sqlite::SqliteStore;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
+use postonce_shared::conformance::sealed::seal;
 use postonce_shared::dead_letter_office::DeadLetterOffice;
 use postonce_shared::domain::account::Account;
 use postonce_shared::domain::ids::{
@@ -73,6 +74,7 @@ impl Desk {
                 store,
                 system(),
                 Arc::new(postonce_shared::adapters::bell::LocalBell::default()),
+                seal(),
                 1,
             ),
         }
@@ -161,7 +163,7 @@ async fn a_sound_bank_gives_no_finding_and_everything_is_counted() {
 async fn an_audit_only_reads_also_a_file_that_is_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("postonce.db");
-    let open = || SqliteStore::open(&path, enqueue(1, Arc::default()), system()).unwrap();
+    let open = || SqliteStore::open(&path, enqueue(1, Arc::default(), seal()), system()).unwrap();
     let desk = Desk::over(open());
     small_bank(&desk).await;
     let reading = SqliteStore::open_to_read(&path, system()).unwrap();
@@ -347,7 +349,8 @@ async fn a_damaged_register_is_told_and_the_rest_is_read() {
 /// A letter as the worker sets it aside.
 async fn set_aside(desk: &Desk, body: Vec<u8>) {
     let Bank { store, poster, doorbell, world, .. } = &desk.bank;
-    let office = DeadLetterOffice::new(store, Arc::clone(poster), Arc::clone(doorbell), Arc::clone(world), 1);
+    let office =
+        DeadLetterOffice::new(store, &seal(), Arc::clone(poster), Arc::clone(doorbell), Arc::clone(world), 1);
     let lease = Lease { message_id: world.uuid().simple().to_string(), pop_receipt: "r".to_owned() };
     let message = Message { lease, body, dequeue_count: 5, inserted_at: world.now() };
     office.set_aside(&envelope::queue_of(desk.open().await, 1), &message, "testing").await.unwrap();
@@ -361,7 +364,7 @@ async fn what_is_marked_as_a_dead_letter_must_lie_in_one() {
     let kept = desk.accept(keys[0], 5).await;
     let stored = store.ledger.transaction(&kept.key).await.unwrap().unwrap();
     let work: Vec<_> = stored.work().into_iter().collect();
-    let body = envelope::pack(&work, None)[0].encode();
+    let body = envelope::pack(&work, None)[0].encode(&seal());
     set_aside(&desk, body).await;
     let (_, found) = verify(store, everything()).await.unwrap();
     assert_eq!(kinds(&found), [], "a letter holds it");

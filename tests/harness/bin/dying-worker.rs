@@ -11,7 +11,9 @@ use postonce_shared::adapters::open;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
 use postonce_shared::config::{Config, add_settings};
+use postonce_shared::envelope::seal::Seal;
 use postonce_shared::ports::world::World;
+use postonce_shared::ring_secret::RingSecret;
 use postonce_shared::telemetry::{self, LogTo};
 use postonce_tests::faults::{DELETES_EARLY, Point, deadly, hasty};
 use postonce_worker::drain::drain;
@@ -32,14 +34,17 @@ async fn main() -> anyhow::Result<()> {
     let _log = telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
-    let store = open::open(&config, Arc::clone(&world), &Arc::default()).await;
+    let secret = Arc::new(RingSecret::new(config.ring_secret.as_ref()));
+    let seal = Seal::new(&secret);
+    let store = open::open(&config, Arc::clone(&world), &Arc::default(), &seal).await;
     let store = store.context("the store cannot be opened")?;
+    secret.establish(&*store.sync, &*world).await;
     let doorbell = Arc::new(LocalBell::default());
     let store = match point {
         Some(point) => deadly(store, point),
         None => hasty(store),
     };
-    let bank = Bank::new(store, world, doorbell, config.queue_count);
+    let bank = Bank::new(store, world, doorbell, seal, config.queue_count);
     // Nobody asks it to stop: it listens until it dies.
     let (_starter, drain) = drain();
     Worker::new(&bank, WorkerConfig::from(&config), Arc::default()).run(&drain).await;

@@ -1,22 +1,24 @@
 //! The body of a queue message of ours: work, or a claim on work in the payload store.
 
-use postonce_shared::envelope::{Body, Envelope, Unreadable, pack, pack_raw};
+use postonce_shared::conformance::sealed::{envelope_in, seal, seal_of};
+use postonce_shared::envelope::seal::Purpose;
+use postonce_shared::envelope::{Body, Content, Envelope, Names, Unreadable, pack, pack_raw};
 use postonce_shared::ports::queue::BODY_BYTES_MAX;
 
 use super::legacy_body;
 
-/// Any bytes, as the body of a message.
+/// Any bytes, as the body of a message: as they come, under the seal of the bank, and under that of another.
 pub fn check(input: &[u8]) {
-    match Body::decode(input) {
-        Ok(Body::Work(envelope)) => {
-            assert_eq!(Body::decode(&envelope.encode()).ok(), Some(Body::Work(envelope.clone())));
-            check_packing(&envelope);
-        }
-        Ok(Body::Claim(claim)) => {
-            assert_eq!(Body::decode(&claim.encode()).ok(), Some(Body::Claim(claim)));
-        }
-        Err(unreadable) => check_unreadable(unreadable),
+    // The samples that it starts from may carry the seal.
+    match seal().verify(Purpose::Message, input) {
+        true => check_sealed(input),
+        false => check_unsealed(input),
     }
+    let sealed = seal().seal(Purpose::Message, input.to_vec());
+    if seal().verify(Purpose::Message, &sealed) {
+        check_sealed(&sealed);
+    }
+    check_unsealed(&seal_of("the-secret-of-another-bank").seal(Purpose::Message, input.to_vec()));
     // Whatever it is, its parts fit a message again, unless a single item does not.
     let parts = pack_raw(input);
     assert!(!parts.is_empty());
@@ -24,7 +26,46 @@ pub fn check(input: &[u8]) {
         assert_eq!(parts.first().map(Vec::as_slice), Some(input), "it fits, and was changed");
     }
     let form = legacy_body::form_of(input);
-    assert!(form.is_none() || Body::decode(input).is_err(), "{form:?} and an envelope at once");
+    assert!(form.is_none() || Body::decode(input, &seal()).is_err(), "{form:?} and an envelope at once");
+}
+
+/// Without a seal nothing but names is read, and what is written of it stays without one.
+fn check_unsealed(body: &[u8]) {
+    match Body::decode(body, &seal()) {
+        Ok(Body::Content(Content::Work(_))) => panic!("work without a seal is believed"),
+        Ok(Body::Content(Content::Names(names))) => {
+            let again = Names::body_of(names.items());
+            assert!(!seal().verify(Purpose::Message, &again), "a seal for what came without one");
+            let read = Names::read(&again).expect("it was read before");
+            assert_eq!(read.keys(), names.keys());
+        }
+        Ok(Body::Claim(claim)) => {
+            assert!(!claim.sealed && claim.forgiven == 0 && claim.suspect == 0, "{claim:?}");
+            assert!(
+                !seal().verify(Purpose::Message, &claim.encode(&seal())),
+                "a seal for a claim without one"
+            );
+        }
+        Err(unreadable) => {
+            assert!(!matches!(unreadable, Unreadable::Newer(_) | Unreadable::Items { .. }), "{unreadable:?}");
+            check_unreadable(unreadable);
+        }
+    }
+}
+
+fn check_sealed(body: &[u8]) {
+    match Body::decode(body, &seal()) {
+        Ok(Body::Content(Content::Work(envelope))) => {
+            assert_eq!(envelope_in(&envelope.encode(&seal())), envelope);
+            check_packing(&envelope);
+        }
+        Ok(Body::Content(Content::Names(names))) => panic!("a sealed body is not believed: {names:?}"),
+        Ok(Body::Claim(claim)) => match Body::decode(&claim.encode(&seal()), &seal()) {
+            Ok(Body::Claim(read)) => assert_eq!(read, claim),
+            other => panic!("a claim became {other:?}"),
+        },
+        Err(unreadable) => check_unreadable(unreadable),
+    }
 }
 
 fn check_packing(envelope: &Envelope) {
@@ -32,7 +73,7 @@ fn check_packing(envelope: &Envelope) {
     let items: Vec<_> = packed.iter().flat_map(|envelope| envelope.items.clone()).collect();
     assert_eq!(items, envelope.items, "packing keeps all work in its order");
     for some in packed {
-        let bytes = some.encode().len();
+        let bytes = some.encode(&seal()).len();
         assert!(bytes <= BODY_BYTES_MAX || some.items.len() == 1, "{bytes} bytes in one message");
     }
 }
@@ -44,7 +85,7 @@ fn check_unreadable(unreadable: Unreadable) {
         Unreadable::Items { why: _, readable, bad, bad_count } => {
             assert!(bad_count > 0);
             // What cannot be read is kept as it came, and nothing that can be is among it.
-            match Envelope::decode(&bad) {
+            match Body::decode(&seal().seal(Purpose::Message, bad), &seal()) {
                 Err(Unreadable::Items { readable: none, bad_count: again, .. }) => {
                     assert_eq!((none.len(), again), (0, bad_count));
                 }
@@ -52,10 +93,12 @@ fn check_unreadable(unreadable: Unreadable) {
             }
             if !readable.is_empty() {
                 let sound = Envelope::of(readable.clone(), None);
-                assert_eq!(Envelope::decode(&sound.encode()).ok().map(|it| it.items), Some(readable));
+                assert_eq!(envelope_in(&sound.encode(&seal())).items, readable);
             }
         }
-        Unreadable::Newer(version) => assert!(version > postonce_shared::envelope::VERSION),
+        Unreadable::Newer(version) | Unreadable::Unsealed(version) => {
+            assert!(version > postonce_shared::envelope::VERSION)
+        }
         Unreadable::Malformed(_) | Unreadable::Damaged { .. } | Unreadable::Empty => {}
     }
 }

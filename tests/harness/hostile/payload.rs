@@ -4,8 +4,10 @@ use std::io::Write as _;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use postonce_shared::conformance::sealed::{seal, unsealed};
 use postonce_shared::envelope::claim::PAYLOAD_BYTES_MAX;
-use postonce_shared::envelope::{Claim, Unreadable};
+use postonce_shared::envelope::seal::Purpose;
+use postonce_shared::envelope::{Claim, Content, Unreadable};
 
 /// Longest text that is repeated: the shorter, the smaller the bomb.
 const SEED_BYTES_MAX: usize = 16;
@@ -16,11 +18,12 @@ pub fn check(input: &[u8]) {
     let claim = Claim::on("work-1".to_owned());
     check_opened(&claim, input);
     check_opened(&claim, &gzip(input));
+    check_sealed(&claim, input);
     if (1..=SEED_BYTES_MAX).contains(&input.len()) {
         let times = PAYLOAD_BYTES_MAX.div_ceil(input.len()).saturating_add(1);
         let bomb = gzip(&input.repeat(times));
         assert!(
-            matches!(claim.open(&bomb), Err(Unreadable::Damaged { .. })),
+            matches!(claim.open(&bomb, &seal()), Err(Unreadable::Damaged { .. })),
             "{} bytes became more than {PAYLOAD_BYTES_MAX}",
             bomb.len()
         );
@@ -28,10 +31,27 @@ pub fn check(input: &[u8]) {
 }
 
 fn check_opened(claim: &Claim, payload: &[u8]) {
-    let Ok(envelope) = claim.open(payload) else { return };
+    match claim.open(payload, &seal()) {
+        Ok(Content::Work(_)) => panic!("work without a seal is believed"),
+        Ok(Content::Names(names)) => assert!(!names.items().is_empty()),
+        Err(_) => {}
+    }
+}
+
+/// What was compressed, under a seal that fits: now it is believed, and read back as it was written.
+fn check_sealed(claim: &Claim, input: &[u8]) {
+    let purpose = Purpose::Payload(&claim.name);
+    let content = seal().seal(purpose, input.to_vec());
+    if !seal().verify(purpose, &content) {
+        return;
+    }
+    let Ok(Content::Work(envelope)) = claim.open(&gzip(&content), &seal()) else { return };
     assert_eq!(envelope.payload.as_deref(), Some(claim.name.as_str()));
-    let again = gzip(&envelope.unclaimed().encode());
-    assert_eq!(claim.open(&again).ok(), Some(envelope), "a payload is read back as it was written");
+    let again = seal().seal(purpose, unsealed(&envelope.unclaimed().encode(&seal())));
+    match claim.open(&gzip(&again), &seal()) {
+        Ok(Content::Work(read)) => assert_eq!(read, envelope, "a payload is read back as it was written"),
+        other => panic!("a payload became {other:?}"),
+    }
 }
 
 fn gzip(content: &[u8]) -> Vec<u8> {

@@ -3,7 +3,9 @@ use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::domain::account::{AccountStatus, Revision};
 use postonce_shared::domain::money::Currency;
+use postonce_shared::envelope::seal::Seal;
 use postonce_shared::ports::ledger::Accounts;
+use postonce_shared::ring_secret::RingSecret;
 use uuid::Uuid;
 
 use super::*;
@@ -54,7 +56,8 @@ async fn close_while_it_changes(changes: u32) -> Changing {
     let (inner, ledger) = (Arc::clone(&store.accounts), Arc::clone(&store.ledger));
     store.accounts = Arc::new(Contended { inner, ledger, changes: changes.into() });
     let bell = Arc::new(LocalBell::default());
-    let repair = Repair::new(&store, world.clone(), bell, 1);
+    let seal = Seal::new(&Arc::new(RingSecret::new(None)));
+    let repair = Repair::new(&store, &seal, world.clone(), bell, 1);
     let books = Books::new(store, world.clone(), repair);
     let currency = Currency::parse("EUR").unwrap();
     let overdraft_limit = OverdraftLimit::none(currency);

@@ -17,7 +17,8 @@ use postonce_shared::domain::account::Versioned;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, PartnerId};
 use postonce_shared::domain::partner::{ActiveKey, Partner, Reach, SignatureKey};
-use postonce_shared::envelope::{Envelope, queues};
+use postonce_shared::envelope::seal::Seal;
+use postonce_shared::envelope::{Body, Content, queues};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::sync_store::Swapped;
 use postonce_shared::ports::world::World;
@@ -55,6 +56,7 @@ pub struct Desk {
     meter: Arc<Meter>,
     /// A key of partner `shop` with every scope.
     key: NewKey,
+    seal: Seal,
 }
 
 /// An answer, read whole.
@@ -116,7 +118,8 @@ impl Desk {
         exchange(&mut store);
         let secret = RingKeys::parse(RING_SECRET).unwrap();
         let exchange = Exchange::new(&store, &as_world, Some(&secret)).unwrap();
-        let bank = Bank::new(store.clone(), as_world, exchange.local.clone(), QUEUE_COUNT);
+        let seal = Seal::new(&exchange.secret);
+        let bank = Bank::new(store.clone(), as_world, exchange.local.clone(), seal.clone(), QUEUE_COUNT);
         let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]);
         [Part::Ledger, Part::Queue, Part::FirstKey].into_iter().for_each(|part| readiness.gain(part));
         let meter: Arc<Meter> = Arc::default();
@@ -125,7 +128,7 @@ impl Desk {
         let app = App::over(&bank, &exchange, (&meter, None), terms, readiness);
         let (letters, poster, completions) = (bank.dead_letter_office, bank.poster, bank.completions);
         let key = NewKey::random();
-        let desk = Self { store, world, app, letters, completions, poster, meter, key };
+        let desk = Self { store, world, app, letters, completions, poster, meter, key, seal };
         desk.admit(&desk.key, "shop", Scope::ALL).await;
         desk
     }
@@ -209,7 +212,8 @@ impl Desk {
     pub async fn post_all(&self) {
         for queue in queues(QUEUE_COUNT) {
             for message in self.store.queue.receive(&queue, 32, Duration::from_secs(20)).await.unwrap() {
-                let envelope = Envelope::decode(&message.body).unwrap();
+                let body = Body::decode(&message.body, &self.seal).unwrap();
+                let Body::Content(Content::Work(envelope)) = body else { panic!("it is sealed work") };
                 let mut by_account: BTreeMap<AccountKey, Vec<Work>> = BTreeMap::new();
                 for work in envelope.items {
                     by_account.entry(work.key.account).or_default().push(work);

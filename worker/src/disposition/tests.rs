@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::delivery::Delivery;
+use postonce_shared::conformance::sealed::{envelope_in, seal};
 use postonce_shared::domain::account::Revision;
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
@@ -119,8 +120,12 @@ fn forgiven_receipts_do_not_count() {
     let mut envelope = Envelope::of(vec![work("1")], None);
     envelope.forgiven = 7;
     let lease = Lease { message_id: "m".into(), pop_receipt: "r".into() };
-    let message =
-        Message { lease, body: envelope.encode(), dequeue_count: 9, inserted_at: Timestamp::from_unix_ms(0) };
-    let content = Envelope::decode(&message.body).map_err(crate::delivery::Unopened::from);
+    let message = Message {
+        lease,
+        body: envelope.encode(&seal()),
+        dequeue_count: 9,
+        inserted_at: Timestamp::from_unix_ms(0),
+    };
+    let content = Ok(envelope_in(&message.body));
     assert_eq!(Delivery::new(message, content).receipts(), 2);
 }

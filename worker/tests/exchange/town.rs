@@ -12,6 +12,7 @@ use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
 use postonce_shared::completions::Completion;
+use postonce_shared::conformance::sealed::seal;
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::Outcome;
@@ -74,7 +75,7 @@ impl Town {
     /// A process with the server of a worker. It is not in the roster yet.
     pub fn house(&self) -> House {
         let exchange = self.exchange();
-        let bank = Bank::new(self.store.ports(), Arc::clone(&self.world), exchange.local.clone(), 1);
+        let bank = Bank::new(self.store.ports(), Arc::clone(&self.world), exchange.local.clone(), seal(), 1);
         let readiness = Readiness::starting([Part::Roster]);
         let callee = Callee::of(&bank, &exchange, &Arc::default(), None, &readiness);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

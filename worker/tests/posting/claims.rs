@@ -11,10 +11,12 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::claim_check::ClaimCheck;
+use postonce_shared::conformance::sealed::{envelope_in, seal, unsealed};
 use postonce_shared::decorators::{PayloadStoreDecorator, WorkQueueDecorator};
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
+use postonce_shared::envelope::seal::Purpose;
 use postonce_shared::envelope::{Body, Claim, Envelope};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::payload_store::PayloadStore;
@@ -136,9 +138,9 @@ async fn many(stage: &Stage<TestWorld>) -> Vec<Work> {
 
 /// Puts work in a payload, and a claim on it on the queue.
 async fn send_claim(stage: &Stage<TestWorld>, work: Vec<Work>) -> String {
-    let claims = ClaimCheck::new(&stage.store, stage.world.clone());
+    let claims = ClaimCheck::new(&stage.store, &seal(), stage.world.clone());
     let envelope = claims.put(Envelope::of(work, None)).await.unwrap();
-    stage.send_body(&envelope.encode()).await;
+    stage.send_body(&envelope.encode(&seal())).await;
     envelope.payload.unwrap()
 }
 
@@ -177,7 +179,7 @@ async fn a_claim_that_was_sent_twice_posts_once() {
     let (stage, rounds) = stage().await;
     let work = many(&stage).await;
     let name = send_claim(&stage, work).await;
-    stage.send_body(&Claim::on(name).encode()).await;
+    stage.send_body(&Claim::on(name).encode(&seal())).await;
     rounds.handle_next(&stage).await;
     rounds.handle_next(&stage).await;
     assert_eq!(stage.balance(1).await, "700.00");
@@ -192,14 +194,14 @@ async fn a_payload_store_that_is_away_costs_no_receipt_and_holds_up_nobody() {
     rounds.watch.payloads_away.store(true, Ordering::SeqCst);
     for round in 1..=3 * DEQUEUE_COUNT_MAX {
         let plain = accepted(&stage, std::iter::once((10_000 + u128::from(round), account(1)))).await;
-        stage.send_body(&Envelope::of(plain, None).encode()).await;
+        stage.send_body(&Envelope::of(plain, None).encode(&seal())).await;
         rounds.handle_next(&stage).await;
         assert_eq!(stage.balance(1).await, format!("{round}.00"), "what stands in its message goes on");
     }
     assert_eq!((stage.depth().await, stage.letters().await.len()), (1, 0));
     rounds.watch.payloads_away.store(false, Ordering::SeqCst);
     let message = stage.receive(VISIBILITY).await.remove(0);
-    let Ok(Body::Claim(claim)) = Body::decode(&message.body) else { panic!("it is still a claim") };
+    let Ok(Body::Claim(claim)) = Body::decode(&message.body, &seal()) else { panic!("it is still a claim") };
     assert_eq!((message.dequeue_count, claim.forgiven), (7, 6));
     stage.world.advance(VISIBILITY * 2);
     rounds.handle_next(&stage).await;
@@ -224,7 +226,7 @@ async fn a_payload_that_cannot_be_removed_is_left_to_the_sweep() {
 async fn a_damaged_payload_is_for_a_person() {
     let (stage, rounds) = stage().await;
     stage.store.payloads.put("work-7", b"neither gzip nor work").await.unwrap();
-    let body = Claim::on("work-7".to_owned()).encode();
+    let body = Claim::on("work-7".to_owned()).encode(&seal());
     stage.send_body(&body).await;
     rounds.handle_next(&stage).await;
     let letters = stage.letters().await;
@@ -238,12 +240,13 @@ async fn a_damaged_payload_is_for_a_person() {
 async fn items_that_nobody_can_read_hide_none_of_their_neighbors() {
     let (stage, rounds) = stage().await;
     let work = many(&stage).await;
-    let body = String::from_utf8(Envelope::of(work, None).encode()).unwrap();
-    let strange = body.replacen("deposit", "depot", 300);
+    let body = String::from_utf8(unsealed(&Envelope::of(work, None).encode(&seal()))).unwrap();
+    let strange = body.replacen("deposit", "depot", 300).into_bytes();
+    let strange = seal().seal(Purpose::Payload("work-7"), strange);
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
-    std::io::Write::write_all(&mut gzip, strange.as_bytes()).unwrap();
+    std::io::Write::write_all(&mut gzip, &strange).unwrap();
     stage.store.payloads.put("work-7", &gzip.finish().unwrap()).await.unwrap();
-    stage.send_body(&Claim::on("work-7".to_owned()).encode()).await;
+    stage.send_body(&Claim::on("work-7".to_owned()).encode(&seal())).await;
     rounds.handle_next(&stage).await;
     rounds.handle_next(&stage).await;
     assert_eq!(stage.balance(1).await, "400.00");
@@ -263,14 +266,14 @@ async fn a_small_rest_moves_into_the_message_and_ends_as_a_letter_with_its_work(
     rounds.handle_next(&stage).await;
     assert_eq!((stage.balance(1).await.as_str(), payload_count(&stage).await), ("700.00", 1));
     let message = stage.receive(VISIBILITY).await.remove(0);
-    assert_eq!(Envelope::decode(&message.body).unwrap().items, std::slice::from_ref(&bad));
+    assert_eq!(envelope_in(&message.body).items, std::slice::from_ref(&bad));
     for _ in 0..2 * DEQUEUE_COUNT_MAX {
         stage.world.advance(VISIBILITY * 2);
         rounds.handle_next(&stage).await;
     }
     let letters = stage.letters().await;
     assert_eq!(letters.len(), 1);
-    assert_eq!(Envelope::decode(&letters[0].body).unwrap().items, [bad]);
+    assert_eq!(envelope_in(&letters[0].body).items, [bad]);
 }
 
 #[tokio::test]
@@ -283,7 +286,7 @@ async fn a_large_rest_stays_claimed_as_a_whole() {
     rounds.handle_next(&stage).await;
     assert_eq!((stage.balance(1).await.as_str(), payload_count(&stage).await), ("700.00", 1));
     let message = stage.receive(VISIBILITY).await.remove(0);
-    let Ok(Body::Claim(claim)) = Body::decode(&message.body) else { panic!("it is still a claim") };
+    let Ok(Body::Claim(claim)) = Body::decode(&message.body, &seal()) else { panic!("it is still a claim") };
     assert_eq!(claim, Claim::on(name));
     // Past its receipts what is not final goes in messages of its own, and the sweep gets the payload.
     stage.world.advance(VISIBILITY * 2);
@@ -299,8 +302,10 @@ async fn a_worker_sweeps_once_a_day() {
     send_claim(&stage, work.clone()).await;
     rounds.handle_next(&stage).await;
     let sweeping = Sweeping::new(&stage.bank());
-    let orphan =
-        ClaimCheck::new(&stage.store, stage.world.clone()).put(Envelope::of(work, None)).await.unwrap();
+    let orphan = ClaimCheck::new(&stage.store, &seal(), stage.world.clone())
+        .put(Envelope::of(work, None))
+        .await
+        .unwrap();
     assert!(orphan.payload.is_some() && payload_count(&stage).await == 1);
     stage.world.advance(Duration::from_secs(3600));
     assert!(sweeping.is_due(), "within the first hour");

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use postonce_shared::conformance::sealed::{envelope_in, seal};
 use postonce_shared::decorators::LedgerDecorator;
 use postonce_shared::domain::account::{Account, Revision, Versioned};
 use postonce_shared::domain::decision::AccountCommit;
@@ -140,7 +141,7 @@ async fn one_bad_item_stands_alone_in_the_end_and_drags_nobody_along() {
     assert_eq!((stage.balance(1).await, stage.balance(2).await), ("1.00".to_owned(), "1.00".to_owned()));
     let letters = stage.letters().await;
     assert_eq!(letters.len(), 1);
-    assert_eq!(Envelope::decode(&letters[0].body).unwrap().items, [bad]);
+    assert_eq!(envelope_in(&letters[0].body).items, [bad]);
     assert!(letters[0].reason.contains("account does not exist"), "{}", letters[0].reason);
 }
 
@@ -233,7 +234,7 @@ async fn a_message_that_ends_its_workers_is_set_aside() {
     let alone = stage.accept(account(3), 3).await;
     let mut envelope = Envelope::of(vec![alone], None);
     envelope.suspect = DEQUEUE_COUNT_MAX;
-    stage.send_body(&envelope.encode()).await;
+    stage.send_body(&envelope.encode(&seal())).await;
     for _ in 0..DEQUEUE_COUNT_MAX {
         let _ = queue_port.receive(&queue(), 32, Duration::ZERO).await.unwrap();
     }

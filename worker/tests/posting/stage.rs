@@ -10,6 +10,7 @@ use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
 use postonce_shared::claim_check::ClaimCheck;
+use postonce_shared::conformance::sealed::{envelope_in, seal};
 use postonce_shared::domain::account::Account;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{
@@ -24,7 +25,7 @@ use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::NewTransaction;
 use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::ports::world::World;
-use postonce_worker::delivery::{Delivery, Unopened};
+use postonce_worker::delivery::Delivery;
 use postonce_worker::drain::{DrainStarter, drain};
 use postonce_worker::meter::Meter;
 use postonce_worker::receivers::Bounds;
@@ -59,7 +60,7 @@ pub fn outage() -> StoreFault {
 }
 
 pub fn opened(message: Message) -> Delivery<Envelope> {
-    let content = Envelope::decode(&message.body).map_err(Unopened::from);
+    let content = Ok(envelope_in(&message.body));
     Delivery::new(message, content)
 }
 
@@ -81,7 +82,8 @@ pub fn settlement(bank: &Bank) -> Settlement {
         queue: Arc::clone(&bank.store.queue),
         ledger: Arc::clone(&bank.store.ledger),
         office: Arc::clone(&bank.dead_letter_office),
-        claims: ClaimCheck::new(&bank.store, Arc::clone(&bank.world)),
+        claims: ClaimCheck::new(&bank.store, &bank.seal, Arc::clone(&bank.world)),
+        seal: bank.seal.clone(),
         world: Arc::clone(&bank.world),
         meter: Arc::default(),
         back_in: std::sync::Mutex::default(),
@@ -156,7 +158,7 @@ impl<W: World + 'static> Stage<W> {
     pub fn bank_over(&self, trouble: impl FnOnce(&mut Store)) -> Bank {
         let mut store = self.store.clone();
         trouble(&mut store);
-        Bank::new(store, self.world.clone(), Arc::new(LocalBell::default()), 1)
+        Bank::new(store, self.world.clone(), Arc::new(LocalBell::default()), seal(), 1)
     }
 
     pub fn worker(&self) -> Running {
@@ -195,7 +197,7 @@ impl<W: World + 'static> Stage<W> {
     }
 
     pub async fn send(&self, items: Vec<Work>) {
-        self.send_body(&Envelope::of(items, None).encode()).await;
+        self.send_body(&Envelope::of(items, None).encode(&seal())).await;
     }
 
     pub async fn send_body(&self, body: &[u8]) {
@@ -224,7 +226,7 @@ impl<W: World + 'static> Stage<W> {
 
     /// The accounts whose work lies in the dead letters.
     pub async fn dead(&self) -> Vec<AccountKey> {
-        let first = |letter: &DeadLetter| Envelope::decode(&letter.body).unwrap().items[0].key.account;
+        let first = |letter: &DeadLetter| envelope_in(&letter.body).items[0].key.account;
         self.letters().await.iter().map(first).collect()
     }
 }

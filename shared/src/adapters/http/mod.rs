@@ -30,6 +30,7 @@ use crate::adapters::bell::LocalBell;
 use crate::bank::Links;
 use crate::completions::Completions;
 use crate::completions::note::{NOTE_ITEM_BYTES_MAX, NOTE_ITEMS_MAX};
+use crate::envelope::seal::Seal;
 use crate::ports::Store;
 use crate::ports::queue::QueueName;
 use crate::ports::roster::ProcessId;
@@ -92,7 +93,14 @@ impl Exchange {
         world: &Arc<dyn World>,
         configured: Option<&RingKeys>,
     ) -> Result<Self, NoClient> {
-        let secret = Arc::new(RingSecret::new(configured));
+        Self::with(store, world, Arc::new(RingSecret::new(configured)))
+    }
+
+    /// As [`Self::new`], with a secret that the store of this process is opened with.
+    ///
+    /// # Errors
+    /// [`NoClient`]
+    pub fn with(store: &Store, world: &Arc<dyn World>, secret: Arc<RingSecret>) -> Result<Self, NoClient> {
         let client = Arc::new(PeerClient::new(Arc::clone(&secret), Arc::clone(world))?);
         let id = ProcessId::from_uuid(world.uuid());
         let local = Arc::new(LocalBell::default());
@@ -106,7 +114,7 @@ impl Exchange {
     /// How the bank of this process reaches others.
     pub fn links(&self, completions: &Arc<Completions>) -> Links {
         let (doorbell, replies) = (Arc::clone(&self.bell), Arc::clone(&self.replies));
-        Links { doorbell, completions: Arc::clone(completions), replies }
+        Links { doorbell, completions: Arc::clone(completions), replies, seal: Seal::new(&self.secret) }
     }
 }
 

@@ -1,0 +1,43 @@
+//! Sealed bodies for tests: the seal of a bank whose secret is known, and what an outsider makes of a body.
+
+use std::sync::Arc;
+
+use crate::envelope::seal::{Purpose, Seal};
+use crate::envelope::{Body, Content, Envelope};
+use crate::ring_secret::{RingKeys, RingSecret};
+
+/// The secret of the banks in tests.
+pub const SECRET: &str = "the-secret-of-the-tests";
+
+/// Their seal.
+pub fn seal() -> Seal {
+    seal_of(SECRET)
+}
+
+/// The seal of a bank with another secret, or with two as `new,old`.
+pub fn seal_of(secrets: &str) -> Seal {
+    Seal::new(&Arc::new(RingSecret::new(Some(&RingKeys::parse(secrets).unwrap()))))
+}
+
+/// The work in a sealed body.
+pub fn envelope_in(body: &[u8]) -> Envelope {
+    match Body::decode(body, &seal()) {
+        Ok(Body::Content(Content::Work(envelope))) => envelope,
+        other => panic!("no sealed work: {other:?}"),
+    }
+}
+
+/// The body as an older process wrote it: without the seal, if it has one.
+pub fn unsealed(body: &[u8]) -> Vec<u8> {
+    let mut text = String::from_utf8(body.to_vec()).unwrap();
+    if let Some(rest) = text.strip_prefix("{\"seal\":\"") {
+        let (_, rest) = rest.split_once("\",").unwrap();
+        text = format!("{{{rest}");
+    }
+    text.into_bytes()
+}
+
+/// The body with a seal that fits it, whatever seal it had before.
+pub fn resealed(body: &[u8]) -> Vec<u8> {
+    seal().seal(Purpose::Message, unsealed(body))
+}

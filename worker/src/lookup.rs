@@ -1,0 +1,87 @@
+//! Messages without a valid seal: they name transactions, and the rows of these say what is to be done.
+//!
+//! Such messages come from processes of an older version, from before the secret was changed, or from
+//! somebody who may write to the queue and nothing else. All of them are treated alike.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use postonce_shared::domain::ids::TransactionKey;
+use postonce_shared::envelope::{Envelope, Name, Names, Unreadable};
+use postonce_shared::ports::fault::{StoreFault, chain};
+use postonce_shared::ports::ledger::{Ledger, StoredTransaction};
+
+use crate::delivery::{Delivery, Unopened};
+
+/// Rows that are read at once.
+const READS_AT_ONCE: usize = 16;
+
+/// What the log knows of a transaction that was named.
+type Row = Result<Option<StoredTransaction>, Arc<StoreFault>>;
+
+/// The work of messages without a seal by their rows; `None` for each message that has one, or no work.
+/// Each row is read once, however many messages name it.
+pub async fn look_up(
+    ledger: &dyn Ledger,
+    deliveries: &[Delivery<Envelope>],
+) -> Vec<Option<Result<Envelope, Unopened>>> {
+    let named: Vec<Option<&Names>> = deliveries.iter().map(names).collect();
+    let keys: BTreeSet<&TransactionKey> = named.iter().flatten().flat_map(|names| names.keys()).collect();
+    let reads = keys.into_iter().map(async |key| {
+        let row = ledger.transaction(key).await.map_err(Arc::new);
+        (key, row)
+    });
+    let rows: BTreeMap<&TransactionKey, Row> =
+        futures::stream::iter(reads.collect::<Vec<_>>()).buffer_unordered(READS_AT_ONCE).collect().await;
+    named.into_iter().map(|names| Some(by_rows(names?, &rows))).collect()
+}
+
+fn names(delivery: &Delivery<Envelope>) -> Option<&Names> {
+    match &delivery.content {
+        Err(Unopened::Unsealed(names)) => Some(names),
+        Ok(_) | Err(_) => None,
+    }
+}
+
+/// The work of one message. What it names and the log does not know was never accepted.
+fn by_rows(names: &Names, rows: &BTreeMap<&TransactionKey, Row>) -> Result<Envelope, Unopened> {
+    let mut work = BTreeMap::new();
+    let mut bad: Vec<&Name> = Vec::new();
+    let mut why = String::new();
+    for (place, name) in names.items().iter().enumerate() {
+        let row = name.key.as_ref().and_then(|key| Some((key, rows.get(key)?)));
+        match row {
+            None => {
+                bad.push(name);
+                why = "it has no seal, and an item that names no transaction".to_owned();
+            }
+            Some((_, Err(fault))) if fault.is_transient() => {
+                return Err(Unopened::LedgerAway(Box::new(Arc::clone(fault))));
+            }
+            Some((key, Err(fault))) => {
+                bad.push(name);
+                why = format!("the row of transaction {key} cannot be read: {}", chain(&**fault));
+            }
+            Some((key, Ok(None))) => {
+                bad.push(name);
+                why = format!("it has no seal, and names transaction {key}, which was never accepted");
+            }
+            // What lies in the dead letters waits for a person, and a name is no decision of one.
+            Some((_, Ok(Some(row)))) if row.marks.dead_letter => {}
+            Some((key, Ok(Some(row)))) => {
+                if let Some(open) = row.work() {
+                    work.entry(key).or_insert((place, open));
+                }
+            }
+        }
+    }
+    let mut work: Vec<_> = work.into_values().collect();
+    work.sort_by_key(|(place, _)| *place);
+    let work: Vec<_> = work.into_iter().map(|(_, work)| work).collect();
+    if !bad.is_empty() {
+        let (bad_count, bad) = (bad.len(), Names::body_of(bad));
+        return Err(Unopened::Unreadable(Unreadable::Items { why, readable: work, bad, bad_count }));
+    }
+    if work.is_empty() { Err(Unopened::Settled) } else { Ok(Envelope::of(work, None)) }
+}
