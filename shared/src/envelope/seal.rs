@@ -22,6 +22,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::select;
@@ -61,24 +62,32 @@ impl Purpose<'_> {
 /// Seals and verifies with the secret of the bank. While this process does not know the secret, bodies
 /// are written without a seal and none verifies: everything still posts, at the cost of reading rows.
 #[derive(Clone)]
-pub struct Seal(Arc<RingSecret>);
+pub struct Seal {
+    secret: Arc<RingSecret>,
+    /// Whether the secret was waited for once.
+    waited: Arc<AtomicBool>,
+}
 
 impl Seal {
     /// The seal of a process.
     pub fn new(secret: &Arc<RingSecret>) -> Self {
-        Self(Arc::clone(secret))
+        Self { secret: Arc::clone(secret), waited: Arc::default() }
     }
 
-    /// Waits until the secret is known, for a moment only: the store may hold a value that is none.
+    /// Waits until the secret is known: at the start of a process, and for a moment only, since the store may
+    /// hold a value that is none.
     pub async fn ready(&self, world: &dyn World) {
-        if self.0.known().is_none() {
-            select(std::pin::pin!(self.0.get()), world.sleep(SECRET_PATIENCE)).await;
+        if self.secret.known().is_none() && !self.waited.load(Ordering::Relaxed) {
+            select(std::pin::pin!(self.secret.get()), world.sleep(SECRET_PATIENCE)).await;
+            self.waited.store(true, Ordering::Relaxed);
         }
     }
 
     /// A JSON object with a seal. Without one while the secret is not known.
     pub fn seal(&self, purpose: Purpose<'_>, object: Vec<u8>) -> Vec<u8> {
-        let (Some(keys), Some((b'{', rest))) = (self.0.known(), object.split_first()) else { return object };
+        let (Some(keys), Some((b'{', rest))) = (self.secret.known(), object.split_first()) else {
+            return object;
+        };
         let code = keys.seal(&[purpose.prefix().as_bytes(), rest]);
         let mut sealed = Vec::with_capacity(SEAL_BYTES.saturating_add(rest.len()));
         sealed.extend_from_slice(HEAD);
@@ -92,7 +101,7 @@ impl Seal {
     /// for a right one.
     pub fn verify(&self, purpose: Purpose<'_>, body: &[u8]) -> bool {
         let Some((code, rest)) = split(body) else { return false };
-        let Some(keys) = self.0.known() else { return false };
+        let Some(keys) = self.secret.known() else { return false };
         keys.verify_seal(&[purpose.prefix().as_bytes(), rest], &code)
     }
 }

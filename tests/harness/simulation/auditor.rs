@@ -139,6 +139,15 @@ impl Auditor {
         });
     }
 
+    /// The adversary has these transactions in its hands: their work need not be anywhere from now on, until
+    /// repair sends it again. In the end they are final like all others.
+    pub fn touched(&self, body: &[u8]) {
+        self.look(|books| {
+            books.touched(keys_in(body));
+            Ok(())
+        });
+    }
+
     /// Somebody is about to receive.
     pub fn receives(&self, life: Life) {
         let mut state = self.state();
@@ -286,5 +295,5 @@ fn keys_in(body: &[u8]) -> Vec<TransactionKey> {
             message: text("m").parse().ok()?,
         })
     };
-    items.iter().map(|item| key(item).expect("the bank writes whole items")).collect()
+    items.iter().filter_map(key).collect()
 }

@@ -68,6 +68,8 @@ pub struct Books {
     noted: BTreeMap<TransactionKey, Noted>,
     tallies: BTreeMap<AccountKey, Tally>,
     numbers: BTreeSet<u64>,
+    /// What an adversary had in its hands.
+    touched: BTreeSet<TransactionKey>,
     /// Where the work is.
     pub work: WorkInFlight,
     /// What the register says is reserved.
@@ -99,7 +101,7 @@ impl Books {
             format!("{key} was promised with {asked:?}, and the log has {:?}", noted.content)
         })?;
         if told.outcome.is_none() && noted.outcome.is_none() {
-            check(self.work.is_somewhere(key), || {
+            check(self.touched.contains(key) || self.work.is_somewhere(key), || {
                 format!("{key} was promised, and is on no queue and in no dead letter")
             })?;
         }
@@ -125,11 +127,17 @@ impl Books {
         check(same, || format!("{} was told to be {:?}, and the log has {noted:?}", told.key, told.outcome))
     }
 
+    /// An adversary had these in its hands: their work may be nowhere.
+    pub fn touched(&mut self, keys: Vec<TransactionKey>) {
+        self.touched.extend(keys);
+    }
+
     /// Work left a queue, or the dead letters.
     pub fn still_somewhere(&self, keys: &[TransactionKey], why: &str) -> Checked {
         for key in keys {
             let open = self.noted.get(key).is_some_and(|noted| noted.promised && noted.outcome.is_none());
-            check(!open || self.work.is_somewhere(key), || format!("the work of {key} is lost: {why}"))?;
+            let held = self.touched.contains(key) || self.work.is_somewhere(key);
+            check(!open || held, || format!("the work of {key} is lost: {why}"))?;
         }
         Ok(())
     }

@@ -53,11 +53,15 @@ pub enum Fault {
     RequestTwice,
     /// The gate is held for some time.
     GateHeld,
+    /// An adversary puts a message of its own on a queue.
+    MessageForged,
+    /// An adversary receives messages, and changes, deletes or hides them.
+    MessageTaken,
 }
 
 impl Fault {
     /// Every kind.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::Crash,
         Self::Drain,
         Self::Pause,
@@ -80,6 +84,8 @@ impl Fault {
         Self::ResponseLost,
         Self::RequestTwice,
         Self::GateHeld,
+        Self::MessageForged,
+        Self::MessageTaken,
     ];
 
     /// Its name, for people and for commands.
@@ -107,6 +113,8 @@ impl Fault {
             Self::ResponseLost => "response-lost",
             Self::RequestTwice => "request-twice",
             Self::GateHeld => "gate-held",
+            Self::MessageForged => "message-forged",
+            Self::MessageTaken => "message-taken",
         }
     }
 
@@ -131,6 +139,8 @@ impl Fault {
             Self::Reordered => 500,
             Self::RingLost | Self::ReplyLost => 600,
             Self::ResponseLost | Self::RequestTwice => 300,
+            // At each turn of the adversary.
+            Self::MessageForged | Self::MessageTaken => 800,
             // It follows from others.
             Self::StaleReceipt => 0,
         }
@@ -207,7 +217,7 @@ pub fn length(fault: Fault, scheduler: &Scheduler) -> Duration {
     let seconds_max = match fault {
         Fault::Pause | Fault::SlowStore => 40,
         Fault::GateHeld => 60,
-        Fault::WriteLate | Fault::MessageLate => 90,
+        Fault::WriteLate | Fault::MessageLate | Fault::MessageTaken => 90,
         // Now and then longer than a visibility timeout times the maximum of receipts.
         Fault::Outage => 150,
         Fault::Crash
@@ -225,7 +235,8 @@ pub fn length(fault: Fault, scheduler: &Scheduler) -> Duration {
         | Fault::RingSpurious
         | Fault::ReplyLost
         | Fault::ResponseLost
-        | Fault::RequestTwice => 0,
+        | Fault::RequestTwice
+        | Fault::MessageForged => 0,
     };
     scheduler.up_to(Duration::from_secs(seconds_max))
 }

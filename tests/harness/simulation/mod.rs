@@ -7,10 +7,13 @@
 //! - [`network`] stands between a process and the store ([`ports`], [`queue_port`]), and [`faults`] says
 //!   what goes wrong there;
 //! - [`processes`] are the webs and workers, [`people`] the clients and operators;
+//! - [`adversary`] may write to the queues and knows no secret;
 //! - [`mutations`] are mistakes that the simulation has to find;
 //! - [`run`](mod@run) puts it together.
 
+pub mod adversary;
 pub mod auditor;
+mod believing;
 mod books;
 pub mod faults;
 pub mod mutations;

@@ -36,11 +36,19 @@ pub enum Mutation {
     UnreadableGateIsReleased,
     /// An account is read in two steps, between which others commit.
     AccountReadTorn,
+    /// A message is believed whatever seal it has.
+    SealNotChecked,
+    /// The seal does not cover the amounts.
+    SealOverPartOfTheItem,
+    /// A message without a seal names transactions, and its amounts are believed.
+    UnsealedAmountBelieved,
+    /// What came without a seal gets one when it is written anew.
+    Resealing,
 }
 
 impl Mutation {
     /// Every mistake.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 19] = [
         Self::CommitWithoutVersionGuard,
         Self::CommitWithoutRowGuard,
         Self::RejectionWithoutVersionGuard,
@@ -56,6 +64,10 @@ impl Mutation {
         Self::ReplayTrustsTheRow,
         Self::UnreadableGateIsReleased,
         Self::AccountReadTorn,
+        Self::SealNotChecked,
+        Self::SealOverPartOfTheItem,
+        Self::UnsealedAmountBelieved,
+        Self::Resealing,
     ];
 
     /// Its name, for people and for commands.
@@ -76,6 +88,10 @@ impl Mutation {
             Self::ReplayTrustsTheRow => "replay-trusts-the-row",
             Self::UnreadableGateIsReleased => "unreadable-gate-is-released",
             Self::AccountReadTorn => "account-read-torn",
+            Self::SealNotChecked => "seal-not-checked",
+            Self::SealOverPartOfTheItem => "seal-over-part-of-the-item",
+            Self::UnsealedAmountBelieved => "unsealed-amount-believed",
+            Self::Resealing => "resealing",
         }
     }
 
@@ -100,7 +116,11 @@ impl Mutation {
             | Self::AnswerBeforeQueue
             | Self::ReplayTrustsTheRow
             | Self::UnreadableGateIsReleased
-            | Self::AccountReadTorn => None,
+            | Self::AccountReadTorn
+            | Self::SealNotChecked
+            | Self::SealOverPartOfTheItem
+            | Self::UnsealedAmountBelieved
+            | Self::Resealing => None,
         }
     }
 }

@@ -40,7 +40,7 @@ const RING_TIME_MAX: Duration = Duration::from_millis(20);
 const RESTART_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// What the processes of a run sign with.
-const RING_SECRET: &str = "the-secret-of-the-simulation";
+pub const RING_SECRET: &str = "the-secret-of-the-simulation";
 
 /// What a process does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

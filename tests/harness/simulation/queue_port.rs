@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
 
+use super::believing::{as_received, as_written};
 use super::faults::{Fault, length};
 use super::mutations::Mutation;
 use super::network::{Request, now};
@@ -28,7 +29,7 @@ impl WorkQueue for QueueLink {
             Duration::ZERO
         };
         let copies = if network.strikes(Fault::MessageTwice) { 2 } else { 1 };
-        let (name, kept) = (queue.clone(), body.to_vec());
+        let (name, kept) = (queue.clone(), as_written(&self.0, body.to_vec()));
         let sent = self.0.ask(Request::write("send", queue), move |network| {
             for _ in 0..copies {
                 now(network.raw.queue.send(&name, &kept, delay.saturating_add(late)))?;
@@ -76,6 +77,9 @@ impl WorkQueue for QueueLink {
                 Ok(messages)
             })
             .await?;
+        for message in &mut messages {
+            message.body = as_received(&self.0, std::mem::take(&mut message.body));
+        }
         if messages.len() > 1 && network.strikes(Fault::Reordered) {
             for last in (1..messages.len()).rev() {
                 let other = network.scheduler.below(u64::try_from(last).unwrap_or(0).saturating_add(1));
@@ -92,7 +96,7 @@ impl WorkQueue for QueueLink {
         body: &[u8],
         visibility: Duration,
     ) -> Result<Held<Lease>, StoreFault> {
-        let (name, kept, body) = (queue.clone(), lease.clone(), body.to_vec());
+        let (name, kept, body) = (queue.clone(), lease.clone(), as_written(&self.0, body.to_vec()));
         self.0
             .ask(Request::write("extend", &lease.message_id), move |network| {
                 let held = now(network.raw.queue.extend(&name, &kept, &body, visibility))?;

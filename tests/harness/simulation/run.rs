@@ -9,6 +9,7 @@ use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::envelope;
 use postonce_shared::ports::world::World;
 
+use super::adversary::Adversary;
 use super::auditor::Auditor;
 use super::faults::{Fault, FaultCounts, FaultMix};
 use super::mutations::Mutation;
@@ -143,6 +144,7 @@ impl Run {
         }
         self.people.clients(self.plan.transactions);
         self.people.operators();
+        Adversary::act(&self.network, self.terms.queue_count);
         let trouble_max = self.scheduler().up_to(TROUBLE_MAX);
         // Long enough for everybody to have come, and no longer than anybody has something to do.
         let trouble_min = trouble_max.checked_div(2).unwrap_or_default();
