@@ -53,6 +53,8 @@ pub mod scenario;
 
 pub mod auditor;
 
+pub mod breaches;
+pub mod forger;
 pub mod soap;
 pub mod tamper;
 

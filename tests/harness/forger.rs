@@ -1,0 +1,137 @@
+//! An attacker with shared access signatures (SAS) for a queue and the payloads of a bank. The attacks run
+//! in Python on Microsoft's SDK, so they share no code with the bank.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use postonce_shared::domain::ids::{AccountKey, MessageId};
+use postonce_shared::envelope;
+use serde_json::{Value, json};
+
+use crate::python;
+use crate::scenario::Scenario;
+
+/// Attacks a bank on Azurite that has one queue.
+#[derive(Debug)]
+pub struct Forger {
+    /// Connection string, name of the queue and name of the container.
+    target: Value,
+}
+
+/// How the message of one transaction is changed.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The transaction.
+    pub id: MessageId,
+    /// The name of a function in `forge.py`.
+    pub way: &'static str,
+    /// New values of members of the item.
+    pub change: Value,
+}
+
+impl Forger {
+    /// An attacker of this bank.
+    ///
+    /// # Panics
+    /// When the bank is not on Azurite, or has several queues.
+    pub fn of(bank: &Scenario) -> Self {
+        let setting = |name: &str| bank.settings.get(name).expect("every bank has this setting").to_owned();
+        let storage = setting("POSTONCE_STORAGE");
+        let connection = storage.strip_prefix("azure:").expect("the bank is on Azurite");
+        let prefix = setting("POSTONCE_NAME_PREFIX");
+        let queues = envelope::queues(bank.queue_count());
+        let [queue] = queues.as_slice() else { panic!("the bank has {} queues", queues.len()) };
+        let (queue, container) = (format!("{prefix}-{queue}"), format!("{prefix}-payloads"));
+        Self { target: json!({"connection": connection, "queue": queue, "container": container}) }
+    }
+
+    /// Sends texts unchanged, with a SAS that permits only adding messages.
+    pub fn add_texts(&self, texts: &[String]) {
+        self.add(&json!({ "texts": texts }));
+    }
+
+    /// Sends envelopes, with a SAS that permits only adding messages.
+    pub fn add_envelopes(&self, envelopes: &[Value]) {
+        self.add(&json!({ "envelopes": envelopes }));
+    }
+
+    fn add(&self, request: &Value) {
+        let done = self.run("add", request);
+        assert_eq!(done["may_read"], false, "the SAS permits only adding");
+    }
+
+    /// Stores each envelope as a payload and sends a claim on it, with SAS that permit only creating
+    /// payloads and adding messages. The container must exist.
+    pub fn claim_envelopes(&self, envelopes: &[Value]) {
+        drop(self.run("claim", &json!({ "envelopes": envelopes })));
+    }
+
+    /// As [`Self::claim_envelopes`], with these bytes as the payloads.
+    pub fn claim_payloads(&self, payloads: &[Vec<u8>]) {
+        let payloads: Vec<String> = payloads.iter().map(|payload| STANDARD.encode(payload)).collect();
+        drop(self.run("claim", &json!({ "payloads": payloads })));
+    }
+
+    /// Receives all messages, each of one transaction, and carries out the plan of that transaction.
+    /// Returns the items as they were received.
+    pub fn intercept(&self, plans: &[Plan]) -> Vec<Value> {
+        let plans: Vec<Value> = plans
+            .iter()
+            .map(|Plan { id, way, change }| json!({"message_id": id.simple(), "way": way, "change": change}))
+            .collect();
+        let done = self.run("intercept", &json!({ "plans": plans }));
+        let items = done["items"].as_array().expect("it returns the items").clone();
+        assert_eq!(items.len(), plans.len(), "every transaction has one message");
+        items
+    }
+
+    /// Changes all items of all stored payloads. Returns the number of items.
+    pub fn rewrite_payloads(&self, change: &Value) -> u64 {
+        let done = self.run("rewrite_payloads", &json!({ "change": change }));
+        done["items"].as_u64().expect("it returns a count")
+    }
+
+    fn run(&self, command: &str, request: &Value) -> Value {
+        let mut request = request.clone();
+        for (name, value) in self.target.as_object().into_iter().flatten() {
+            request[name] = value.clone();
+        }
+        let mut child = Command::new(python::program())
+            .arg(python::directory().join("forge.py"))
+            .arg(command)
+            // Azurite listens on loopback, where a proxy of the environment cannot reach it.
+            .env("NO_PROXY", "*")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("Python starts");
+        let mut input = child.stdin.take().expect("its input is a pipe");
+        // When the program ends before it has read everything, its exit status shows the failure.
+        drop(writeln!(input, "{request}"));
+        drop(input);
+        let output = child.wait_with_output().expect("its output can be read");
+        assert!(output.status.success(), "forge.py {command} failed ({})", output.status);
+        serde_json::from_slice(&output.stdout).expect("it prints JSON")
+    }
+}
+
+/// An envelope around these items, without a seal.
+pub fn envelope_of(items: &[Value]) -> Value {
+    json!({"v": 1, "items": items})
+}
+
+/// A complete item of a transaction in euro.
+pub fn item(
+    account: AccountKey,
+    partner: &str,
+    id: MessageId,
+    (kind, minor_units): (&str, &str),
+    etag: &str,
+) -> Value {
+    json!({
+        "u": account.user.simple(), "c": account.account.simple(), "p": partner, "m": id.simple(),
+        "k": kind, "a": minor_units, "cur": "EUR", "t": "1795248000000", "e": etag,
+    })
+}
