@@ -61,8 +61,8 @@ impl Breaches {
 
     /// Notes a breach unless the process with these metrics has counted messages without a valid seal.
     pub async fn check_count(&mut self, vitals: &Vitals) {
-        let count = vitals.count("unsealed_messages").await;
-        self.check(&format!("postonce_unsealed_messages_total is {count}"), count > 0);
+        let count = vitals.count("worker_unsealed_messages").await;
+        self.check(&format!("postonce_worker_unsealed_messages_total is {count}"), count > 0);
     }
 
     /// Audits the ledger, searches the logs for panics, and reports all breaches.

@@ -29,12 +29,11 @@ pub fn envelope_in(body: &[u8]) -> Envelope {
 
 /// The body as an older process wrote it: without the seal, if it has one.
 pub fn unsealed(body: &[u8]) -> Vec<u8> {
-    let mut text = String::from_utf8(body.to_vec()).unwrap();
-    if let Some(rest) = text.strip_prefix("{\"seal\":\"") {
-        let (_, rest) = rest.split_once("\",").unwrap();
-        text = format!("{{{rest}");
+    let text = std::str::from_utf8(body).unwrap();
+    match text.strip_prefix("{\"seal\":\"").and_then(|rest| rest.split_once("\",")) {
+        Some((_, rest)) => format!("{{{rest}").into_bytes(),
+        None => body.to_vec(),
     }
-    text.into_bytes()
 }
 
 /// The body with a seal that fits it, whatever seal it had before.

@@ -12,6 +12,7 @@ use postonce_shared::domain::account::{Account, Revision, Versioned};
 use postonce_shared::domain::decision::AccountCommit;
 use postonce_shared::domain::ids::{AccountKey, TransactionKey};
 use postonce_shared::envelope::Envelope;
+use postonce_shared::envelope::seal::Purpose;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Ledger, Marks, StoredTransaction};
@@ -121,7 +122,8 @@ async fn an_unreadable_message_is_set_aside_at_once_and_stops_nobody() {
 #[tokio::test]
 async fn a_newer_envelope_waits_and_is_told() {
     let stage = Stage::new().await;
-    stage.send_body(br#"{"v":3,"items":"of another shape"}"#).await;
+    let newer = br#"{"v":3,"items":"of another shape"}"#.to_vec();
+    stage.send_body(&seal().seal(Purpose::Message, newer)).await;
     let worker = stage.worker();
     until("it was seen", async || worker.meter.newer_versions.get() > 0).await;
     worker.drain().await;

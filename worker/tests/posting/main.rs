@@ -12,3 +12,4 @@ mod listener;
 mod regressions;
 mod settle;
 mod stage;
+mod unsealed;

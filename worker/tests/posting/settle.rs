@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postonce_shared::adapters::memory::world::TestWorld;
+use postonce_shared::conformance::sealed::seal;
 use postonce_shared::decorators::{LedgerDecorator, WorkQueueDecorator};
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::envelope::Envelope;
+use postonce_shared::envelope::seal::Purpose;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Ledger, StoredTransaction};
@@ -142,8 +144,8 @@ async fn a_message_that_is_tried_again_waits_and_its_forgiven_receipts_add_up() 
 #[tokio::test]
 async fn a_renewal_and_the_wait_for_a_newer_worker_leave_the_body_as_it_was() {
     let stage = Stage::still().await;
-    let body: &[u8] = br#"{"v":3,"items":"of another shape"}"#;
-    stage.send_body(body).await;
+    let body = seal().seal(Purpose::Message, br#"{"v":3,"items":"of another shape"}"#.to_vec());
+    stage.send_body(&body).await;
     let delivery = opened(stage.receive(VISIBILITY).await.remove(0));
     let _ = delivery.renew(&*stage.store.queue, &queue(), VISIBILITY).await.unwrap();
     stage.world.advance(VISIBILITY);

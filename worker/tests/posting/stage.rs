@@ -18,14 +18,14 @@ use postonce_shared::domain::ids::{
 };
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
-use postonce_shared::envelope::{self, Envelope};
+use postonce_shared::envelope::{self, Body, Content, Envelope};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::dead_letters::DeadLetter;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::NewTransaction;
 use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::ports::world::World;
-use postonce_worker::delivery::Delivery;
+use postonce_worker::delivery::{Delivery, Unopened};
 use postonce_worker::drain::{DrainStarter, drain};
 use postonce_worker::meter::Meter;
 use postonce_worker::receivers::Bounds;
@@ -60,7 +60,11 @@ pub fn outage() -> StoreFault {
 }
 
 pub fn opened(message: Message) -> Delivery<Envelope> {
-    let content = Ok(envelope_in(&message.body));
+    let content = match Body::decode(&message.body, &seal()) {
+        Ok(Body::Content(Content::Work(envelope))) => Ok(envelope),
+        Ok(other) => panic!("no work: {other:?}"),
+        Err(unreadable) => Err(Unopened::from(unreadable)),
+    };
     Delivery::new(message, content)
 }
 
