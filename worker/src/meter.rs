@@ -46,6 +46,8 @@ pub struct Meter {
     pub settled_before: Counter,
     /// Orders of direct producers that were accepted, or found accepted.
     pub admitted: Counter,
+    /// Orders of direct producers that came above the rate of their partner, each time they did.
+    pub postponed: Counter,
     /// Receives that met a fault.
     pub queue_faults: Counter,
     /// Pieces of work that met a fault of the ledger.
@@ -77,7 +79,7 @@ pub struct Listeners {
 
 impl Meter {
     /// Every counter with its name and what it counts, for metrics and for other processes.
-    pub const fn counters(&self) -> [(&'static str, &'static str, &Counter); 12] {
+    pub const fn counters(&self) -> [(&'static str, &'static str, &Counter); 13] {
         [
             ("messages_received", "Queue messages received", &self.received),
             ("settled", "Transactions that became final, or were found final", &self.settled),
@@ -89,6 +91,11 @@ impl Meter {
             ("newer_versions", "Messages that wait for a newer worker", &self.newer_versions),
             ("settled_before", "Messages whose work was settled before they came", &self.settled_before),
             ("admitted", "Orders of direct producers accepted, or found accepted", &self.admitted),
+            (
+                "postponed",
+                "Orders of direct producers postponed by the rate of their partner",
+                &self.postponed,
+            ),
             ("queue_faults", "Receives that failed", &self.queue_faults),
             ("ledger_faults", "Transactions that met a fault of the ledger", &self.ledger_faults),
         ]

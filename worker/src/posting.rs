@@ -77,11 +77,12 @@ impl Posting {
     /// Posting at a bank. A received message is hidden for its `visibility_timeout` at a time; work that
     /// cannot be posted in `dequeue_count_max` receipts is tried alone, and then set aside.
     pub fn new(bank: &Bank, meter: Arc<Meter>, config: &WorkerConfig) -> Self {
-        let WorkerConfig { visibility_timeout, dequeue_count_max, ref legacy_partner, .. } = *config;
+        let WorkerConfig { visibility_timeout, dequeue_count_max, ref legacy_partner, request_rate, .. } =
+            *config;
         // Leases are renewed only from half of their time on, and what stands in other messages waits.
         let time_max = visibility_timeout.checked_div(2).unwrap_or_default().min(OPENING_TIME_MAX);
         Self {
-            opening: Opening::new(bank, Arc::clone(&meter), legacy_partner.clone(), time_max),
+            opening: Opening::new(bank, Arc::clone(&meter), (legacy_partner.clone(), request_rate), time_max),
             claims: ClaimCheck::new(&bank.store, Arc::clone(&bank.world)),
             poster: Arc::clone(&bank.poster),
             queue: Arc::clone(&bank.store.queue),

@@ -108,6 +108,10 @@ impl Settlement {
                 self.wait_for_store(delivery, &delivery.message.body, unopened).await;
                 false
             }
+            Unopened::Postponed { delay } => {
+                self.hide(delivery, &delivery.message.body, *delay).await;
+                true
+            }
         }
     }
 
