@@ -144,3 +144,43 @@ impl PartnerGrants {
         Ok(Answer::Granted(PartnerGrant { scopes: Scope::of_codes(&codes), partner }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::domain::ids::{AccountId, UserId};
+    use crate::domain::partner::Reach;
+    use crate::domain::time::Timestamp;
+
+    fn account(number: u128) -> AccountKey {
+        let user = UserId::from_uuid(Uuid::from_u128(1));
+        AccountKey { user, account: AccountId::from_uuid(Uuid::from_u128(number)) }
+    }
+
+    #[test]
+    fn an_order_needs_its_scope_and_an_account_within_the_reach() {
+        use TransactionKind::{Deposit, Withdrawal};
+        let id = PartnerId::parse("shop").unwrap();
+        let reach = Reach::Named { users: BTreeSet::new(), accounts: BTreeSet::from([account(1)]) };
+        let mut grant = PartnerGrant {
+            partner: Partner::active(id.clone(), reach, Timestamp::from_unix_ms(0)),
+            scopes: vec![Scope::Deposit],
+        };
+        let without = |scope| Err(Denial::ScopeMissing { partner: id.clone(), scope });
+        let outside = Err(Denial::OutOfReach { account: account(2), partner: id.clone() });
+        assert_eq!(grant.check(Deposit, account(1)), Ok(()));
+        assert_eq!(grant.check(Withdrawal, account(1)), without(Scope::Withdraw));
+        assert_eq!(grant.check(Deposit, account(2)), outside);
+        // As over HTTP: the scope is checked first, and `admin` does not include it.
+        assert_eq!(grant.check(Withdrawal, account(2)), without(Scope::Withdraw));
+        grant.scopes = vec![Scope::Withdraw, Scope::Admin];
+        assert_eq!(grant.check(Withdrawal, account(1)), Ok(()));
+        assert_eq!(grant.check(Deposit, account(1)), without(Scope::Deposit));
+        grant.partner.signature_required = true;
+        assert_eq!(grant.check(Withdrawal, account(1)), Err(Denial::SignatureRequired(id.clone())));
+    }
+}

@@ -33,7 +33,8 @@ pub struct Opening {
 
 impl Opening {
     /// Opening at a bank. Orders of direct producers are accepted in the name of `legacy_partner`;
-    /// without one they are refused. It may give as many as `request_rate`, if it has no rate of its own. No message takes longer than `time_max`.
+    /// without one they are refused. `request_rate` is its rate, if it has none of its own. No message takes
+    /// longer than `time_max`.
     pub fn new(
         bank: &Bank,
         meter: Arc<Meter>,

@@ -45,7 +45,7 @@ pub struct WorkerConfig {
     pub receivers: Bounds,
     /// In whose name orders of direct producers are accepted; they are refused without one.
     pub legacy_partner: Option<PartnerId>,
-    /// How many orders a second it may give, if it has no rate of its own; in each process.
+    /// How many orders a second are accepted for it, if it has no rate of its own; in each process.
     pub request_rate: RequestRate,
     /// Whether to hold the gate first, if nobody ever touched it.
     pub held: bool,
