@@ -63,25 +63,28 @@ impl DirectOrders {
         let found = self.grants.find(partner).await;
         let found = found.map_err(|fault| unopened(fault.is_transient(), fault.into()))?;
         let grant = found.map_err(refused)?;
-        self.take_turn(&grant.partner)?;
+        if let Some(delay) = self.postponed(&grant.partner) {
+            return Err(Unopened::Postponed { delay });
+        }
         grant.check(order.kind, order.account).map_err(refused)?;
         let admitted = self.acceptor.admit(order, partner).await;
         admitted.map_err(|fault| unopened(fault.is_transient(), fault.into()))
     }
 
-    fn take_turn(&self, partner: &Partner) -> Result<(), Unopened> {
+    /// Counts an order against the rate; above it, how long the order has to wait.
+    fn postponed(&self, partner: &Partner) -> Option<Duration> {
         let rate = partner.rate.unwrap_or(self.rate);
         let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.world.uptime();
-        let Some(delay) = pace.delay(rate, now) else { return Ok(()) };
+        let delay = pace.delay(rate, now)?;
         self.meter.postponed.add(1);
-        if let Some(count) = pace.to_log(now) {
+        if let Some(count) = pace.log_due(now) {
             let (id, RequestRate { per_second, burst }) = (&partner.id, rate);
             warn!(
                 "Postponed {count} orders: partner {id} may send {per_second} a second and {burst} at once"
             );
         }
-        Err(Unopened::Postponed { delay })
+        Some(delay)
     }
 }
 
@@ -121,7 +124,7 @@ impl Pace {
     }
 
     /// Counts a postponed order; how many there were, when it is time for a log line.
-    fn to_log(&mut self, now: Duration) -> Option<u64> {
+    fn log_due(&mut self, now: Duration) -> Option<u64> {
         self.unlogged = self.unlogged.saturating_add(1);
         if self.logged_at.is_some_and(|at| now.saturating_sub(at) < LOG_INTERVAL) {
             return None;
@@ -175,8 +178,8 @@ mod tests {
     #[test]
     fn many_postponed_orders_are_one_line_of_the_log() {
         let mut pace = Pace::default();
-        assert_eq!(pace.to_log(ms(5)), Some(1));
-        assert_eq!([pace.to_log(ms(6)), pace.to_log(ms(1004))], [None, None]);
-        assert_eq!(pace.to_log(ms(1005)), Some(3));
+        assert_eq!(pace.log_due(ms(5)), Some(1));
+        assert_eq!([pace.log_due(ms(6)), pace.log_due(ms(1004))], [None, None]);
+        assert_eq!(pace.log_due(ms(1005)), Some(3));
     }
 }
