@@ -8,6 +8,7 @@ use crate::completions::Completions;
 use crate::dead_letter_office::DeadLetterOffice;
 use crate::envelope::seal::Seal;
 use crate::order_numbers::OrderNumbers;
+use crate::partner_grants::PartnerGrants;
 use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::replies::{NoReplies, Replies};
@@ -42,6 +43,8 @@ pub struct Bank {
     pub dead_letter_office: Arc<DeadLetterOffice>,
     /// What was forgotten.
     pub repair: Repair,
+    /// The terms of the partners that direct orders are accepted for.
+    pub partner_grants: Arc<PartnerGrants>,
 }
 
 /// How a process reaches others, and is reached.
@@ -95,6 +98,7 @@ impl Bank {
         let office = DeadLetterOffice::new(&store, &seal, Arc::clone(&poster), bell(), time(), queue_count);
         let repair = Repair::new(&store, &seal, time(), bell(), queue_count);
         let dead_letter_office = Arc::new(office);
+        let partner_grants = Arc::new(PartnerGrants::new(&store, time()));
         Self {
             store,
             world,
@@ -108,6 +112,7 @@ impl Bank {
             order_numbers,
             dead_letter_office,
             repair,
+            partner_grants,
         }
     }
 }

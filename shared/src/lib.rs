@@ -18,12 +18,15 @@ pub mod group_commit;
 pub mod legacy;
 pub mod order_numbers;
 pub mod owed_replies;
+pub mod partner_grants;
+pub mod partner_memory;
 pub mod post;
 pub mod queue_count;
 pub mod recover;
 pub mod reply_to;
 pub mod ring_secret;
 pub mod sweep;
+pub mod token_bucket;
 pub mod verify;
 pub mod xml;
 

@@ -12,6 +12,7 @@ use postonce_shared::adapters::bell::LocalBell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
+use postonce_shared::config::HttpLimits;
 use postonce_shared::conformance::sealed::seal;
 use postonce_shared::domain::account::Account;
 use postonce_shared::domain::ids::{PartnerId, TransactionKey};
@@ -60,6 +61,7 @@ async fn outage(weather: Weather) {
         idle_delay_max: Duration::from_millis(50),
         receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
         legacy_partner: None,
+        request_rate: HttpLimits::default().rate,
         held: false,
     };
     let (starter, drain) = drain();

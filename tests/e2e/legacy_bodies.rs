@@ -20,6 +20,9 @@ on_both_stands![
     an_order_for_an_unknown_account_waits_for_a_person,
     what_is_wrong_with_an_order_stands_in_its_dead_letter,
     a_worker_that_dies_over_an_order_repeats_and_loses_nothing,
+    an_order_waits_for_a_person_until_its_partner_exists,
+    orders_of_a_suspended_partner_move_no_money_until_it_is_resumed,
+    an_order_outside_of_the_reach_or_the_scopes_of_its_partner_moves_no_money,
 ];
 
 async fn both_forms_are_posted_once_however_often_they_are_sent(stand: Stand) {
@@ -62,7 +65,7 @@ async fn an_order_for_an_unknown_account_waits_for_a_person(stand: Stand) {
     assert!(reason.contains("does not exist") && reason.contains(&account.account.to_string()), "{reason}");
 
     client.open(account).await;
-    act(&operator, Method::POST, &format!("/{}/replay", text(&letter, "id"))).await;
+    replay(&operator, &letter).await;
     assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
     assert_eq!(client.balance(account).await, "4.00");
     client.until_drained(wait::PATIENCE).await;
@@ -110,10 +113,108 @@ async fn without_a_partner_an_order_is_set_aside_and_posts_when_one_is_set() {
 
     bank.workers.remove(0).kill();
     bank.settings = bank.settings.clone().with("POSTONCE_LEGACY_PARTNER", PARTNER);
+    let client = feeder(&bank);
     bank.start_worker();
-    act(&operator, Method::POST, &format!("/{}/replay", text(&letter, "id"))).await;
-    assert_eq!(feeder(&bank).until_final(account, id).await.transaction_status(), "posted");
+    replay(&operator, &letter).await;
+    assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
     assert_eq!(operator.balance(account).await, "4.00");
+}
+
+async fn an_order_waits_for_a_person_until_its_partner_exists(stand: Stand) {
+    let bank = plan(stand).start().await;
+    let operator = bank.client(0);
+    let (account, id) = (fresh_account(), fresh_id());
+    operator.open(account).await;
+    put(&bank, &xml(account, id, "4.00")).await;
+    let letter = refused(&operator, "partner feeder does not exist").await;
+    assert_eq!(operator.balance(account).await, "0.00");
+
+    let client = feeder(&bank);
+    replay(&operator, &letter).await;
+    assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
+    assert_eq!(client.balance(account).await, "4.00");
+    client.until_drained(wait::PATIENCE).await;
+    assert_eq!(operator.dead_letters().await, Vec::<Value>::new());
+}
+
+async fn orders_of_a_suspended_partner_move_no_money_until_it_is_resumed(stand: Stand) {
+    let bank = plan(stand).start().await;
+    let (operator, client) = (bank.client(0), feeder(&bank));
+    bank.until_workers_ready().await;
+    let account = fresh_account();
+    client.open(account).await;
+    let (posted, refused_id) = (fresh_id(), fresh_id());
+    put(&bank, &delimited(account, posted, "4.00")).await;
+    assert_eq!(client.until_final(account, posted).await.transaction_status(), "posted");
+
+    // The workers remember the partner by now, and are told of the change.
+    bank.operate(&["partners", "suspend", PARTNER]);
+    put(&bank, &delimited(account, refused_id, "5.00")).await;
+    let letter = refused(&operator, "partner feeder is suspended").await;
+    assert_eq!(operator.balance(account).await, "4.00");
+    // As over HTTP, a repeated order is refused as well, and the transaction stays as it is.
+    replay(&operator, &letter).await;
+    let letter = refused(&operator, "partner feeder is suspended").await;
+    bank.operate(&["partners", "resume", PARTNER]);
+    replay(&operator, &letter).await;
+    assert_eq!(client.until_final(account, refused_id).await.transaction_status(), "posted");
+    client.until_drained(wait::PATIENCE).await;
+    bank.operate(&["partners", "suspend", PARTNER]);
+    put(&bank, &delimited(account, posted, "4.00")).await;
+    let _letter = refused(&operator, "partner feeder is suspended").await;
+    assert_eq!(operator.balance(account).await, "9.00");
+    assert_eq!(operator.listing(account, None, 100).await.len(), 2);
+}
+
+async fn an_order_outside_of_the_reach_or_the_scopes_of_its_partner_moves_no_money(stand: Stand) {
+    let bank = plan(stand).start().await;
+    let operator = bank.client(0);
+    bank.until_workers_ready().await;
+    let (own, foreign) = (fresh_account(), fresh_account());
+    for account in [own, foreign] {
+        operator.open(account).await;
+    }
+    let name = format!("{}/{}", own.user, own.account);
+    bank.operate(&["partners", "add", PARTNER, "--account", &name, "--scope", "deposit,read"]);
+    let (first, second, third) = (fresh_id(), fresh_id(), fresh_id());
+    put(&bank, &xml(own, first, "4.00")).await;
+    until_balance(&operator, own, "4.00").await;
+
+    put(&bank, &xml(foreign, second, "5.00")).await;
+    let letter = refused(&operator, "is outside of the reach of partner feeder").await;
+    assert!(text(&letter, "reason").contains(&foreign.to_string()), "{letter}");
+    assert_eq!(operator.balance(foreign).await, "0.00");
+    bank.operate(&["partners", "change", PARTNER, "--all-accounts"]);
+    replay(&operator, &letter).await;
+    until_balance(&operator, foreign, "5.00").await;
+
+    put(&bank, &xml(own, third, "-1.00")).await;
+    let letter = refused(&operator, "no key of partner feeder has the scope withdraw").await;
+    assert_eq!(operator.balance(own).await, "4.00");
+    let _key = bank.add_key(PARTNER, &["withdraw"]);
+    replay(&operator, &letter).await;
+    until_balance(&operator, own, "3.00").await;
+    operator.until_drained(wait::PATIENCE).await;
+    assert_eq!(operator.dead_letters().await, Vec::<Value>::new());
+}
+
+/// The only dead letter, once there is one; its reason has these words.
+async fn refused(operator: &Client, words: &str) -> Value {
+    let letter = one_letter(operator).await;
+    assert!(text(&letter, "reason").contains(words), "{words}: {letter}");
+    letter
+}
+
+async fn replay(operator: &Client, letter: &Value) {
+    act(operator, Method::POST, &format!("/{}/replay", text(letter, "id"))).await;
+}
+
+async fn until_balance(client: &Client, account: AccountKey, balance: &str) {
+    wait::until("the account has that balance", wait::PATIENCE, async || {
+        let now = client.balance(account).await;
+        if now == balance { Ok(()) } else { Err(now) }
+    })
+    .await
 }
 
 async fn a_worker_that_dies_over_an_order_repeats_and_loses_nothing(stand: Stand) {

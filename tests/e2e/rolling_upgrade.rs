@@ -12,6 +12,7 @@ use futures::future::join;
 use postonce_shared::adapters::bell::LocalBell;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
+use postonce_shared::config::HttpLimits;
 use postonce_shared::conformance::sealed::unsealed;
 use postonce_shared::decorators::WorkQueueDecorator;
 use postonce_shared::domain::ids::{AccountKey, MessageId};
@@ -125,6 +126,7 @@ fn tomorrow(store: Store, seal: Seal) -> Worker {
         idle_delay_max: Duration::from_secs(1),
         receivers: Bounds { floor: one, ceiling: one },
         legacy_partner: None,
+        request_rate: HttpLimits::default().rate,
         held: false,
     };
     Worker::new(&bank, config, Arc::default())

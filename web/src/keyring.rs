@@ -2,41 +2,25 @@
 //! flood of one wrong key does not reach the store.
 //!
 //! A key works when the store has it and it was not revoked, *and* the record of its partner lists it, *and*
-//! the partner is active. A change of any of these is rung to all processes ([`Keyring::forget`]), so that it
-//! counts at once. Where a ring is not heard it counts after a minute, as the first request then asks the
-//! store again while others go on with what is remembered; and within [`GRANT_TTL`] at the latest, also
-//! while the store does not answer.
+//! the partner is active. A change of any of these is told to all processes ([`Keyring::forget`]), so that it
+//! counts at once. [`postonce_shared::partner_memory`] says when it counts where that call is lost.
 
-use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use lru::LruCache;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::Partner;
 use postonce_shared::domain::time::Timestamp;
+use postonce_shared::partner_memory::{Answer, OfPartner, PartnerMemory};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::api_keys::{ApiKeyRecord, ApiKeys};
-use postonce_shared::ports::fault::{StoreFault, chain};
+use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::partners::Partners;
 use postonce_shared::ports::world::World;
 use subtle::ConstantTimeEq as _;
 
 use crate::api_keys::{KEY_CHARS_MAX, hash, id_of};
 use crate::scopes::Scope;
-
-/// How long a grant is used before a request asks the store again.
-pub const GRANT_FRESH: Duration = Duration::from_secs(60);
-/// How long a grant is used at the very most, counted from before the store was asked: a little less than the
-/// 5 minutes that are promised, so that a request that was let in at the last moment ends in time.
-pub const GRANT_TTL: Duration = Duration::from_secs(5 * 60 - 10);
-/// How long a key that was not found stays refused without asking again.
-pub const ABSENT_TTL: Duration = Duration::from_secs(5);
-/// How long the others go on with an old grant while one request asks again.
-const REFRESH_GRACE: Duration = Duration::from_secs(5);
-/// Keys that are remembered, of each kind: a flood of wrong ones must not push out the good ones.
-const REMEMBERED_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
 
 /// Who calls, and what it may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,48 +40,30 @@ impl Grant {
     }
 }
 
+impl OfPartner for Grant {
+    fn partner(&self) -> &PartnerId {
+        &self.partner.id
+    }
+}
+
 /// The API keys of the store and their partners, with a memory.
 pub struct Keyring {
     keys: Arc<dyn ApiKeys>,
     partners: Arc<dyn Partners>,
     world: Arc<dyn World>,
-    memory: Mutex<Memory>,
+    /// By the hash of the key.
+    memory: PartnerMemory<[u8; 32], Grant, ()>,
     awaits_first_key: AtomicBool,
-}
-
-struct Memory {
-    found: LruCache<[u8; 32], Held>,
-    absent: LruCache<[u8; 32], Duration>,
-    /// Grows with every ring: what was looked up before one is not remembered after it.
-    rings: u64,
-}
-
-/// A grant that is remembered.
-struct Held {
-    grant: Arc<Grant>,
-    refresh_at: Duration,
-    ends_at: Duration,
-}
-
-enum Remembered {
-    /// It can be used.
-    Found(Arc<Grant>),
-    /// It should be looked up again; if that is not possible now, it can be used.
-    Old(Arc<Grant>),
-    /// It is known to be wrong.
-    Absent,
-    Nothing,
 }
 
 impl Keyring {
     /// A keyring that remembers nothing yet.
     pub fn new(store: &Store, world: Arc<dyn World>) -> Self {
-        let (found, absent) = (LruCache::new(REMEMBERED_MAX), LruCache::new(REMEMBERED_MAX));
         Self {
             keys: Arc::clone(&store.api_keys),
             partners: Arc::clone(&store.partners),
+            memory: PartnerMemory::new(Arc::clone(&world)),
             world,
-            memory: Mutex::new(Memory { found, absent, rings: 0 }),
             awaits_first_key: AtomicBool::new(false),
         }
     }
@@ -125,28 +91,13 @@ impl Keyring {
 
     /// Whether looking up a key means to ask the store for one that was never right here.
     pub fn is_unseen(&self, key: &str) -> bool {
-        if key.len() > KEY_CHARS_MAX {
-            return false;
-        }
-        let hash = hash(key);
-        let now = self.world.uptime();
-        let memory = self.memory();
-        let is_wrong = memory.absent.peek(&hash).is_some_and(|until| now < *until);
-        !is_wrong && !memory.found.contains(&hash)
+        key.len() <= KEY_CHARS_MAX && self.memory.is_unknown(&hash(key))
     }
 
     /// Something about that partner or its keys changed, or about any partner: what is remembered of it, and
     /// every look-up that is under way, counts no more.
     pub fn forget(&self, partner: Option<&PartnerId>) {
-        let mut memory = self.memory();
-        memory.rings = memory.rings.wrapping_add(1);
-        memory.absent.clear();
-        let Some(partner) = partner else { return memory.found.clear() };
-        let of_partner = memory.found.iter().filter(|(_, held)| held.grant.partner.id == *partner);
-        let hashes: Vec<[u8; 32]> = of_partner.map(|(hash, _)| *hash).collect();
-        for hash in hashes {
-            memory.found.pop(&hash);
-        }
+        self.memory.forget(partner);
     }
 
     /// What a key grants; `None` when it is not known, was revoked, or its partner may not call.
@@ -158,84 +109,17 @@ impl Keyring {
             return Ok(None);
         }
         let hash = hash(key);
-        let (remembered, rings) = self.remembered(&hash);
-        let old = match remembered {
-            Remembered::Found(grant) => return Ok(Some(grant)),
-            Remembered::Absent => return Ok(None),
-            Remembered::Old(grant) => Some(grant),
-            Remembered::Nothing => None,
-        };
-        let (too_early, asked_at) = (self.awaits_first_key(), self.world.uptime());
-        let grant = match (self.ask(&hash).await, old) {
-            (Ok(grant), _) => grant.map(Arc::new),
-            (Err(fault), Some(old)) if fault.is_transient() && self.rings() == rings => {
-                tracing::warn!(
-                    "A key of {} cannot be looked up again now: {}",
-                    old.partner.id,
-                    chain(&fault)
-                );
-                return Ok(Some(old));
-            }
-            (Err(fault), _) => return Err(fault),
-        };
-        if grant.is_some() || !too_early {
-            self.remember(hash, grant.clone(), (rings, asked_at));
-        }
-        Ok(grant)
+        Ok(self.memory.recall(&hash, self.ask(&hash)).await?.ok())
     }
 
-    async fn ask(&self, hash: &[u8; 32]) -> Result<Option<Grant>, StoreFault> {
+    async fn ask(&self, hash: &[u8; 32]) -> Result<Answer<Grant, ()>, StoreFault> {
+        // Asked first: the store's first key may come in between.
+        let refused = if self.awaits_first_key() { Answer::NotYet(()) } else { Answer::Refused(()) };
         let record = self.keys.find(&id_of(hash)).await?;
-        let Some(record) = record.filter(|record| opens(record, hash)) else { return Ok(None) };
+        let Some(record) = record.filter(|record| opens(record, hash)) else { return Ok(refused) };
         let partner = self.partners.find(&record.partner).await?.map(|stored| stored.value);
-        Ok(partner.filter(|partner| partner.admits(&record.id)).map(|partner| granted(record, partner)))
-    }
-
-    /// What is remembered of a key, and how many rings were heard by then.
-    fn remembered(&self, hash: &[u8; 32]) -> (Remembered, u64) {
-        let now = self.world.uptime();
-        let mut memory = self.memory();
-        let rings = memory.rings;
-        if let Some(held) = memory.found.get_mut(hash).filter(|held| now < held.ends_at) {
-            let grant = Arc::clone(&held.grant);
-            if now < held.refresh_at {
-                return (Remembered::Found(grant), rings);
-            }
-            held.refresh_at = now.saturating_add(REFRESH_GRACE);
-            return (Remembered::Old(grant), rings);
-        }
-        match memory.absent.get(hash) {
-            Some(until) if now < *until => (Remembered::Absent, rings),
-            Some(_) | None => (Remembered::Nothing, rings),
-        }
-    }
-
-    /// Remembers an answer, unless a ring came since it was asked for: the answer may be of before.
-    fn remember(&self, hash: [u8; 32], grant: Option<Arc<Grant>>, (rings, asked_at): (u64, Duration)) {
-        let mut memory = self.memory();
-        if memory.rings != rings {
-            return;
-        }
-        match grant {
-            Some(grant) => {
-                let (refresh_at, ends_at) =
-                    (asked_at.saturating_add(GRANT_FRESH), asked_at.saturating_add(GRANT_TTL));
-                memory.absent.pop(&hash);
-                memory.found.put(hash, Held { grant, refresh_at, ends_at });
-            }
-            None => {
-                memory.found.pop(&hash);
-                memory.absent.put(hash, asked_at.saturating_add(ABSENT_TTL));
-            }
-        }
-    }
-
-    fn rings(&self) -> u64 {
-        self.memory().rings
-    }
-
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        let partner = partner.filter(|partner| partner.admits(&record.id));
+        Ok(partner.map_or(refused, |partner| Answer::Granted(granted(record, partner))))
     }
 }
 

@@ -4,8 +4,8 @@
 //! Each process counts by itself: what a partner may do with all of them together is that many times
 //! more. Nobody has to ask a store for it, and no store that is away can stop a request.
 
-pub mod bucket;
 pub mod crowd;
+pub mod fields;
 pub mod heads;
 pub mod rates;
 
@@ -13,7 +13,6 @@ pub mod rates;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryAfter(pub u64);
 
-pub use bucket::{Bucket, Standing};
 pub use crowd::{Crowd, bound_crowd};
 pub use heads::bound_heads;
 pub use rates::{Rates, Spent};

@@ -15,10 +15,11 @@ use actix_web::{Error, HttpMessage as _};
 use futures::FutureExt as _;
 use postonce_shared::domain::partner::Partner;
 use postonce_shared::ports::world::World;
+use postonce_shared::token_bucket::Standing;
 
 use crate::audit;
 use crate::error::{ApiError, Fault};
-use crate::limits::{RetryAfter, Standing};
+use crate::limits::{RetryAfter, fields};
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use postonce_shared::ports::fault::chain;
@@ -101,7 +102,8 @@ fn tell_standing<B>(response: &mut ServiceResponse<B>) {
         let extensions = response.request().extensions();
         (extensions.get::<Standing>().copied(), extensions.get::<RetryAfter>().copied())
     };
-    let standing = standing.map(|it| [(RATE_LIMIT_POLICY, it.policy()), (RATE_LIMIT, it.limit())]);
+    let standing =
+        standing.map(|it| [(RATE_LIMIT_POLICY, fields::policy(&it)), (RATE_LIMIT, fields::limit(&it))]);
     let retry_after = retry_after.map(|RetryAfter(seconds)| (header::RETRY_AFTER, seconds.to_string()));
     for (name, value) in standing.into_iter().flatten().chain(retry_after) {
         if let Ok(value) = value.parse() {

@@ -14,10 +14,9 @@ use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::roster::RosterEntry;
 use postonce_shared::ports::world::World;
+use postonce_worker::http::ForgetPartner;
 use tokio::sync::oneshot;
 use tracing::warn;
-
-use crate::keyring::Keyring;
 
 /// How long a process may take to say that it heard a ring: the operator waits.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
@@ -29,20 +28,20 @@ const RETRY_DELAY: Duration = Duration::from_millis(100);
 /// Rings at this process, and at all others that are in the roster.
 pub struct PartnerRing {
     switchboard: Arc<Switchboard>,
-    keyring: Option<Arc<Keyring>>,
+    forget: Option<ForgetPartner>,
     world: Arc<dyn World>,
 }
 
 impl PartnerRing {
-    /// The ring of a process; `keyring` is its own, if it serves the API.
-    pub fn new(exchange: &Exchange, world: Arc<dyn World>, keyring: Option<Arc<Keyring>>) -> Arc<Self> {
-        Arc::new(Self { switchboard: Arc::clone(&exchange.switchboard), keyring, world })
+    /// The ring of a process; `forget` makes the process itself forget a partner, if it remembers any.
+    pub fn new(exchange: &Exchange, world: Arc<dyn World>, forget: Option<ForgetPartner>) -> Arc<Self> {
+        Arc::new(Self { switchboard: Arc::clone(&exchange.switchboard), forget, world })
     }
 
     /// Rings for a partner. Returns when all have heard it that can be reached.
     async fn ring(&self, partner: &PartnerId) {
-        if let Some(keyring) = &self.keyring {
-            keyring.forget(Some(partner));
+        if let Some(forget) = &self.forget {
+            forget(Some(partner));
         }
         let told = PartnerChanged { partner: Some(partner.to_string()) };
         let question = Question::put(PARTNERS_PATH, told.encode());

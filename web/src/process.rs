@@ -82,6 +82,7 @@ pub async fn run(
     let verifier = Verifier { terms: config.signatures.clone(), is_tls: config.tls.is_some() };
     let app = App { verifier, ..app.within(config.http) };
     let keyring = Arc::clone(&app.keyring);
+    let forget_partner = Arc::clone(&app.callee.partners);
     keyring.await_first_key();
     let server = doors.serve(app)?;
     let handle = server.handle();
@@ -94,9 +95,9 @@ pub async fn run(
     let (starter, draining) = drain();
     // Changes of partners are rung at those who are in the roster: what was looked up before is of then.
     let announced = {
-        let readiness = Arc::clone(&readiness);
+        let (readiness, forget) = (Arc::clone(&readiness), forget_partner);
         move || {
-            keyring.forget(None);
+            forget(None);
             readiness.gain(Part::Roster);
         }
     };

@@ -1,38 +1,17 @@
-//! What an API key allows: stable codes, and one type each so that a handler names its permission.
+//! The scopes as types, one each, so that a handler names its permission in its signature.
 
-use std::collections::BTreeSet;
-use std::fmt;
+pub use postonce_shared::domain::scope::Scope;
 
-/// Declares the scopes, and for each of them the type that stands in a handler's signature.
-macro_rules! scopes {
-    ($($name:ident $code:literal $doc:literal;)*) => {
-        /// A permission. The codes are stored with the keys and never change.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Scope {
-            $(#[doc = $doc] $name,)*
-        }
+/// A scope as a type, for [`crate::auth::Caller`].
+pub trait Permission: 'static {
+    /// The scope that the caller's key must have.
+    const SCOPE: Scope;
+}
 
-        impl Scope {
-            /// Every scope.
-            pub const ALL: &[Self] = &[$(Self::$name,)*];
-
-            /// The stable code, such as `deposit`.
-            pub const fn code(self) -> &'static str {
-                match self {
-                    $(Self::$name => $code,)*
-                }
-            }
-
-            /// What it allows, for people.
-            pub const fn meaning(self) -> &'static str {
-                match self {
-                    $(Self::$name => $doc,)*
-                }
-            }
-        }
-
+macro_rules! permissions {
+    ($($name:ident)*) => {
         $(
-            #[doc = $doc]
+            #[doc = concat!("The permission [`Scope::", stringify!($name), "`].")]
             #[derive(Debug)]
             pub enum $name {}
 
@@ -43,90 +22,4 @@ macro_rules! scopes {
     };
 }
 
-/// A scope as a type, for [`crate::auth::Caller`].
-pub trait Permission: 'static {
-    /// The scope that the caller's key must have.
-    const SCOPE: Scope;
-}
-
-scopes! {
-    Deposit "deposit" "Submit deposits.";
-    Withdraw "withdraw" "Submit withdrawals.";
-    Read "read" "Read accounts, and one's own transactions.";
-    Accounts "accounts" "Open and change accounts.";
-    Metrics "metrics" "Read metrics.";
-    Admin "admin" "Look at and repair what runs inside, decide who may do what, and see the transactions of all \
-        partners. It includes `accounts` and `metrics`.";
-}
-
-/// The codes of older programs, which stand in stores and scripts, and what they mean now.
-const ALIASES: [(&str, &[Scope]); 5] = [
-    ("transactions:write", &[Scope::Deposit, Scope::Withdraw]),
-    ("transactions:read", &[Scope::Read]),
-    ("accounts:read", &[Scope::Read]),
-    ("accounts:write", &[Scope::Accounts]),
-    ("metrics:read", &[Scope::Metrics]),
-];
-
-impl Scope {
-    /// What a code grants, be it one of today or of an older program; `None` when it is neither.
-    pub fn of_code(code: &str) -> Option<&'static [Self]> {
-        let today = Self::ALL.iter().find(|scope| scope.code() == code).map(std::slice::from_ref);
-        today.or_else(|| ALIASES.iter().find(|(alias, _)| *alias == code).map(|(_, scopes)| *scopes))
-    }
-
-    /// What stored codes grant together, each scope once. One of a newer program means nothing here.
-    pub fn of_codes<C: AsRef<str>>(codes: &[C]) -> Vec<Self> {
-        let scopes = codes.iter().filter_map(|code| Self::of_code(code.as_ref())).flatten().copied();
-        scopes.collect::<BTreeSet<Self>>().into_iter().collect()
-    }
-
-    /// All codes of today, for people who typed another one.
-    pub fn codes() -> String {
-        let codes: Vec<&str> = Self::ALL.iter().map(|scope| scope.code()).collect();
-        codes.join(", ")
-    }
-
-    /// Whether a key with this scope may do what needs the other.
-    pub fn includes(self, other: Self) -> bool {
-        self == other || (self == Self::Admin && matches!(other, Self::Accounts | Self::Metrics))
-    }
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.code())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn codes_of_older_programs_keep_their_meaning() {
-        let check =
-            |code: &str, expected: Option<&[Scope]>| assert_eq!(Scope::of_code(code), expected, "{code}");
-        for scope in Scope::ALL {
-            check(scope.code(), Some(&[*scope]));
-        }
-        check("transactions:write", Some(&[Scope::Deposit, Scope::Withdraw]));
-        check("transactions:read", Some(&[Scope::Read]));
-        check("accounts:read", Some(&[Scope::Read]));
-        check("accounts:write", Some(&[Scope::Accounts]));
-        check("metrics:read", Some(&[Scope::Metrics]));
-        for wrong in ["", "Admin", "admin:read", "deposit,withdraw", "everything"] {
-            check(wrong, None);
-        }
-    }
-
-    #[test]
-    fn only_admin_includes_others() {
-        for one in Scope::ALL {
-            for other in Scope::ALL {
-                let by_admin = *one == Scope::Admin && [Scope::Accounts, Scope::Metrics].contains(other);
-                assert_eq!(one.includes(*other), one == other || by_admin, "{one} and {other}");
-            }
-        }
-    }
-}
+permissions! { Deposit Withdraw Read Accounts Metrics Admin }

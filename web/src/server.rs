@@ -18,7 +18,7 @@ use postonce_shared::bank::Bank;
 use postonce_shared::config::{HttpLimits, SignatureTerms};
 use postonce_shared::ports::world::World;
 use postonce_worker::gatekeeper::Gatekeeper;
-use postonce_worker::http::{Callee, Connections, attend};
+use postonce_worker::http::{Callee, Connections, ForgetPartner, attend};
 use postonce_worker::meter::Meter;
 use postonce_worker::metrics::{PriceCollector, WorkerCollector};
 use rustls::ServerConfig;
@@ -100,12 +100,16 @@ impl App {
             switchboard: Arc::clone(&exchange.switchboard),
         };
         let keyring = Arc::new(Keyring::new(&bank.store, world()));
-        let ring = PartnerRing::new(exchange, world(), Some(Arc::clone(&keyring)));
+        let forget: ForgetPartner = {
+            let (keyring, grants) = (Arc::clone(&keyring), Arc::clone(&bank.partner_grants));
+            Arc::new(move |partner| {
+                keyring.forget(partner);
+                grants.forget(partner);
+            })
+        };
+        let ring = PartnerRing::new(exchange, world(), Some(Arc::clone(&forget)));
         let mut callee = Callee::of(bank, exchange, meter, gatekeeper.clone(), &readiness);
-        callee.partners = Some({
-            let keyring = Arc::clone(&keyring);
-            Arc::new(move |partner| keyring.forget(partner))
-        });
+        callee.partners = forget;
         Self {
             callee: Arc::new(callee),
             partners: Arc::new(PartnerDesk::new(&bank.store, world(), ring)),

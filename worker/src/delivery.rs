@@ -38,6 +38,12 @@ pub enum Unopened {
     /// Its work has to be accepted first, and the ledger could not be used now.
     #[error("its work could not be accepted")]
     LedgerAway(#[source] Cause),
+    /// It is an order above the rate of its partner.
+    #[error("its partner is above its rate")]
+    Postponed {
+        /// How long it has to wait until there may be room for it.
+        delay: Duration,
+    },
 }
 
 /// A received message and the newest lease on it.

@@ -36,6 +36,12 @@ use crate::readiness::Readiness;
 /// Forgets what is remembered of a partner; of all partners without one.
 pub type ForgetPartner = Arc<dyn Fn(Option<&PartnerId>) + Send + Sync>;
 
+/// Forgets what the worker of that bank remembers of a partner.
+fn forget_partner(bank: &Bank) -> ForgetPartner {
+    let grants = Arc::clone(&bank.partner_grants);
+    Arc::new(move |partner| grants.forget(partner))
+}
+
 /// What this process is to others that call it.
 #[derive(Clone)]
 pub struct Callee {
@@ -53,8 +59,8 @@ pub struct Callee {
     pub meter: Arc<Meter>,
     /// Told of the gate; `None` without a worker here.
     pub gatekeeper: Option<Arc<Gatekeeper>>,
-    /// Told that a partner changed, or, with none, that any may have; `None` where nobody remembers partners.
-    pub partners: Option<ForgetPartner>,
+    /// Called when a partner changed, or, with none, when any may have.
+    pub partners: ForgetPartner,
     /// What it lacks: whoever ends takes no rings.
     pub readiness: Arc<Readiness>,
     /// What it asked of the store.
@@ -80,7 +86,7 @@ impl Callee {
             completions: Arc::clone(&bank.completions),
             meter: Arc::clone(meter),
             gatekeeper,
-            partners: None,
+            partners: forget_partner(bank),
             readiness: Arc::clone(readiness),
             operations: Arc::clone(&bank.store.operations),
             world: Arc::clone(&bank.world),

@@ -3,6 +3,7 @@
 pub mod agenda;
 pub mod backoff;
 pub mod delivery;
+pub mod direct_orders;
 pub mod disposition;
 pub mod drain;
 pub mod errand;

@@ -48,6 +48,8 @@ pub struct Meter {
     pub unsealed: Counter,
     /// Orders of direct producers that were accepted, or found accepted.
     pub admitted: Counter,
+    /// Orders of direct producers that came above the rate of their partner, each time they did.
+    pub postponed: Counter,
     /// Receives that met a fault.
     pub queue_faults: Counter,
     /// Pieces of work that met a fault of the ledger.
@@ -79,7 +81,7 @@ pub struct Listeners {
 
 impl Meter {
     /// Every counter with its name and what it counts, for metrics and for other processes.
-    pub const fn counters(&self) -> [(&'static str, &'static str, &Counter); 13] {
+    pub const fn counters(&self) -> [(&'static str, &'static str, &Counter); 14] {
         [
             ("messages_received", "Queue messages received", &self.received),
             ("settled", "Transactions that became final, or were found final", &self.settled),
@@ -96,6 +98,11 @@ impl Meter {
                 &self.unsealed,
             ),
             ("admitted", "Orders of direct producers accepted, or found accepted", &self.admitted),
+            (
+                "postponed",
+                "Orders of direct producers postponed by the rate of their partner",
+                &self.postponed,
+            ),
             ("queue_faults", "Receives that failed", &self.queue_faults),
             ("ledger_faults", "Transactions that met a fault of the ledger", &self.ledger_faults),
         ]

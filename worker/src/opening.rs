@@ -6,24 +6,25 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{Either, select};
-use postonce_shared::accept::{Acceptor, Admission};
+use postonce_shared::accept::Admission;
 use postonce_shared::bank::Bank;
 use postonce_shared::claim_check::{ClaimCheck, Claimed};
 use postonce_shared::domain::ids::PartnerId;
+use postonce_shared::domain::partner::RequestRate;
 use postonce_shared::envelope::seal::Seal;
 use postonce_shared::envelope::{Body, Claim, Content, Envelope, Unreadable};
 use postonce_shared::legacy::{self, LegacyOrder};
-use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::queue::Message;
 use postonce_shared::ports::world::World;
 use tracing::info;
 
 use crate::delivery::Unopened;
+use crate::direct_orders::DirectOrders;
 use crate::meter::Meter;
 
 /// Opens messages of accepted work.
 pub struct Opening {
-    acceptor: Arc<Acceptor>,
+    direct: DirectOrders,
     claims: ClaimCheck,
     seal: Seal,
     world: Arc<dyn World>,
@@ -34,17 +35,18 @@ pub struct Opening {
 
 impl Opening {
     /// Opening at a bank. Orders of direct producers are accepted in the name of `legacy_partner`;
-    /// without one they are refused. No message takes longer than `time_max`.
+    /// without one they are refused. `request_rate` is its rate, if it has none of its own. No message takes
+    /// longer than `time_max`.
     pub fn new(
         bank: &Bank,
         meter: Arc<Meter>,
-        legacy_partner: Option<PartnerId>,
+        (legacy_partner, request_rate): (Option<PartnerId>, RequestRate),
         time_max: Duration,
     ) -> Self {
         Self {
-            acceptor: Arc::clone(&bank.acceptor),
             claims: ClaimCheck::new(&bank.store, &bank.seal, Arc::clone(&bank.world)),
             seal: bank.seal.clone(),
+            direct: DirectOrders::new(bank, Arc::clone(&meter), request_rate),
             world: Arc::clone(&bank.world),
             meter,
             legacy_partner,
@@ -97,11 +99,8 @@ impl Opening {
                        set legacy-partner (POSTONCE_LEGACY_PARTNER), then replay";
             return Err(Unopened::Refused(why.to_owned()));
         };
-        let admission = match self.in_time(self.acceptor.admit(order, partner)).await {
-            Some(Ok(admission)) => admission,
-            Some(Err(fault)) if fault.is_transient() => return Err(Unopened::LedgerAway(Box::new(fault))),
-            // What nobody can read is for a person.
-            Some(Err(fault)) => return Err(Unopened::Refused(chain(&fault))),
+        let admission = match self.in_time(self.direct.admit(order, partner)).await {
+            Some(admission) => admission?,
             None => return Err(Unopened::LedgerAway(self.late().into())),
         };
         match admission {

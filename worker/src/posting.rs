@@ -80,13 +80,14 @@ impl Posting {
     /// Posting at a bank. A received message is hidden for its `visibility_timeout` at a time; work that
     /// cannot be posted in `dequeue_count_max` receipts is tried alone, and then set aside.
     pub fn new(bank: &Bank, meter: Arc<Meter>, config: &WorkerConfig) -> Self {
-        let WorkerConfig { visibility_timeout, dequeue_count_max, ref legacy_partner, .. } = *config;
+        let WorkerConfig { visibility_timeout, dequeue_count_max, ref legacy_partner, request_rate, .. } =
+            *config;
         // Leases are renewed only from half of their time on, and what stands in other messages waits.
         let time_max = visibility_timeout.checked_div(2).unwrap_or_default().min(OPENING_TIME_MAX);
         Self {
-            opening: Opening::new(bank, Arc::clone(&meter), legacy_partner.clone(), time_max),
             claims: ClaimCheck::new(&bank.store, &bank.seal, Arc::clone(&bank.world)),
             seal: bank.seal.clone(),
+            opening: Opening::new(bank, Arc::clone(&meter), (legacy_partner.clone(), request_rate), time_max),
             poster: Arc::clone(&bank.poster),
             queue: Arc::clone(&bank.store.queue),
             ledger: Arc::clone(&bank.store.ledger),
@@ -175,16 +176,14 @@ impl Round<'_> {
     /// Reads the rows of what came without a valid seal, while all leases are renewed. Nothing that such a
     /// message says is believed, but for the names of transactions.
     async fn look_up(&self, deliveries: Vec<Delivery<Envelope>>) -> Vec<Delivery<Envelope>> {
-        let unsealed = |it: &&Delivery<Envelope>| matches!(it.content, Err(Unopened::Unsealed(_)));
-        let Some(first) = deliveries.iter().find(unsealed) else { return deliveries };
-        let count = deliveries.iter().filter(unsealed).count();
+        let mut unsealed = deliveries.iter().filter(|it| matches!(it.content, Err(Unopened::Unsealed(_))));
+        let Some(first) = unsealed.next() else { return deliveries };
+        let (id, count) = (&first.message.lease.message_id, unsealed.count().saturating_add(1));
         self.posting.meter.unsealed.add(count);
-        let (name, id) = (self.name, &first.message.lease.message_id);
-        warn!(queue = %name, message_id = id, "{count} messages have no valid seal, message {id} among them: only their rows count");
+        warn!(queue = %self.name, message_id = id, "Read the rows for {count} messages without a valid seal, such as {id}");
         let held: Vec<&Delivery<Envelope>> = deliveries.iter().collect();
         let found = self.leased(&held, look_up(&*self.posting.ledger, &deliveries)).await;
-        let found = deliveries.into_iter().zip(found);
-        found.map(|(delivery, found)| delivery.with(found)).collect()
+        deliveries.into_iter().zip(found).map(|(delivery, found)| delivery.with(found)).collect()
     }
 
     /// What is posted together, and what was received too often for that.

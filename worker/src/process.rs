@@ -47,7 +47,11 @@ pub async fn run(
     find_secret(bank, exchange);
     let (starter, draining) = drain();
     let work = async {
-        let announced = || readiness.gain(Part::Roster);
+        // Changes of partners are told to processes in the roster: what was read before it is forgotten.
+        let announced = || {
+            bank.partner_grants.forget(None);
+            readiness.gain(Part::Roster);
+        };
         run_in_roster(worker, bank, exchange, (config, address), &draining, announced).await;
         // Until then others can see it drain.
         handle.stop(true).await;

@@ -112,6 +112,10 @@ impl Settlement {
                 self.wait_for_store(delivery, &delivery.message.body, unopened).await;
                 false
             }
+            Unopened::Postponed { delay } => {
+                self.hide(delivery, &delivery.message.body, *delay).await;
+                true
+            }
         }
     }
 

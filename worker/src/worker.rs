@@ -8,6 +8,7 @@ use futures::future::{Either, join, select};
 use postonce_shared::bank::Bank;
 use postonce_shared::config::Config;
 use postonce_shared::domain::ids::PartnerId;
+use postonce_shared::domain::partner::RequestRate;
 use postonce_shared::envelope;
 use postonce_shared::gate::Gate;
 use postonce_shared::ports::fault::chain;
@@ -44,6 +45,8 @@ pub struct WorkerConfig {
     pub receivers: Bounds,
     /// In whose name orders of direct producers are accepted; they are refused without one.
     pub legacy_partner: Option<PartnerId>,
+    /// How many orders a second are accepted for it, if it has no rate of its own; in each process.
+    pub request_rate: RequestRate,
     /// Whether to hold the gate first, if nobody ever touched it.
     pub held: bool,
 }
@@ -56,6 +59,7 @@ impl From<&Config> for WorkerConfig {
             idle_delay_max: config.idle_poll_max,
             receivers: Bounds { floor: config.receivers_min, ceiling: config.receivers_max },
             legacy_partner: config.legacy_partner.clone(),
+            request_rate: config.http.rate,
             held: false,
         }
     }

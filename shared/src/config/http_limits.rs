@@ -29,7 +29,7 @@ pub struct HttpLimits {
     pub keep_alive: Duration,
     /// Most connections at the same time; further ones wait until one ends.
     pub connections_max: usize,
-    /// How many requests a partner may make that has no rate of its own, of each process.
+    /// How many requests, or orders on the queue, a partner may send that has no rate of its own, to each process.
     pub rate: RequestRate,
     /// How many keys that nobody knows one address may try, of each process.
     pub wrong_key_rate: RequestRate,

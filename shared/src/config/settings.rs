@@ -112,7 +112,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "legacy-partner",
         "POSTONCE_LEGACY_PARTNER",
         None,
-        "Partner in whose name the worker accepts what producers write to the queue directly, XML or delimited [default: none, they become dead letters]",
+        "Partner in whose name, and on whose terms, the worker accepts what producers write to the queue directly, XML or delimited [default: none, they become dead letters]",
     ),
     setting(
         "name-prefix",
@@ -239,7 +239,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         "requests-per-second",
         "POSTONCE_REQUESTS_PER_SECOND",
         Some("20000"),
-        "Requests that a partner without a rate of its own may make in a second, of each web process, 1 to 1000000",
+        "Requests, or orders on the queue, that a partner without a rate of its own may send in a second, to each process, 1 to 1000000",
     ),
     setting(
         "requests-burst",

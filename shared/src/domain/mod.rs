@@ -10,5 +10,6 @@ pub mod journal;
 pub mod money;
 pub mod partner;
 pub mod rejection;
+pub mod scope;
 pub mod time;
 pub mod transaction;

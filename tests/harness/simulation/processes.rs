@@ -11,6 +11,7 @@ use futures::FutureExt as _;
 use postonce_shared::adapters::bell::LocalBell;
 use postonce_shared::bank::{Bank, Links};
 use postonce_shared::completions::{Completion, Completions};
+use postonce_shared::config::HttpLimits;
 use postonce_shared::envelope;
 use postonce_shared::envelope::seal::Seal;
 use postonce_shared::ports::doorbell::Doorbell;
@@ -181,6 +182,7 @@ impl Processes {
             idle_delay_max: self.terms.idle_delay_max,
             receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN.saturating_add(2) },
             legacy_partner: None,
+            request_rate: HttpLimits::default().rate,
             held: false,
         }
     }

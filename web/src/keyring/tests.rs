@@ -1,7 +1,10 @@
+use std::time::Duration;
+
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::domain::account::{Revision, Versioned};
 use postonce_shared::domain::partner::{ActiveKey, PartnerStatus, Reach};
+use postonce_shared::partner_memory::{ABSENT_TTL, GRANT_FRESH};
 use postonce_shared::ports::sync_store::Swapped;
 
 use super::*;

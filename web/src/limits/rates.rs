@@ -11,8 +11,7 @@ use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::RequestRate;
 use postonce_shared::ports::world::World;
-
-use super::bucket::{Bucket, Standing};
+use postonce_shared::token_bucket::{Bucket, Standing};
 
 /// Buckets that are kept, of each kind. Whoever did not call for the longest time is forgotten first: its
 /// bucket is full by then, or somebody calls from very many addresses.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use actix_web::test::TestRequest;
 use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::partner::RequestRate;
+use postonce_shared::partner_memory::{ABSENT_TTL, GRANT_TTL};
 use postonce_web::api_keys::NewKey;
-use postonce_web::keyring::{ABSENT_TTL, GRANT_TTL};
 use postonce_web::scopes::Scope;
 
 use super::desk::{ACCOUNT, Answer, Desk, with_key};

@@ -58,10 +58,8 @@ async fn gate(body: SignedBody, callee: Data<Callee>) -> Result<HttpResponse, Re
 async fn partners(body: SignedBody, callee: Data<Callee>) -> Result<HttpResponse, Refusal> {
     let PartnerChanged { partner } =
         serde_json::from_slice(body.bytes()).map_err(|error| Refusal::unreadable(&error))?;
-    if let Some(forget) = &callee.partners {
-        // A name that is none here may be one to a newer program.
-        forget(partner.and_then(|name| PartnerId::parse(&name).ok()).as_ref());
-    }
+    // A name that is none here may be one to a newer program.
+    (callee.partners)(partner.and_then(|name| PartnerId::parse(&name).ok()).as_ref());
     Ok(HttpResponse::NoContent().finish())
 }
 

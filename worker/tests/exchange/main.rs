@@ -18,6 +18,9 @@ use postonce_shared::adapters::http::{
     decode_ring,
 };
 use postonce_shared::completions::{Completion, note};
+use postonce_shared::domain::ids::PartnerId;
+use postonce_shared::domain::partner::{Partner, Reach};
+use postonce_shared::partner_grants::Denial;
 use postonce_shared::ports::doorbell::Doorbell as _;
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::replies::Replies as _;
@@ -289,9 +292,14 @@ async fn a_process_that_only_serves_the_api_is_asked_and_never_rung() {
     assert_eq!(asked(Question::get(STATUS_PATH)).await, BTreeSet::from([of_worker, of_web]));
     assert_eq!(asked(Question::get(STATUS_PATH).of_workers()).await, BTreeSet::from([of_worker]));
     let told = PartnerChanged { partner: Some("shop".to_owned()) };
-    // A worker remembers no partners, and takes no offense.
     let told = Question::put(PARTNERS_PATH, told.encode());
+    let shop = PartnerId::parse("shop").unwrap();
+    assert_eq!(worker.grants.find(&shop).await.unwrap().unwrap_err(), Denial::Unknown(shop.clone()));
+    let partner = Partner::active(shop.clone(), Reach::Everything, town.world.now());
+    let _ = town.store.ports().partners.save(&partner, None).await.unwrap();
     assert_eq!(asked(told).await, BTreeSet::from([of_worker, of_web]));
+    // The refusal is forgotten, where it would be remembered for some seconds otherwise.
+    assert_eq!(worker.grants.find(&shop).await.unwrap().unwrap().partner, partner);
     asker.bell.ring(&queue(0));
     assert_eq!(worker.heard().await, BTreeSet::from([queue(0)]));
     within(asker.bell.until_heard(DEADLINE)).await;

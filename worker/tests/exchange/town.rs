@@ -16,6 +16,7 @@ use postonce_shared::conformance::sealed::seal;
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::Outcome;
+use postonce_shared::partner_grants::PartnerGrants;
 use postonce_shared::ports::doorbell::Doorbell as _;
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::roster::{Address, ProcessId, ProcessKind, RosterEntry};
@@ -47,6 +48,7 @@ pub struct Town {
 pub struct House {
     pub address: Address,
     pub callee: Callee,
+    pub grants: Arc<PartnerGrants>,
     pub readiness: Arc<Readiness>,
     pub server: ServerHandle,
 }
@@ -84,7 +86,7 @@ impl Town {
         let server = serve(app, listener).unwrap();
         let handle = server.handle();
         tokio::spawn(server);
-        House { address, callee, readiness, server: handle }
+        House { address, callee, grants: bank.partner_grants, readiness, server: handle }
     }
 
     /// Puts a process into the roster.

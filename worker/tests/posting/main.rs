@@ -8,6 +8,7 @@
 )]
 
 mod claims;
+mod direct;
 mod listener;
 mod regressions;
 mod settle;

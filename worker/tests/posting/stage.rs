@@ -10,6 +10,7 @@ use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
 use postonce_shared::claim_check::ClaimCheck;
+use postonce_shared::config::HttpLimits;
 use postonce_shared::conformance::sealed::{envelope_in, seal};
 use postonce_shared::domain::account::Account;
 use postonce_shared::domain::decision::Work;
@@ -75,6 +76,7 @@ pub fn config(visibility_timeout: Duration) -> WorkerConfig {
         idle_delay_max: Duration::from_millis(100),
         receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
         legacy_partner: None,
+        request_rate: HttpLimits::default().rate,
         held: false,
     }
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use postonce_shared::domain::partner::RequestRate;
+use crate::domain::partner::RequestRate;
 
 /// One request, as the bucket counts.
 const REQUEST: u64 = 1_000_000_000;
@@ -32,21 +32,6 @@ pub struct Standing {
     /// Seconds until there is room for one request, rounded up and at least 1, where there was none for
     /// this one; `None` where it may go on.
     pub retry_in_s: Option<u64>,
-}
-
-impl Standing {
-    /// The value of `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10): the quota, and the
-    /// seconds in which it is granted once.
-    pub fn policy(&self) -> String {
-        let RequestRate { per_second, burst } = self.rate;
-        let window = burst.div_ceil(per_second.max(1)).max(1);
-        format!("\"default\";q={burst};w={window}")
-    }
-
-    /// The value of `RateLimit` (the same draft): what is left, and the seconds until all of it is there.
-    pub fn limit(&self) -> String {
-        format!("\"default\";r={};t={}", self.remaining, self.full_in_s)
-    }
 }
 
 impl Bucket {
@@ -141,8 +126,6 @@ mod tests {
         }
         let empty = bucket.take(rate, ms(0));
         assert_eq!((empty.retry_in_s, empty.full_in_s), (Some(1), 60));
-        assert_eq!(empty.policy(), r#""default";q=60;w=60"#);
-        assert_eq!(empty.limit(), r#""default";r=0;t=60"#);
     }
 
     #[test]
