@@ -27,7 +27,7 @@ use futures::future::{Either, select};
 use lru::LruCache;
 
 use crate::account_cache::AccountCache;
-use crate::completions::{Completions, Waiter};
+use crate::completions::{Completions, News, Waiter};
 use crate::dispatch::Dispatch;
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::instruction::Instruction;
@@ -47,7 +47,10 @@ use crate::ports::world::{World, WorldExt as _};
 const SEND_GROUP_MAX: usize = 1000;
 /// Accounts whose currency is remembered.
 const KNOWN_ACCOUNTS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
-/// How long the look at the row may take, when the patience has ended.
+/// How often a waiting request reads the row before its patience has ended, however often it is hinted that
+/// the transaction is final: hints prove nothing, and anybody may send them.
+const EARLY_LOOKS_MAX: u32 = 3;
+/// How long a look at the row may take.
 const LOOK_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// What became of a request.
@@ -276,17 +279,35 @@ impl Acceptor {
     }
 
     /// The transaction with its outcome, if that is known in time: a worker of this process announces
-    /// it, one of another process replies. The row is read once, at the end: an announcement can get
-    /// lost.
+    /// it, one of another process replies. The row is read at the end, as an announcement can get lost, and
+    /// when something hints that the transaction is final.
     async fn await_outcome(
         &self,
         transaction: Transaction,
         mut waiter: Waiter,
         patience: Duration,
     ) -> Transaction {
-        let patience = self.world.sleep(patience);
-        if let Either::Left((outcome, _)) = select(std::pin::pin!(waiter.outcome()), patience).await {
-            return Transaction { outcome: Some(outcome), ..transaction };
+        let mut patience = self.world.sleep(patience);
+        for early_look in 0..=EARLY_LOOKS_MAX {
+            let news = async {
+                if early_look < EARLY_LOOKS_MAX {
+                    waiter.news().await
+                } else {
+                    News::Final(waiter.outcome().await)
+                }
+            };
+            match select(std::pin::pin!(news), &mut patience).await {
+                Either::Left((News::Final(outcome), _)) => {
+                    return Transaction { outcome: Some(outcome), ..transaction };
+                }
+                Either::Left((News::Hint, _)) => {
+                    // What is announced meanwhile is there for the next round.
+                    if let Some(found) = self.look(&transaction.key).await {
+                        return found;
+                    }
+                }
+                Either::Right(_) => break,
+            }
         }
         self.look(&transaction.key).await.unwrap_or(transaction)
     }

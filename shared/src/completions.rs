@@ -15,7 +15,25 @@ use crate::domain::transaction::Outcome;
 use crate::ports::roster::Address;
 use crate::reply_to::{ReplySeal, ReplyTo};
 
-type Waiters = Mutex<BTreeMap<TransactionKey, watch::Sender<Option<Outcome>>>>;
+type Waiters = Mutex<BTreeMap<TransactionKey, watch::Sender<Heard>>>;
+
+/// What was heard of a transaction that somebody waits for.
+#[derive(Debug, Clone, Default)]
+struct Heard {
+    /// What became of it, from a source that is believed.
+    outcome: Option<Outcome>,
+    /// How often somebody who cannot be believed said that it is final.
+    hints: u64,
+}
+
+/// What a waiter learns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum News {
+    /// The transaction is final.
+    Final(Outcome),
+    /// The transaction may be final: the row tells.
+    Hint,
+}
 
 /// That a transaction became final.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +63,9 @@ struct Place {
 pub struct Waiter {
     key: TransactionKey,
     /// `None` only while it is dropped.
-    outcome: Option<watch::Receiver<Option<Outcome>>>,
+    heard: Option<watch::Receiver<Heard>>,
+    /// How many hints this waiter knows of.
+    hints: u64,
     waiters: Arc<Waiters>,
 }
 
@@ -53,15 +73,25 @@ impl Completions {
     /// Starts to listen for one transaction.
     pub fn register(&self, key: &TransactionKey) -> Waiter {
         let mut waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
-        let sender = waiters.entry(key.clone()).or_insert_with(|| watch::Sender::new(None));
-        Waiter { key: key.clone(), outcome: Some(sender.subscribe()), waiters: Arc::clone(&self.waiters) }
+        let sender = waiters.entry(key.clone()).or_insert_with(|| watch::Sender::new(Heard::default()));
+        let (heard, hints) = (Some(sender.subscribe()), sender.borrow().hints);
+        Waiter { key: key.clone(), heard, hints, waiters: Arc::clone(&self.waiters) }
     }
 
     /// Tells that a transaction became final.
     pub fn announce(&self, key: &TransactionKey, outcome: &Outcome) {
         let waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sender) = waiters.get(key) {
-            sender.send_replace(Some(outcome.clone()));
+            sender.send_modify(|heard| heard.outcome = Some(outcome.clone()));
+        }
+    }
+
+    /// Tells that a transaction may have become final, where whoever says so cannot be believed: those who
+    /// wait for it may read the row now.
+    pub fn hint(&self, key: &TransactionKey) {
+        let waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sender) = waiters.get(key) {
+            sender.send_modify(|heard| heard.hints = heard.hints.saturating_add(1));
         }
     }
 
@@ -90,11 +120,23 @@ impl Completions {
 impl Waiter {
     /// Returns when the outcome was announced in this process; maybe never.
     pub async fn outcome(&mut self) -> Outcome {
-        if let Some(receiver) = &mut self.outcome
-            && let Ok(outcome) = receiver.wait_for(Option::is_some).await
-            && let Some(outcome) = outcome.clone()
+        loop {
+            if let News::Final(outcome) = self.news().await {
+                return outcome;
+            }
+        }
+    }
+
+    /// Returns when the outcome was announced in this process, or a hint came that was not returned yet;
+    /// maybe never. Several hints that came meanwhile are one.
+    pub async fn news(&mut self) -> News {
+        let known = self.hints;
+        if let Some(receiver) = &mut self.heard
+            && let Ok(heard) =
+                receiver.wait_for(|heard| heard.outcome.is_some() || heard.hints != known).await
         {
-            return outcome;
+            self.hints = heard.hints;
+            return heard.outcome.clone().map_or(News::Hint, News::Final);
         }
         // The sender lives as long as a waiter does; without it nothing will ever come.
         futures::future::pending().await
@@ -102,7 +144,7 @@ impl Waiter {
 
     /// The outcome, if it was announced by now.
     pub fn look(&self) -> Option<Outcome> {
-        self.outcome.as_ref().and_then(|receiver| receiver.borrow().clone())
+        self.heard.as_ref().and_then(|receiver| receiver.borrow().outcome.clone())
     }
 }
 
@@ -110,7 +152,7 @@ impl Drop for Waiter {
     fn drop(&mut self) {
         let mut waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
         // Inside the lock: of two waiters that go at once, the second one has to see that it is last.
-        drop(self.outcome.take());
+        drop(self.heard.take());
         if waiters.get(&self.key).is_some_and(|sender| sender.receiver_count() == 0) {
             waiters.remove(&self.key);
         }

@@ -12,9 +12,10 @@ use std::time::Duration;
 use clap::ArgMatches;
 use secrecy::SecretString;
 
-use self::sources::{find, parse_file, read_file};
+use self::sources::{Found, find, parse_file, read_file};
 use self::values::{
-    address, advertise, legacy_partner, log_format, name_prefix, receivers, ring_keys, secret, storage,
+    address, advertise, internal_on_bind, legacy_partner, log_format, name_prefix, receivers, ring_keys,
+    secret, storage,
 };
 use crate::adapters::azure::AzureConnection;
 use crate::domain::ids::PartnerId;
@@ -70,9 +71,11 @@ pub struct Config {
     pub storage: StorageConfig,
     /// The address of the HTTP API.
     pub bind: SocketAddr,
-    /// The address of a worker process.
+    /// Where the other processes of the bank call this one.
     pub worker_bind: SocketAddr,
-    /// Where other processes reach this one, if that is not where it listens.
+    /// A web process is called by the others at [`Self::bind`] instead.
+    pub internal_on_bind: bool,
+    /// Where the other processes reach that address, if it is not the one where this process listens.
     pub advertise: Option<Address>,
     /// What the processes sign with, if it is not to be made up.
     pub ring_secret: Option<RingKeys>,
@@ -181,12 +184,15 @@ impl Config {
         let number = |name: &str, least, most| find(name).map(|found| found.number(least, most)).transpose();
         let receivers = receivers(find("receivers-min").as_ref(), find("receivers-max").as_ref())?;
         let text = |name: &str| find(name).map(|found| found.value).unwrap_or_default();
+        let tls = tls::tls(&find)?;
+        let on_bind = |found: Found| internal_on_bind(&found, tls.is_some());
         let bound =
             |name: &str| find(name).map_or_else(|| unreachable!("it has a default"), |found| address(&found));
         Ok(Self {
             storage,
             bind: bound("bind")?,
             worker_bind: bound("worker-bind")?,
+            internal_on_bind: find("internal-on-bind").map_or(Ok(false), on_bind)?,
             advertise: find("advertise").map(|found| advertise(&found)).transpose()?,
             ring_secret: find("ring-secret").map(|found| ring_keys(&found)).transpose()?,
             bootstrap_key: find("bootstrap-key")
@@ -213,7 +219,7 @@ impl Config {
             prices: scaling::prices(&find)?,
             http: http_limits::http_limits(&find)?,
             signatures: signatures::signatures(&find)?,
-            tls: tls::tls(&find)?,
+            tls,
             log_format: find("log-format").map_or(Ok(LogFormat::Text), |found| log_format(&found))?,
             log: text("log"),
         })

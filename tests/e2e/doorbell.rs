@@ -20,7 +20,8 @@ on_both_stands![
     who_waits_is_answered_long_before_the_next_poll,
     a_worker_that_is_killed_or_stands_still_delays_nobody,
     the_view_of_the_queues_adds_up_all_workers,
-    a_worker_listens_only_to_signed_requests,
+    a_process_listens_only_to_signed_requests,
+    processes_reach_each_other_also_at_the_port_of_the_api,
 ];
 
 /// Processes whose safety poll comes once a minute.
@@ -120,7 +121,7 @@ async fn the_view_of_the_queues_adds_up_all_workers(stand: Stand) {
     listeners(&bank, 0).await;
 }
 
-async fn a_worker_listens_only_to_signed_requests(stand: Stand) {
+async fn a_process_listens_only_to_signed_requests(stand: Stand) {
     let secret = "a-secret-for-all-processes-of-the-test";
     let bank = patient(stand).with("POSTONCE_RING_SECRET", secret).processes(1, 1).start().await;
     let (client, account) = open_account(&bank).await;
@@ -129,14 +130,20 @@ async fn a_worker_listens_only_to_signed_requests(stand: Stand) {
     for process in [&bank.webs[0], &bank.workers[0]] {
         for signature in ["", "00", &"0".repeat(64)] {
             let request = http
-                .post(format!("{}/internal/ring", process.address()))
+                .post(format!("{}/internal/ring", process.internal_address()))
                 .header("x-postonce-timestamp", "1795248000000")
                 .header("x-postonce-signature", signature)
                 .body(r#"{"queues":["work-0"]}"#);
             assert_eq!(ask(request).await.0, 401, "{}", process.address());
         }
-        let unsigned = http.get(format!("{}/internal/status", process.address()));
+        let unsigned = http.get(format!("{}/internal/status", process.internal_address()));
         assert_eq!(ask(unsigned).await.0, 401);
+    }
+    // Partners do not find it.
+    for path in ["ring", "completions", "gate", "partners", "status"] {
+        let request =
+            http.post(format!("{}/internal/{path}", bank.webs[0].address())).bearer_auth(bank.key());
+        assert_eq!(ask(request).await.0, 404, "{path}");
     }
     let worker = bank.workers[0].address();
     wait::until("the worker is ready", wait::PATIENCE, async || {
@@ -145,4 +152,15 @@ async fn a_worker_listens_only_to_signed_requests(stand: Stand) {
     })
     .await;
     assert_eq!(ask(http.get(format!("{worker}/livez"))).await.0, 200);
+}
+
+async fn processes_reach_each_other_also_at_the_port_of_the_api(stand: Stand) {
+    let bank = patient(stand).with("POSTONCE_INTERNAL_ON_BIND", "true").processes(1, 1).start().await;
+    let web = &bank.webs[0];
+    assert_eq!(web.internal_address(), web.address(), "there is no second port");
+    let unsigned = reqwest::Client::new().get(format!("{}/internal/status", web.address()));
+    assert_eq!(ask(unsigned).await.0, 401);
+    let (client, account) = open_account(&bank).await;
+    until_quiet(&bank.workers[0]).await;
+    assert_rung(&client, account).await;
 }

@@ -8,13 +8,16 @@ use std::time::Duration;
 
 use futures::future::join;
 use postonce_shared::adapters::http::COMPLETIONS_PATH;
-use postonce_shared::adapters::http::signature::{SIGNATURE_HEADER, Signed, TIMESTAMP_HEADER};
+use postonce_shared::adapters::http::signature::{
+    ADDRESSEE_HEADER, NONCE_HEADER, SIGNATURE_HEADER, Stamp, TIMESTAMP_HEADER,
+};
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::completions::{Completion, note};
 use postonce_shared::domain::ids::{OrderNumber, PartnerId, TransactionKey};
 use postonce_shared::domain::money::{Balance, Currency};
 use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::ports::world::World as _;
+use postonce_shared::ports::roster::Address;
+use postonce_shared::ports::world::{World as _, WorldExt as _};
 use postonce_shared::ring_secret::RingKeys;
 use postonce_tests::binaries::Binary;
 use postonce_tests::breaches::Breaches;
@@ -88,11 +91,14 @@ async fn the_port_of_the_partners_takes_no_completions(stand: Stand) {
     let body = note::encode(&[Completion { key, outcome }]);
     let keys = RingKeys::parse(SECRET).expect("a sound secret");
     let forge = async || {
-        let signed = Signed { method: "POST", path: COMPLETIONS_PATH, body: &body };
-        let (timestamp, signature) = signed.sign(&keys, world.now());
+        let addressee = Address::parse(&bank.webs[0].internal_address()).expect("an address");
+        let stamp = Stamp::new(world.uuid(), world.now(), &addressee);
+        let signature = stamp.on("POST", COMPLETIONS_PATH, &body).sign(&keys);
         let request = reqwest::Client::new()
             .post(format!("{}{COMPLETIONS_PATH}", bank.webs[0].address()))
-            .header(TIMESTAMP_HEADER, timestamp)
+            .header(TIMESTAMP_HEADER, stamp.timestamp)
+            .header(NONCE_HEADER, stamp.nonce)
+            .header(ADDRESSEE_HEADER, stamp.addressee)
             .header(SIGNATURE_HEADER, signature)
             .body(body.clone());
         request.send().await.expect("the process answers").status().as_u16()

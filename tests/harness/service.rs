@@ -59,6 +59,17 @@ impl Service {
         &self.address
     }
 
+    /// Where the other processes of the bank call it, as it says in its log.
+    pub fn internal_address(&self) -> String {
+        let of_its_own = self.log().find(|line| {
+            let (_, address) = line.split_once("Other processes of the bank call at ")?;
+            let end = address.find(|c: char| c.is_whitespace() || c.is_control() || c == '"');
+            Some(end.map_or(address, |end| address.split_at(end).0).to_owned())
+        });
+        // A worker process serves everything at one address.
+        of_its_own.unwrap_or_else(|| self.address.clone())
+    }
+
     /// The id of its process.
     pub fn pid(&self) -> u32 {
         self.process.pid()

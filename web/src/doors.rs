@@ -1,6 +1,6 @@
-//! Where a web process listens: for partners, over TLS if that is configured, and then at a second address
-//! for the other processes of the bank, which call each other over plain HTTP with signatures of their
-//! own. Without TLS one address serves both.
+//! Where a web process listens: for partners, over TLS if that is configured, and at a second address for
+//! the other processes of the bank, which call each other over plain HTTP with signatures of their own. One
+//! address serves both only where `internal-on-bind` asks for that.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::tls::Tls;
 /// The bound addresses, and what is spoken there.
 pub struct Doors {
     partners: Bound,
-    /// `None` where the other processes come in by the same door.
+    /// `None` where the other processes call at the address for partners.
     peers: Option<Bound>,
     tls: Option<Tls>,
 }
@@ -31,8 +31,9 @@ struct Bound {
 }
 
 impl Bound {
-    fn at(address: SocketAddr) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+    fn at(setting: &str, address: SocketAddr) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind(address)
+            .with_context(|| format!("cannot listen on {address}, which is {setting}"))?;
         let address = listener.local_addr().context("the listening address cannot be read")?;
         Ok(Self { listener, address })
     }
@@ -45,8 +46,10 @@ impl Doors {
     /// When an address is taken, or the files cannot be used.
     pub fn open(config: &Config) -> anyhow::Result<Self> {
         let tls = config.tls.as_ref().map(Tls::open).transpose()?;
-        let peers = tls.is_some().then(|| Bound::at(config.worker_bind)).transpose()?;
-        Ok(Self { partners: Bound::at(config.bind)?, peers, tls })
+        let partners = Bound::at("bind", config.bind)?;
+        let of_their_own = || Bound::at("worker-bind", config.worker_bind);
+        let peers = (!config.internal_on_bind).then(of_their_own).transpose()?;
+        Ok(Self { partners, peers, tls })
     }
 
     /// Where the other processes of the bank reach this one.

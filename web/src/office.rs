@@ -16,6 +16,7 @@ use postonce_shared::ports::dead_letters::DeadLetter;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::Listing;
 use postonce_shared::ports::queue::{Backlog, QueueName};
+use postonce_shared::ports::roster::Address;
 use postonce_shared::ports::world::World;
 use postonce_shared::prices::Prices;
 use postonce_shared::queue_count::QueueCount;
@@ -68,8 +69,8 @@ pub struct ScaleReport {
 /// What the configuration tells the office.
 #[derive(Debug, Clone)]
 pub struct OfficeTerms {
-    /// The address of this process.
-    pub address: String,
+    /// Where the other processes call this one.
+    pub address: Address,
     /// What the number of workers goes by.
     pub scaling: ScalingPolicy,
     /// What storage operations cost.

@@ -74,7 +74,7 @@ pub async fn run(
     };
     let gatekeeper = worker.as_ref().map(Worker::gatekeeper);
     let terms = OfficeTerms {
-        address: address.to_string(),
+        address: address.clone(),
         scaling: config.scaling.clone(),
         prices: config.prices.clone(),
     };

@@ -66,7 +66,7 @@ pub struct App {
     pub callee: Arc<Callee>,
     /// What a client may ask of a connection.
     pub limits: HttpLimits,
-    /// Whether the other processes of the bank come in by the same door as partners.
+    /// Whether the other processes of the bank call at the same address as partners.
     pub serves_peers: bool,
     /// What signatures of requests are held against.
     pub verifier: Verifier,
@@ -94,7 +94,7 @@ impl App {
         let operations = || Arc::clone(&bank.store.operations);
         metrics.add(Box::new(PriceCollector { operations: operations(), prices: terms.prices.clone() }));
         let workers = AllWorkers {
-            address: terms.address.clone(),
+            address: terms.address.to_string(),
             meter: Arc::clone(meter),
             operations: operations(),
             switchboard: Arc::clone(&exchange.switchboard),
@@ -108,7 +108,8 @@ impl App {
             })
         };
         let ring = PartnerRing::new(exchange, world(), Some(Arc::clone(&forget)));
-        let mut callee = Callee::of(bank, exchange, meter, gatekeeper.clone(), &readiness);
+        let mut callee =
+            Callee::of(bank, exchange, meter, gatekeeper.clone(), &readiness, terms.address.clone());
         callee.partners = forget;
         Self {
             callee: Arc::new(callee),
@@ -121,7 +122,7 @@ impl App {
             readiness,
             metrics: Arc::new(metrics),
             limits: HttpLimits::default(),
-            serves_peers: true,
+            serves_peers: false,
             verifier: Verifier { terms: SignatureTerms::default(), is_tls: false },
             rates: Arc::new(Rates::new(&HttpLimits::default(), world())),
             crowd: Arc::new(Crowd::of(HttpLimits::default().connections_max)),

@@ -1,8 +1,8 @@
 //! What other processes and machines that watch ask of this one over HTTP.
 //!
 //! `/internal/…` is for the other processes of the bank, signed with the secret that they share
-//! ([`SignedBody`]); a web process serves it beside its API. A worker process has a small server of
-//! its own, which serves that, health and metrics.
+//! ([`SignedBody`]). A web process serves it at an address of its own, or beside its API where it is told
+//! to. A worker process has a small server, which serves that, health and metrics.
 
 mod connections;
 mod internal;
@@ -13,19 +13,19 @@ mod status;
 pub use connections::{Connections, attend};
 pub use internal::configure;
 pub use server::{WorkerApp, serve, serve_peers};
-pub use signed::{Refusal, SignedBody};
+pub use signed::{ClaimedBody, Refusal, SignedBody};
 pub use status::{OperationCount, QueueListeners, Status};
 
 use std::sync::Arc;
 
 use postonce_shared::adapters::bell::LocalBell;
-use postonce_shared::adapters::http::Exchange;
+use postonce_shared::adapters::http::{Exchange, Recipient};
 use postonce_shared::bank::Bank;
 use postonce_shared::completions::Completions;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::operations::StorageOperations;
-use postonce_shared::ports::roster::ProcessId;
+use postonce_shared::ports::roster::{Address, ProcessId};
 use postonce_shared::ports::world::World;
 use postonce_shared::ring_secret::RingSecret;
 
@@ -51,6 +51,8 @@ pub struct Callee {
     pub started_at: Timestamp,
     /// What a call has to be signed with.
     pub secret: Arc<RingSecret>,
+    /// Knows the address of this process, and which calls it took.
+    pub recipient: Arc<Recipient>,
     /// Rung by rings: for this process only, or they would go round for ever.
     pub bell: Arc<LocalBell>,
     /// Told by replies.
@@ -70,18 +72,22 @@ pub struct Callee {
 }
 
 impl Callee {
-    /// The process of that bank and exchange, whose worker, if it has one, counts and obeys there.
+    /// The process of that bank and exchange, whose worker, if it has one, counts and obeys there. Others
+    /// call it at `address`.
     pub fn of(
         bank: &Bank,
         exchange: &Exchange,
         meter: &Arc<Meter>,
         gatekeeper: Option<Arc<Gatekeeper>>,
         readiness: &Arc<Readiness>,
+        address: Address,
     ) -> Self {
+        let started_at = bank.world.now();
         Self {
             id: exchange.id,
-            started_at: bank.world.now(),
+            started_at,
             secret: Arc::clone(&exchange.secret),
+            recipient: Arc::new(Recipient::new(address, started_at)),
             bell: Arc::clone(&exchange.local),
             completions: Arc::clone(&bank.completions),
             meter: Arc::clone(meter),

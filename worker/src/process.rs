@@ -35,7 +35,8 @@ pub async fn run(
     let bound = listener.local_addr().context("the listening address cannot be read")?;
     let address = advertised(config, bound);
     let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::Roster]);
-    let callee = Callee::of(bank, exchange, worker.meter(), Some(worker.gatekeeper()), &readiness);
+    let callee =
+        Callee::of(bank, exchange, worker.meter(), Some(worker.gatekeeper()), &readiness, address.clone());
     let app = WorkerApp { callee, prices: config.prices.clone() };
     let server = serve(app, listener).context("the server cannot be started")?;
     let handle = server.handle();

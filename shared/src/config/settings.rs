@@ -46,13 +46,19 @@ pub(super) const SETTINGS: &[Setting] = &[
         "worker-bind",
         "POSTONCE_WORKER_BIND",
         Some("127.0.0.1:0"),
-        "Address of a worker process for rings, health and metrics, and with TLS of a web process for the other processes, ip:port; port 0 picks a free one",
+        "Address at which the other processes of the bank call this one, ip:port; a worker process serves health and metrics there as well; port 0 picks a free one",
+    ),
+    setting(
+        "internal-on-bind",
+        "POSTONCE_INTERNAL_ON_BIND",
+        Some("false"),
+        "true: the other processes call a web process at bind instead of worker-bind, for one machine where a second port is not wanted; not with TLS",
     ),
     setting(
         "advertise",
         "POSTONCE_ADVERTISE",
         None,
-        "Address at which the other processes of the bank reach this one, http://host:port [default: where it listens]",
+        "Address at which the other processes of the bank reach worker-bind of this one, http://host:port [default: where it listens]",
     ),
     Setting {
         secret: true,

@@ -24,6 +24,7 @@ fn defaults_stand_where_nothing_is_said() {
     assert!(matches!(&config.storage, StorageConfig::Sqlite { path } if path.ends_with("postonce.db")));
     assert_eq!(config.bind.to_string(), "127.0.0.1:8080");
     assert_eq!((config.worker_bind.to_string().as_str(), config.advertise), ("127.0.0.1:0", None));
+    assert!(!config.internal_on_bind);
     assert_eq!(config.visibility_timeout, Duration::from_secs(20));
     assert_eq!((config.dequeue_count_max, config.queue_count), (5, 1));
     assert_eq!(config.http, HttpLimits::default());
@@ -37,6 +38,13 @@ fn flags_win_over_the_file_and_the_file_over_defaults() {
     let config = read(&["--config", path, "--queue-count", "9"]).unwrap();
     assert_eq!(config.visibility_timeout, Duration::from_secs(7));
     assert_eq!((config.name_prefix.as_str(), config.queue_count), ("bank", 9));
+}
+
+#[test]
+fn the_address_of_the_api_is_for_other_processes_only_where_that_is_asked_for() {
+    let file = file("internal_on_bind = true\n");
+    let config = read(&["--config", file.path().to_str().unwrap()]).unwrap();
+    assert!(config.internal_on_bind);
 }
 
 #[test]
@@ -54,6 +62,9 @@ fn a_wrong_value_names_setting_value_and_what_is_allowed() {
     check(&["--bind", "localhost"], &["bind", "\"localhost\"", "ip:port"]);
     check(&["--worker-bind", "8081"], &["worker-bind", "\"8081\"", "ip:port"]);
     check(&["--advertise", "https://me:1"], &["advertise", "\"https://me:1\"", "http://host:port"]);
+    check(&["--internal-on-bind", "yes"], &["internal-on-bind", "\"yes\"", "true or false"]);
+    let tls = ["--tls-certificate", "bank.pem", "--tls-key", "bank.key", "--internal-on-bind", "true"];
+    check(&tls, &["internal-on-bind", "\"true\"", "false with tls-certificate", "plain HTTP"]);
     check(&["--name-prefix", "my-bank"], &["name-prefix", "\"my-bank\"", "lower-case letters and digits"]);
     check(&["--posting-age-target-s", "0"], &["posting-age-target-s", "\"0\"", "from 1 to 86400"]);
     check(&["--worker-rate", "1.5"], &["worker-rate", "\"1.5\"", "from 1 to 1000000"]);

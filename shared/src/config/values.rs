@@ -51,6 +51,18 @@ pub(super) fn advertise(found: &Found) -> Result<Address, ConfigError> {
         .map_err(|_| found.refuse("must be http://host:port, such as http://10.0.0.7:8081"))
 }
 
+/// Whether the other processes call a web process at the address of the HTTP API.
+pub(super) fn internal_on_bind(found: &Found, is_tls: bool) -> Result<bool, ConfigError> {
+    match found.value.as_str() {
+        "false" => Ok(false),
+        "true" if is_tls => Err(found.refuse(
+            "must be false with tls-certificate: the other processes of the bank call over plain HTTP",
+        )),
+        "true" => Ok(true),
+        _ => Err(found.refuse("must be true or false")),
+    }
+}
+
 pub(super) fn name_prefix(found: &Found) -> Result<String, ConfigError> {
     let mut characters = found.value.chars();
     let sound = characters.next().is_some_and(|first| first.is_ascii_lowercase())

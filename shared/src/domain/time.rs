@@ -36,6 +36,12 @@ impl Timestamp {
         Self::from_unix_ms(self.0.saturating_add(milliseconds))
     }
 
+    /// The point that much earlier.
+    pub fn before(self, duration: Duration) -> Self {
+        let milliseconds = i64::try_from(duration.as_millis()).unwrap_or(MILLISECONDS_MAX);
+        Self::from_unix_ms(self.0.saturating_sub(milliseconds))
+    }
+
     /// Reads RFC 3339 with any offset.
     pub fn parse(text: &str) -> Option<Self> {
         let parsed = OffsetDateTime::parse(text, &Rfc3339).ok()?;

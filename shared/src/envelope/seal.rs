@@ -127,7 +127,7 @@ fn split(body: &[u8]) -> Option<([u8; CODE_BYTES], &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::adapters::http::signature::Signed;
+    use crate::adapters::http::signature::Stamp;
     use crate::domain::time::Timestamp;
     use crate::ring_secret::RingKeys;
 
@@ -203,8 +203,10 @@ mod tests {
         let (code, rest) = split(&sealed).unwrap();
         let parts: [&[u8]; 2] = [b"message\n", rest];
         assert_ne!(keys.sign(&parts), code, "the key is another one");
-        let request = Signed { method: "message", path: "", body: rest };
-        assert!(request.verify(&keys, Timestamp::from_unix_ms(0), "0", &hex::encode(code)).is_err());
+        let nonce = "0".repeat(32);
+        let stamp = Stamp { timestamp: "0".to_owned(), nonce, addressee: String::new() };
+        let request = stamp.on("message", "", rest);
+        assert!(request.verify(&keys, &hex::encode(code), Timestamp::from_unix_ms(0)).is_err());
     }
 
     #[test]

@@ -10,12 +10,14 @@ use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::bank::Bank;
 use postonce_shared::decorators::LedgerDecorator;
 use postonce_shared::domain::ids::TransactionKey;
-use postonce_shared::domain::transaction::Transaction;
+use postonce_shared::domain::rejection::RejectReason;
+use postonce_shared::domain::transaction::{Outcome, Transaction};
 use postonce_shared::envelope::Envelope;
 use postonce_shared::owed_replies::OwedReplies;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Ledger, StoredTransaction};
+use postonce_shared::ports::world::World as _;
 
 use crate::stage::{Stage, account, address, deposit, key, submit};
 
@@ -167,6 +169,65 @@ async fn when_the_reply_is_lost_the_row_is_read_once_at_the_deadline() {
     let (answer, ()) = futures::join!(wait_for(&web, 7, PATIENCE), posted);
     assert_eq!(transaction(answer).outcome, stage.outcome(7).await);
     assert_eq!(reads.load(Ordering::SeqCst), 1);
+}
+
+/// Waits until the web has read the row so often; `false` if it does not.
+async fn until_read(reads: &AtomicU32, times: u32) -> bool {
+    for _ in 0..1000 {
+        if reads.load(Ordering::SeqCst) == times {
+            return true;
+        }
+        tokio::task::yield_now().await;
+    }
+    false
+}
+
+#[tokio::test]
+async fn a_hint_makes_who_waits_read_the_row_and_nothing_of_it_is_believed() {
+    let stage = Stage::in_world(Arc::new(TestWorld::new(8))).await;
+    let reads = Arc::new(AtomicU32::new(0));
+    let web = stage.linked_process(1, |store| CountedReads::over(store, &reads));
+    let worker = stage.linked_process(2, |_| {});
+    stage.lose_replies();
+    let hinted = async {
+        let envelopes = envelopes(&stage).await;
+        web.completions.hint(&key(7));
+        assert!(until_read(&reads, 1).await, "the row is read");
+        // Of another transaction, or of one that nobody waits for.
+        web.completions.hint(&key(8));
+        for envelope in envelopes {
+            work_off(&worker, envelope).await;
+        }
+        web.completions.hint(&key(7));
+    };
+    // The clock stands still: nothing but a hint can end the wait.
+    let (answer, ()) = futures::join!(wait_for(&web, 7, PATIENCE), hinted);
+    let outcome = stage.outcome(7).await;
+    assert!(outcome.is_some());
+    assert_eq!(transaction(answer).outcome, outcome);
+    assert_eq!(reads.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn however_many_hints_come_the_row_is_read_early_three_times_at_most() {
+    let world = Arc::new(TestWorld::new(9));
+    let stage = Stage::in_world(world.clone()).await;
+    let reads = Arc::new(AtomicU32::new(0));
+    let web = stage.linked_process(1, |store| CountedReads::over(store, &reads));
+    let flood = async {
+        drop(envelopes(&stage).await);
+        for hint in 1..=100 {
+            web.completions.hint(&key(7));
+            assert_eq!(until_read(&reads, hint).await, hint <= 3, "{hint}");
+        }
+        // What can be believed is still heard.
+        let outcome = Outcome::Rejected { reason: RejectReason::AccountClosed, rejected_at: world.now() };
+        web.completions.announce(&key(7), &outcome);
+        outcome
+    };
+    let (answer, outcome) = futures::join!(wait_for(&web, 7, PATIENCE), flood);
+    assert_eq!(transaction(answer).outcome, Some(outcome));
+    assert_eq!(reads.load(Ordering::SeqCst), 3);
 }
 
 #[tokio::test]

@@ -37,7 +37,7 @@ async fn a_huge_body_where_none_is_wanted_is_not_read_either() {
         ("GET /livez HTTP/1.1\r\nHost: bank\r\n", 200),
         ("POST /nowhere HTTP/1.1\r\nHost: bank\r\n", 404),
         ("POST /v1/users/x/accounts/y/deposits HTTP/1.1\r\nHost: bank\r\n", 401),
-        ("POST /internal/ring HTTP/1.1\r\nHost: bank\r\n", 401),
+        ("POST /internal/ring HTTP/1.1\r\nHost: bank\r\n", 404),
     ];
     let with_length = format!("Content-Length: {HUGE_BYTES}\r\n\r\n");
     for (number, (request, status)) in requests.iter().cycle().take(8).enumerate() {
@@ -55,7 +55,7 @@ async fn a_huge_body_where_none_is_wanted_is_not_read_either() {
 
 #[tokio::test]
 async fn a_strangers_signature_buys_no_more_than_a_note() {
-    let mut target = Target::with(&[]).await;
+    let mut target = Target::with(&[("POSTONCE_INTERNAL_ON_BIND", "true")]).await;
     let mut connection = target.connect().await;
     let head = format!(
         "POST /internal/completions HTTP/1.1\r\nHost: bank\r\nX-Postonce-Timestamp: 1\r\n\

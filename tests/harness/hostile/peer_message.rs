@@ -1,8 +1,8 @@
 //! What the processes of a bank tell each other: rings, notes, the gate, how a worker is; and the
 //! signature and the addresses that they trust.
 
-use postonce_shared::adapters::http::signature::Signed;
-use postonce_shared::adapters::http::{GateEpoch, decode_ring};
+use postonce_shared::adapters::http::signature::{Signed, Stamp};
+use postonce_shared::adapters::http::{GateEpoch, Recipient, decode_ring};
 use postonce_shared::completions::note;
 use postonce_shared::domain::instruction::Fingerprint;
 use postonce_shared::domain::time::Timestamp;
@@ -10,6 +10,7 @@ use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::roster::{Address, ProcessId};
 use postonce_shared::ring_secret::RingKeys;
 use postonce_worker::http::Status;
+use uuid::Uuid;
 
 /// Any bytes, as each kind of body and as each text.
 pub fn check(input: &[u8]) {
@@ -36,16 +37,23 @@ pub fn check(input: &[u8]) {
 fn check_signature(input: &[u8]) {
     let keys = RingKeys::parse("the-secret-of-the-test-bank").expect("a secret");
     let now = Timestamp::from_unix_ms(1_795_248_000_000);
-    let mut lines = input.splitn(3, |byte| *byte == b'\n');
+    let own = Address::parse("http://10.0.0.7:8081").expect("an address");
+    let recipient = Recipient::new(own.clone(), now);
+    let mut lines = input.splitn(5, |byte| *byte == b'\n');
     let mut line = || String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
-    let (time, signature) = (line(), line());
-    let request = Signed { method: "POST", path: "/internal/ring", body: input };
-    assert!(request.verify(&keys, now, &time, &signature).is_err(), "{time:?} {signature:?}");
-    let (time, signature) = request.sign(&keys, now);
-    assert_eq!(request.verify(&keys, now, &time, &signature), Ok(()));
+    let (timestamp, nonce, addressee, signature) = (line(), line(), line(), line());
+    let stamp = Stamp { timestamp, nonce, addressee };
+    let request = stamp.on("POST", "/internal/ring", input);
+    assert!(recipient.take(&request, &signature, &keys, now).is_err(), "{stamp:?} {signature:?}");
+    let stamp = Stamp::new(Uuid::nil(), now, &own);
+    let request = stamp.on("POST", "/internal/ring", input);
+    let signature = request.sign(&keys);
     let mut longer = input.to_vec();
     longer.push(b' ');
-    assert!(Signed { body: &longer, ..request }.verify(&keys, now, &time, &signature).is_err());
+    let longer = Signed { body: &longer, ..request };
+    assert!(recipient.take(&longer, &signature, &keys, now).is_err());
+    assert_eq!(recipient.take(&request, &signature, &keys, now), Ok(()));
+    assert!(recipient.take(&request, &signature, &keys, now).is_err(), "it was taken once");
 }
 
 fn check_text(text: &str) {

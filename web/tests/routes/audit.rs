@@ -122,6 +122,7 @@ async fn every_refused_authentication_is_recorded() {
     check(&["reader | a key | request | refused | scope_missing | method=GET route=/v1/admin/queues"]);
     drop(desk.call(with_key(TestRequest::put().uri("/v1/admin/gate"), &reader)).await);
     check(&["reader | a key | gate.change | refused | scope_missing | "]);
+    let desk = desk.serving_peers();
     drop(desk.call(TestRequest::post().uri("/internal/ring")).await);
     check(&[
         "unknown | no key | internal | refused | internal_signature_invalid | method=POST route=/internal/ring",

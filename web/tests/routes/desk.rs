@@ -7,6 +7,8 @@ use std::time::Duration;
 use actix_web::dev::Service as _;
 use actix_web::http::header::HeaderMap;
 use actix_web::test::{TestRequest, init_service};
+use futures::future::join_all;
+use postonce_shared::adapters::bell::LocalBell;
 use postonce_shared::adapters::http::Exchange;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
@@ -20,6 +22,7 @@ use postonce_shared::domain::partner::{ActiveKey, Partner, Reach, SignatureKey};
 use postonce_shared::envelope::seal::Seal;
 use postonce_shared::envelope::{Body, Content, queues};
 use postonce_shared::ports::Store;
+use postonce_shared::ports::roster::Address;
 use postonce_shared::ports::sync_store::Swapped;
 use postonce_shared::ports::world::World;
 use postonce_shared::post::Poster;
@@ -39,6 +42,11 @@ const QUEUE_COUNT: u16 = 2;
 
 /// What the processes of the test bank sign with.
 pub const RING_SECRET: &str = "the-secret-of-the-test-bank";
+
+/// Where other processes call the test bank.
+pub fn address() -> Address {
+    Address::parse("http://desk:8081").unwrap()
+}
 
 /// The paths of the account that most tests use.
 pub const USER: &str = "/v1/users/0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11/accounts";
@@ -123,14 +131,20 @@ impl Desk {
         let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]);
         [Part::Ledger, Part::Queue, Part::FirstKey].into_iter().for_each(|part| readiness.gain(part));
         let meter: Arc<Meter> = Arc::default();
-        let terms =
-            OfficeTerms { address: "http://desk".to_owned(), scaling: policy(), prices: Prices::default() };
+        let terms = OfficeTerms { address: address(), scaling: policy(), prices: Prices::default() };
         let app = App::over(&bank, &exchange, (&meter, None), terms, readiness);
         let (letters, poster, completions) = (bank.dead_letter_office, bank.poster, bank.completions);
         let key = NewKey::random();
         let desk = Self { store, world, app, letters, completions, poster, meter, key, seal };
         desk.admit(&desk.key, "shop", Scope::ALL).await;
         desk
+    }
+
+    /// The same bank, but the other processes call at the address of the API.
+    #[must_use]
+    pub fn serving_peers(mut self) -> Self {
+        self.app.serves_peers = true;
+        self
     }
 
     /// A bank with one open account in euro.
@@ -208,8 +222,19 @@ impl Desk {
         self.call_as_shop(submission(kind, number, body)).await
     }
 
-    /// Posts whatever waits, as a worker does.
+    /// Posts whatever waits, as the worker of this process does.
     pub async fn post_all(&self) {
+        self.post_by(&self.poster).await;
+    }
+
+    /// Posts whatever waits, as the worker of another process does: nobody here is told.
+    pub async fn post_elsewhere(&self) {
+        let bell = Arc::new(LocalBell::default());
+        let other = Bank::new(self.store.clone(), self.world.clone(), bell, self.seal.clone(), QUEUE_COUNT);
+        self.post_by(&other.poster).await;
+    }
+
+    async fn post_by(&self, poster: &Poster) {
         for queue in queues(QUEUE_COUNT) {
             for message in self.store.queue.receive(&queue, 32, Duration::from_secs(20)).await.unwrap() {
                 let body = Body::decode(&message.body, &self.seal).unwrap();
@@ -219,13 +244,20 @@ impl Desk {
                     by_account.entry(work.key.account).or_default().push(work);
                 }
                 for (account, work) in by_account {
-                    let settled = self.poster.post(account, work).await;
+                    let settled = poster.post(account, work).await;
                     assert!(settled.iter().all(|(_, result)| result.is_ok()), "{settled:?}");
                     self.meter.settled.add(settled.len());
                 }
                 let _held = self.store.queue.delete(&queue, &message.lease).await.unwrap();
             }
         }
+    }
+
+    /// How many messages wait.
+    pub async fn queued(&self) -> u64 {
+        let depths = queues(QUEUE_COUNT).into_iter();
+        let depths = depths.map(async |queue| self.store.queue.backlog(&queue).await.unwrap().depth);
+        join_all(depths).await.into_iter().sum()
     }
 
     /// Moves the next waiting message to the dead letters; its id.

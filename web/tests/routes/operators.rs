@@ -168,7 +168,7 @@ async fn a_posting_has_a_price_once_there_is_one() {
     let million = format!("{}.{:09}", million / 1_000_000_000, million % 1_000_000_000);
     assert_eq!(after["price_usd_per_million_postings"], million, "{after}");
     let process = json!({
-        "process": "http://desk", "postings": 2, "count": count, "price_usd": after["price_usd"],
+        "process": "http://desk:8081", "postings": 2, "count": count, "price_usd": after["price_usd"],
     });
     assert_eq!(after["processes"], json!([process]));
 }

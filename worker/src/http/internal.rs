@@ -11,7 +11,7 @@ use postonce_shared::completions::note;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::ports::doorbell::Doorbell as _;
 
-use super::signed::{Refusal, SignedBody};
+use super::signed::{ClaimedBody, Refusal, SignedBody};
 use super::{Callee, Status};
 
 /// Puts the routes into an application that has a [`Callee`].
@@ -35,7 +35,18 @@ async fn ring(body: SignedBody, callee: Data<Callee>) -> Result<HttpResponse, Re
     Ok(HttpResponse::NoContent().finish())
 }
 
-async fn complete(body: SignedBody, callee: Data<Callee>) -> Result<HttpResponse, Refusal> {
+/// A note that is not proven is not believed, but it may be a true one: of a process that has an outdated
+/// secret, or that runs an older program. So those who wait for what it names read the row.
+async fn complete(body: ClaimedBody, callee: Data<Callee>) -> Result<HttpResponse, Refusal> {
+    let body = match body {
+        ClaimedBody::Proven(body) => body,
+        ClaimedBody::Refused { unproven, refusal } => {
+            for completion in note::decode(&unproven).unwrap_or_default() {
+                callee.completions.hint(&completion.key);
+            }
+            return Err(refusal);
+        }
+    };
     for completion in note::decode(body.bytes()).map_err(|error| Refusal::unreadable(&error))? {
         callee.completions.announce(&completion.key, &completion.outcome);
     }

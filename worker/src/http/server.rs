@@ -100,7 +100,8 @@ pub fn serve(app: WorkerApp, listener: TcpListener) -> std::io::Result<Server> {
 }
 
 /// Starts to serve on a bound address what the other processes of the bank ask, and nothing else: for a
-/// process whose own server speaks TLS. The caller awaits the server, and stops it through its handle.
+/// process whose other server is for partners. The caller awaits the server, and stops it through its
+/// handle.
 ///
 /// # Errors
 /// When the address cannot be listened on.

@@ -12,7 +12,9 @@ use actix_web::{FromRequest, HttpRequest, HttpResponse, ResponseError};
 use futures::future::{Either, LocalBoxFuture, select};
 use futures::{FutureExt as _, StreamExt as _};
 use postonce_shared::adapters::http::REQUEST_BYTES_MAX;
-use postonce_shared::adapters::http::signature::{Refused, SIGNATURE_HEADER, Signed, TIMESTAMP_HEADER};
+use postonce_shared::adapters::http::signature::{
+    ADDRESSEE_HEADER, NONCE_HEADER, Refused, SIGNATURE_HEADER, Signed, TIMESTAMP_HEADER,
+};
 use postonce_shared::audit::{Event, On, Outcome, UNKNOWN};
 
 use super::Callee;
@@ -29,6 +31,21 @@ impl SignedBody {
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
+}
+
+/// The body of a request that claims to be signed: proven or not. For what may also be told, with less
+/// effect, by those who do not know the secret.
+#[derive(Debug)]
+pub enum ClaimedBody {
+    /// The signature, the time, the nonce and the addressee hold.
+    Proven(SignedBody),
+    /// One of them does not.
+    Refused {
+        /// Anybody may have sent it. It has at most [`REQUEST_BYTES_MAX`] bytes.
+        unproven: Bytes,
+        /// The answer to it.
+        refusal: Refusal,
+    },
 }
 
 /// Why another process is not answered.
@@ -52,7 +69,17 @@ impl Refusal {
 
 impl From<Refused> for Refusal {
     fn from(refused: Refused) -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, format!("{refused}."))
+        let status = match refused {
+            Refused::Unsigned
+            | Refused::Stale
+            | Refused::Wrong
+            | Refused::Elsewhere
+            | Refused::BeforeStart
+            | Refused::Repeated => StatusCode::UNAUTHORIZED,
+            // The caller is known, and can try again later.
+            Refused::TooMany => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self::new(status, format!("{refused}."))
     }
 }
 
@@ -84,9 +111,31 @@ impl FromRequest for SignedBody {
     type Future = LocalBoxFuture<'static, Result<Self, Refusal>>;
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let claimed = ClaimedBody::from_request(request, payload);
+        async move {
+            match claimed.await? {
+                ClaimedBody::Proven(body) => Ok(body),
+                ClaimedBody::Refused { unproven: _, refusal } => Err(refusal),
+            }
+        }
+        .boxed_local()
+    }
+}
+
+impl FromRequest for ClaimedBody {
+    type Error = Refusal;
+    type Future = LocalBoxFuture<'static, Result<Self, Refusal>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
         let (request, payload) = (request.clone(), payload.take());
-        async move { read(&request, payload).await.inspect_err(|refusal| note(&request, refusal)) }
-            .boxed_local()
+        async move {
+            let claimed = read(&request, payload).await;
+            if let Err(refusal) | Ok(Self::Refused { refusal, .. }) = &claimed {
+                note(&request, refusal);
+            }
+            claimed
+        }
+        .boxed_local()
     }
 }
 
@@ -102,7 +151,7 @@ fn note(request: &HttpRequest, refusal: &Refusal) {
     Event { who: UNKNOWN, key: "", act: "internal", on, outcome, from: &from }.record();
 }
 
-async fn read(request: &HttpRequest, payload: Payload) -> Result<SignedBody, Refusal> {
+async fn read(request: &HttpRequest, payload: Payload) -> Result<ClaimedBody, Refusal> {
     let callee = request.app_data::<Data<Callee>>().ok_or_else(|| {
         Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "The server was built without a callee.")
     })?;
@@ -122,9 +171,20 @@ async fn read(request: &HttpRequest, payload: Payload) -> Result<SignedBody, Ref
         }
     };
     let path = request.uri().path_and_query().map_or("", |path| path.as_str());
-    let signed = Signed { method: request.method().as_str(), path, body: &body };
-    signed.verify(&secret, callee.world.now(), timestamp, signature)?;
-    Ok(SignedBody(body))
+    let signed = Signed {
+        method: request.method().as_str(),
+        path,
+        timestamp,
+        // Without them nothing is proven. Older programs send none.
+        nonce: header(NONCE_HEADER).unwrap_or_default(),
+        addressee: header(ADDRESSEE_HEADER).unwrap_or_default(),
+        body: &body,
+    };
+    let taken = callee.recipient.take(&signed, signature, &secret, callee.world.now());
+    Ok(match taken {
+        Ok(()) => ClaimedBody::Proven(SignedBody(body)),
+        Err(refused) => ClaimedBody::Refused { unproven: body, refusal: refused.into() },
+    })
 }
 
 async fn collect(mut payload: Payload) -> Result<Bytes, Refusal> {

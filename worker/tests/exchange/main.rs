@@ -14,10 +14,10 @@ use actix_web::web::{Data, post};
 use actix_web::{App, HttpResponse, HttpServer};
 use futures::FutureExt as _;
 use postonce_shared::adapters::http::{
-    COMPLETIONS_PATH, CallFault, Exchange, PARTNERS_PATH, PartnerChanged, Question, RING_PATH, STATUS_PATH,
-    decode_ring,
+    COMPLETIONS_PATH, CallFault, Exchange, PARTNERS_PATH, PartnerChanged, Question, RING_PATH, Recipient,
+    STATUS_PATH, decode_ring,
 };
-use postonce_shared::completions::{Completion, note};
+use postonce_shared::completions::{Completion, News, note};
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{Partner, Reach};
 use postonce_shared::partner_grants::Denial;
@@ -25,7 +25,7 @@ use postonce_shared::ports::doorbell::Doorbell as _;
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::replies::Replies as _;
 use postonce_shared::ports::roster::{Address, ProcessId, ProcessKind};
-use postonce_worker::http::{SignedBody, Status};
+use postonce_worker::http::{Callee, SignedBody, Status};
 use postonce_worker::readiness::Part;
 use tokio::sync::Semaphore;
 
@@ -117,9 +117,11 @@ async fn rings_collect_while_one_is_in_flight() {
     let town = Town::in_real_time();
     let gate = Arc::new(Semaphore::new(0));
     let slow = Data::new(Slow { answers: Some(Arc::clone(&gate)), ..Slow::default() });
-    let (app_data, callee) = (Data::clone(&slow), Data::new(town.house().callee));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
+    let recipient = Arc::new(Recipient::new(address.clone(), town.world.now()));
+    let callee = Callee { recipient, ..town.house().callee };
+    let (app_data, callee) = (Data::clone(&slow), Data::new(callee));
     let server = HttpServer::new(move || {
         let ring = async |body: SignedBody, slow: Data<Slow>| {
             assert_eq!(slow.in_flight.fetch_add(1, Ordering::SeqCst), 0, "at most one is in flight");
@@ -162,6 +164,39 @@ async fn whoever_waits_elsewhere_is_told() {
     for (mut waiter, completion) in waiters.into_iter().zip(&completions) {
         assert_eq!(within(waiter.outcome()).await, completion.outcome);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_takes_only_calls_that_are_for_its_own_address() {
+    let town = Town::new();
+    let worker = town.worker().await;
+    // The same socket by another name, as where an address in the roster is that of a process that has ended.
+    let other = worker.address.as_str().replace("127.0.0.1", "localhost");
+    let misled = town.fresh_id();
+    town.announce(misled, &Address::parse(&other).unwrap()).await;
+    let asker = town.exchange();
+    let answers = within(asker.switchboard.ask(&Question::get(STATUS_PATH), DEADLINE)).await.unwrap();
+    assert_eq!(answers.len(), 2);
+    for (entry, answer) in answers {
+        if entry.id == misled {
+            assert!(matches!(answer, Err(CallFault::Refused(401))), "{answer:?}");
+        } else {
+            assert!(answer.is_ok(), "{answer:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_note_of_a_process_with_an_outdated_secret_is_only_a_hint() {
+    let town = Town::new();
+    let web = town.house();
+    let outdated =
+        Exchange::new(&town.store.ports(), &town.world, Some(&keys("another-secret-long-enough"))).unwrap();
+    let told = completion(&*town.world, 1);
+    let mut waiter = web.callee.completions.register(&told.key);
+    outdated.replies.tell(&outdated.seal.ask(&web.address).unwrap(), told.clone());
+    assert_eq!(within(waiter.news()).await, News::Hint);
+    assert_eq!(waiter.look(), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -79,9 +79,9 @@ impl Town {
         let exchange = self.exchange();
         let bank = Bank::new(self.store.ports(), Arc::clone(&self.world), exchange.local.clone(), seal(), 1);
         let readiness = Readiness::starting([Part::Roster]);
-        let callee = Callee::of(&bank, &exchange, &Arc::default(), None, &readiness);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
+        let callee = Callee::of(&bank, &exchange, &Arc::default(), None, &readiness, address.clone());
         let app = WorkerApp { callee: callee.clone(), prices: postonce_shared::prices::Prices::default() };
         let server = serve(app, listener).unwrap();
         let handle = server.handle();

@@ -10,8 +10,8 @@ use crate::ports::roster::Address;
 const ELSEWHERE: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 
-/// The address to advertise for a process that listens on `bound`: the configured one, or the one
-/// that it listens on. A process that listens on every address of its machine is reached at the one
+/// The address to advertise for a process that serves `/internal` on `bound`: the configured one, or the
+/// one that it listens on. A process that listens on every address of its machine is reached at the one
 /// that faces the network; all processes of an embedded store are on one machine anyway.
 pub fn advertised(config: &Config, bound: SocketAddr) -> Address {
     if let Some(address) = &config.advertise {

@@ -7,9 +7,9 @@ use futures::future::{Either, select};
 use reqwest::Method;
 
 use super::BODY_BYTES_MAX;
-use super::signature::{SIGNATURE_HEADER, Signed, TIMESTAMP_HEADER};
+use super::signature::{ADDRESSEE_HEADER, NONCE_HEADER, SIGNATURE_HEADER, Stamp, TIMESTAMP_HEADER};
 use crate::ports::roster::Address;
-use crate::ports::world::World;
+use crate::ports::world::{World, WorldExt as _};
 use crate::ring_secret::RingSecret;
 
 /// Longest wait for a connection: processes of one bank are near each other.
@@ -26,7 +26,7 @@ pub enum CallFault {
     /// It was too slow.
     #[error("the process did not answer in time")]
     Late,
-    /// It said no: 401 when it knows another secret.
+    /// It said no: 401 when it knows another secret, or has another address.
     #[error("the process answered with status {0}")]
     Refused(u16),
     /// It said too much.
@@ -85,12 +85,14 @@ impl PeerClient {
     async fn answer(&self, to: &Address, call: Call) -> Result<Vec<u8>, CallFault> {
         let secret = self.secret.get().await;
         let Call { method, path, body } = call;
-        let signed = Signed { method: method.as_str(), path: &path, body: &body };
-        let (timestamp, signature) = signed.sign(&secret, self.world.now());
+        let stamp = Stamp::new(self.world.uuid(), self.world.now(), to);
+        let signature = stamp.on(method.as_str(), &path, &body).sign(&secret);
         let request = self
             .http
             .request(method, format!("{to}{path}"))
-            .header(TIMESTAMP_HEADER, timestamp)
+            .header(TIMESTAMP_HEADER, stamp.timestamp)
+            .header(NONCE_HEADER, stamp.nonce)
+            .header(ADDRESSEE_HEADER, stamp.addressee)
             .header(SIGNATURE_HEADER, signature)
             .body(body);
         let mut answer = request.send().await.map_err(CallFault::Unreachable)?;

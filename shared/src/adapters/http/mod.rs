@@ -4,12 +4,13 @@
 //! `bell` wakes the listeners of other processes, `replies` is the way back to whoever waits, and
 //! `switchboard` asks all processes a question at once. `lines` is what the first two have in common: at
 //! most one request in flight for each process, while what comes meanwhile collects. The other end of
-//! it, the HTTP server, is not here: it asks `signature` whether to listen.
+//! it, the HTTP server, is not here: it asks a [`Recipient`] whether to listen.
 
 mod advertised;
 mod bell;
 mod client;
 mod lines;
+mod recipient;
 mod replies;
 pub mod signature;
 mod switchboard;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use advertised::advertised;
 pub use bell::HttpBell;
 pub use client::CallFault;
+pub use recipient::Recipient;
 pub use replies::HttpReplies;
 pub use switchboard::{Question, Switchboard};
 

@@ -1,27 +1,58 @@
-//! Requests between processes are signed, so that the secret itself never travels: HMAC-SHA256 over
-//! the method, the path, the time and the body. An old request is refused; one that is repeated
-//! within the time does no harm, since rings, replies and questions can all be repeated.
+//! Requests between processes are signed, so that the secret itself never travels: HMAC-SHA256 over the
+//! method, the path, the time, a nonce, the address of the process that is called, and the body. A request
+//! that is old, that is repeated, or that is for another process is refused ([`super::Recipient`]).
 
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use crate::domain::time::Timestamp;
+use crate::ports::roster::Address;
 use crate::ring_secret::RingKeys;
 
 /// The header with the time at which a request was signed, in milliseconds since 1970.
 pub const TIMESTAMP_HEADER: &str = "x-postonce-timestamp";
+/// The header with the nonce: 32 hexadecimal characters that no other request has.
+pub const NONCE_HEADER: &str = "x-postonce-nonce";
+/// The header with the address of the process that is called, as the registry of processes has it.
+pub const ADDRESSEE_HEADER: &str = "x-postonce-addressee";
 /// The header with the signature, in hexadecimal.
 pub const SIGNATURE_HEADER: &str = "x-postonce-signature";
 
-/// How far the clock of whoever signed may be from ours, either way.
+/// How far the clock of the caller may be from ours, either way.
 pub const SIGNATURE_AGE_MAX: Duration = Duration::from_secs(60);
 
-/// What is signed of a request, apart from its time.
+/// Characters of a nonce.
+const NONCE_CHARS: usize = 32;
+
+/// A nonce as it is remembered.
+pub type NonceBytes = [u8; NONCE_CHARS / 2];
+
+/// What makes a request good only once, for a while, and for one process: the headers without the
+/// signature, as texts.
+#[derive(Debug, Clone)]
+pub struct Stamp {
+    /// When it was signed, in milliseconds since 1970.
+    pub timestamp: String,
+    /// The nonce, in hexadecimal.
+    pub nonce: String,
+    /// The address of the process that is called.
+    pub addressee: String,
+}
+
+/// What is signed of a request. The texts are those that travel.
 #[derive(Debug, Clone, Copy)]
 pub struct Signed<'a> {
     /// Upper case.
     pub method: &'a str,
     /// The path, with its query if there is one.
     pub path: &'a str,
+    /// As in [`Stamp`].
+    pub timestamp: &'a str,
+    /// As in [`Stamp`].
+    pub nonce: &'a str,
+    /// As in [`Stamp`].
+    pub addressee: &'a str,
     /// The whole body.
     pub body: &'a [u8],
 }
@@ -30,7 +61,7 @@ pub struct Signed<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// A header is missing or cannot be read.
-    #[error("the request is not signed")]
+    #[error("the request is not signed, or not with a time, a nonce and an addressee")]
     Unsigned,
     /// The clocks are too far apart, or somebody repeats an old request.
     #[error("the request was signed more than {} s from now", SIGNATURE_AGE_MAX.as_secs())]
@@ -38,44 +69,71 @@ pub enum Refused {
     /// Another secret, or another request than the one that was signed.
     #[error("the signature is wrong; all processes of a bank need the same ring-secret")]
     Wrong,
+    /// The caller meant another process.
+    #[error("the request is for another address than the one that this process advertises")]
+    Elsewhere,
+    /// An earlier process at this address may have taken it.
+    #[error("the request was signed before this process started, or before its clock was set back")]
+    BeforeStart,
+    /// It was taken before.
+    #[error("a request with this nonce was received before")]
+    Repeated,
+    /// It could not be remembered, so it could be repeated.
+    #[error("there were more requests in a minute than this process can remember")]
+    TooMany,
+}
+
+impl Stamp {
+    /// The stamp of one request, signed now, to the process at `to`. No other request may have that nonce.
+    pub fn new(nonce: Uuid, now: Timestamp, to: &Address) -> Self {
+        let timestamp = now.unix_ms().to_string();
+        Self { timestamp, nonce: nonce.simple().to_string(), addressee: to.to_string() }
+    }
+
+    /// The request with this stamp.
+    pub fn on<'a>(&'a self, method: &'a str, path: &'a str, body: &'a [u8]) -> Signed<'a> {
+        let Self { timestamp, nonce, addressee } = self;
+        Signed { method, path, timestamp, nonce, addressee, body }
+    }
 }
 
 impl Signed<'_> {
-    /// The two headers: time and signature.
-    pub fn sign(&self, keys: &RingKeys, now: Timestamp) -> (String, String) {
-        let timestamp = now.unix_ms().to_string();
-        let signature = hex::encode(keys.sign(&[&self.head(&timestamp), self.body]));
-        (timestamp, signature)
+    /// The signature.
+    pub fn sign(&self, keys: &RingKeys) -> String {
+        hex::encode(keys.sign(&[&self.head(), self.body]))
     }
 
-    /// Whether whoever sent the request with these headers knows the secret.
+    /// Whether the caller knows the secret, and signed the request lately: when, and the nonce. That it
+    /// comes for the first time, and to the right process, is not looked at.
     ///
     /// # Errors
-    /// [`Refused`] when not, or when it was long ago.
+    /// [`Refused`]
     pub fn verify(
         &self,
         keys: &RingKeys,
-        now: Timestamp,
-        timestamp: &str,
         signature: &str,
-    ) -> Result<(), Refused> {
-        let signed_at = timestamp.parse().map(Timestamp::from_unix_ms).map_err(|_| Refused::Unsigned)?;
+        now: Timestamp,
+    ) -> Result<(Timestamp, NonceBytes), Refused> {
+        let signed_at = self.timestamp.parse().map(Timestamp::from_unix_ms).map_err(|_| Refused::Unsigned)?;
+        let mut nonce = NonceBytes::default();
+        hex::decode_to_slice(self.nonce, &mut nonce).map_err(|_| Refused::Unsigned)?;
         let signature = hex::decode(signature).map_err(|_| Refused::Unsigned)?;
         let apart = Duration::from_millis(now.unix_ms().abs_diff(signed_at.unix_ms()));
         if apart > SIGNATURE_AGE_MAX {
             return Err(Refused::Stale);
         }
-        if keys.verify(&[&self.head(timestamp), self.body], &signature) {
-            return Ok(());
+        if keys.verify(&[&self.head(), self.body], &signature) {
+            return Ok((signed_at, nonce));
         }
         Err(Refused::Wrong)
     }
 
     /// What is signed before the body.
-    fn head(&self, timestamp: &str) -> Vec<u8> {
-        let Self { method, path, body: _ } = self;
-        // None of the three can hold a line break.
-        format!("{method}\n{path}\n{timestamp}\n").into_bytes()
+    fn head(&self) -> Vec<u8> {
+        let Self { method, path, timestamp, nonce, addressee, body: _ } = self;
+        // Each has a line of its own, and none of them can hold a line break: they are parts of the first
+        // line and of headers. So nothing can be moved from one to the next.
+        format!("{method}\n{path}\n{timestamp}\n{nonce}\n{addressee}\n").into_bytes()
     }
 }
 
@@ -83,7 +141,14 @@ impl Signed<'_> {
 mod tests {
     use super::*;
 
-    const REQUEST: Signed<'_> = Signed { method: "POST", path: "/internal/ring", body: b"{}" };
+    const REQUEST: Signed<'_> = Signed {
+        method: "POST",
+        path: "/internal/ring",
+        timestamp: "1795248000000",
+        nonce: "00112233445566778899aabbccddeeff",
+        addressee: "http://10.0.0.7:8081",
+        body: b"{}",
+    };
 
     fn keys(text: &str) -> RingKeys {
         RingKeys::parse(text).unwrap()
@@ -96,44 +161,60 @@ mod tests {
     #[test]
     fn only_the_request_that_was_signed_is_listened_to() {
         let (secret, other) = (keys("0123456789abcdef"), keys("0123456789abcdeg"));
-        let (time, signature) = REQUEST.sign(&secret, at(0));
-        let check = |request: &Signed<'_>, secret, now, time: &str, signature: &str, expected| {
-            assert_eq!(
-                request.verify(secret, now, time, signature),
-                expected,
-                "{request:?} {time} {signature}"
-            );
+        let signature = REQUEST.sign(&secret);
+        let check = |request: &Signed<'_>, secret, now, signature: &str, expected| {
+            let verified = request.verify(secret, signature, now).map(drop);
+            assert_eq!(verified, expected, "{request:?} {signature}");
         };
-        check(&REQUEST, &secret, at(0), &time, &signature, Ok(()));
+        check(&REQUEST, &secret, at(0), &signature, Ok(()));
         for seconds in [-60, 60] {
-            check(&REQUEST, &secret, at(seconds), &time, &signature, Ok(()));
+            check(&REQUEST, &secret, at(seconds), &signature, Ok(()));
         }
         for seconds in [-61, 61, 1_000_000_000] {
-            check(&REQUEST, &secret, at(seconds), &time, &signature, Err(Refused::Stale));
+            check(&REQUEST, &secret, at(seconds), &signature, Err(Refused::Stale));
         }
-        check(&REQUEST, &other, at(0), &time, &signature, Err(Refused::Wrong));
+        check(&REQUEST, &other, at(0), &signature, Err(Refused::Wrong));
         for changed in [
             Signed { method: "GET", ..REQUEST },
             Signed { path: "/internal/status", ..REQUEST },
+            Signed { timestamp: "1795248000001", ..REQUEST },
+            Signed { nonce: "00112233445566778899aabbccddeefe", ..REQUEST },
+            Signed { addressee: "http://10.0.0.8:8081", ..REQUEST },
             Signed { body: b"{} ", ..REQUEST },
+            // The same bytes, but for the ends of lines.
+            Signed { addressee: "http://10.0.0.7:80", body: b"81{}", ..REQUEST },
+            Signed { path: "/internal/ring1", timestamp: "795248000000", ..REQUEST },
         ] {
-            check(&changed, &secret, at(0), &time, &signature, Err(Refused::Wrong));
+            let stale_or_wrong = changed.verify(&secret, &signature, at(0)).map(drop).unwrap_err();
+            assert!([Refused::Wrong, Refused::Stale].contains(&stale_or_wrong), "{changed:?}");
         }
-        let later = at(1).unix_ms().to_string();
-        check(&REQUEST, &secret, at(0), &later, &signature, Err(Refused::Wrong));
-        check(&REQUEST, &secret, at(0), &time, "", Err(Refused::Wrong));
-        check(&REQUEST, &secret, at(0), &time, signature.get(..32).unwrap(), Err(Refused::Wrong));
-        check(&REQUEST, &secret, at(0), &time, "no hexadecimal", Err(Refused::Unsigned));
+        check(&REQUEST, &secret, at(0), "", Err(Refused::Wrong));
+        check(&REQUEST, &secret, at(0), signature.get(..32).unwrap(), Err(Refused::Wrong));
+        check(&REQUEST, &secret, at(0), "no hexadecimal", Err(Refused::Unsigned));
         for no_time in ["", "now", "1.5"] {
-            check(&REQUEST, &secret, at(0), no_time, &signature, Err(Refused::Unsigned));
+            check(
+                &Signed { timestamp: no_time, ..REQUEST },
+                &secret,
+                at(0),
+                &signature,
+                Err(Refused::Unsigned),
+            );
+        }
+        for no_nonce in ["", "00", "00112233445566778899aabbccddeef", "g0112233445566778899aabbccddeeff"] {
+            let request = Signed { nonce: no_nonce, ..REQUEST };
+            check(&request, &secret, at(0), &request.sign(&secret), Err(Refused::Unsigned));
         }
     }
 
     #[test]
     fn the_signature_is_the_one_that_other_programs_compute() {
-        // printf 'POST\n/internal/ring\n1795248000000\n{}' | openssl dgst -sha256 -hmac 0123456789abcdef
-        let (time, signature) = REQUEST.sign(&keys("0123456789abcdef"), at(0));
-        assert_eq!(time, "1795248000000");
-        assert_eq!(signature, "73154e2da6068336a8de8e9f2f0843f14164f64531a10bf216e88eaa8787ceef");
+        // printf 'POST\n/internal/ring\n1795248000000\n00112233445566778899aabbccddeeff\nhttp://10.0.0.7:8081\n{}' \
+        //   | openssl dgst -sha256 -hmac 0123456789abcdef
+        let to = Address::parse(REQUEST.addressee).unwrap();
+        let nonce = Uuid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff);
+        let stamp = Stamp::new(nonce, at(0), &to);
+        let signature = stamp.on("POST", "/internal/ring", b"{}").sign(&keys("0123456789abcdef"));
+        assert_eq!(signature, REQUEST.sign(&keys("0123456789abcdef")));
+        assert_eq!(signature, "821b866bd3ed7af97269ccbc91d3302e873ececbcde6f6817eec22d5d0697a79");
     }
 }
