@@ -11,6 +11,8 @@ mod bank;
 mod file;
 #[path = "sqlite/ledger.rs"]
 mod ledger;
+#[path = "sqlite/private_files.rs"]
+mod private_files;
 #[path = "sqlite/queue.rs"]
 mod queue;
 #[path = "sqlite/restore.rs"]

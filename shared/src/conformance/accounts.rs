@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::case::{Case, assert_chain, currency, moment};
+use super::case::{Case, assert_chain, currency, forged_revisions, moment};
 use crate::domain::account::{Account, AccountStatus, Holder, Versioned};
 use crate::domain::ids::{AccountId, AccountKey, UserId};
 use crate::domain::journal::PageHash;
@@ -104,6 +104,12 @@ async fn a_change_happens_under_its_guard(case: &Case) {
     let late = opened.value.changed(limit(1), AccountStatus::Open).unwrap();
     let answer = case.store.accounts.change(&opened.revision, &late).await.unwrap();
     assert_eq!(answer, None, "the row is no longer as the guard says");
+    assert_eq!(case.account(opened.value.key).await, changed, "a refused change writes nothing");
+
+    for forged in forged_revisions() {
+        let answer = case.store.accounts.change(&forged, &late).await.unwrap();
+        assert_eq!(answer, None, "{forged:?} is no revision");
+    }
     assert_eq!(case.account(opened.value.key).await, changed, "a refused change writes nothing");
 
     let reopened = changed.value.changed(limit(0), AccountStatus::Open).unwrap();

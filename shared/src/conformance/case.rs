@@ -10,7 +10,7 @@ use futures::future::join_all;
 use tokio::sync::oneshot;
 
 use crate::adapters::system::SystemWorld;
-use crate::domain::account::{Account, Versioned};
+use crate::domain::account::{Account, Revision, Versioned};
 use crate::domain::decision::{AccountCommit, Means, Work, decide, discard};
 use crate::domain::ids::{AccountId, AccountKey, MessageId, OrderNumber, PartnerId, TransactionKey, UserId};
 use crate::domain::instruction::{Details, Instruction, TransactionKind, UnknownMembers};
@@ -228,6 +228,35 @@ pub(super) async fn to_the_end<T>(limit: usize, page: impl AsyncFn(Option<String
         cursor = next;
     }
     panic!("a listing has an end, but not within {LISTING_PAGES_MAX} pages");
+}
+
+/// Revisions that no row of any store ever had, as somebody may write them into a queue: wildcards of HTTP,
+/// headers of their own in the text of a batch, and what is no revision at all.
+pub(super) fn forged_revisions() -> Vec<Revision> {
+    let long = "9".repeat(100_000);
+    let texts = [
+        "\nif-match: *",
+        "x\nif-match: *",
+        "x\r\nIf-Match: *\r\nx: ",
+        " *",
+        "* ",
+        "\t*",
+        "*",
+        "W/\"*\"",
+        "W/\"datetime'*'\"",
+        "W/\"datetime'2026'\", *",
+        "W/\"datetime'2026'\"\nif-match: *",
+        "\"\"",
+        "",
+        " ",
+        "\0",
+        "W/\"datetime'2026-11-22T20%3A08%3A00.1234567\u{fc}'\"",
+        "\u{1d11e}",
+        "-1",
+        "1.5",
+        &long,
+    ];
+    texts.into_iter().map(Revision::new).collect()
 }
 
 pub(super) fn currency(code: &str) -> Currency {

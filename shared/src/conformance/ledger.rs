@@ -3,6 +3,7 @@
 mod accept;
 mod commit;
 mod content;
+mod forged;
 mod marks;
 mod races;
 
@@ -20,6 +21,7 @@ where
     content::contract(&case).await;
     commit::contract(&case).await;
     marks::contract(&case).await;
+    forged::contract(&case).await;
     races::contract(&case).await;
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::case::{Case, moment};
+use super::case::{Case, forged_revisions, moment};
 use crate::domain::account::{Revision, Versioned};
 use crate::domain::ids::{AccountId, AccountKey, PartnerId, UserId};
 use crate::domain::partner::{
@@ -119,6 +119,10 @@ async fn a_partner_is_saved_in_the_state_that_was_read(case: &Case) {
     assert_ne!(first, second, "another state has another revision");
     let answer = partners.save(&active, Some(&first)).await.unwrap();
     assert_eq!(answer, Swapped::Conflict, "somebody was first");
+    for forged in forged_revisions() {
+        let answer = partners.save(&active, Some(&forged)).await.unwrap();
+        assert_eq!(answer, Swapped::Conflict, "{forged:?} is no revision");
+    }
     let stored = Versioned { value: suspended, revision: second.clone() };
     assert_eq!(case.partner_now(&active.id).await, Some(stored), "a conflict writes nothing");
     let third = case.saved(&active, Some(&second)).await;

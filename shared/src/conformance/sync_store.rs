@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::case::Case;
+use super::case::{Case, forged_revisions};
 use crate::domain::account::{Revision, Versioned};
 use crate::ports::Store;
 use crate::ports::sync_store::{Swapped, VALUE_BYTES_MAX};
@@ -58,6 +58,9 @@ async fn a_value_is_swapped_in_the_state_that_was_read(case: &Case) {
     let second = done(swap(case, &name, Some(&read.revision), "2").await);
     assert_ne!(second, first, "another state has another revision");
     assert_eq!(swap(case, &name, Some(&first), "3").await, Swapped::Conflict, "somebody was first");
+    for forged in forged_revisions() {
+        assert_eq!(swap(case, &name, Some(&forged), "3").await, Swapped::Conflict, "it is no revision");
+    }
     let stored = Versioned { value: "2".to_owned(), revision: second.clone() };
     assert_eq!(get(case, &name).await, Some(stored), "a conflict writes nothing");
     done(swap(case, &name, Some(&second), "3").await);

@@ -50,6 +50,9 @@ struct State {
     faults: VecDeque<(&'static str, Fault)>,
     late: Option<Request>,
     seen: Vec<&'static str>,
+    /// The addresses, with their queries, and the bodies of the requests.
+    asked: Vec<(String, String)>,
+    damages_etags: bool,
 }
 
 /// The service. It ends with the runtime of the test.
@@ -62,6 +65,7 @@ pub struct FakeStorage {
 #[derive(Debug, Clone)]
 struct Request {
     method: String,
+    target: String,
     path: String,
     if_match: Option<String>,
     body: String,
@@ -121,6 +125,16 @@ impl FakeStorage {
         std::mem::take(&mut self.state().seen)
     }
 
+    /// The addresses and bodies of the requests since the last call.
+    pub fn asked(&self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.state().asked)
+    }
+
+    /// From now on every ETag has a wildcard in it.
+    pub fn damage_etags(&self) {
+        self.state().damages_etags = true;
+    }
+
     /// How failed batches are answered from now on.
     pub fn hint(&self, hints: Hints) {
         self.state().hints = hints;
@@ -144,7 +158,12 @@ impl FakeStorage {
 
     async fn serve(self, mut stream: TcpStream) {
         while let Some(request) = read(&mut stream).await {
-            let Some(answer) = self.state().answer(&request) else { return };
+            let Some(mut answer) = self.state().answer(&request) else { return };
+            if self.state().damages_etags {
+                let damaged = |text: &str| text.replace("datetime'", "datetime'*");
+                answer.etag = answer.etag.as_deref().map(damaged);
+                answer.body = damaged(&answer.body);
+            }
             if stream.write_all(write(&answer).as_bytes()).await.is_err() {
                 return;
             }
@@ -157,6 +176,7 @@ impl State {
     fn answer(&mut self, request: &Request) -> Option<Answer> {
         let kind = kind(request);
         self.seen.push(kind);
+        self.asked.push((request.target.clone(), request.body.clone()));
         if kind != "get"
             && let Some(late) = self.late.take()
         {
@@ -312,6 +332,7 @@ fn parse_part(part: &str) -> Request {
     let if_match = headers.lines().find_map(|line| line.strip_prefix("if-match: "));
     Request {
         method: method.to_owned(),
+        target: url.to_owned(),
         path: url.to_owned(),
         if_match: if_match.map(str::to_owned),
         body: body.trim().to_owned(),
@@ -338,9 +359,11 @@ async fn read(stream: &mut TcpStream) -> Option<Request> {
         }
         assert_eq!(body.len(), length, "a body is as long as its head says");
         let mut words = head.split(' ');
+        let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
         return Some(Request {
-            method: words.next()?.to_owned(),
-            path: words.next()?.split('?').next()?.to_owned(),
+            method,
+            path: target.split('?').next()?.to_owned(),
+            target,
             if_match: header("if-match"),
             body: body.to_owned(),
         });

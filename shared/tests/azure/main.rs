@@ -5,6 +5,7 @@
 
 mod changes;
 mod fake;
+mod foreign_text;
 mod means;
 mod replays;
 mod unclear;

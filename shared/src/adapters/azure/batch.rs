@@ -9,8 +9,9 @@ use azure_data_tables::operations::TransactionBuilder;
 use serde::Serialize;
 
 use super::attempt::{Answer, Failure, Nonsense};
+use super::etag::RowTag;
 use super::keys::Key;
-use super::table::{Entity, condition};
+use super::table::Entity;
 use crate::domain::account::Revision;
 
 /// Most rows that change together.
@@ -66,7 +67,7 @@ impl Batch {
         assert!(self.operations.len() < BATCH_ROWS_MAX, "a batch holds at most {BATCH_ROWS_MAX} rows");
     }
 
-    /// One attempt.
+    /// One attempt; none where a guard is no state of any row, which is answered as one that does not hold.
     pub(super) async fn send(&self, client: &PartitionKeyClient) -> Result<Vec<Option<Revision>>, Failure> {
         let mut transaction = client.transaction();
         for operation in &self.operations {
@@ -83,19 +84,21 @@ impl Batch {
             let what = format!("{received} responses to a batch of {expected}");
             return Err(Failure::Unclear(Box::new(Nonsense(what))));
         }
-        let revisions = responses.into_iter().map(|response| response.etag);
-        Ok(revisions.map(|etag| etag.map(|etag| Revision::new(etag.as_ref()))).collect())
+        let tags = responses.into_iter().map(|response| response.etag);
+        tags.map(|tag| tag.map(|tag| RowTag::answered(tag.as_ref())).transpose()).collect()
     }
 }
 
-fn add(transaction: TransactionBuilder, operation: &Operation) -> azure_core::Result<TransactionBuilder> {
-    match operation {
-        Operation::Insert { entity } => transaction.insert(entity),
+fn add(transaction: TransactionBuilder, operation: &Operation) -> Result<TransactionBuilder, Failure> {
+    Ok(match operation {
+        Operation::Insert { entity } => transaction.insert(entity)?,
         Operation::Merge { row, properties, guard } => {
-            transaction.merge(row, properties, Some(condition(guard)))
+            transaction.merge(row, properties, Some(RowTag::of_guard(guard)?.condition()))?
         }
-        Operation::Delete { row, guard } => transaction.delete(row, Some(condition(guard))),
-    }
+        Operation::Delete { row, guard } => {
+            transaction.delete(row, Some(RowTag::of_guard(guard)?.condition()))?
+        }
+    })
 }
 
 fn to_json(row: &impl Serialize) -> serde_json::Value {

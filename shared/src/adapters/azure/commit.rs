@@ -16,6 +16,7 @@ use super::ledger::AzureLedger;
 use super::page_row;
 use super::transaction_row::{FinalRow, TransactionRow};
 use crate::domain::decision::AccountCommit;
+use crate::domain::ids::TransactionKey;
 use crate::domain::journal::PAGE_ENTRIES_MAX;
 use crate::domain::transaction::TransactionStatus;
 use crate::ports::fault::StoreFault;
@@ -64,7 +65,33 @@ impl AzureLedger {
             return Ok(false);
         };
         let row = TransactionRow::parse(&found, DOING)?;
-        Ok(row.was_decided_by(commit.nonce))
+        let ours = row.was_decided_by(commit.nonce);
+        if ours {
+            alarm_at_other_content(commit, &first.key, &row);
+        }
+        Ok(ours)
+    }
+}
+
+/// Logs an error where the row that this commit decided holds other money than its entry on the journal page:
+/// then the page and the row contradict each other, and a person must look.
+fn alarm_at_other_content(commit: &AccountCommit, key: &TransactionKey, row: &TransactionRow) {
+    let entries = commit.page.iter().flat_map(|page| &page.entries);
+    let Some(entry) = entries.into_iter().find(|e| e.partner == key.partner && e.message == key.message)
+    else {
+        return;
+    };
+    let committed =
+        (entry.kind.code(), entry.amount.minor_units().to_string(), entry.amount.currency().code());
+    let stored = row.money();
+    let (kind, amount, currency) = &committed;
+    if stored != (*kind, amount.as_str(), *currency) {
+        tracing::error!(
+            transaction = %Key::transaction(key),
+            ?stored,
+            ?committed,
+            "A transaction was committed with other content than its row has: the journal contradicts the row"
+        );
     }
 }
 

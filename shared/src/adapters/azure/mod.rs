@@ -20,6 +20,7 @@ mod commit;
 mod connection;
 pub mod cursor;
 mod dead_letters;
+mod etag;
 mod keys;
 mod ledger;
 mod letter_row;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use azure_storage_queues::{NumberOfMessages, PopReceipt, QueueClient, QueueServiceClient};
+use azure_storage_queues::{NumberOfMessages, PopReceipt, PopReceiptClient, QueueClient, QueueServiceClient};
 
 use super::attempt::{Failure, Patience};
 use super::message_text::{decode, encode};
@@ -36,9 +36,13 @@ impl AzureQueue {
         self.service.queue_client(format!("{}-{queue}", self.prefix))
     }
 
-    fn message(&self, queue: &QueueName, lease: &Lease) -> azure_storage_queues::PopReceiptClient {
+    /// `None` where no message can have the id. The service makes ids of hexadecimal digits and `-`; an id
+    /// such as `..` would be left out of the address, and deleting that clears the whole queue.
+    fn message(&self, queue: &QueueName, lease: &Lease) -> Option<PopReceiptClient> {
         let Lease { message_id, pop_receipt } = lease;
-        self.client(queue).pop_receipt_client(PopReceipt::new(message_id, pop_receipt))
+        let plain = message_id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        let client = || self.client(queue).pop_receipt_client(PopReceipt::new(message_id, pop_receipt));
+        (plain && !message_id.is_empty()).then(client)
     }
 
     async fn put(&self, queue: &QueueName, text: &str, delay: Duration) -> Result<(), Failure> {
@@ -126,7 +130,7 @@ impl WorkQueue for AzureQueue {
     ) -> Result<Held<Lease>, StoreFault> {
         let doing = "extending a message";
         let (text, visibility) = (text_of(body, doing)?, whole_seconds(visibility));
-        let message = self.message(queue, lease);
+        let Some(message) = self.message(queue, lease) else { return Ok(Held::Lost) };
         let mut patience = Patience::new(&self.world);
         loop {
             let failure = match message.update(text.clone(), visibility).await.map_err(Failure::from) {
@@ -146,7 +150,7 @@ impl WorkQueue for AzureQueue {
     }
 
     async fn delete(&self, queue: &QueueName, lease: &Lease) -> Result<Held<()>, StoreFault> {
-        let message = self.message(queue, lease);
+        let Some(message) = self.message(queue, lease) else { return Ok(Held::Lost) };
         let mut patience = Patience::new(&self.world);
         loop {
             let failure = match message.delete().await.map_err(Failure::from) {

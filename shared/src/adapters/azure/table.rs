@@ -2,7 +2,7 @@
 //! lost answer is recognised, is known only where the row is known. A table that does not exist yet
 //! is empty for reads and is created by the first insert.
 
-use azure_core::{Continuable as _, Etag};
+use azure_core::Continuable as _;
 use azure_data_tables::IfMatchCondition;
 use azure_data_tables::clients::TableClient;
 use azure_data_tables::operations::QueryEntityResponse;
@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use super::attempt::{Failure, Nonsense};
 use super::batch::Batch;
 use super::cursor::Continuation;
+use super::etag::RowTag;
 use super::keys::Key;
 use crate::domain::account::Revision;
 
@@ -64,7 +65,7 @@ impl Table {
         match entity.get::<Properties>().await {
             Ok(answer) => Ok(Some(Found {
                 key: key.clone(),
-                revision: Revision::new(answer.etag.as_ref()),
+                revision: RowTag::answered(answer.etag.as_ref())?,
                 properties: answer.entity,
             })),
             Err(error) => match Failure::from(error) {
@@ -90,7 +91,7 @@ impl Table {
 
     async fn insert_entity(&self, entity: &Value) -> Result<Revision, Failure> {
         let answer = self.client.insert::<_, Value>(entity)?.await?;
-        Ok(Revision::new(answer.etag.as_ref()))
+        RowTag::answered(answer.etag.as_ref())
     }
 
     /// Changes the given properties of a row in the state `guard`; 412 or 404 when it is not.
@@ -101,8 +102,8 @@ impl Table {
         guard: &Revision,
     ) -> Result<Revision, Failure> {
         let entity = self.client.partition_key_client(key.partition()).entity_client(key.row());
-        let answer = entity.merge(row, condition(guard))?.await?;
-        Ok(Revision::new(answer.etag.as_ref()))
+        let answer = entity.merge(row, RowTag::of_guard(guard)?.condition())?.await?;
+        RowTag::answered(answer.etag.as_ref())
     }
 
     /// Writes a whole row, whatever stood there before.
@@ -227,12 +228,6 @@ fn is_absent(failure: &Failure) -> bool {
     [TABLE_NOT_FOUND, "ResourceNotFound", "EntityNotFound"].into_iter().any(|code| failure.has_code(code))
 }
 
-/// An explicit ETag: anything else would write over what somebody else did.
-pub(super) fn condition(guard: &Revision) -> IfMatchCondition {
-    assert!(guard.as_str() != "*", "a guard must name one state of the row");
-    IfMatchCondition::Etag(Etag::from(guard.as_str()))
-}
-
 fn scanned(answer: QueryEntityResponse<Properties>) -> Result<Scanned, Failure> {
     let next = answer.continuation();
     let rows = answer.entities.into_iter().map(|properties| {
@@ -241,7 +236,8 @@ fn scanned(answer: QueryEntityResponse<Properties>) -> Result<Scanned, Failure> 
         let (Some(partition), Some(row), Some(etag)) = names else {
             return Err(Failure::Unclear(Box::new(Nonsense("a row without a key or an ETag".to_owned()))));
         };
-        Ok(Found { key: Key::stored(partition, row), revision: Revision::new(etag), properties })
+        let revision = RowTag::answered(&etag)?;
+        Ok(Found { key: Key::stored(partition, row), revision, properties })
     });
     Ok(Scanned { rows: rows.collect::<Result<_, _>>()?, next })
 }

@@ -174,6 +174,11 @@ impl TransactionRow {
         Ok(Self { accepted: parse(found, doing)?, later: parse(found, doing)? })
     }
 
+    /// Its kind, minor units and currency, as they are written.
+    pub(super) fn money(&self) -> (&str, &str, &str) {
+        (&self.accepted.kind, &self.accepted.amount, &self.accepted.currency)
+    }
+
     /// Whether the accept with that nonce inserted it.
     pub(super) fn was_accepted_by(&self, nonce: Nonce) -> bool {
         self.accepted.accept_nonce == nonce.simple()

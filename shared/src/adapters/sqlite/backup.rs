@@ -21,6 +21,7 @@ pub(super) use self::fault::Doing;
 use super::connection::{Role, connect};
 use super::lock::{StoreLock, beside, folder_of, resolved};
 use super::migrations::check;
+use super::private;
 use super::sync_store::overwrite;
 use crate::ports::world::World;
 
@@ -61,7 +62,7 @@ pub fn take(
     if !store.exists() {
         return Err(BackupFault::Missing { path: store });
     }
-    let own = [".lock", ".backup-lock"].iter().chain(&SIDECARS).any(|suffix| beside(&store, suffix) == file);
+    let own = private::LOCKS.iter().chain(&SIDECARS).any(|suffix| beside(&store, suffix) == file);
     if own || store == file {
         return Err(BackupFault::SameFile { path: file });
     }
@@ -74,6 +75,7 @@ pub fn take(
     }
     let _in_use = StoreLock::shared(&store)?;
     let _only_one = lock_backups(&store)?;
+    private::narrow(&store);
     let partial = Partial::fresh(beside(&file, ".partial"))?;
 
     let reading = |error| Doing::of("read", &store).sql(error);
@@ -82,7 +84,9 @@ pub fn take(
         return Err(BackupFault::Empty { path: store });
     }
     let taken_at = world.now();
-    let copy = copy::copy(&source, &store, &partial.0, watcher)?;
+    // Elsewhere the backup belongs to the user who takes it.
+    let beside = folder_of(&file) == folder_of(&store);
+    let copy = copy::copy((&source, &store), &partial.0, beside.then_some(&*store), watcher)?;
     drop(source);
     overwrite(&copy, ORIGIN, &Origin::of(Some(taken_at), None).encode())
         .map_err(|fault| Doing::of("write", &partial.0).sql(fault))?;
@@ -97,7 +101,7 @@ pub fn take(
 /// One backup of a store at a time: two would share the name of the unfinished file.
 fn lock_backups(store: &Path) -> Result<File, BackupFault> {
     let path = beside(store, ".backup-lock");
-    let opened = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+    let opened = private::open_or_create(&path, store);
     let file = opened.map_err(|error| Doing::of("open", &path).file(error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),

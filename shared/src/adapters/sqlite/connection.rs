@@ -1,9 +1,14 @@
 //! A connection to the file, set up the same way for everybody.
 
+use std::io;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, Error, OpenFlags, ffi};
+
+use super::lock::resolved;
+use super::private;
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,14 +24,21 @@ pub(super) enum Role {
 /// Statements that a connection keeps compiled: more than this program has.
 const STATEMENTS_MAX: usize = 64;
 
+/// Held while a file is created and opened: closing the handle that created it would give back the locks that
+/// another thread of this process has got on it meanwhile (POSIX).
+static CREATING: Mutex<()> = Mutex::new(());
+
 /// Opens a connection.
 pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
     // No URI: a path is a path. No mutex: a connection is used by one thread at a time.
-    let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    // SQLite creates no file: it would let other users read it.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let creating = CREATING.lock().unwrap_or_else(PoisonError::into_inner);
     if role == Role::Write {
-        flags |= OpenFlags::SQLITE_OPEN_CREATE;
+        create_if_missing(path)?;
     }
     let mut connection = Connection::open_with_flags(path, flags)?;
+    drop(creating);
     connection.busy_handler(Some(wait_for_lock))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     connection.execute_batch(match role {
@@ -43,6 +55,16 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
         Role::Checkpoint => "PRAGMA synchronous = FULL;",
     })?;
     Ok(connection)
+}
+
+fn create_if_missing(path: &Path) -> rusqlite::Result<()> {
+    match private::create(&resolved(path), Some(path)) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            let code = ffi::Error::new(ffi::SQLITE_CANTOPEN);
+            Err(Error::SqliteFailure(code, Some(format!("unable to create the database file: {error}"))))
+        }
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 /// Waits while another process writes, some five seconds in all; then gives up (false), and SQLite

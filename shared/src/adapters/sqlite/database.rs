@@ -11,6 +11,7 @@ use super::connection::{Role, connect};
 use super::fault::{OpenFault, SqlFault};
 use super::lock::StoreLock;
 use super::migrations::{check_current, migrate};
+use super::private;
 use super::reader::Readers;
 use super::writer::{Verdict, Writer};
 use crate::ports::fault::StoreFault;
@@ -44,10 +45,11 @@ impl Database {
         operations: Arc<StorageOperations>,
     ) -> Result<Self, OpenFault> {
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)
+            private::create_folder(folder)
                 .map_err(|source| OpenFault::Folder { folder: folder.to_owned(), source })?;
         }
         let lock = Arc::new(StoreLock::shared(path)?);
+        private::narrow(path);
         let mut connection = connect(path, Role::Write)
             .map_err(|source| OpenFault::Database { path: path.to_owned(), source })?;
         migrate(&connection, path)?;
@@ -70,6 +72,7 @@ impl Database {
         }
         // Nobody puts another file in its place meanwhile.
         let lock = Arc::new(StoreLock::shared(path)?);
+        private::narrow(path);
         let connection = connect(path, Role::Read)
             .map_err(|source| OpenFault::Database { path: path.to_owned(), source })?;
         check_current(&connection, path)?;

@@ -8,11 +8,10 @@
 
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
-use std::io;
-use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use super::fault::OpenFault;
+use super::private;
 
 /// The lock, until it is dropped.
 #[derive(Debug)]
@@ -73,32 +72,9 @@ pub(super) fn folder_of(path: &Path) -> &Path {
 
 fn open(store: &Path) -> Result<(PathBuf, File), OpenFault> {
     let path = lock_of(store);
-    match open_or_create(&path) {
+    match private::open_or_create(&path, store) {
         Ok(file) => Ok((path, file)),
         Err(source) => Err(OpenFault::Lock { path, source }),
-    }
-}
-
-fn open_or_create(path: &Path) -> io::Result<File> {
-    loop {
-        // Whoever may read it may use it: nothing is ever written.
-        match File::open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            opened => return opened,
-        }
-        match File::options().read(true).write(true).create_new(true).open(path) {
-            // Another process was faster.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-            Ok(file) => {
-                // An operator who is root must not lock the service out; whoever is not root cannot give
-                // it away, and need not.
-                if let Some(folder) = path.parent().and_then(|folder| folder.metadata().ok()) {
-                    drop(fchown(&file, Some(folder.uid()), Some(folder.gid())));
-                }
-                return Ok(file);
-            }
-        }
     }
 }
 

@@ -28,6 +28,7 @@ mod migrations;
 mod names;
 mod partners;
 mod payload_store;
+mod private;
 mod queue;
 mod reader;
 pub mod restore;
@@ -67,6 +68,9 @@ impl SqliteStore {
     /// Opens the file, creates or migrates it where needed, and starts the thread that writes. The
     /// thread ends when the last of the ports is dropped, and what was answered is in the file.
     ///
+    /// Only the owner may read the files of the store. Where other users may, their rights are removed, and
+    /// a warning is logged.
+    ///
     /// Blocks while it reads the schema, and for some seconds at most while another process
     /// migrates. The ports have to be called within a tokio runtime.
     ///
@@ -79,7 +83,7 @@ impl SqliteStore {
     }
 
     /// Opens a file for reading only, while others may use it: nothing is created and nothing
-    /// migrated, and every write is refused.
+    /// migrated, and every write is refused. The rights of other users are removed as by [`Self::open`].
     ///
     /// # Errors
     /// [`OpenFault`] when there is no file of ours at that path with the schema of this program.

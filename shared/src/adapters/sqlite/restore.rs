@@ -12,9 +12,9 @@ mod disk;
 mod plan;
 
 use std::collections::BTreeSet;
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
+use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
@@ -28,6 +28,7 @@ use super::backup::{BackupFault, Contents, Doing, Watcher};
 use super::fault::OpenFault;
 use super::lock::{StoreLock, beside, folder_of, lock_of, resolved};
 use super::migrations::check;
+use super::private;
 use crate::domain::ids::{OrderNumber, PartnerId};
 use crate::domain::time::Timestamp;
 use crate::ports::api_keys::ApiKeyRecord;
@@ -145,7 +146,7 @@ impl Restoration {
         let tidied = tidy_up(disk, &plan.store, &prepared.path);
         tidied.map_err(|error| Doing::of("clean up beside", &plan.store).file(error))?;
 
-        let fresh = copy(&source, &plan.file, &prepared.path, watcher)?;
+        let fresh = copy((&source, &plan.file), &prepared.path, Some(&plan.store), watcher)?;
         ahead.write(&fresh).map_err(|fault| Doing::of("write", &prepared.path).sql(fault))?;
         check_sound(&fresh, &prepared.path, watcher)?;
         seal(fresh, &prepared.path)?;
@@ -185,11 +186,14 @@ fn lock(store: &Path, intent: Intent) -> Result<(Option<StoreLock>, bool), Backu
         // Given back at once: a look must not keep the service from starting.
         Intent::Look => Ok((None, StoreLock::alone(store)?.is_none())),
         Intent::Replace => {
-            std::fs::create_dir_all(folder)
+            private::create_folder(folder)
                 .map_err(|source| OpenFault::Folder { folder: folder.to_owned(), source })?;
             let alone = StoreLock::alone(store)?;
             let in_use = || BackupFault::InUse { store: store.to_owned(), lock: lock_of(store) };
-            Ok((Some(alone.ok_or_else(in_use)?), false))
+            let alone = alone.ok_or_else(in_use)?;
+            // The replaced store is kept, and the files that SQLite makes beside it have its mode.
+            private::narrow(store);
+            Ok((Some(alone), false))
         }
     }
 }
@@ -215,18 +219,11 @@ impl KeysAfter {
     }
 }
 
-/// Gives the copy the owner and the permissions of the store that it replaces: whoever restores may be
-/// root, and the service is not. Where there was no store, its owner is the owner of the folder.
+/// Gives the copy the owner of the store that it replaces: a restore may run as root, and the service does
+/// not. Where there was no store, its owner is the owner of the folder.
 fn hand_over(prepared: &Path, store: &Path) -> io::Result<()> {
     let file = File::open(prepared)?;
-    let (model, mode) = match store.metadata() {
-        Ok(old) => {
-            let mode = old.permissions().mode();
-            (old, mode & 0o777)
-        }
-        Err(_) => (folder_of(store).metadata()?, 0o600),
-    };
-    file.set_permissions(Permissions::from_mode(mode))?;
+    let model = store.metadata().or_else(|_| folder_of(store).metadata())?;
     let own = file.metadata()?;
     if (own.uid(), own.gid()) != (model.uid(), model.gid()) {
         match fchown(&file, Some(model.uid()), Some(model.gid())) {

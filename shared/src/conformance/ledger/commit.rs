@@ -32,7 +32,7 @@ async fn mixed_work(case: &Case, account: AccountKey) -> Vec<Work> {
 }
 
 /// Asks for the commit, and asserts that it was refused without a trace.
-async fn assert_writes_nothing(case: &Case, commit: &AccountCommit) -> Committed {
+pub(super) async fn assert_writes_nothing(case: &Case, commit: &AccountCommit) -> Committed {
     let before = case.everything(commit.account()).await;
     let answer = case.store.ledger.commit(commit).await.unwrap();
     assert_refused(&answer, commit);

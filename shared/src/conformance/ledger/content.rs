@@ -52,11 +52,21 @@ async fn texts_survive_byte_for_byte(case: &Case) {
         "0012",
         "2026-01-01T00:00:00Z",
         "true",
+        // What a batch of requests and its answers are made of.
+        "If-Match: *",
+        "HTTP/1.1 412 Precondition Failed",
+        "DELETE http://h/t(PartitionKey='a',RowKey='b') HTTP/1.1",
+        "--changeset_00000000-0000-0000-0000-000000000000--",
+        "--changesetresponse_00000000-0000-0000-0000-000000000000",
+        "ETag: W/\"datetime'2026'\"",
+        r#"{"odata.error":{"code":"X","message":{"value":"0:no"}}}"#,
     ];
+    let lines = "\r\nif-match: *\r\n\r\n--changeset_\nHTTP/1.1 200 OK\nETag: *\n";
     let account = case.opened().await.value.key;
     let mut group: Vec<NewTransaction> = Vec::new();
     for text in texts {
-        let unknown = serde_json::json!({ text: [text, { "": null, "z": 1.5e300, "a": u64::MAX }] });
+        let unknown =
+            serde_json::json!({ text: [text, { "": null, "z": 1.5e300, "a": u64::MAX, "l": lines }] });
         let name: String = text.chars().take(40).collect();
         let metadata = [(name.as_str(), text), ("__proto__", "x"), ("PartitionKey", ""), ("a.b$c", " ")];
         let mut new = case.deposit(account, 1);

@@ -11,6 +11,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::fault::{BackupFault, Doing};
 use crate::adapters::sqlite::fault::{Remedy, remedy};
 use crate::adapters::sqlite::lock::beside;
+use crate::adapters::sqlite::private;
 
 /// What SQLite may keep beside a file.
 pub(in crate::adapters::sqlite) const SIDECARS: [&str; 3] = ["-wal", "-journal", "-shm"];
@@ -64,16 +65,17 @@ fn quoted(path: &Path) -> OsString {
 }
 
 /// Copies the whole source as it is at one moment, however much is written to it meanwhile, into a new
-/// file that only its owner can read. The copy is one file without a log.
+/// file that only its owner can read: the owner of `beside`, if that is a store. The copy is one file without
+/// a log.
 ///
 /// It is not yet safe from a loss of power: [`seal`] makes it so.
 pub(in crate::adapters::sqlite) fn copy(
-    source: &Connection,
-    from: &Path,
+    (source, from): (&Connection, &Path),
     to: &Path,
+    beside: Option<&Path>,
     watcher: Watcher<'_>,
 ) -> Result<Connection, BackupFault> {
-    create(to).map_err(|error| Doing::of("create the file", to).file(error))?;
+    private::create(to, beside).map_err(|error| Doing::of("create the file", to).file(error))?;
     let copying = || Doing::of("copy to", to);
     let mut copy =
         Connection::open_with_flags(to, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
@@ -107,12 +109,6 @@ pub(in crate::adapters::sqlite) fn copy(
         .map_err(|error| copying().sql(error))?;
     assert!(journal_mode == "delete", "a file that nobody else has can leave its log: {journal_mode}");
     Ok(copy)
-}
-
-/// An empty file that only its owner can read: keys, even as hashes, and business are nobody else's.
-fn create(path: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    File::options().write(true).create_new(true).mode(0o600).open(path).map(drop)
 }
 
 /// Reads the whole file: whether its pages, rows, indexes and references fit together.

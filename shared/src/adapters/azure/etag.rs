@@ -1,0 +1,96 @@
+//! ETags of rows, in the exact syntax of the table service: `W/"datetime'2026-11-22T20%3A08%3A00.1234567Z'"`.
+//!
+//! A revision may come from a queue message, which others may be able to write. It goes into a header, and
+//! within a batch into a text that is written line by line without any escaping: there `*`, or a line break
+//! and a header of its own, would be a guard that always holds. So only a text of this syntax becomes an
+//! ETag; no other revision is that of a row.
+
+use azure_core::Etag;
+use azure_data_tables::IfMatchCondition;
+
+use super::attempt::{Answer, Failure, Nonsense};
+use crate::domain::account::Revision;
+
+const BEGIN: &str = "W/\"datetime'";
+const END: &str = "'\"";
+/// Longest time within an ETag; the service writes 32 characters.
+const TIME_CHARS_MAX: usize = 64;
+
+/// The ETag of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RowTag(Revision);
+
+impl RowTag {
+    /// The ETag that a guarded write names. A revision that is none is answered as the service answers one
+    /// that the row does not have, without a request.
+    pub(super) fn of_guard(guard: &Revision) -> Result<Self, Failure> {
+        if is_tag(guard.as_str()) {
+            return Ok(Self(guard.clone()));
+        }
+        Err(Failure::of_answer(Answer { status: 412, code: None, row: None }))
+    }
+
+    /// The revision that an answer of the service tells.
+    pub(super) fn answered(text: &str) -> Result<Revision, Failure> {
+        if is_tag(text) {
+            return Ok(Revision::new(text));
+        }
+        let shown: String = text.chars().take(TIME_CHARS_MAX).collect();
+        Err(Failure::Unclear(Box::new(Nonsense(format!("the ETag {shown:?}, which is none of a row")))))
+    }
+
+    /// The row must be in this state.
+    pub(super) fn condition(&self) -> IfMatchCondition {
+        IfMatchCondition::Etag(Etag::from(self.0.as_str()))
+    }
+}
+
+fn is_tag(text: &str) -> bool {
+    let time = text.strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix(END));
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b':' | b'.' | b'%' | b'+');
+    time.is_some_and(|time| !time.is_empty() && time.len() <= TIME_CHARS_MAX && time.bytes().all(plain))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_service_sends_is_an_etag() {
+        for text in [
+            "W/\"datetime'2026-11-22T20%3A08%3A00.1234567Z'\"",
+            "W/\"datetime'2026-11-22T20:08:00.1234567Z'\"",
+            "W/\"datetime'2026-11-22T20%3A08%3A00Z'\"",
+        ] {
+            assert_eq!(RowTag::answered(text).unwrap().as_str(), text);
+            let IfMatchCondition::Etag(tag) = RowTag::of_guard(&Revision::new(text)).unwrap().condition()
+            else {
+                panic!("{text} is one state")
+            };
+            assert_eq!(tag.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn no_other_text_is_an_etag() {
+        let one = "W/\"datetime'2026-11-22T20%3A08%3A00.1234567Z'\"";
+        let mut others: Vec<String> = ["", "*", " *", "* ", "\"\"", "W/\"*\"", "W/\"datetime''\"", "7"]
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
+        for inside in ["*", "'", "\"", "\n", "\r", "\t", " ", ",", ";", "\0", "\u{7f}", "\u{fc}", "/", "\\"] {
+            others.push(format!("W/\"datetime'2026{inside}11'\""));
+            others.push(format!("{one}{inside}"));
+            others.push(format!("{inside}{one}"));
+        }
+        others.push(format!("{one}, {one}"));
+        others.push(format!("{one}\nif-match: *"));
+        others.push(format!("W/\"datetime'{}'\"", "9".repeat(TIME_CHARS_MAX + 1)));
+        others.extend((0..one.len()).map(|length| one[..length].to_owned()));
+        for text in others {
+            let guard = RowTag::of_guard(&Revision::new(text.as_str()));
+            assert!(guard.is_err_and(|failure| failure.has_status(412)), "{text:?} became a guard");
+            assert!(RowTag::answered(&text).is_err_and(|failure| failure.is_unclear()), "{text:?} was read");
+        }
+    }
+}

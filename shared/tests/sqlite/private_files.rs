@@ -1,0 +1,239 @@
+//! Access rights of the store's files, under any umask.
+
+use std::fs::{File, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+
+use postonce_shared::adapters::sqlite::SqliteStore;
+use postonce_shared::adapters::sqlite::backup::{Existing, Progress, take};
+use postonce_shared::adapters::sqlite::restore::{Intent, Restoration, Terms};
+use postonce_shared::adapters::system::SystemWorld;
+use rusqlite::Connection;
+
+use super::bank::{Bank, one_message_per_work, within_deadline};
+
+/// Where a child process does its part, and under which condition.
+const FOLDER: &str = "POSTONCE_TEST_FOLDER";
+
+fn mode(path: &Path) -> u32 {
+    path.metadata().unwrap().permissions().mode() & 0o777
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// The files of a folder, with their modes.
+fn modes(folder: &Path) -> Vec<(String, u32)> {
+    let mut found: Vec<(String, u32)> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), mode(&path)))
+        .collect();
+    found.sort();
+    found
+}
+
+/// Checks the folder and all files in it; at least these are there.
+fn assert_private(folder: &Path, least: &[&str]) {
+    let found = modes(folder);
+    let open: Vec<_> = found.iter().filter(|(_, mode)| *mode != 0o600).collect();
+    assert!(open.is_empty() && mode(folder) == 0o700, "{:04o} {found:?}", mode(folder));
+    for name in least {
+        assert!(found.iter().any(|(found, _)| found == name), "there is no {name}: {found:?}");
+    }
+}
+
+/// Runs one of the tests below in a process of its own.
+fn child(umask: &str, folder: &Path, test: &str) -> Output {
+    Command::new("sh")
+        .args(["-c", &format!("umask {umask}; exec \"$0\" \"$@\"")])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("private_files::{test}"), "--ignored", "--nocapture"])
+        .env(FOLDER, folder)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn all_files_are_private_from_creation_under_any_umask() {
+    for umask in ["000", "022", "077", "777"] {
+        let folder = tempfile::tempdir().unwrap();
+        let ran = child(umask, folder.path(), "a_life_of_a_store");
+        let printed = String::from_utf8_lossy(&ran.stdout);
+        assert!(ran.status.success() && printed.contains("1 passed"), "umask {umask}: {ran:?}");
+    }
+}
+
+/// The store is created, used, backed up, restored and kept aside.
+#[test]
+#[ignore = "a part of another test, which runs it under several umasks"]
+fn a_life_of_a_store() {
+    let outer = PathBuf::from(std::env::var_os(FOLDER).unwrap());
+    let (folder, backups) = (outer.join("new").join("data"), outer.join("backups"));
+    std::fs::create_dir(&backups).unwrap();
+    set_mode(&backups, 0o700);
+    let (path, backup) = (folder.join("postonce.db"), backups.join("backup.db"));
+    let world = Arc::new(SystemWorld::new());
+    within_deadline(async {
+        let store = SqliteStore::open(&path, Arc::new(one_message_per_work), world.clone()).unwrap();
+        let least = ["postonce.db", "postonce.db-shm", "postonce.db-wal", "postonce.db.lock"];
+        assert_private(&folder, &least);
+        assert_eq!(mode(&outer.join("new")), 0o700, "a parent that was missing, too");
+        let watcher = &mut |progress| {
+            let copying = matches!(progress, Progress::Copying { .. });
+            assert_private(&backups, if copying { &["backup.db.partial"] } else { &[] });
+        };
+        drop(take(&path, &backup, Existing::Keep, &*world, watcher).unwrap());
+        assert_private(&backups, &["backup.db"]);
+        assert_private(&folder, &["postonce.db.backup-lock"]);
+        drop(store);
+    });
+    // As an older version left it.
+    set_mode(&path, 0o644);
+    let terms = Terms { intent: Intent::Replace, order_number_gap: None, held: false };
+    let restoration = Restoration::prepare(&path, &backup, terms, &*world, &mut |_| {}).unwrap();
+    assert_private(&folder, &["postonce.db"]);
+    let watcher = &mut |_| {
+        let found = modes(&folder);
+        let prepared = found.iter().filter(|(name, _)| name.starts_with("postonce.db.restoring"));
+        assert!(prepared.into_iter().all(|(_, mode)| *mode == 0o600), "{found:?}");
+    };
+    let plan = restoration.carry_out(watcher).unwrap();
+    let kept = plan.kept.unwrap();
+    assert_private(&folder, &["postonce.db", kept.file_name().unwrap().to_str().unwrap()]);
+}
+
+/// What is logged while something is done.
+fn logged(doing: impl FnOnce()) -> String {
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let log = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    tracing::subscriber::with_default(log, doing);
+    String::from_utf8(lines.0.lock().unwrap().clone()).unwrap()
+}
+
+fn folder_of(bank: &Bank) -> PathBuf {
+    bank.path().parent().unwrap().to_owned()
+}
+
+#[test]
+fn a_store_that_others_can_read_is_narrowed_with_one_warning() {
+    let bank = Bank::new();
+    let _open = bank.open();
+    for (name, _) in modes(&folder_of(&bank)) {
+        set_mode(&folder_of(&bank).join(name), 0o664);
+    }
+    set_mode(&bank.path(), 0o644);
+    set_mode(&folder_of(&bank), 0o755);
+    let warned = logged(|| drop(bank.open()));
+    assert_private(&folder_of(&bank), &["postonce.db-wal", "postonce.db-shm"]);
+    let lines: Vec<&str> = warned.lines().filter(|line| line.contains("WARN")).collect();
+    assert!(lines.len() == 2 && lines[0].contains("it had 0755"), "{warned}");
+    assert!(lines[1].contains("postonce.db had mode 0644"), "{warned}");
+    assert!(lines[1].contains("postonce.db-wal had mode 0664"), "{warned}");
+    assert!(lines[1].contains("postonce.db.lock had mode 0664"), "{warned}");
+    let again = logged(|| drop(bank.open()));
+    assert!(!again.contains("WARN"), "{again}");
+}
+
+#[test]
+fn readers_and_backups_narrow_a_store_too() {
+    let bank = Bank::new();
+    drop(bank.open());
+    set_mode(&bank.path(), 0o640);
+    drop(SqliteStore::open_to_read(&bank.path(), bank.shared_world()).unwrap());
+    assert_eq!(mode(&bank.path()), 0o600);
+    set_mode(&bank.path(), 0o604);
+    drop(take(&bank.path(), &bank.file("b.db"), Existing::Keep, bank.world(), &mut |_| {}).unwrap());
+    assert_eq!(mode(&bank.path()), 0o600);
+}
+
+#[test]
+fn a_folder_with_other_contents_is_left_as_it_is() {
+    let bank = Bank::new();
+    drop(bank.open());
+    let folder = folder_of(&bank);
+    File::create(folder.join("notes.txt")).unwrap();
+    set_mode(&folder, 0o755);
+    let silent = logged(|| drop(bank.open()));
+    assert!(!silent.contains("WARN") && mode(&folder) == 0o755, "{silent}");
+    set_mode(&folder, 0o775);
+    let warned = logged(|| drop(bank.open()));
+    assert!(warned.contains("Other users can write to the folder") && mode(&folder) == 0o775, "{warned}");
+    assert_eq!(mode(&bank.path()), 0o600);
+}
+
+/// Where another handle of a file is closed, POSIX gives back the locks that the process holds on it.
+#[test]
+fn narrowing_leaves_the_locks_of_sqlite_alone() {
+    let bank = Bank::new();
+    let _open = bank.open();
+    let writer = bank.sql();
+    writer.execute_batch("BEGIN IMMEDIATE; INSERT INTO sync_values VALUES ('a', 0, '')").unwrap();
+    for (name, _) in modes(&folder_of(&bank)) {
+        set_mode(&folder_of(&bank).join(name), 0o644);
+    }
+    drop(SqliteStore::open_to_read(&bank.path(), bank.shared_world()).unwrap());
+    assert_private(&folder_of(&bank), &["postonce.db-shm"]);
+    let ran = child("022", &folder_of(&bank), "another_process_cannot_write");
+    let printed = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && printed.contains("1 passed"), "{ran:?}");
+    writer.execute_batch("COMMIT").unwrap();
+}
+
+#[test]
+#[ignore = "a part of another test, which holds the lock meanwhile"]
+fn another_process_cannot_write() {
+    let path = PathBuf::from(std::env::var_os(FOLDER).unwrap()).join("postonce.db");
+    let sql = Connection::open(path).unwrap();
+    let refused = sql.execute_batch("BEGIN IMMEDIATE").unwrap_err();
+    assert_eq!(refused.sqlite_error_code(), Some(rusqlite::ErrorCode::DatabaseBusy), "{refused}");
+}
+
+/// Runs to its end only as root: others cannot give files away, and then have nothing to show.
+#[test]
+fn files_that_root_makes_belong_to_the_owner_of_the_store() {
+    const SERVICE: Option<u32> = Some(4_711);
+    let bank = Bank::new();
+    let folder = folder_of(&bank);
+    std::fs::create_dir(&folder).unwrap();
+    if chown(&folder, SERVICE, SERVICE).is_err() {
+        return;
+    }
+    let owners = || {
+        let paths = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+        paths.map(|path| (path.clone(), path.metadata().unwrap().uid())).collect::<Vec<_>>()
+    };
+    let check = |least: usize| {
+        let found = owners();
+        assert!(found.len() >= least && found.iter().all(|(_, uid)| Some(*uid) == SERVICE), "{found:?}");
+    };
+    let store = bank.open();
+    check(4);
+    let backup = folder.join("postonce.db.backup");
+    drop(take(&bank.path(), &backup, Existing::Keep, bank.world(), &mut |_| {}).unwrap());
+    check(6);
+    drop(store);
+    let lock = folder.join("postonce.db.lock");
+    chown(&lock, Some(0), Some(0)).unwrap();
+    set_mode(&lock, 0o644);
+    drop(bank.open());
+    check(4);
+    let outside = bank.file("outside.db");
+    drop(take(&bank.path(), &outside, Existing::Keep, bank.world(), &mut |_| {}).unwrap());
+    assert_eq!(outside.metadata().unwrap().uid(), 0, "a backup elsewhere is of who took it");
+}
