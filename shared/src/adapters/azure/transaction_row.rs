@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rows::{Flaw, corrupt, number, parse, time};
 use super::table::Found;
+use crate::domain::account::Revision;
 use crate::domain::ids::{Nonce, OrderNumber};
 use crate::domain::instruction::{Details, Fingerprint, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Balance, Currency};
@@ -14,6 +15,10 @@ use crate::domain::rejection::RejectReason;
 use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Marks, NewTransaction, StoredTransaction};
+
+/// The revision of each final row. It is no ETag, so no write can name it: a merge looks at no property, and
+/// under the ETag of a final row a commit would post it a second time.
+const FINAL: &str = "final";
 
 /// What accept inserts.
 #[derive(Debug, Serialize, Deserialize)]
@@ -209,10 +214,14 @@ impl TransactionRow {
         let fingerprint = Fingerprint::parse(&self.accepted.fingerprint).ok_or(Flaw("Fingerprint"))?;
         let accepted_at = time(&self.accepted.accepted_at, "AcceptedAt")?;
         let key = found.key.to_transaction()?;
+        let revision = match outcome {
+            None => found.revision.clone(),
+            Some(_) => Revision::new(FINAL),
+        };
         Ok(StoredTransaction {
             transaction: Transaction { key, instruction, accepted_at, outcome },
             fingerprint,
-            revision: found.revision.clone(),
+            revision,
             marks: self.to_marks()?,
         })
     }
