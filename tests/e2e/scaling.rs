@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use postonce_shared::envelope;
+use postonce_shared::ports::Store;
+use postonce_shared::ports::queue::QueueName;
 use postonce_tests::binaries::Binary;
 use postonce_tests::client::Wish;
 use postonce_tests::process::{Process, Signal, send};
@@ -12,8 +14,10 @@ use postonce_tests::service::{self, Service};
 use postonce_tests::wait;
 use serde_json::json;
 
-/// Messages of a flood: more than one worker gets through in the second after which it tells of them.
+/// Messages of a flood.
 const FLOOD: usize = 1500;
+/// Time between two looks whether a flood has to be renewed.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// Sends side by side.
 const SENDS_AT_ONCE: usize = 32;
 
@@ -72,8 +76,9 @@ async fn a_deposit_is_posted(bank: &Scenario) {
     .await;
 }
 
-/// The same work again and again: it posts once, but each message has to be received, read and deleted.
-async fn flood(bank: &Scenario) {
+/// The same work again and again: it posts once, but each message has to be received, read and deleted. Gives
+/// the body of the messages.
+async fn flood(bank: &Scenario) -> Vec<u8> {
     let (client, account) = (bank.client(0), fresh_account());
     client.open(account).await;
     drop(client.submit(account, fresh_id(), &Wish::deposit("1.00")).await.expect(202));
@@ -85,10 +90,30 @@ async fn flood(bank: &Scenario) {
         body = body.or(received.into_iter().next().map(|message| message.body));
     }
     let body = body.expect("the deposit waits");
+    send_flood(&store, &queues, &body).await;
+    body
+}
+
+async fn send_flood(store: &Store, queues: &[QueueName], body: &[u8]) {
     let around = queues.iter().cycle().take(FLOOD);
-    let sends = around.map(|queue| store.queue.send(queue, &body, Duration::ZERO));
+    let sends = around.map(|queue| store.queue.send(queue, body, Duration::ZERO));
     let sent: Vec<_> = futures::stream::iter(sends).buffer_unordered(SENDS_AT_ONCE).collect().await;
     assert!(sent.iter().all(Result::is_ok), "{sent:?}");
+}
+
+/// Renews a flood whenever most of it is gone. A supervisor looks at the queues every five seconds: how much one
+/// worker gets through until then depends on the machine.
+async fn keep_flooded(bank: &Scenario, body: &[u8]) {
+    let (store, queues) = (bank.store().await, envelope::queues(bank.queue_count()));
+    let least = u64::try_from(FLOOD / 2).expect("a small number");
+    let mut looks = tokio::time::interval(LOOK_INTERVAL);
+    loop {
+        looks.tick().await;
+        let waiting = store.queue.backlog(&queues[0]).await.expect("a queue answers").depth;
+        if waiting < least {
+            send_flood(&store, &queues, body).await;
+        }
+    }
 }
 
 #[tokio::test]
@@ -109,9 +134,12 @@ async fn workers_follow_the_backlog_up_and_down() {
     // The worker stands still while the work comes; its supervisor learns of it when the worker goes on.
     let worker = *first.first().expect("one runs");
     assert!(send(worker, Signal::Stop));
-    flood(&bank).await;
+    let body = flood(&bank).await;
     assert!(send(worker, Signal::Continue));
-    until_running(&bank, 3).await;
+    tokio::select! {
+        _ = until_running(&bank, 3) => {}
+        () = keep_flooded(&bank, &body) => {}
+    }
     bank.client(0).until_drained(wait::PATIENCE).await;
     let last = until_running(&bank, 1).await;
     assert_eq!(last, first, "the oldest one stays");
@@ -129,7 +157,7 @@ async fn a_backlog_at_the_start_is_met_at_once_and_a_drain_ends_all() {
         .with("POSTONCE_POSTING_AGE_TARGET_S", "2")
         .start()
         .await;
-    flood(&bank).await;
+    drop(flood(&bank).await);
     bank.start_worker_with(&["--scale", "1..3"]);
     until_running(&bank, 3).await;
     bank.workers.first_mut().expect("a supervisor was started").drain().await;
