@@ -7,6 +7,7 @@
     reason = "test code"
 )]
 
+mod attacks;
 mod claims;
 mod direct;
 mod listener;
