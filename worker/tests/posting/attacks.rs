@@ -12,16 +12,19 @@ use flate2::write::GzEncoder;
 use postonce_shared::adapters::bell::LocalBell;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::bank::Bank;
+use postonce_shared::claim_check::ClaimCheck;
 use postonce_shared::conformance::sealed::{seal, unsealed};
-use postonce_shared::decorators::LedgerDecorator;
+use postonce_shared::decorators::{LedgerDecorator, PayloadStoreDecorator};
 use postonce_shared::domain::decision::{AccountCommit, Work};
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::envelope::claim::PAYLOAD_BYTES_MAX;
 use postonce_shared::envelope::seal::{Purpose, Seal};
-use postonce_shared::envelope::{Envelope, Names};
+use postonce_shared::envelope::{Claim, Envelope, Names};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Ledger, StoredTransaction};
+use postonce_shared::ports::payload_store::PayloadStore;
 use postonce_shared::ring_secret::RingSecret;
+use postonce_shared::sweep::Sweep;
 use postonce_worker::delivery::Delivery;
 use postonce_worker::handler::Handler as _;
 use postonce_worker::meter::Meter;
@@ -215,4 +218,54 @@ async fn a_worker_without_the_secret_leaves_newer_versions_to_others() {
     desk.stage.send_body(&newer).await;
     desk.handle_next().await;
     assert_eq!((desk.stage.letters().await.len(), desk.stage.depth().await), (0, 1));
+}
+
+/// A payload store where somebody holds a lease on one blob (412 for whoever deletes it), for ever.
+struct Leased(Arc<dyn PayloadStore>);
+
+#[async_trait]
+impl PayloadStoreDecorator for Leased {
+    fn inner(&self) -> &dyn PayloadStore {
+        &*self.0
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreFault> {
+        match name {
+            "work-1" => Err(StoreFault::Refused { doing: "testing", source: "leased".into() }),
+            _ => self.0.delete(name).await,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_payload_that_cannot_be_removed_does_not_end_the_sweep() {
+    let desk = Desk::new(seal()).await;
+    let work = desk.stage.accept(account(1), 1).await;
+    for name in ["work-1", "work-2"] {
+        desk.stage.store.payloads.put(name, &names_of(&work)).await.unwrap();
+    }
+    desk.stage.send(vec![work]).await;
+    desk.handle_next().await;
+    desk.stage.world.advance(Duration::from_secs(25 * 3600));
+    let mut store = desk.stage.store.clone();
+    store.payloads = Arc::new(Leased(Arc::clone(&store.payloads)));
+    let swept = Sweep::new(&store, desk.stage.world.clone()).run().await;
+    let left = desk.stage.store.payloads.get("work-2").await.unwrap();
+    assert!(left.is_none(), "what comes after it is swept as well: {swept:?}");
+}
+
+#[tokio::test]
+async fn a_claim_without_a_seal_never_gets_one() {
+    let desk = Desk::new(seal()).await;
+    let mut items = Vec::new();
+    for message in 0..400 {
+        items.push(desk.stage.accept(account(1), message).await);
+    }
+    let claims = ClaimCheck::new(&desk.stage.store, &seal(), desk.stage.world.clone());
+    let kept = claims.put(Envelope::of(items, None)).await.unwrap();
+    desk.stage.send_body(&unsealed(&Claim::on(kept.payload.unwrap()).encode(&seal()))).await;
+    desk.trouble.refuses.store(true, Ordering::SeqCst);
+    desk.handle_next().await;
+    let body = desk.stage.receive(VISIBILITY).await.remove(0).body;
+    assert!(!seal().verify(Purpose::Message, &body), "{}", String::from_utf8_lossy(&body));
 }
