@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::claim_check::{ClaimCheck, Claimed};
 use crate::domain::decision::Work;
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::envelope::seal::Seal;
@@ -66,7 +65,6 @@ pub struct DeadLetterOffice {
     ledger: Arc<dyn Ledger>,
     letters: Arc<dyn DeadLetters>,
     queue: Arc<dyn WorkQueue>,
-    claims: ClaimCheck,
     poster: Arc<Poster>,
     doorbell: Arc<dyn Doorbell>,
     seal: Seal,
@@ -86,13 +84,13 @@ impl DeadLetterOffice {
     ) -> Self {
         let (ledger, letters, queue) =
             (Arc::clone(&store.ledger), Arc::clone(&store.dead_letters), Arc::clone(&store.queue));
-        let claims = ClaimCheck::new(store, seal, Arc::clone(&world));
         let seal = seal.clone();
-        Self { ledger, letters, queue, claims, poster, doorbell, seal, world, queue_count }
+        Self { ledger, letters, queue, poster, doorbell, seal, world, queue_count }
     }
 
-    /// Keeps a message for a person, and marks its transactions so that repair stays away; those only that
-    /// it has under a seal. The caller deletes the message afterwards, and only then.
+    /// Keeps a message for a person, and marks the transactions that are `held` in it, so that repair stays
+    /// away; not those that a message without a seal only names. The caller deletes the message afterwards,
+    /// and only then.
     ///
     /// # Errors
     /// [`StoreFault`] when that could not be done whole; the message must stay on the queue.
@@ -100,6 +98,7 @@ impl DeadLetterOffice {
         &self,
         queue: &QueueName,
         message: &Message,
+        held: &[TransactionKey],
         reason: &str,
     ) -> Result<(), StoreFault> {
         let letter = DeadLetter {
@@ -113,15 +112,8 @@ impl DeadLetterOffice {
             resolution: None,
         };
         self.letters.add(&letter).await?;
-        // The body of a claim stands here only when its payload cannot be read.
-        let keys = match Body::decode(&message.body, &self.seal) {
-            Ok(Body::Content(content)) => held(Ok(content)),
-            Ok(Body::Claim(_)) => Held::Sealed(BTreeSet::new()),
-            Err(unreadable) => held(Err(unreadable)),
-        };
-        let Held::Sealed(keys) = keys else { return Ok(()) };
-        for key in keys {
-            match self.mark(&key, true).await {
+        for key in held {
+            match self.mark(key, true).await {
                 Ok(_) => {}
                 Err(fault) if fault.is_transient() => return Err(fault),
                 // Such a row cannot be marked, and the letter is written: it is for a person now.
@@ -140,11 +132,13 @@ impl DeadLetterOffice {
             Ok(letter) => letter,
             Err(decided) => return Ok(decided),
         };
-        match self.content(&letter.body).await? {
-            Ok(Content::Work(envelope)) => {
+        match Body::decode(&letter.body, &self.seal) {
+            Ok(Body::Content(Content::Work(envelope))) => {
                 self.send_again(&envelope.items, envelope.traceparent.as_deref()).await?;
             }
-            Ok(Content::Names(names)) => self.send_named_again(&names, &letter.queue).await?,
+            Ok(Body::Content(Content::Names(names))) => self.send_named_again(&names, &letter.queue).await?,
+            // What is in the payload may have been changed since: the worker decides when it receives it.
+            Ok(Body::Claim(_)) => self.send(&letter.queue, &letter.body).await?,
             Err(Unreadable::Items { readable, bad, .. }) => {
                 self.send_again(&readable, None).await?;
                 // A letter holds more than a message does.
@@ -167,7 +161,8 @@ impl DeadLetterOffice {
 
     /// Gives up the work of a letter: what is not final is rejected with the reason `discarded`. A letter
     /// without a seal may name any transaction: of these, only those are given up that are marked as lying
-    /// in the dead letters.
+    /// in the dead letters. A letter of a claim gives up nothing: its transactions were not marked with it, and
+    /// others may have changed the payload since; what is not final of them, repair sends again.
     ///
     /// # Errors
     /// [`OfficeFault`]: some of the work may be rejected already.
@@ -178,7 +173,7 @@ impl DeadLetterOffice {
         };
         // The marks stay: until the work is final, they keep repair away from what was given up.
         let mut by_account: BTreeMap<AccountKey, BTreeMap<TransactionKey, Work>> = BTreeMap::new();
-        let (keys, marked_only) = match held(self.content(&letter.body).await?) {
+        let (keys, marked_only) = match held(Body::decode(&letter.body, &self.seal)) {
             Held::Sealed(keys) => (keys, false),
             Held::Unsealed(keys) => (keys, true),
         };
@@ -196,20 +191,6 @@ impl DeadLetterOffice {
             }
         }
         self.resolve(id, ResolutionKind::Discarded, by).await
-    }
-
-    /// What is in the body of a letter; a claim whose payload was damaged may be good by now.
-    async fn content(&self, body: &[u8]) -> Result<Result<Content, Unreadable>, StoreFault> {
-        let claim = match Body::decode(body, &self.seal) {
-            Ok(Body::Content(content)) => return Ok(Ok(content)),
-            Ok(Body::Claim(claim)) => claim,
-            Err(unreadable) => return Ok(Err(unreadable)),
-        };
-        Ok(match self.claims.get(&claim).await? {
-            Claimed::Content(content) => content,
-            // All of it is final.
-            Claimed::Settled => Err(Unreadable::Empty),
-        })
     }
 
     async fn open_letter(&self, id: &str) -> Result<Result<DeadLetter, Decided>, StoreFault> {
@@ -307,13 +288,16 @@ enum Held {
     Unsealed(BTreeSet<TransactionKey>),
 }
 
-fn held(content: Result<Content, Unreadable>) -> Held {
+fn held(body: Result<Body, Unreadable>) -> Held {
     let keys = |items: Vec<Work>| Held::Sealed(items.into_iter().map(|work| work.key).collect());
-    match content {
-        Ok(Content::Work(envelope)) => keys(envelope.items),
-        Ok(Content::Names(names)) => Held::Unsealed(names.keys().into_iter().cloned().collect()),
+    match body {
+        Ok(Body::Content(Content::Work(envelope))) => keys(envelope.items),
+        Ok(Body::Content(Content::Names(names))) => {
+            Held::Unsealed(names.keys().into_iter().cloned().collect())
+        }
         Err(Unreadable::Items { readable, .. }) => keys(readable),
-        Err(
+        Ok(Body::Claim(_))
+        | Err(
             Unreadable::Newer(_)
             | Unreadable::Unsealed(_)
             | Unreadable::Malformed(_)

@@ -74,7 +74,7 @@ impl PostFault {
     }
 }
 
-/// What became of one piece of work: final now (`Ok`), or why not.
+/// What became of one piece of work: final now, or in the dead letters (`Ok`), or why not.
 pub type Settled = (TransactionKey, Result<(), PostFault>);
 
 /// What is to be done with the work.
@@ -146,7 +146,7 @@ impl Poster {
                 Ok(false) => {}
                 Err(fault) => return fail(settled, open, &fault),
             }
-            open = match self.reload(account, &open).await {
+            open = match self.reload(account, &open, purpose).await {
                 Ok((done, open)) => {
                     settled.extend(done);
                     open
@@ -229,12 +229,13 @@ impl Poster {
         Ok(read)
     }
 
-    /// After a stale commit: what is final is settled, and the rest gets the revisions that its
-    /// rows have now.
+    /// After a stale commit: what is final, or lies in the dead letters by now, is settled, and the rest gets
+    /// the revisions that its rows have now.
     async fn reload(
         &self,
         account: AccountKey,
         work: &[Work],
+        purpose: Purpose,
     ) -> Result<(Vec<Settled>, Vec<Work>), PostFault> {
         self.cache.forget(account);
         let mut settled = Vec::new();
@@ -264,6 +265,10 @@ impl Poster {
                     );
                 }
                 match (row.work(), &row.transaction.outcome) {
+                    // It was set aside since it was sent: a person decides about it.
+                    (Some(_), _) if purpose == Purpose::Post && row.marks.dead_letter => {
+                        settled.push((work.key.clone(), Ok(())));
+                    }
                     (Some(work), _) => open.push(work),
                     (None, outcome) => {
                         if let Some(outcome) = outcome {

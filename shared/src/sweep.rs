@@ -126,8 +126,12 @@ impl Sweep {
         if !self.are_final(&keys).await? {
             return Ok(Verdict::Open);
         }
-        self.payloads.delete(name).await?;
-        Ok(Verdict::Removed)
+        match self.payloads.delete(name).await {
+            Ok(()) => Ok(Verdict::Removed),
+            Err(fault) if fault.is_transient() => Err(fault),
+            // Such as one that is leased by somebody else: the others are removed all the same.
+            Err(fault) => Ok(Verdict::Unreadable(chain(&fault))),
+        }
     }
 
     async fn are_final(&self, keys: &[&TransactionKey]) -> Result<bool, StoreFault> {

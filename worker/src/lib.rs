@@ -21,6 +21,7 @@ pub mod posting;
 pub mod process;
 pub mod readiness;
 pub mod receivers;
+pub mod renewal;
 pub mod session;
 pub mod settle;
 pub mod supervised;

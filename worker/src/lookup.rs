@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use futures::StreamExt as _;
+use futures::future::join_all;
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::envelope::{Envelope, Name, Names, Unreadable};
 use postonce_shared::ports::fault::{StoreFault, chain};
@@ -28,12 +28,16 @@ pub async fn look_up(
 ) -> Vec<Option<Result<Envelope, Unopened>>> {
     let named: Vec<Option<&Names>> = deliveries.iter().map(names).collect();
     let keys: BTreeSet<&TransactionKey> = named.iter().flatten().flat_map(|names| names.keys()).collect();
-    let reads = keys.into_iter().map(async |key| {
-        let row = ledger.transaction(key).await.map_err(Arc::new);
-        (key, row)
-    });
-    let rows: BTreeMap<&TransactionKey, Row> =
-        futures::stream::iter(reads.collect::<Vec<_>>()).buffer_unordered(READS_AT_ONCE).collect().await;
+    let keys: Vec<&TransactionKey> = keys.into_iter().collect();
+    let mut rows: BTreeMap<&TransactionKey, Row> = BTreeMap::new();
+    for some in keys.chunks(READS_AT_ONCE) {
+        let reads = some.iter().map(async |key| (*key, ledger.transaction(key).await.map_err(Arc::new)));
+        rows.extend(join_all(reads).await);
+        // In an outage the rest would only wait for it, too.
+        if rows.values().any(|row| matches!(row, Err(fault) if fault.is_transient())) {
+            break;
+        }
+    }
     named.into_iter().map(|names| Some(by_rows(names?, &rows))).collect()
 }
 
@@ -50,26 +54,27 @@ fn by_rows(names: &Names, rows: &BTreeMap<&TransactionKey, Row>) -> Result<Envel
     let mut bad: Vec<&Name> = Vec::new();
     let mut why = String::new();
     for (place, name) in names.items().iter().enumerate() {
-        let row = name.key.as_ref().and_then(|key| Some((key, rows.get(key)?)));
-        match row {
-            None => {
-                bad.push(name);
-                why = "it has no seal, and an item that names no transaction".to_owned();
-            }
-            Some((_, Err(fault))) if fault.is_transient() => {
+        let Some(key) = &name.key else {
+            bad.push(name);
+            why = "it has no seal, and an item that names no transaction".to_owned();
+            continue;
+        };
+        match rows.get(key) {
+            None => return Err(Unopened::LedgerAway("reading ended at an earlier fault".into())),
+            Some(Err(fault)) if fault.is_transient() => {
                 return Err(Unopened::LedgerAway(Box::new(Arc::clone(fault))));
             }
-            Some((key, Err(fault))) => {
+            Some(Err(fault)) => {
                 bad.push(name);
                 why = format!("the row of transaction {key} cannot be read: {}", chain(&**fault));
             }
-            Some((key, Ok(None))) => {
+            Some(Ok(None)) => {
                 bad.push(name);
                 why = format!("it has no seal, and names transaction {key}, which was never accepted");
             }
             // What lies in the dead letters waits for a person, and a name is no decision of one.
-            Some((_, Ok(Some(row)))) if row.marks.dead_letter => {}
-            Some((key, Ok(Some(row)))) => {
+            Some(Ok(Some(row))) if row.marks.dead_letter => {}
+            Some(Ok(Some(row))) => {
                 if let Some(open) = row.work() {
                     work.entry(key).or_insert((place, open));
                 }

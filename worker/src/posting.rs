@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::future::{Either, join, join_all, select};
+use futures::future::join_all;
 use futures::{FutureExt as _, StreamExt as _};
 use postonce_shared::bank::Bank;
 use postonce_shared::claim_check::ClaimCheck;
@@ -29,7 +29,6 @@ use postonce_shared::ports::queue::{Held, Message, QueueName, WorkQueue};
 use postonce_shared::ports::replies::Replies;
 use postonce_shared::ports::world::World;
 use postonce_shared::post::{PostFault, Poster, Settled};
-use tokio::sync::Notify;
 use tracing::{error, info, warn};
 
 use crate::delivery::{Delivery, Unopened};
@@ -38,6 +37,7 @@ use crate::handler::{Handled, Handler, Health};
 use crate::lookup::look_up;
 use crate::meter::Meter;
 use crate::opening::Opening;
+use crate::renewal::Renewal;
 use crate::settle::Settlement;
 use crate::worker::WorkerConfig;
 
@@ -131,8 +131,12 @@ impl Handler for Posting {
 
     async fn handle(&self, queue: &QueueName, deliveries: Vec<Delivery<Envelope>>) -> (Posted, Health) {
         let round = self.round(queue);
-        let deliveries = round.look_up(deliveries).await;
-        let results = round.post_together(&deliveries).await;
+        let (unsealed, sealed): (Vec<_>, Vec<_>) = deliveries.into_iter().partition(is_unsealed);
+        let mut results = round.post_together(&sealed, &unsealed).await;
+        // What is proven does not wait for the rows of what is not.
+        let looked_up = round.look_up(unsealed, &sealed).await;
+        results.append(&mut round.post_together(&looked_up, &sealed).await);
+        let deliveries = [sealed, looked_up].into_iter().flatten().collect::<Vec<_>>();
         let posted = |work: &Work| matches!(results.get(&work.key), Some(Ok(())));
         let is_well = |it: &Delivery<Envelope>| {
             it.content.is_ok() && round.treatment(it) == Treatment::Together && it.items().iter().all(posted)
@@ -165,6 +169,10 @@ impl Handler for Posting {
     }
 }
 
+fn is_unsealed(delivery: &Delivery<Envelope>) -> bool {
+    matches!(delivery.content, Err(Unopened::Unsealed(_)))
+}
+
 /// The work of one receive.
 struct Round<'a> {
     posting: &'a Posting,
@@ -173,17 +181,19 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// Reads the rows of what came without a valid seal, while all leases are renewed. Nothing that such a
-    /// message says is believed, but for the names of transactions.
-    async fn look_up(&self, deliveries: Vec<Delivery<Envelope>>) -> Vec<Delivery<Envelope>> {
-        let mut unsealed = deliveries.iter().filter(|it| matches!(it.content, Err(Unopened::Unsealed(_))));
-        let Some(first) = unsealed.next() else { return deliveries };
-        let (id, count) = (&first.message.lease.message_id, unsealed.count().saturating_add(1));
+    /// Reads the rows of messages without a valid seal, while the leases on them and on others are renewed.
+    async fn look_up(
+        &self,
+        unsealed: Vec<Delivery<Envelope>>,
+        held: &[Delivery<Envelope>],
+    ) -> Vec<Delivery<Envelope>> {
+        let Some(first) = unsealed.first() else { return unsealed };
+        let (id, count) = (&first.message.lease.message_id, unsealed.len());
         self.posting.meter.unsealed.add(count);
         warn!(queue = %self.name, message_id = id, "Read the rows for {count} messages without a valid seal, such as {id}");
-        let held: Vec<&Delivery<Envelope>> = deliveries.iter().collect();
-        let found = self.leased(&held, look_up(&*self.posting.ledger, &deliveries)).await;
-        deliveries.into_iter().zip(found).map(|(delivery, found)| delivery.with(found)).collect()
+        let held: Vec<&Delivery<Envelope>> = unsealed.iter().chain(held).collect();
+        let found = self.renewal().during(&held, look_up(&*self.posting.ledger, &unsealed)).await;
+        unsealed.into_iter().zip(found).map(|(delivery, found)| delivery.with(found)).collect()
     }
 
     /// What is posted together, and what was received too often for that.
@@ -194,10 +204,14 @@ impl Round<'_> {
         deliveries.iter().partition(|delivery| self.treatment(delivery) == Treatment::Together)
     }
 
-    /// Posts the work of what was received, but for what was received too often.
-    async fn post_together(&self, deliveries: &[Delivery<Envelope>]) -> PostResults {
+    /// Posts the work of what was received, but for what was received too often, while others are held.
+    async fn post_together(
+        &self,
+        deliveries: &[Delivery<Envelope>],
+        held: &[Delivery<Envelope>],
+    ) -> PostResults {
         let (together, _) = self.sorted(deliveries);
-        let everything: Vec<&Delivery<Envelope>> = deliveries.iter().collect();
+        let everything: Vec<&Delivery<Envelope>> = deliveries.iter().chain(held).collect();
         self.post_leased(&together, &everything).await
     }
 
@@ -257,26 +271,18 @@ impl Round<'_> {
         treat(delivery.items().len(), delivery.receipts(), suspect, self.posting.dequeue_count_max)
     }
 
+    fn renewal(&self) -> Renewal<'_> {
+        let Posting { queue, world, meter, visibility_timeout, .. } = self.posting;
+        Renewal { queue: &**queue, name: self.name, world: &**world, meter, visibility: *visibility_timeout }
+    }
+
     /// Posts the work of some messages, while the leases on them and on others are renewed.
     async fn post_leased(
         &self,
         deliveries: &[&Delivery<Envelope>],
         held: &[&Delivery<Envelope>],
     ) -> PostResults {
-        self.leased(held, self.post(deliveries)).await
-    }
-
-    /// Does something while the leases on messages are renewed.
-    async fn leased<T>(&self, held: &[&Delivery<Envelope>], work: impl Future<Output = T>) -> T {
-        let (notify, ended) = (Notify::new(), AtomicBool::new(false));
-        let work = async {
-            let result = work.await;
-            ended.store(true, Ordering::Relaxed);
-            notify.notify_one();
-            result
-        };
-        // Joined, not cancelled: a renewal under way ends first, so that its new receipt is known.
-        join(work, self.keep_leases(held, &notify, &ended)).await.0
+        self.renewal().during(held, self.post(deliveries)).await
     }
 
     /// Posts the work of messages, each key once, the accounts side by side.
@@ -329,29 +335,6 @@ impl Round<'_> {
         });
         self.count(&settled);
         settled
-    }
-
-    /// Renews the leases at half of their time, until the work has ended.
-    async fn keep_leases(&self, held: &[&Delivery<Envelope>], done: &Notify, ended: &AtomicBool) {
-        let half = self.posting.visibility_timeout.checked_div(2).unwrap_or_default();
-        loop {
-            let wait = self.posting.world.sleep(half);
-            match select(std::pin::pin!(done.notified()), wait).await {
-                Either::Left(_) => return,
-                Either::Right(_) if ended.load(Ordering::Relaxed) => return,
-                Either::Right(_) => {}
-            }
-            let renewals: Vec<_> = held.iter().map(|delivery| self.renew(delivery)).collect();
-            join_all(renewals).await;
-        }
-    }
-
-    async fn renew(&self, delivery: &Delivery<Envelope>) {
-        match delivery.renew(&*self.posting.queue, self.name, self.posting.visibility_timeout).await {
-            Ok(Held::Ours(())) => {}
-            Ok(Held::Lost) => self.posting.meter.leases_lost.add(1),
-            Err(fault) => warn!(queue = %self.name, "Could not renew a lease: {}", chain(&fault)),
-        }
     }
 
     /// Settles one message. False when something was away.

@@ -8,6 +8,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use postonce_shared::claim_check::ClaimCheck;
 use postonce_shared::dead_letter_office::DeadLetterOffice;
 use postonce_shared::domain::decision::Work;
+use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::envelope::seal::Seal;
 use postonce_shared::envelope::{self, Body, Content, Envelope, Unreadable};
 use postonce_shared::ports::fault::{StoreFault, chain};
@@ -149,7 +150,8 @@ impl Settlement {
             // order among it, does not prove that it was accepted: the letter has the work itself.
             (Ok(envelope), _) => envelope.unclaimed().encode(&self.seal),
         };
-        self.set_body_aside(delivery, body, reason).await && self.delete(delivery).await
+        let held: Vec<_> = delivery.items().iter().map(|work| work.key.clone()).collect();
+        self.set_body_aside(delivery, body, &held, reason).await && self.delete(delivery).await
     }
 
     /// Sends on what can be read of an envelope, and sets the rest of it aside.
@@ -168,7 +170,7 @@ impl Settlement {
                 return self.away("sending on what can be read", &fault);
             }
         }
-        if !self.set_body_aside(delivery, bad.to_vec(), reason).await {
+        if !self.set_body_aside(delivery, bad.to_vec(), &[], reason).await {
             return false;
         }
         // All of it is in other places now, and for ever in one that a sweep cannot read.
@@ -190,10 +192,16 @@ impl Settlement {
     }
 
     /// Writes the dead letter. The message is still to be deleted.
-    async fn set_body_aside(&self, delivery: &Delivery<Envelope>, body: Vec<u8>, reason: &str) -> bool {
+    async fn set_body_aside(
+        &self,
+        delivery: &Delivery<Envelope>,
+        body: Vec<u8>,
+        held: &[TransactionKey],
+        reason: &str,
+    ) -> bool {
         let message = Message { body, ..delivery.message.clone() };
         let id = &message.lease.message_id;
-        match self.office.set_aside(&self.name, &message, reason).await {
+        match self.office.set_aside(&self.name, &message, held, reason).await {
             Ok(()) => {
                 self.meter.dead_letters.add(1);
                 error!(queue = %self.name, message_id = id, "Set message {id} aside as a dead letter, which tells why");

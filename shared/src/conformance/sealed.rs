@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::domain::ids::TransactionKey;
 use crate::envelope::seal::{Purpose, Seal};
 use crate::envelope::{Body, Content, Envelope};
 use crate::ring_secret::{RingKeys, RingSecret};
@@ -24,6 +25,16 @@ pub fn envelope_in(body: &[u8]) -> Envelope {
     match Body::decode(body, &seal()) {
         Ok(Body::Content(Content::Work(envelope))) => envelope,
         other => panic!("no sealed work: {other:?}"),
+    }
+}
+
+/// The transactions that a letter of that body holds: those of its work, if it has the seal.
+pub fn held_in(body: &[u8]) -> Vec<TransactionKey> {
+    match Body::decode(body, &seal()) {
+        Ok(Body::Content(Content::Work(envelope))) => {
+            envelope.items.into_iter().map(|work| work.key).collect()
+        }
+        Ok(_) | Err(_) => Vec::new(),
     }
 }
 

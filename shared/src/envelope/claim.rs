@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::seal::{Purpose, Seal};
 use super::{CLAIM_VERSION, Content, Envelope, Names, Unreadable, is_zero};
-use crate::ports::payload_store::NAME_CHARS_MAX;
+use crate::ports::payload_store::is_name;
 use crate::reply_to::ReplyTo;
 
 /// What the names of claimed payloads begin with. Only they are ever swept.
@@ -69,7 +69,8 @@ impl Claim {
         Self { name, traceparent: None, reply_to: None, forgiven: 0, suspect: 0, sealed: true }
     }
 
-    /// The body of the queue message. A claim that came without a seal never gets one.
+    /// The body of the queue message. A claim that came without a seal gets none. (The envelope that its
+    /// payload gives under a seal of its own is another matter: that seal covers the name.)
     pub fn encode(&self, seal: &Seal) -> Vec<u8> {
         let Self { name, traceparent, reply_to, forgiven, suspect, sealed } = self.clone();
         let (reply_to, reply_proof) = ReplyTo::write(reply_to.as_ref());
@@ -83,9 +84,8 @@ impl Claim {
     pub(super) fn decode(body: &[u8], sealed: bool) -> Result<Self, serde_json::Error> {
         let Row { v: _, traceparent, reply_to, reply_proof, forgiven, suspect, payload: name } =
             serde_json::from_slice(body)?;
-        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         // A message must not make us read, or remove, anything else.
-        if !name.starts_with(PAYLOADS) || name.len() > NAME_CHARS_MAX || !name.bytes().all(plain) {
+        if !name.starts_with(PAYLOADS) || !is_name(&name) {
             return Err(serde_json::Error::custom("its payload has a name that none has"));
         }
         if !sealed {

@@ -79,7 +79,8 @@ impl Body {
         }
         match version(body)? {
             CLAIM_VERSION => Claim::decode(body, sealed).map(Self::Claim).map_err(Unreadable::Malformed),
-            newer if newer > VERSION && sealed => Err(Unreadable::Newer(newer)),
+            // Without the secret this process cannot tell, and leaves it to those that can.
+            newer if newer > VERSION && (sealed || !seal.can_verify()) => Err(Unreadable::Newer(newer)),
             newer if newer > VERSION => Err(Unreadable::Unsealed(newer)),
             _ if sealed => Envelope::read_in_parts(body).map(Content::Work).map(Self::Content),
             _ => Names::read(body).map(Content::Names).map(Self::Content),

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
+use serde::de::Error as _;
 use serde_json::value::RawValue;
 
 use super::{Row, Unreadable, WORK_VERSION, version, write};
@@ -24,6 +25,10 @@ pub struct Name {
     /// The item as it came.
     item: Box<RawValue>,
 }
+
+/// An item that names a transaction has three ids of 32 digits, so it has more bytes than that. A body has no
+/// more items than of so many bytes each.
+const NAME_BYTES_MIN: usize = 96;
 
 /// The members of an item that name its transaction.
 #[derive(Deserialize)]
@@ -48,11 +53,16 @@ impl Names {
         if v > WORK_VERSION {
             return Err(Unreadable::Unsealed(v));
         }
-        let row: Row<Box<RawValue>> = serde_json::from_slice(body).map_err(Unreadable::Malformed)?;
+        // Borrowed until they are counted: a small payload must not become many small pieces of memory.
+        let row: Row<&RawValue> = serde_json::from_slice(body).map_err(Unreadable::Malformed)?;
         if row.items.is_empty() {
             return Err(Unreadable::Empty);
         }
-        let name = |item: Box<RawValue>| Name { key: key_of(&item), item };
+        if row.items.len() > body.len().div_ceil(NAME_BYTES_MIN) {
+            let why = format!("{} items in {} bytes name nothing", row.items.len(), body.len());
+            return Err(Unreadable::Malformed(serde_json::Error::custom(why)));
+        }
+        let name = |item: &RawValue| Name { key: key_of(item), item: item.to_owned() };
         Ok(Self(row.items.into_iter().map(name).collect()))
     }
 

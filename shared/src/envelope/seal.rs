@@ -83,6 +83,11 @@ impl Seal {
         }
     }
 
+    /// Whether the secret is known by now.
+    pub fn can_verify(&self) -> bool {
+        self.secret.known().is_some()
+    }
+
     /// A JSON object with a seal. Without one while the secret is not known.
     pub fn seal(&self, purpose: Purpose<'_>, object: Vec<u8>) -> Vec<u8> {
         let (Some(keys), Some((b'{', rest))) = (self.secret.known(), object.split_first()) else {

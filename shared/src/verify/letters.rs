@@ -72,7 +72,7 @@ impl Verifier<'_> {
         loop {
             let Listing { items, next } = list(&self.patient, self.store, cursor.as_deref()).await?;
             for letter in items {
-                match self.patient.read(async || content(self.store, &letter).await).await? {
+                match content(&letter) {
                     Some(names) => {
                         let held = names.keys();
                         missing.retain(|key| !held.contains(key));
@@ -97,20 +97,16 @@ async fn list(
 }
 
 /// The transactions that a letter holds; `None` when not all of them can be read. Whether it has a seal does
-/// not matter here: it is the rows that are marked.
-async fn content(store: &Store, letter: &DeadLetter) -> Result<Option<Names>, StoreFault> {
+/// not matter here: it is the rows that are marked. A letter of a claim holds none: what is in its payload was
+/// not marked with it, and others may have changed the payload since.
+fn content(letter: &DeadLetter) -> Option<Names> {
     let names = match envelope::claimed(&letter.body) {
         None => Names::read(&letter.body),
-        Some(claim) => match store.payloads.get(&claim.name).await {
-            Ok(Some(payload)) => claim.names(&payload),
-            Ok(None) => return Ok(Some(Names::default())),
-            Err(fault) if fault.is_transient() => return Err(fault),
-            Err(_) => return Ok(None),
-        },
+        Some(_) => Ok(Names::default()),
     };
     match names {
-        Ok(names) if names.is_whole() => Ok(Some(names)),
-        Err(Unreadable::Empty) => Ok(Some(Names::default())),
+        Ok(names) if names.is_whole() => Some(names),
+        Err(Unreadable::Empty) => Some(Names::default()),
         Ok(_)
         | Err(
             Unreadable::Items { .. }
@@ -118,6 +114,6 @@ async fn content(store: &Store, letter: &DeadLetter) -> Result<Option<Names>, St
             | Unreadable::Unsealed(_)
             | Unreadable::Malformed(_)
             | Unreadable::Damaged { .. },
-        ) => Ok(None),
+        ) => None,
     }
 }

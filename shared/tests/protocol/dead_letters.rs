@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use postonce_shared::bank::Bank;
+use postonce_shared::conformance::sealed::held_in;
 use postonce_shared::dead_letter_office::{Decided, REASON_CHARS_MAX};
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::Outcome;
@@ -12,9 +13,15 @@ use crate::stage::{Stage, account, deposit, queue, submit};
 async fn with_letter(stage: &Stage) -> (Bank, String) {
     let bank = stage.process();
     let message = bank.store.queue.receive(&queue(), 1, Duration::from_secs(60)).await.unwrap().remove(0);
-    bank.dead_letter_office.set_aside(&queue(), &message, "it could not be posted").await.unwrap();
+    bank.dead_letter_office
+        .set_aside(&queue(), &message, &held_in(&message.body), "it could not be posted")
+        .await
+        .unwrap();
     // As after a crash before the delete: setting aside again changes nothing.
-    bank.dead_letter_office.set_aside(&queue(), &message, "another reason").await.unwrap();
+    bank.dead_letter_office
+        .set_aside(&queue(), &message, &held_in(&message.body), "another reason")
+        .await
+        .unwrap();
     let _ = bank.store.queue.delete(&queue(), &message.lease).await.unwrap();
     (bank, message.lease.message_id)
 }
@@ -37,7 +44,10 @@ async fn a_reason_is_kept_as_far_as_every_store_can() {
     bank.store.queue.send(&queue(), b"<hostile/>", Duration::ZERO).await.unwrap();
     let message = bank.store.queue.receive(&queue(), 1, Duration::from_secs(60)).await.unwrap().remove(0);
     // The parts of an Azure table row hold 32 Ki characters; what is quoted may be longer.
-    bank.dead_letter_office.set_aside(&queue(), &message, &"ü".repeat(100_000)).await.unwrap();
+    bank.dead_letter_office
+        .set_aside(&queue(), &message, &held_in(&message.body), &"ü".repeat(100_000))
+        .await
+        .unwrap();
     let letter = bank.store.dead_letters.find(&message.lease.message_id).await.unwrap().unwrap();
     assert_eq!(letter.reason, "ü".repeat(REASON_CHARS_MAX));
 }

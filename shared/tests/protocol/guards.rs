@@ -10,6 +10,7 @@ use postonce_shared::accept::Acceptance;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::conformance::sealed::held_in;
 use postonce_shared::dead_letter_office::Decided;
 use postonce_shared::decorators::{LedgerDecorator, SyncStoreDecorator};
 use postonce_shared::domain::account::Revision;
@@ -153,7 +154,10 @@ async fn a_discard_that_failed_leaves_the_letter_open() {
         store.ledger = Arc::new(ledger);
     });
     let message = bank.store.queue.receive(&queue(), 1, Duration::from_secs(60)).await.unwrap().remove(0);
-    bank.dead_letter_office.set_aside(&queue(), &message, "it could not be posted").await.unwrap();
+    bank.dead_letter_office
+        .set_aside(&queue(), &message, &held_in(&message.body), "it could not be posted")
+        .await
+        .unwrap();
     let id = &message.lease.message_id;
     assert!(bank.dead_letter_office.discard(id, "operator").await.is_err());
     assert_eq!(bank.store.dead_letters.find(id).await.unwrap().unwrap().resolution, None);

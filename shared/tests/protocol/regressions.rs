@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::conformance::sealed::{envelope_in, resealed, seal};
+use postonce_shared::conformance::sealed::{envelope_in, held_in, resealed, seal};
 use postonce_shared::dead_letter_office::Decided;
 use postonce_shared::decorators::{LedgerDecorator, SyncStoreDecorator};
 use postonce_shared::domain::account::Versioned;
@@ -155,7 +155,10 @@ async fn a_discard_that_failed_leaves_the_mark_that_keeps_repair_away() {
         ledger.commits_lost = Countdown::of(1);
         store.ledger = Arc::new(ledger);
     });
-    bank.dead_letter_office.set_aside(&queue(), &message, "it could not be posted").await.unwrap();
+    bank.dead_letter_office
+        .set_aside(&queue(), &message, &held_in(&message.body), "it could not be posted")
+        .await
+        .unwrap();
     let _ = bank.store.queue.delete(&queue(), &message.lease).await.unwrap();
     assert!(bank.dead_letter_office.discard(&message.lease.message_id, "operator").await.is_err());
     assert!(stage.stored(7).await.marks.dead_letter, "its letter is open");
@@ -171,7 +174,10 @@ async fn a_replay_that_sends_nothing_does_not_say_that_it_is_done() {
     let bank = stage.process();
     bank.store.queue.send(&queue(), &envelope.encode(&seal()), Duration::ZERO).await.unwrap();
     let message = receive_one(&stage).await;
-    bank.dead_letter_office.set_aside(&queue(), &message, "it was never accepted").await.unwrap();
+    bank.dead_letter_office
+        .set_aside(&queue(), &message, &held_in(&message.body), "it was never accepted")
+        .await
+        .unwrap();
     let _ = bank.store.queue.delete(&queue(), &message.lease).await.unwrap();
     let before = stage.queued().await;
     let decided = bank.dead_letter_office.replay(&message.lease.message_id, "operator").await.unwrap();
@@ -190,7 +196,10 @@ async fn one_unreadable_item_does_not_keep_its_neighbour_from_being_discarded() 
     let bank = stage.process();
     bank.store.queue.send(&queue(), &resealed(body.as_bytes()), Duration::ZERO).await.unwrap();
     let message = receive_one(&stage).await;
-    bank.dead_letter_office.set_aside(&queue(), &message, "it cannot be read").await.unwrap();
+    bank.dead_letter_office
+        .set_aside(&queue(), &message, &held_in(&message.body), "it cannot be read")
+        .await
+        .unwrap();
     let decided = bank.dead_letter_office.discard(&message.lease.message_id, "operator").await.unwrap();
     assert_eq!(decided, Decided::Done);
     let outcome = stage.outcome(8).await;
@@ -228,7 +237,10 @@ async fn a_message_whose_row_nobody_can_read_can_be_set_aside() {
     let bank = stage.process_over(|store| {
         store.ledger = Arc::new(DamagedLedger { inner: Arc::clone(&store.ledger), damaged: key(7) });
     });
-    let set_aside = bank.dead_letter_office.set_aside(&queue(), &message, "its row is damaged").await;
+    let set_aside = bank
+        .dead_letter_office
+        .set_aside(&queue(), &message, &held_in(&message.body), "its row is damaged")
+        .await;
     assert!(set_aside.is_ok(), "else the message stays on the queue for ever: {set_aside:?}");
 }
 

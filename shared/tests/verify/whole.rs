@@ -10,7 +10,7 @@ use postonce_shared::adapters::open::enqueue;
 use postonce_shared::adapters::sqlite::SqliteStore;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
-use postonce_shared::conformance::sealed::seal;
+use postonce_shared::conformance::sealed::{held_in, seal};
 use postonce_shared::dead_letter_office::DeadLetterOffice;
 use postonce_shared::domain::account::Account;
 use postonce_shared::domain::ids::{
@@ -353,7 +353,10 @@ async fn set_aside(desk: &Desk, body: Vec<u8>) {
         DeadLetterOffice::new(store, &seal(), Arc::clone(poster), Arc::clone(doorbell), Arc::clone(world), 1);
     let lease = Lease { message_id: world.uuid().simple().to_string(), pop_receipt: "r".to_owned() };
     let message = Message { lease, body, dequeue_count: 5, inserted_at: world.now() };
-    office.set_aside(&envelope::queue_of(desk.open().await, 1), &message, "testing").await.unwrap();
+    office
+        .set_aside(&envelope::queue_of(desk.open().await, 1), &message, &held_in(&message.body), "testing")
+        .await
+        .unwrap();
 }
 
 #[tokio::test]

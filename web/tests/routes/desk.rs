@@ -20,7 +20,7 @@ use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, PartnerId};
 use postonce_shared::domain::partner::{ActiveKey, Partner, Reach, SignatureKey};
 use postonce_shared::envelope::seal::Seal;
-use postonce_shared::envelope::{Body, Content, queues};
+use postonce_shared::envelope::{Body, Content, Names, queues};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::roster::Address;
 use postonce_shared::ports::sync_store::Swapped;
@@ -265,7 +265,9 @@ impl Desk {
         for queue in queues(QUEUE_COUNT) {
             let received = self.store.queue.receive(&queue, 1, Duration::from_secs(20)).await.unwrap();
             if let Some(message) = received.into_iter().next() {
-                self.letters.set_aside(&queue, &message, "test").await.unwrap();
+                let names = Names::read(&message.body).unwrap();
+                let held: Vec<_> = names.keys().into_iter().cloned().collect();
+                self.letters.set_aside(&queue, &message, &held, "test").await.unwrap();
                 let _held = self.store.queue.delete(&queue, &message.lease).await.unwrap();
                 return message.lease.message_id;
             }

@@ -11,7 +11,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::claim_check::ClaimCheck;
-use postonce_shared::conformance::sealed::{envelope_in, seal, seal_of, unsealed};
+use postonce_shared::conformance::sealed::{envelope_in, held_in, seal, seal_of, unsealed};
 use postonce_shared::decorators::LedgerDecorator;
 use postonce_shared::domain::decision::{AccountCommit, Work};
 use postonce_shared::domain::ids::TransactionKey;
@@ -240,7 +240,10 @@ async fn what_lies_in_the_dead_letters_is_not_posted_by_naming_it() {
     desk.stage.send(vec![work.clone()]).await;
     let message = desk.stage.receive(VISIBILITY).await.remove(0);
     let bank = desk.stage.bank();
-    bank.dead_letter_office.set_aside(&queue(), &message, "a person has to look").await.unwrap();
+    bank.dead_letter_office
+        .set_aside(&queue(), &message, &held_in(&message.body), "a person has to look")
+        .await
+        .unwrap();
     let _ = desk.stage.store.queue.delete(&queue(), &message.lease).await.unwrap();
     desk.stage.send_body(&forged(std::slice::from_ref(&work))).await;
     desk.handle_next().await;
@@ -258,7 +261,10 @@ async fn a_discarded_letter_without_a_seal_rejects_only_what_is_marked() {
     desk.stage.send_body(&forged(std::slice::from_ref(&work))).await;
     let message = desk.stage.receive(VISIBILITY).await.remove(0);
     let bank = desk.stage.bank();
-    bank.dead_letter_office.set_aside(&queue(), &message, "it names what is on its way").await.unwrap();
+    bank.dead_letter_office
+        .set_aside(&queue(), &message, &held_in(&message.body), "it names what is on its way")
+        .await
+        .unwrap();
     let row = async || desk.stage.store.ledger.transaction(&work.key).await.unwrap().unwrap();
     assert!(!row().await.marks.dead_letter, "a name marks nothing");
     let _ = bank.dead_letter_office.discard(&message.lease.message_id, "operator").await.unwrap();
@@ -268,7 +274,10 @@ async fn a_discarded_letter_without_a_seal_rejects_only_what_is_marked() {
     let _ = desk.stage.store.ledger.mark(&work.key, &row().await.revision, marks).await.unwrap();
     desk.stage.send_body(&unsealed(&Envelope::of(vec![work.clone()], None).encode(&seal()))).await;
     let message = desk.stage.receive(VISIBILITY).await.remove(0);
-    bank.dead_letter_office.set_aside(&queue(), &message, "of an older version").await.unwrap();
+    bank.dead_letter_office
+        .set_aside(&queue(), &message, &held_in(&message.body), "of an older version")
+        .await
+        .unwrap();
     let _ = bank.dead_letter_office.discard(&message.lease.message_id, "operator").await.unwrap();
     assert!(row().await.transaction.outcome.is_some());
 }

@@ -15,8 +15,11 @@ use super::cursor;
 use crate::domain::time::Timestamp;
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::Listing;
-use crate::ports::payload_store::{NAME_CHARS_MAX, PayloadEntry, PayloadStore};
+use crate::ports::payload_store::{PAYLOAD_BODY_BYTES_MAX, PayloadEntry, PayloadStore, is_name};
 use crate::ports::world::World;
+
+/// Most bytes that are asked for: one more than a body has.
+const READ_BYTES_MAX: u64 = 1024 * 1024 + 1;
 
 /// Most blobs that the service lists at once.
 const LIST_MAX: usize = 5000;
@@ -43,19 +46,17 @@ impl AzurePayloadStore {
         }
     }
 
-    async fn get_whole(&self, name: &str) -> Result<Option<Vec<u8>>, Failure> {
-        let mut pieces = blob(&self.container, name).get().into_stream();
-        let mut body = Vec::new();
-        while let Some(piece) = pieces.next().await {
-            match piece.map_err(Failure::from) {
-                Ok(piece) => body.extend(piece.data.collect().await?),
-                Err(failure) if is_absent(&failure) => return Ok(None),
-                // The crate asks for a range of bytes, and an empty blob has none.
-                Err(failure) if failure.has_status(416) && body.is_empty() => return Ok(Some(body)),
-                Err(failure) => return Err(failure),
-            }
+    /// Reads a body, or what shows that it is too large: one byte more than a body may have.
+    async fn get_bounded(&self, name: &str) -> Result<Option<Vec<u8>>, Failure> {
+        let mut pieces = blob(&self.container, name).get().chunk_size(READ_BYTES_MAX).into_stream();
+        match pieces.next().await.map(|piece| piece.map_err(Failure::from)) {
+            Some(Ok(piece)) => Ok(Some(piece.data.collect().await?.to_vec())),
+            Some(Err(failure)) if is_absent(&failure) => Ok(None),
+            // The crate asks for a range of bytes, and an empty blob has none.
+            Some(Err(failure)) if failure.has_status(416) => Ok(Some(Vec::new())),
+            Some(Err(failure)) => Err(failure),
+            None => Ok(Some(Vec::new())),
         }
-        Ok(Some(body))
     }
 
     async fn delete_if_there(&self, name: &str) -> Result<(), Failure> {
@@ -99,8 +100,14 @@ impl PayloadStore for AzurePayloadStore {
     }
 
     async fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreFault> {
-        let read = Patience::new(&self.world).repeat(|| self.get_whole(name)).await;
-        read.map_err(|failure| failure.into_fault("reading a payload"))
+        let doing = "reading a payload";
+        let read = Patience::new(&self.world).repeat(|| self.get_bounded(name)).await;
+        let body = read.map_err(|failure| failure.into_fault(doing))?;
+        if body.as_ref().is_some_and(|body| body.len() > PAYLOAD_BODY_BYTES_MAX) {
+            let source = format!("it has more than {PAYLOAD_BODY_BYTES_MAX} bytes").into();
+            return Err(StoreFault::Refused { doing, source });
+        }
+        Ok(body)
     }
 
     async fn delete(&self, name: &str) -> Result<(), StoreFault> {
@@ -132,7 +139,7 @@ impl PayloadStore for AzurePayloadStore {
         };
         let next = page.next_marker.as_ref().map(|next| (next.as_str().to_owned(), None));
         Ok(Listing {
-            items: page.blobs.blobs().map(entry).collect(),
+            items: page.blobs.blobs().filter(|blob| is_name(&blob.name)).map(entry).collect(),
             next: next.map(|next| cursor::write(&listing, next)),
         })
     }
@@ -144,7 +151,6 @@ fn is_absent(failure: &Failure) -> bool {
 
 /// Panics when the name could be read as something else than one name.
 fn blob(container: &ContainerClient, name: &str) -> BlobClient {
-    let plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-    assert!(plain && !name.is_empty() && name.len() <= NAME_CHARS_MAX, "{name:?} cannot name a payload");
+    assert!(is_name(name), "{name:?} cannot name a payload");
     container.blob_client(name)
 }
