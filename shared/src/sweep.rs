@@ -128,8 +128,8 @@ impl Sweep {
         }
         match self.payloads.delete(name).await {
             Ok(()) => Ok(Verdict::Removed),
-            Err(fault) if fault.is_transient() => Err(fault),
-            // Such as one that is leased by somebody else: the others are removed all the same.
+            Err(fault @ StoreFault::Unavailable { .. }) => Err(fault),
+            // Such as one under a lease of others: the rest is removed all the same.
             Err(fault) => Ok(Verdict::Unreadable(chain(&fault))),
         }
     }

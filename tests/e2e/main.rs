@@ -36,6 +36,7 @@ mod direct_producers;
 mod doorbell;
 mod drains;
 mod failing_account;
+mod foreign_payloads;
 mod forged_messages;
 mod forgiven_receipts;
 mod formats_agree;

@@ -68,6 +68,11 @@ impl Forger {
         drop(self.run("claim", &json!({ "envelopes": envelopes })));
     }
 
+    /// Stores payloads under these names, whatever names these are. The container must exist.
+    pub fn store_under(&self, names: &[&str]) {
+        drop(self.run("store", &json!({ "names": names })));
+    }
+
     /// As [`Self::claim_envelopes`], with these bytes as the payloads.
     pub fn claim_payloads(&self, payloads: &[Vec<u8>]) {
         let payloads: Vec<String> = payloads.iter().map(|payload| STANDARD.encode(payload)).collect();

@@ -5,6 +5,7 @@
 Reads a request as JSON from standard input, and writes the result as JSON to standard output. Commands:
     add                sends texts and envelopes with a SAS that may only add
     intercept          receives messages, changes them and sends them on, with a SAS that may process and add
+    store              stores bytes as payloads under any names, with a SAS that may only create
     claim              stores envelopes as payloads with a SAS that may only create, and sends claims on them
     rewrite_payloads   changes payloads that the bank stored, with a SAS that may list, read and write
 
@@ -88,6 +89,13 @@ def add(account, request):
     except HttpResponseError as refused:
         may_read = refused.status_code != 403
     return {"may_read": may_read}
+
+
+def store(account, request):
+    container = account.container(BlobSasPermissions(create=True))
+    for name in request["names"]:
+        container.upload_blob(name, b"what an outsider wrote")
+    return {}
 
 
 def claim(account, request):
@@ -174,7 +182,7 @@ def rewrite_payloads(account, request):
     return {"items": count}
 
 
-COMMANDS = {command.__name__: command for command in (add, intercept, claim, rewrite_payloads)}
+COMMANDS = {command.__name__: command for command in (add, intercept, store, claim, rewrite_payloads)}
 
 
 def main():

@@ -36,7 +36,7 @@ pub trait PayloadStore: Send + Sync {
     async fn put(&self, name: &str, body: &[u8]) -> Result<(), StoreFault>;
 
     /// Reads a body; `None` when there is none under that name. A larger body than [`Self::put`] takes, which
-    /// others may have put there, is refused before it is read whole.
+    /// others may have put there, is [`StoreFault::Corrupt`], and is not read whole.
     async fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreFault>;
 
     /// Removes a body; removing one that is not there is fine.

@@ -18,8 +18,9 @@ use crate::ports::ledger::Listing;
 use crate::ports::payload_store::{PAYLOAD_BODY_BYTES_MAX, PayloadEntry, PayloadStore, is_name};
 use crate::ports::world::World;
 
-/// Most bytes that are asked for: one more than a body has.
-const READ_BYTES_MAX: u64 = 1024 * 1024 + 1;
+/// Most bytes of a body that are read, more than any of ours has. For less than these 4 MiB the crate asks for
+/// a checksum as well, which the emulator does not know.
+const READ_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Most blobs that the service lists at once.
 const LIST_MAX: usize = 5000;
@@ -46,7 +47,7 @@ impl AzurePayloadStore {
         }
     }
 
-    /// Reads a body, or what shows that it is too large: one byte more than a body may have.
+    /// Reads a body, or enough of it to see that it is too large.
     async fn get_bounded(&self, name: &str) -> Result<Option<Vec<u8>>, Failure> {
         let mut pieces = blob(&self.container, name).get().chunk_size(READ_BYTES_MAX).into_stream();
         match pieces.next().await.map(|piece| piece.map_err(Failure::from)) {
@@ -105,7 +106,7 @@ impl PayloadStore for AzurePayloadStore {
         let body = read.map_err(|failure| failure.into_fault(doing))?;
         if body.as_ref().is_some_and(|body| body.len() > PAYLOAD_BODY_BYTES_MAX) {
             let source = format!("it has more than {PAYLOAD_BODY_BYTES_MAX} bytes").into();
-            return Err(StoreFault::Refused { doing, source });
+            return Err(StoreFault::Corrupt { doing, source });
         }
         Ok(body)
     }
