@@ -1,5 +1,6 @@
 //! The running service: server, readiness, first key, and the worker where it is hosted here.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,6 +64,7 @@ pub async fn run(
     }
     let doors = Doors::open(config)?;
     let address = advertised(config, doors.for_peers());
+    warn_of_loopback(config, doors.for_peers());
     // Known only now, where the port was left open; nothing was accepted yet.
     bank.completions.take_replies_at(address.clone(), exchange.seal.clone());
     let first_key = FirstKey::try_new(config.bootstrap_key.as_ref()).context("bootstrap-key")?;
@@ -121,6 +123,19 @@ pub async fn run(
     };
     let (served, ()) = futures::join!(serving, work);
     served.context("the server failed")
+}
+
+/// A process that takes requests of the whole network is likely one of several machines, whose workers then could
+/// not tell it what became of a request that waits.
+fn warn_of_loopback(config: &Config, internal: SocketAddr) {
+    let is_shared = matches!(config.storage, StorageConfig::Azure { .. }) && config.advertise.is_none();
+    if is_shared && internal.ip().is_loopback() && !config.bind.ip().is_loopback() {
+        warn!(
+            "bind is {}, but the other processes of the bank can call this one only on this machine, at {internal}: set \
+             worker-bind, such as 0.0.0.0:0, where there are several machines",
+            config.bind
+        );
+    }
 }
 
 /// Lets the process open as many files as its connections can take: each is two, as the watch over

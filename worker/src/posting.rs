@@ -211,6 +211,9 @@ impl Round<'_> {
         held: &[Delivery<Envelope>],
     ) -> PostResults {
         let (together, _) = self.sorted(deliveries);
+        if together.is_empty() {
+            return PostResults::new();
+        }
         let everything: Vec<&Delivery<Envelope>> = deliveries.iter().chain(held).collect();
         self.post_leased(&together, &everything).await
     }

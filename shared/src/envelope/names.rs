@@ -26,9 +26,9 @@ pub struct Name {
     item: Box<RawValue>,
 }
 
-/// An item that names a transaction has three ids of 32 digits, so it has more bytes than that. A body has no
-/// more items than of so many bytes each.
-const NAME_BYTES_MIN: usize = 96;
+/// Most items of a body: one that names a transaction has three ids of 32 digits, so the largest payload, of
+/// 768 KiB, has no more of them.
+const ITEMS_MAX: usize = 8 * 1024;
 
 /// The members of an item that name its transaction.
 #[derive(Deserialize)]
@@ -58,8 +58,8 @@ impl Names {
         if row.items.is_empty() {
             return Err(Unreadable::Empty);
         }
-        if row.items.len() > body.len().div_ceil(NAME_BYTES_MIN) {
-            let why = format!("{} items in {} bytes name nothing", row.items.len(), body.len());
+        if row.items.len() > ITEMS_MAX {
+            let why = format!("it has {} items, and {ITEMS_MAX} are the most", row.items.len());
             return Err(Unreadable::Malformed(serde_json::Error::custom(why)));
         }
         let name = |item: &RawValue| Name { key: key_of(item), item: item.to_owned() };

@@ -25,6 +25,8 @@ const TURN_MAX: Duration = Duration::from_secs(4);
 const MESSAGES_MAX: usize = 3;
 /// Bodies that it remembers.
 const MEMORY_MAX: usize = 50;
+/// Payloads that it writes, again and again.
+const PAYLOADS: u64 = 4;
 /// An amount that nobody asked for, in minor units.
 const FORTUNE: &str = "5000000";
 /// The digits of a seal in its frame: where they begin, and where they end.
@@ -151,13 +153,16 @@ impl Adversary {
         Some(if self.scheduler().below(6) == 0 { other.into_bytes() } else { forged.into_bytes() })
     }
 
-    /// A claim on a payload that it wrote itself.
+    /// A claim on a payload that it wrote itself, now and then in the place of one that was claimed before, or
+    /// that became a dead letter.
     fn claim(&self, content: &str) -> String {
-        let name = format!("work-{}", self.scheduler().below(1_000_000));
+        let name = format!("work-{}", self.scheduler().below(PAYLOADS));
         let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
         let packed = gzip.write_all(content.as_bytes()).and_then(|()| gzip.finish());
         let packed = packed.expect("memory takes everything");
-        drop(now(self.network.raw.payloads.put(&name, &packed)));
+        let payload = if self.scheduler().below(3) == 0 { b"nobody can read it".to_vec() } else { packed };
+        drop(now(self.network.raw.payloads.delete(&name)));
+        drop(now(self.network.raw.payloads.put(&name, &payload)));
         self.network.auditor.touched(content.as_bytes());
         format!(r#"{{"v":2,"payload":"{name}"}}"#)
     }
