@@ -17,12 +17,12 @@ use crate::reply_to::{ReplySeal, ReplyTo};
 
 type Waiters = Mutex<BTreeMap<TransactionKey, watch::Sender<Heard>>>;
 
-/// What was heard of a transaction that somebody waits for.
+/// What is known of a transaction that a request waits for.
 #[derive(Debug, Clone, Default)]
 struct Heard {
-    /// What became of it, from a source that is believed.
+    /// Its outcome, from a proven source.
     outcome: Option<Outcome>,
-    /// How often somebody who cannot be believed said that it is final.
+    /// How often an unproven message said that it is final.
     hints: u64,
 }
 
@@ -31,7 +31,7 @@ struct Heard {
 pub enum News {
     /// The transaction is final.
     Final(Outcome),
-    /// The transaction may be final: the row tells.
+    /// The transaction may be final; only its row can show it.
     Hint,
 }
 
@@ -86,8 +86,8 @@ impl Completions {
         }
     }
 
-    /// Tells that a transaction may have become final, where whoever says so cannot be believed: those who
-    /// wait for it may read the row now.
+    /// Wakes the requests that wait for a transaction, so that they read its row: an unproven message says
+    /// that it is final.
     pub fn hint(&self, key: &TransactionKey) {
         let waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sender) = waiters.get(key) {

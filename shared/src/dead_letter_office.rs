@@ -219,8 +219,16 @@ impl DeadLetterOffice {
                 Marked::Final => {}
             }
         }
-        for work in open.into_values() {
-            // One message each: a bad one must not drag others along.
+        self.send_each(open.into_values(), traceparent).await
+    }
+
+    /// Sends work in one message each: a bad one must not drag others along.
+    async fn send_each(
+        &self,
+        work: impl Iterator<Item = Work>,
+        traceparent: Option<&str>,
+    ) -> Result<(), StoreFault> {
+        for work in work {
             let queue = envelope::queue_of(work.key.account, self.queue_count);
             for envelope in envelope::pack(std::slice::from_ref(&work), traceparent) {
                 self.send(&queue, &envelope.encode(&self.seal)).await?;
@@ -245,7 +253,7 @@ impl DeadLetterOffice {
                 (Marked::Open(_) | Marked::Unknown, _) => rest.push(name),
             }
         }
-        self.send_again(&known.into_values().collect::<Vec<_>>(), None).await?;
+        self.send_each(known.into_values(), None).await?;
         if rest.is_empty() {
             return Ok(());
         }

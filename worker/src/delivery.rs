@@ -116,12 +116,17 @@ impl<W> Delivery<W> {
 }
 
 impl Delivery<Envelope> {
-    /// The same with another content, if there is one.
+    /// The same with another content.
     #[must_use]
-    pub fn with(self, content: Option<Result<Envelope, Unopened>>) -> Self {
-        match content {
-            Some(content) => Self { content, ..self },
-            None => self,
+    pub fn with(self, content: Result<Envelope, Unopened>) -> Self {
+        Self { content, ..self }
+    }
+
+    /// The transactions that it names without a valid seal; `None` where it has one, or is no envelope.
+    pub const fn names(&self) -> Option<&Names> {
+        match &self.content {
+            Err(Unopened::Unsealed(names)) => Some(names),
+            Ok(_) | Err(_) => None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Messages without a valid seal: they name transactions, and the rows of these say what is to be done.
 //!
-//! Such messages come from processes of an older version, from before the secret was changed, or from
-//! somebody who may write to the queue and nothing else. All of them are treated alike.
+//! Such messages come from processes of an older version or with an older secret, or from a client that may
+//! write to the queue and nothing else. All of them are treated alike.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use postonce_shared::envelope::{Envelope, Name, Names, Unreadable};
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::ledger::{Ledger, StoredTransaction};
 
-use crate::delivery::{Delivery, Unopened};
+use crate::delivery::Unopened;
 
 /// Rows that are read at once.
 const READS_AT_ONCE: usize = 16;
@@ -20,32 +20,23 @@ const READS_AT_ONCE: usize = 16;
 /// What the log knows of a transaction that was named.
 type Row = Result<Option<StoredTransaction>, Arc<StoreFault>>;
 
-/// The work of messages without a seal by their rows; `None` for each message that has one, or no work.
-/// Each row is read once, however many messages name it.
-pub async fn look_up(
-    ledger: &dyn Ledger,
-    deliveries: &[Delivery<Envelope>],
-) -> Vec<Option<Result<Envelope, Unopened>>> {
-    let named: Vec<Option<&Names>> = deliveries.iter().map(names).collect();
-    let keys: BTreeSet<&TransactionKey> = named.iter().flatten().flat_map(|names| names.keys()).collect();
+/// The work of messages without a seal by their rows, message by message. Each row is read once, however many
+/// messages name it.
+pub async fn look_up(ledger: &dyn Ledger, named: &[&Names]) -> Vec<Result<Envelope, Unopened>> {
+    let keys: BTreeSet<&TransactionKey> = named.iter().flat_map(|names| names.keys()).collect();
     let keys: Vec<&TransactionKey> = keys.into_iter().collect();
     let mut rows: BTreeMap<&TransactionKey, Row> = BTreeMap::new();
     for some in keys.chunks(READS_AT_ONCE) {
         let reads = some.iter().map(async |key| (*key, ledger.transaction(key).await.map_err(Arc::new)));
-        rows.extend(join_all(reads).await);
+        let read = join_all(reads).await;
+        let is_away = read.iter().any(|(_, row)| matches!(row, Err(fault) if fault.is_transient()));
+        rows.extend(read);
         // In an outage the rest would only wait for it, too.
-        if rows.values().any(|row| matches!(row, Err(fault) if fault.is_transient())) {
+        if is_away {
             break;
         }
     }
-    named.into_iter().map(|names| Some(by_rows(names?, &rows))).collect()
-}
-
-fn names(delivery: &Delivery<Envelope>) -> Option<&Names> {
-    match &delivery.content {
-        Err(Unopened::Unsealed(names)) => Some(names),
-        Ok(_) | Err(_) => None,
-    }
+    named.iter().map(|names| by_rows(names, &rows)).collect()
 }
 
 /// The work of one message. What it names and the log does not know was never accepted.

@@ -21,7 +21,7 @@ use postonce_shared::dead_letter_office::DeadLetterOffice;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, TransactionKey};
 use postonce_shared::envelope::seal::Seal;
-use postonce_shared::envelope::{self, Envelope};
+use postonce_shared::envelope::{self, Envelope, Names};
 use postonce_shared::owed_replies::OwedReplies;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::ledger::Ledger;
@@ -131,7 +131,8 @@ impl Handler for Posting {
 
     async fn handle(&self, queue: &QueueName, deliveries: Vec<Delivery<Envelope>>) -> (Posted, Health) {
         let round = self.round(queue);
-        let (unsealed, sealed): (Vec<_>, Vec<_>) = deliveries.into_iter().partition(is_unsealed);
+        let (unsealed, sealed): (Vec<_>, Vec<_>) =
+            deliveries.into_iter().partition(|it| it.names().is_some());
         let mut results = round.post_together(&sealed, &unsealed).await;
         // What is proven does not wait for the rows of what is not.
         let looked_up = round.look_up(unsealed, &sealed).await;
@@ -169,10 +170,6 @@ impl Handler for Posting {
     }
 }
 
-fn is_unsealed(delivery: &Delivery<Envelope>) -> bool {
-    matches!(delivery.content, Err(Unopened::Unsealed(_)))
-}
-
 /// The work of one receive.
 struct Round<'a> {
     posting: &'a Posting,
@@ -192,7 +189,8 @@ impl Round<'_> {
         self.posting.meter.unsealed.add(count);
         warn!(queue = %self.name, message_id = id, "Read the rows for {count} messages without a valid seal, such as {id}");
         let held: Vec<&Delivery<Envelope>> = unsealed.iter().chain(held).collect();
-        let found = self.renewal().during(&held, look_up(&*self.posting.ledger, &unsealed)).await;
+        let named: Vec<&Names> = unsealed.iter().filter_map(Delivery::names).collect();
+        let found = self.renewal().during(&held, look_up(&*self.posting.ledger, &named)).await;
         unsealed.into_iter().zip(found).map(|(delivery, found)| delivery.with(found)).collect()
     }
 

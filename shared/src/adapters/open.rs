@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::azure::{self, AzureConfig};
+use super::azure::{self, AzureConfig, AzureConnection};
 use super::sqlite::{self, Enqueue, SqliteStore};
 use crate::completions::Completions;
 use crate::config::{Config, StorageConfig};
@@ -13,7 +13,6 @@ use crate::ports::Store;
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::queue::QueueName;
 use crate::ports::world::World;
-use crate::ring_secret::RingSecret;
 
 /// The store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -26,8 +25,8 @@ pub enum OpenFault {
     Azure(#[from] StoreFault),
 }
 
-/// Opens the store that the configuration names. `completions` is what the process waits with: work
-/// that the store enqueues by itself asks for a reply where somebody waits for it, and carries the seal.
+/// Opens the store that the configuration names. Messages that the store enqueues by
+/// itself carry the `seal`, and ask for a reply where a request in `completions` waits for their work.
 ///
 /// # Errors
 /// [`OpenFault`] when the file cannot be opened. Azure is not asked: a process starts without it,
@@ -43,11 +42,7 @@ pub async fn open(
             let enqueue = enqueue(config.queue_count, Arc::clone(completions), seal.clone());
             Ok(SqliteStore::open(path, enqueue, world)?)
         }
-        StorageConfig::Azure { connection } => {
-            let azure =
-                AzureConfig { connection: (**connection).clone(), prefix: config.name_prefix.clone() };
-            Ok(azure::open(&azure, world).await?)
-        }
+        StorageConfig::Azure { connection } => open_azure(connection, config, world).await,
     }
 }
 
@@ -59,11 +54,17 @@ pub async fn open(
 pub async fn open_to_read(config: &Config, world: Arc<dyn World>) -> Result<Store, OpenFault> {
     match &config.storage {
         StorageConfig::Sqlite { path } => Ok(SqliteStore::open_to_read(path, world)?),
-        StorageConfig::Azure { .. } => {
-            let seal = Seal::new(&Arc::new(RingSecret::new(None)));
-            open(config, world, &Arc::default(), &seal).await
-        }
+        StorageConfig::Azure { connection } => open_azure(connection, config, world).await,
     }
+}
+
+async fn open_azure(
+    connection: &AzureConnection,
+    config: &Config,
+    world: Arc<dyn World>,
+) -> Result<Store, OpenFault> {
+    let azure = AzureConfig { connection: connection.clone(), prefix: config.name_prefix.clone() };
+    Ok(azure::open(&azure, world).await?)
 }
 
 /// Leaves an embedded store behind as one file, which an operator may copy by itself: for the end of a

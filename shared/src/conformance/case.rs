@@ -230,8 +230,8 @@ pub(super) async fn to_the_end<T>(limit: usize, page: impl AsyncFn(Option<String
     panic!("a listing has an end, but not within {LISTING_PAGES_MAX} pages");
 }
 
-/// Revisions that no row of any store ever had, as somebody may write them into a queue: wildcards of HTTP,
-/// headers of their own in the text of a batch, and what is no revision at all.
+/// Texts that are the revision of no row in any store, as an attacker may write them into a queue message: HTTP
+/// wildcards, additional headers for the text of a batch, and other texts.
 pub(super) fn forged_revisions() -> Vec<Revision> {
     let long = "9".repeat(100_000);
     let texts = [

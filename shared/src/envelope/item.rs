@@ -108,20 +108,23 @@ pub(super) fn row<'a>(
     }
 }
 
+/// The transaction that these members of an item name: user, account, partner and message id.
+pub(super) fn key([u, c, p, m]: [&str; 4]) -> Result<TransactionKey, UnreadableItem> {
+    let field = UnreadableItem::Field;
+    let account =
+        AccountKey { user: u.parse().map_err(|_| field("u"))?, account: c.parse().map_err(|_| field("c"))? };
+    let partner = PartnerId::parse(p).map_err(|_| field("p"))?;
+    Ok(TransactionKey { account, partner, message: m.parse().map_err(|_| field("m"))? })
+}
+
 /// The work in an item.
 pub(super) fn from_row(row: ItemRow<'_>) -> Result<Work, UnreadableItem> {
     let ItemRow { u, c, p, m, k, a, cur, t, e, r, d, x } = row;
     let field = UnreadableItem::Field;
     let currency = Currency::parse(&cur).map_err(|_| field("cur"))?;
     let minor_units = a.parse().map_err(|_| field("a"))?;
-    let account =
-        AccountKey { user: u.parse().map_err(|_| field("u"))?, account: c.parse().map_err(|_| field("c"))? };
     Ok(Work {
-        key: TransactionKey {
-            account,
-            partner: PartnerId::parse(&p).map_err(|_| field("p"))?,
-            message: m.parse().map_err(|_| field("m"))?,
-        },
+        key: key([&u, &c, &p, &m])?,
         instruction: Instruction {
             kind: TransactionKind::from_code(&k).ok_or(field("k"))?,
             amount: Amount::try_new(minor_units, currency).map_err(|_| field("a"))?,

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::value::RawValue;
 
-use super::{Row, Unreadable, WORK_VERSION, version, write};
-use crate::domain::ids::{AccountKey, PartnerId, TransactionKey};
+use super::{Row, Unreadable, WORK_VERSION, item, version, write};
+use crate::domain::ids::TransactionKey;
 
 /// The items of a body without a seal. At least one where it was read.
 #[derive(Debug, Clone, Default)]
@@ -90,6 +90,5 @@ impl Names {
 
 fn key_of(item: &RawValue) -> Option<TransactionKey> {
     let NameRow { u, c, p, m } = serde_json::from_str(item.get()).ok()?;
-    let account = AccountKey { user: u.parse().ok()?, account: c.parse().ok()? };
-    Some(TransactionKey { account, partner: PartnerId::parse(&p).ok()?, message: m.parse().ok()? })
+    item::key([&u, &c, &p, &m]).ok()
 }

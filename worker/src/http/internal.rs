@@ -35,8 +35,8 @@ async fn ring(body: SignedBody, callee: Data<Callee>) -> Result<HttpResponse, Re
     Ok(HttpResponse::NoContent().finish())
 }
 
-/// A note that is not proven is not believed, but it may be a true one: of a process that has an outdated
-/// secret, or that runs an older program. So those who wait for what it names read the row.
+/// An unproven note may still be true: its sender may have an outdated secret or run an older program. So the
+/// requests that wait for the transactions in it read the rows.
 async fn complete(body: ClaimedBody, callee: Data<Callee>) -> Result<HttpResponse, Refusal> {
     let body = match body {
         ClaimedBody::Proven(body) => body,

@@ -33,8 +33,8 @@ impl SignedBody {
     }
 }
 
-/// The body of a request that claims to be signed: proven or not. For what may also be told, with less
-/// effect, by those who do not know the secret.
+/// The body of a request that claims to be signed: proven or not. For routes on which an unproven request has
+/// an effect as well, a smaller one.
 #[derive(Debug)]
 pub enum ClaimedBody {
     /// The signature, the time, the nonce and the addressee hold.

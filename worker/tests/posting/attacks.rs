@@ -24,8 +24,6 @@ use postonce_shared::ports::ledger::{Committed, Ledger, StoredTransaction};
 use postonce_shared::ports::payload_store::PayloadStore;
 use postonce_shared::ring_secret::RingSecret;
 use postonce_shared::sweep::Sweep;
-use postonce_worker::delivery::Delivery;
-use postonce_worker::handler::Handler as _;
 use postonce_worker::meter::Meter;
 use postonce_worker::posting::Posting;
 
@@ -84,14 +82,7 @@ impl Desk {
     }
 
     async fn handle_next(&self) {
-        let mut deliveries = Vec::new();
-        for message in self.stage.receive(VISIBILITY).await {
-            let content = self.posting.read(&message).await;
-            deliveries.push(Delivery::new(message, content));
-        }
-        let (posted, _) = self.posting.handle(&queue(), deliveries).await;
-        let _ = self.posting.settle(&queue(), posted).await;
-        self.stage.world.advance(VISIBILITY + Duration::from_secs(1));
+        self.stage.handle_next(&self.posting, VISIBILITY).await;
     }
 
     async fn row(&self, work: &Work) -> StoredTransaction {

@@ -28,7 +28,7 @@ use postonce_worker::meter::Meter;
 use postonce_worker::posting::Posting;
 use postonce_worker::sweeping::Sweeping;
 
-use crate::stage::{DEQUEUE_COUNT_MAX, Stage, account, config, instruction, outage, queue};
+use crate::stage::{DEQUEUE_COUNT_MAX, Stage, account, config, handle, instruction, outage};
 
 /// Enough for a payload.
 const MANY: u128 = 700;
@@ -93,20 +93,8 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// Receives what is there and handles it, as a session does; then waits until all of it is back.
     async fn handle_next(&self, stage: &Stage<TestWorld>) {
-        let mut deliveries = Vec::new();
-        for message in stage.receive(VISIBILITY).await {
-            let content = self.posting.read(&message).await;
-            deliveries.push(Delivery::new(message, content));
-        }
-        self.handle(deliveries).await;
-        stage.world.advance(VISIBILITY + Duration::from_secs(1));
-    }
-
-    async fn handle(&self, deliveries: Vec<Delivery<Envelope>>) {
-        let (posted, _) = self.posting.handle(&queue(), deliveries).await;
-        let _ = self.posting.settle(&queue(), posted).await;
+        stage.handle_next(&self.posting, VISIBILITY).await;
     }
 }
 
@@ -217,7 +205,7 @@ async fn a_payload_that_cannot_be_removed_is_left_to_the_sweep() {
     let message = stage.receive(VISIBILITY).await.remove(0);
     let content = rounds.posting.read(&message).await;
     rounds.watch.payloads_away.store(true, Ordering::SeqCst);
-    rounds.handle(vec![Delivery::new(message, content)]).await;
+    let _ = handle(&rounds.posting, vec![Delivery::new(message, content)]).await;
     assert_eq!(stage.balance(1).await, "700.00");
     assert_eq!((stage.depth().await, payload_count(&stage).await), (0, 1));
 }

@@ -19,14 +19,13 @@ use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::partners::Partners;
 use postonce_shared::ports::queue::Message;
 use postonce_shared::ports::world::World as _;
-use postonce_worker::delivery::Delivery;
-use postonce_worker::handler::{Handler as _, Health};
+use postonce_worker::handler::Health;
 use postonce_worker::meter::Meter;
 use postonce_worker::posting::Posting;
 use postonce_worker::worker::WorkerConfig;
 use uuid::Uuid;
 
-use crate::stage::{DEQUEUE_COUNT_MAX, Stage, account, config, outage, queue};
+use crate::stage::{DEQUEUE_COUNT_MAX, Stage, account, config, outage, read_and_handle};
 
 const VISIBILITY: Duration = Duration::from_secs(20);
 /// No retry waits longer.
@@ -114,13 +113,7 @@ impl Desk {
     }
 
     async fn handle(&self, messages: Vec<Message>) -> Health {
-        let mut deliveries = Vec::new();
-        for message in messages {
-            let content = self.posting.read(&message).await;
-            deliveries.push(Delivery::new(message, content));
-        }
-        let (posted, _) = self.posting.handle(&queue(), deliveries).await;
-        self.posting.settle(&queue(), posted).await.health
+        read_and_handle(&self.posting, messages).await
     }
 
     /// Handles an order; the only letter that comes of it, which is taken away.

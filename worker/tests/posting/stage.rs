@@ -28,7 +28,9 @@ use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::ports::world::World;
 use postonce_worker::delivery::{Delivery, Unopened};
 use postonce_worker::drain::{DrainStarter, drain};
+use postonce_worker::handler::{Handler as _, Health};
 use postonce_worker::meter::Meter;
+use postonce_worker::posting::Posting;
 use postonce_worker::receivers::Bounds;
 use postonce_worker::settle::Settlement;
 use postonce_worker::worker::{Worker, WorkerConfig};
@@ -79,6 +81,22 @@ pub fn config(visibility_timeout: Duration) -> WorkerConfig {
         request_rate: HttpLimits::default().rate,
         held: false,
     }
+}
+
+/// Handles and settles messages, as a session does.
+pub async fn handle(posting: &Posting, deliveries: Vec<Delivery<Envelope>>) -> Health {
+    let (posted, _) = posting.handle(&queue(), deliveries).await;
+    posting.settle(&queue(), posted).await.health
+}
+
+/// The same, with messages that are to be read first.
+pub async fn read_and_handle(posting: &Posting, messages: Vec<Message>) -> Health {
+    let mut deliveries = Vec::new();
+    for message in messages {
+        let content = posting.read(&message).await;
+        deliveries.push(Delivery::new(message, content));
+    }
+    handle(posting, deliveries).await
 }
 
 /// How a bank settles the messages of the queue.
@@ -133,6 +151,12 @@ impl Stage<SystemWorld> {
 }
 
 impl Stage<TestWorld> {
+    /// Receives what is there and handles it, as a session does; then waits until all of it is back.
+    pub async fn handle_next(&self, posting: &Posting, visibility: Duration) {
+        let _ = read_and_handle(posting, self.receive(visibility).await).await;
+        self.world.advance(visibility + Duration::from_secs(1));
+    }
+
     /// The clock stands still until it is told to go on.
     pub async fn still() -> Self {
         Self::still_over(|_| {}).await

@@ -20,8 +20,6 @@ use postonce_shared::envelope::seal::Purpose;
 use postonce_shared::envelope::{Claim, Envelope};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Ledger, Marks, StoredTransaction};
-use postonce_worker::delivery::Delivery;
-use postonce_worker::handler::Handler as _;
 use postonce_worker::meter::Meter;
 use postonce_worker::posting::Posting;
 
@@ -71,16 +69,8 @@ impl Desk {
         Self { stage, posting, meter, outages }
     }
 
-    /// Receives what is there and handles it, as a session does; then waits until all of it is back.
     async fn handle_next(&self) {
-        let mut deliveries = Vec::new();
-        for message in self.stage.receive(VISIBILITY).await {
-            let content = self.posting.read(&message).await;
-            deliveries.push(Delivery::new(message, content));
-        }
-        let (posted, _) = self.posting.handle(&queue(), deliveries).await;
-        let _ = self.posting.settle(&queue(), posted).await;
-        self.stage.world.advance(VISIBILITY + Duration::from_secs(1));
+        self.stage.handle_next(&self.posting, VISIBILITY).await;
     }
 
     /// The bodies that wait on the queue.

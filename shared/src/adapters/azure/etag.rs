@@ -30,7 +30,7 @@ impl RowTag {
         Err(Failure::of_answer(Answer { status: 412, code: None, row: None }))
     }
 
-    /// The revision that an answer of the service tells.
+    /// The revision in an answer of the service.
     pub(super) fn answered(text: &str) -> Result<Revision, Failure> {
         if is_tag(text) {
             return Ok(Revision::new(text));

@@ -33,6 +33,7 @@ use crate::ports::Store;
 use crate::ports::api_keys::ApiKeyRecord;
 use crate::ports::dead_letters::DeadLetter;
 use crate::ports::operations::{Operation, PriceKind, Service, StorageOperations};
+use crate::ports::payload_store::is_name;
 use crate::ports::roster::{ProcessId, RosterEntry};
 use crate::ports::world::World;
 use flaws::Flaw;
@@ -135,6 +136,5 @@ impl Marks {
 
 /// Asserts that a name is one that every store can keep.
 fn assert_name(name: &str) {
-    let sound = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-    assert!(sound && !name.is_empty() && name.len() <= 200, "{name:?} cannot name a stored value");
+    assert!(is_name(name), "{name:?} cannot name a stored value");
 }

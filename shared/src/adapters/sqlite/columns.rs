@@ -10,7 +10,7 @@ use crate::domain::instruction::Fingerprint;
 use crate::domain::journal::PageHash;
 use crate::domain::money::Currency;
 use crate::domain::time::Timestamp;
-use crate::ports::payload_store::NAME_CHARS_MAX;
+use crate::ports::payload_store::is_name;
 
 /// A count of ours as SQLite's signed 64 bits. No counter of the bank gets that far.
 pub(super) fn signed(count: u64) -> Result<i64, SqlFault> {
@@ -103,8 +103,7 @@ pub(super) fn fingerprint(row: &Row<'_>, index: usize) -> Result<Fingerprint, Sq
 /// A name that every store can keep: this one could keep others, and code that used them would work
 /// here only.
 pub(super) fn check_name(name: &str) -> Result<(), SqlFault> {
-    let sound = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-    if sound && (1..=NAME_CHARS_MAX).contains(&name.len()) {
+    if is_name(name) {
         return Ok(());
     }
     Err(SqlFault::Refused(format!("{name:?} is no name: lower-case letters, digits and -, at most 200")))
