@@ -11,7 +11,7 @@ use actix_web::middleware::from_fn;
 use actix_web::web::{Data, get};
 use actix_web::{App, HttpResponse, HttpServer};
 use futures::FutureExt as _;
-use postonce_shared::prices::Prices;
+use postonce_shared::oversight::prices::Prices;
 use serde_json::json;
 
 use super::{Callee, Connections, Refusal, attend, configure};
