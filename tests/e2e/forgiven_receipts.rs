@@ -23,10 +23,11 @@ use postonce_shared::testing::conformance::sealed::seal;
 use postonce_tests::faults::{Weather, unreliable};
 use postonce_tests::scenario::{fresh_account, fresh_id};
 use postonce_tests::wait;
+use postonce_worker::config::Bounds;
+use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::drain;
-use postonce_worker::listening::receivers::Bounds;
 use postonce_worker::meter::Meter;
-use postonce_worker::worker::{Worker, WorkerConfig};
+use postonce_worker::worker::Worker;
 
 /// Receipts after which a message would be set aside.
 const DEQUEUE_COUNT_MAX: u32 = 2;

@@ -24,9 +24,10 @@ use postonce_shared::testing::decorators::WorkQueueDecorator;
 use postonce_tests::client::{Client, Wish};
 use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
 use postonce_tests::wait;
+use postonce_worker::config::Bounds;
+use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::drain;
-use postonce_worker::listening::receivers::Bounds;
-use postonce_worker::worker::{Worker, WorkerConfig};
+use postonce_worker::worker::Worker;
 use serde_json::Value;
 
 /// How an envelope of today begins, and one of the day after tomorrow.

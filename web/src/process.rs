@@ -12,22 +12,23 @@ use postonce_shared::bank::Bank;
 use postonce_shared::config::{Config, StorageConfig};
 use postonce_shared::messaging::envelope;
 use postonce_shared::protocol::recover::{Recovered, Scope};
+use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::{Drain, drain};
 use postonce_worker::meter::Meter;
 use postonce_worker::process::{find_secret, run_in_roster};
 use postonce_worker::upkeep::heartbeat::Heartbeat;
-use postonce_worker::worker::{Worker, WorkerConfig};
+use postonce_worker::worker::Worker;
 use tracing::{error, info, warn};
 
 use crate::access::api_keys::{Established, FirstKey};
 use crate::access::keyring::Keyring;
 use crate::access::signatures::Verifier;
 use crate::admin::service::OfficeTerms;
-use crate::edge::http_servers::Doors;
-use crate::readiness::{Part, Readiness};
+use crate::http_servers::Doors;
 use crate::server::App;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::process_registry::{Address, ProcessKind};
+use postonce_worker::readiness::{Part, Readiness};
 
 /// Files that a process opens besides its connections: the store, other processes, logs.
 const FILES_BESIDES: usize = 512;

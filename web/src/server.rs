@@ -37,7 +37,7 @@ use crate::api::routes;
 use crate::edge::limits::{Crowd, bound_crowd, bound_heads};
 use crate::edge::observe::{Observer, observe};
 use crate::metrics::Metrics;
-use crate::readiness::Readiness;
+use postonce_worker::readiness::Readiness;
 
 /// How long requests in hand may take to end when the server stops.
 const DRAIN_S: u64 = 10;

@@ -16,12 +16,13 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::world::World;
 use postonce_shared::store;
 use postonce_shared::telemetry::{self, LogTo};
+use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::until_asked_to_stop;
 use postonce_worker::meter::Meter;
 use postonce_worker::process;
 use postonce_worker::supervisor::supervised::{Line, SUPERVISED};
 use postonce_worker::supervisor::{Program, ScaleRange, Supervisor};
-use postonce_worker::worker::{Worker, WorkerConfig};
+use postonce_worker::worker::Worker;
 
 /// Serving and posting take and give back small pieces of memory all the time.
 #[global_allocator]

@@ -7,9 +7,6 @@ use futures::FutureExt as _;
 use futures::future::{Either, join, select};
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::gate::Gate;
-use postonce_shared::config::Config;
-use postonce_shared::domain::ids::PartnerId;
-use postonce_shared::domain::partner::RequestRate;
 use postonce_shared::messaging::envelope;
 use postonce_shared::messaging::queue_count::QueueCount;
 use postonce_shared::ports::fault::chain;
@@ -17,11 +14,11 @@ use postonce_shared::ports::world::WorldExt as _;
 use tracing::{error, info, warn};
 
 use crate::background_task::Errand;
+use crate::config::WorkerConfig;
 use crate::drain::Drain;
 use crate::listening::gatekeeper::Gatekeeper;
 use crate::listening::leases::QueueLeases;
 use crate::listening::listener::Listener;
-use crate::listening::receivers::Bounds;
 use crate::listening::session::Means;
 use crate::meter::Meter;
 use crate::posting::posting_handler::Posting;
@@ -31,39 +28,6 @@ use crate::upkeep::payload_sweep::Sweeping;
 pub const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// How long giving back unused order numbers may take: losing some of them does no harm.
 const CLOSING_TIME_MAX: Duration = Duration::from_secs(2);
-
-/// What a worker goes by.
-#[derive(Debug, Clone)]
-pub struct WorkerConfig {
-    /// How long a received message is hidden from others; renewed at half of it.
-    pub visibility_timeout: Duration,
-    /// Receipts after which a message is taken apart, and a single item set aside.
-    pub dequeue_count_max: u32,
-    /// Longest wait between two looks at empty queues.
-    pub idle_delay_max: Duration,
-    /// How many receivers a queue may have.
-    pub receivers: Bounds,
-    /// In whose name orders of direct producers are accepted; they are refused without one.
-    pub legacy_partner: Option<PartnerId>,
-    /// How many orders a second are accepted for it, if it has no rate of its own; in each process.
-    pub request_rate: RequestRate,
-    /// Whether to hold the gate first, if nobody ever touched it.
-    pub held: bool,
-}
-
-impl From<&Config> for WorkerConfig {
-    fn from(config: &Config) -> Self {
-        Self {
-            visibility_timeout: config.visibility_timeout,
-            dequeue_count_max: config.dequeue_count_max,
-            idle_delay_max: config.idle_poll_max,
-            receivers: Bounds { floor: config.receivers_min, ceiling: config.receivers_max },
-            legacy_partner: config.legacy_partner.clone(),
-            request_rate: config.http.rate,
-            held: false,
-        }
-    }
-}
 
 /// A worker that does not run yet.
 pub struct Worker {

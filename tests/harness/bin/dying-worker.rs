@@ -16,8 +16,9 @@ use postonce_shared::ports::world::World;
 use postonce_shared::store;
 use postonce_shared::telemetry::{self, LogTo};
 use postonce_tests::faults::{DELETES_EARLY, Point, deadly, hasty};
+use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::drain;
-use postonce_worker::worker::{Worker, WorkerConfig};
+use postonce_worker::worker::Worker;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {

@@ -21,11 +21,12 @@ use postonce_shared::ports::doorbell::Doorbell;
 use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::World;
+use postonce_worker::config::Bounds;
+use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::{DrainStarter, drain};
 use postonce_worker::listening::gatekeeper::Gatekeeper;
-use postonce_worker::listening::receivers::Bounds;
 use postonce_worker::meter::Meter;
-use postonce_worker::worker::{Worker, WorkerConfig};
+use postonce_worker::worker::Worker;
 
 use super::faults::{Fault, length};
 use super::network::Network;

@@ -45,7 +45,7 @@ pub fn accepted_or_refused(acceptance: Acceptance) -> Result<(Transaction, bool)
                 "This id was used on this account for other content. Use a new id for a new request.";
             refused(Code::IdempotencyKeyReused, detail.to_owned())
         }
-        Acceptance::AccountUnknown => Err(account_unknown()),
+        Acceptance::AccountUnknown => Err(ApiError::account_unknown()),
         Acceptance::CurrencyMismatch { account } => {
             let detail = format!("The account is in {account}. The id is not used up.");
             refused(Code::CurrencyMismatch, detail)
@@ -97,25 +97,6 @@ pub fn opening(opening: Opening, reply: Reply) -> Result<HttpResponse, ApiError>
             Err(ApiError::new(Code::AccountExists, detail))
         }
     }
-}
-
-/// There is no such account.
-pub fn account_unknown() -> ApiError {
-    ApiError::new(
-        Code::AccountUnknown,
-        "Open the account first, with PUT. The id of the request is not used up.",
-    )
-}
-
-/// There is no such user.
-pub fn user_unknown() -> ApiError {
-    ApiError::new(Code::UserUnknown, "None of the accounts of this user is yours to look at.")
-}
-
-/// There is no such transaction, of this partner.
-pub fn transaction_unknown() -> ApiError {
-    let detail = "No transaction of yours with this id was accepted on this account.";
-    ApiError::new(Code::TransactionUnknown, detail)
 }
 
 /// An account.

@@ -32,9 +32,9 @@ use postonce_shared::protocol::post::Poster;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
 use postonce_web::admin::service::OfficeTerms;
-use postonce_web::readiness::{Part, Readiness};
 use postonce_web::server::{App, build};
 use postonce_worker::meter::Meter;
+use postonce_worker::readiness::{Part, Readiness};
 use serde_json::Value;
 
 /// Queues of the test bank.

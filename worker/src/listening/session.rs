@@ -17,12 +17,13 @@ use tokio::sync::watch;
 use tracing::{error, warn};
 
 use crate::backoff::Backoff;
+use crate::config::Bounds;
 use crate::drain::Drain;
 use crate::listening::delivery::Delivery;
 use crate::listening::gatekeeper::Gatekeeper;
 use crate::listening::handler::{Handled, Handler, Health};
 use crate::listening::leases::QueueLeases;
-use crate::listening::receivers::{Bounds, Demand, wanted};
+use crate::listening::receivers::{Demand, wanted};
 use crate::meter::{ListenerGauge, Meter};
 
 /// First wait after a fault.

@@ -31,6 +31,7 @@ use postonce_shared::protocol::dead_letters::DeadLetterOffice;
 use postonce_shared::protocol::post::{PostFault, Poster, Settled};
 use tracing::{error, info, warn};
 
+use crate::config::WorkerConfig;
 use crate::listening::delivery::{Delivery, Unopened};
 use crate::listening::handler::{Handled, Handler, Health};
 use crate::meter::Meter;
@@ -39,7 +40,6 @@ use crate::posting::lookup::look_up;
 use crate::posting::message_reader::Opening;
 use crate::posting::renewal::Renewal;
 use crate::posting::settle::Settlement;
-use crate::worker::WorkerConfig;
 
 /// Accounts that are posted side by side out of one receive.
 const ACCOUNTS_AT_ONCE: usize = 128;

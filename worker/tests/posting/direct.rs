@@ -19,10 +19,10 @@ use postonce_shared::ports::partners::Partners;
 use postonce_shared::ports::queue::Message;
 use postonce_shared::ports::world::World as _;
 use postonce_shared::testing::decorators::PartnersDecorator;
+use postonce_worker::config::WorkerConfig;
 use postonce_worker::listening::handler::Health;
 use postonce_worker::meter::Meter;
 use postonce_worker::posting::posting_handler::Posting;
-use postonce_worker::worker::WorkerConfig;
 use uuid::Uuid;
 
 use crate::stage::{DEQUEUE_COUNT_MAX, Stage, account, config, outage, read_and_handle};

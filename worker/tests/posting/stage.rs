@@ -26,14 +26,15 @@ use postonce_shared::ports::ledger::NewTransaction;
 use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::ports::world::World;
 use postonce_shared::testing::conformance::sealed::{envelope_in, seal};
+use postonce_worker::config::Bounds;
+use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::{DrainStarter, drain};
 use postonce_worker::listening::delivery::{Delivery, Unopened};
 use postonce_worker::listening::handler::{Handler as _, Health};
-use postonce_worker::listening::receivers::Bounds;
 use postonce_worker::meter::Meter;
 use postonce_worker::posting::posting_handler::Posting;
 use postonce_worker::posting::settle::Settlement;
-use postonce_worker::worker::{Worker, WorkerConfig};
+use postonce_worker::worker::Worker;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 

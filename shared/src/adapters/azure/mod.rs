@@ -21,6 +21,7 @@ mod connection;
 pub mod cursor;
 mod dead_letters;
 mod etag;
+mod flaw;
 mod keys;
 mod ledger;
 mod letter_row;

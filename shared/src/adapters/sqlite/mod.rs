@@ -27,6 +27,7 @@ mod meter;
 mod migrations;
 mod names;
 mod partners;
+mod paths;
 mod payload_store;
 mod private;
 mod process_registry;

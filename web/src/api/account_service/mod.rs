@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use postonce_shared::domain::account::{Account, Versioned};
-use postonce_shared::domain::ids::{AccountId, AccountKey, PartnerId, TransactionKey, UserId};
+use postonce_shared::domain::ids::{AccountId, AccountKey, TransactionKey, UserId};
 use postonce_shared::domain::journal::Entry;
 use postonce_shared::domain::money::{AmountError, OverdraftLimit};
 use postonce_shared::domain::transaction::{Transaction, TransactionStatus};
@@ -19,6 +19,7 @@ use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::protocol::enquire;
 use postonce_shared::protocol::recover::Repair;
 
+use crate::access::view::View;
 use crate::api::translate::{AccountChange, AccountTerms};
 use postonce_shared::ports::fault::chain;
 
@@ -57,26 +58,6 @@ pub enum Changing {
     LimitInvalid(AmountError),
     /// It was changed by others, every time.
     Busy,
-}
-
-/// Whose transactions are shown. Message ids are chosen by partners, and what one of them does is not for
-/// another to know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum View<'a> {
-    /// Those of this partner.
-    Own(&'a PartnerId),
-    /// Those of all partners.
-    Everyones,
-}
-
-impl<'a> View<'a> {
-    /// The only partner that it shows, if it is one.
-    const fn partner(self) -> Option<&'a PartnerId> {
-        match self {
-            Self::Own(own) => Some(own),
-            Self::Everyones => None,
-        }
-    }
 }
 
 /// The accounts of the bank and what was posted on them.

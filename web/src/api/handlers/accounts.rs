@@ -14,7 +14,7 @@ use crate::api::negotiate::Reply;
 use crate::api::openapi::{
     AccountPath, ChangingRefusals, ListingRefusals, OpeningRefusals, PageParams, ReadingRefusals, UserPath,
 };
-use crate::api::pages::{PageQuery, cursor, not_a_cursor};
+use crate::api::pages::{PageQuery, cursor};
 use crate::api::translate::{self, InboundDocument};
 use crate::api::{paths, respond};
 use crate::error::{ApiError, Code};
@@ -85,7 +85,7 @@ pub async fn change(
     let key = caller.within(key)?;
     match books.change(key, &wish).await? {
         Changing::Done(account) => Ok(reply.with(HttpResponse::Ok(), respond::account(account))),
-        Changing::Unknown => Err(respond::account_unknown()),
+        Changing::Unknown => Err(ApiError::account_unknown()),
         Changing::BalanceNotZero(account) => {
             let detail = format!("The balance is {}; an account is closed at zero only.", account.balance);
             Err(ApiError::new(Code::AccountBalanceNotZero, detail))
@@ -117,7 +117,7 @@ pub async fn find(
 ) -> Result<HttpResponse, ApiError> {
     let reply = Reply::to(&request)?;
     let key = caller.within(paths::account(&request)?)?;
-    let account = books.account(key).await?.ok_or_else(respond::account_unknown)?;
+    let account = books.account(key).await?.ok_or_else(ApiError::account_unknown)?;
     Ok(reply.with(HttpResponse::Ok(), respond::account(account)))
 }
 
@@ -143,10 +143,11 @@ pub async fn list(
     let user = paths::user(&request)?;
     let page = PageQuery::of(&request)?;
     let listing = format!("accounts of {user}");
-    let after = page.position(&listing)?.map(|id| id.parse()).transpose().map_err(|_| not_a_cursor())?;
+    let after =
+        page.position(&listing)?.map(|id| id.parse()).transpose().map_err(|_| ApiError::cursor_invalid())?;
     let found = match caller.grant().partner.reach.of_user(user) {
         WithinUser::All => books.accounts(user, after, page.limit).await?,
-        WithinUser::Only(accounts) if accounts.is_empty() => return Err(respond::user_unknown()),
+        WithinUser::Only(accounts) if accounts.is_empty() => return Err(ApiError::user_unknown()),
         WithinUser::Only(accounts) => books.named_accounts(user, &accounts, after, page.limit).await?,
     };
     let accounts = found.items.into_iter().map(respond::account).collect();

@@ -22,7 +22,7 @@ use crate::api::openapi::{
     KeyAddingRefusals, KeyRevokingRefusals, PageParams, PartnerKeyPath, PartnerListingRefusals, PartnerPath,
     PartnerPutHeaders, PartnerPuttingRefusals, PartnerRefusals, SignatureKeyAddingRefusals,
 };
-use crate::api::pages::{PageQuery, cursor, not_a_cursor};
+use crate::api::pages::{PageQuery, cursor};
 use crate::api::translate::{self, InboundDocument};
 use crate::api::{paths, respond};
 use crate::error::{ApiError, Code};
@@ -45,7 +45,7 @@ pub async fn list(
     const LISTING: &str = "partners";
     let page = PageQuery::of(&request)?;
     let after = page.position(LISTING)?.map(|id| PartnerId::parse(&id)).transpose();
-    let after = after.map_err(|_| not_a_cursor())?;
+    let after = after.map_err(|_| ApiError::cursor_invalid())?;
     // One more than asked for, to know whether there is more.
     let mut partners = desk.list(after.as_ref(), page.limit.saturating_add(1)).await?;
     let more = partners.len() > page.limit;

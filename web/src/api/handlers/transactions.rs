@@ -8,12 +8,13 @@ use postonce_shared::domain::transaction::TransactionStatus;
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::Read;
-use crate::api::account_service::{Books, View};
+use crate::access::view::View;
+use crate::api::account_service::Books;
 use crate::api::negotiate::Reply;
 use crate::api::openapi::{
     AccountPath, PageParams, StatementRefusals, StatusParam, TransactionPath, TransactionRefusals,
 };
-use crate::api::pages::{PageQuery, cursor, not_a_cursor};
+use crate::api::pages::{PageQuery, cursor};
 use crate::api::{paths, respond};
 use crate::error::ApiError;
 
@@ -37,9 +38,9 @@ pub async fn find(
     let reply = Reply::to(&request)?;
     let (account, message) = paths::message(&request)?;
     // Out of reach, the answer is that of an account that does not exist, where there are no transactions.
-    let account = caller.within(account).map_err(|_| respond::transaction_unknown())?;
+    let account = caller.within(account).map_err(|_| ApiError::transaction_unknown())?;
     let key = TransactionKey { account, partner: caller.partner().clone(), message };
-    let transaction = books.transaction(&key).await?.ok_or_else(respond::transaction_unknown)?;
+    let transaction = books.transaction(&key).await?.ok_or_else(ApiError::transaction_unknown)?;
     Ok(reply.with(HttpResponse::Ok(), respond::transaction(transaction)))
 }
 
@@ -76,7 +77,7 @@ pub async fn statement(
         TransactionStatus::Posted => posted(&books, (account, view), position, page.limit).await?,
         status @ (TransactionStatus::Accepted | TransactionStatus::Rejected) => {
             let found = books.by_status((account, view), status, position.as_deref(), page.limit).await?;
-            let found = found.ok_or_else(respond::account_unknown)?;
+            let found = found.ok_or_else(ApiError::account_unknown)?;
             let transactions = found.items.into_iter().map(|stored| respond::transaction(stored.transaction));
             (transactions.collect(), found.next)
         }
@@ -91,8 +92,8 @@ async fn posted(
     position: Option<String>,
     limit: usize,
 ) -> Result<(Vec<Transaction>, Option<String>), ApiError> {
-    let from = position.map_or(Ok(1), |sequence| sequence.parse()).map_err(|_| not_a_cursor())?;
-    let found = books.statement((account, view), from, limit).await?.ok_or_else(respond::account_unknown)?;
+    let from = position.map_or(Ok(1), |sequence| sequence.parse()).map_err(|_| ApiError::cursor_invalid())?;
+    let found = books.statement((account, view), from, limit).await?.ok_or_else(ApiError::account_unknown)?;
     let transactions = found.items.into_iter().map(|entry| respond::entry(account, entry));
     Ok((transactions.collect(), found.next))
 }

@@ -55,14 +55,14 @@ impl Service<'_> {
             }
             Asked::Account(account) => {
                 let account = self.caller.within(account)?;
-                let account = self.books.account(account).await?.ok_or_else(respond::account_unknown)?;
+                let account = self.books.account(account).await?.ok_or_else(ApiError::account_unknown)?;
                 Ok(answer.with(ACCOUNT.write(&members_of(&respond::account(account).into()))))
             }
             Asked::Transaction(account, message) => {
-                let account = self.caller.within(account).map_err(|_| respond::transaction_unknown())?;
+                let account = self.caller.within(account).map_err(|_| ApiError::transaction_unknown())?;
                 let key = TransactionKey { account, partner: self.caller.partner().clone(), message };
                 let found = self.books.transaction(&key).await?;
-                Ok(answer.with(of_transaction(found.ok_or_else(respond::transaction_unknown)?)))
+                Ok(answer.with(of_transaction(found.ok_or_else(ApiError::transaction_unknown)?)))
             }
         }
     }
