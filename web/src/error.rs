@@ -12,7 +12,7 @@ use actix_web::{HttpResponse, ResponseError};
 use postonce_schemas::json::{Problem, Violation};
 use postonce_shared::ports::fault::{Cause, StoreFault};
 use postonce_shared::protocol::accept::AcceptFault;
-use postonce_shared::protocol::dead_letters::OfficeFault;
+use postonce_shared::protocol::dead_letters::DeadLetterFault;
 use postonce_shared::protocol::order_numbers::OrderNumberFault;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
@@ -296,8 +296,8 @@ impl From<AcceptFault> for ApiError {
     }
 }
 
-impl From<OfficeFault> for ApiError {
-    fn from(fault: OfficeFault) -> Self {
+impl From<DeadLetterFault> for ApiError {
+    fn from(fault: DeadLetterFault) -> Self {
         let is_transient = fault.is_transient();
         Self::store(fault, is_transient, Part::Ledger)
     }

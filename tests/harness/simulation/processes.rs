@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
-use postonce_shared::adapters::local_doorbell::LocalBell;
+use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::bank::{Bank, Links};
 use postonce_shared::cluster::completions::{Completion, Completions};
-use postonce_shared::cluster::doorbell_secret::{RingKeys, RingSecret};
+use postonce_shared::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
 use postonce_shared::cluster::replies::Replies;
 use postonce_shared::cluster::reply_to::{ReplySeal, ReplyTo};
 use postonce_shared::config::HttpLimits;
@@ -92,7 +92,7 @@ pub struct Member {
     pub bank: Bank,
     /// Who obeys the gate in it, if it posts.
     pub gatekeeper: Option<Arc<Gatekeeper>>,
-    bell: Arc<LocalBell>,
+    bell: Arc<LocalDoorbell>,
     address: Address,
     starter: Option<Arc<DrainStarter>>,
 }
@@ -147,9 +147,9 @@ impl Processes {
         let skew = if scheduler.below(2) == 0 { skew } else { skew.saturating_neg() };
         self.network.note(format!("{} begins as {role:?}, its clock off by {skew} ms", life.number()));
         let world: Arc<dyn World> = Arc::new(ProcessWorld::new(scheduler, life, skew));
-        let bell = Arc::new(LocalBell::default());
-        let keys = RingKeys::parse(RING_SECRET).expect("it is long enough");
-        let secret = Arc::new(RingSecret::new(Some(&keys)));
+        let bell = Arc::new(LocalDoorbell::default());
+        let keys = DoorbellKeys::parse(RING_SECRET).expect("it is long enough");
+        let secret = Arc::new(DoorbellSecret::new(Some(&keys)));
         let seal = ReplySeal::new(&secret, &world);
         let (processes, own_bell) = (Arc::clone(self), Arc::clone(&bell));
         let wires = Arc::new(Wires { processes, bell: own_bell, seal: seal.clone() });
@@ -247,7 +247,7 @@ impl Processes {
 /// What one process hears and says beside the store.
 struct Wires {
     processes: Arc<Processes>,
-    bell: Arc<LocalBell>,
+    bell: Arc<LocalDoorbell>,
     seal: ReplySeal,
 }
 

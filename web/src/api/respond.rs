@@ -25,7 +25,7 @@ use sha2::{Digest as _, Sha256};
 use crate::access::scopes::Scope;
 use crate::admin::costs::{CostReport, ProcessReport, ReportedOperation};
 use crate::admin::service::{QueueReport, ScaleReport};
-use crate::api::account_service::Opening;
+use crate::api::account_service::OpenOutcome;
 use crate::api::negotiate::Reply;
 use crate::api::paths;
 use crate::error::{ApiError, Code};
@@ -79,16 +79,16 @@ pub fn acceptance(
 ///
 /// # Errors
 /// [`ApiError`] when it exists with other terms.
-pub fn opening(opening: Opening, reply: Reply) -> Result<HttpResponse, ApiError> {
+pub fn opening(opening: OpenOutcome, reply: Reply) -> Result<HttpResponse, ApiError> {
     match opening {
-        Opening::Created(account) => {
+        OpenOutcome::Created(account) => {
             let location = (header::LOCATION, paths::of_account(account.key));
             let mut created = HttpResponse::Created();
             created.insert_header(location);
             Ok(reply.with(created, self::account(account)))
         }
-        Opening::Same(account) => Ok(reply.with(HttpResponse::Ok(), self::account(account))),
-        Opening::Different(account) => {
+        OpenOutcome::Same(account) => Ok(reply.with(HttpResponse::Ok(), self::account(account))),
+        OpenOutcome::Different(account) => {
             let detail = format!(
                 "The account is in {}, with an overdraft limit of {}. Change it with PATCH; its currency and \
                  holder stay.",

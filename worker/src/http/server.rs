@@ -14,7 +14,7 @@ use futures::FutureExt as _;
 use postonce_shared::oversight::prices::Prices;
 use serde_json::json;
 
-use super::{Callee, Connections, Refusal, attend, configure};
+use super::{Connections, PeerState, Refusal, attend, configure};
 use crate::meter::Meter;
 use crate::metrics::{OPENMETRICS, WorkerMetrics};
 use crate::readiness::{Part, Readiness};
@@ -31,7 +31,7 @@ const DRAIN_S: u64 = 1;
 /// What the server of a worker process needs.
 pub struct WorkerApp {
     /// What the process is to others.
-    pub callee: Callee,
+    pub callee: PeerState,
     /// What storage operations cost.
     pub prices: Prices,
 }
@@ -105,7 +105,7 @@ pub fn serve(app: WorkerApp, listener: TcpListener) -> std::io::Result<Server> {
 ///
 /// # Errors
 /// When the address cannot be listened on.
-pub fn serve_peers(callee: Callee, listener: TcpListener) -> std::io::Result<Server> {
+pub fn serve_peers(callee: PeerState, listener: TcpListener) -> std::io::Result<Server> {
     let connections = Connections::new(Arc::clone(&callee.world), KEEP_ALIVE.saturating_add(HEAD_PATIENCE));
     callee.world.spawn(Arc::clone(&connections).watch().boxed());
     let callee = Data::new(callee);
