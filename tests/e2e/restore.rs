@@ -60,7 +60,7 @@ async fn a_restore_beside_the_running_service_is_refused_and_changes_nothing() {
 
     let restored = run(&bank, &arguments).await;
     assert!(restored.status.success(), "{restored:?}");
-    for told in ["is forgotten", "order numbers go on at", "kept as", "the gate"] {
+    for told in ["are lost", "order numbers continue at", "kept as", "the gate"] {
         assert!(restored.printed.contains(told), "{told}: {restored:?}");
     }
     bank.start_web();

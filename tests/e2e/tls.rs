@@ -168,7 +168,7 @@ async fn a_renewed_certificate_is_taken_up_and_a_broken_one_is_not() {
     fs::write(&certificates.files.key, "not a key").expect("a file can be written");
     let web = bank.webs.first().expect("a web process");
     let warned = wait::until("it says that the new files are no good", wait::PATIENCE, async || {
-        let line = web.log().find(|line| line.contains("TLS goes on").then(|| line.to_owned()));
+        let line = web.log().find(|line| line.contains("TLS keeps").then(|| line.to_owned()));
         line.ok_or_else(|| web.log().lines().join("\n"))
     })
     .await;

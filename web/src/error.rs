@@ -1,7 +1,7 @@
-//! Every error that the API answers with, in one published table: status, stable code, title.
+//! The published table of API errors: status, stable code and title.
 //!
-//! An [`ApiError`] carries two texts: `detail` is for the client, the cause is for the log. The cause
-//! never reaches a response; the middleware in [`crate::edge::observe`] writes it down, once.
+//! An [`ApiError`] carries two texts: `detail` is for the client, the cause is for the log. The cause is never
+//! part of a response; the middleware in [`crate::edge::observe`] logs it once.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,29 +19,29 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 
 use postonce_worker::readiness::Part;
 
-/// The media type of every error.
+/// Media type of every error response.
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
-/// Most violations that are told; whoever makes more mends these first.
+/// Maximum number of violations in one response. Clients fix these first and then see the rest.
 const VIOLATIONS_MAX: usize = 100;
-/// Most characters of a text that may quote what a client sent: an answer must not be far larger than
-/// its request, and a person should want to read it.
+/// Maximum length in characters of a text that may quote the request. A response must not be much larger than
+/// its request, and it must stay readable.
 const TEXT_CHARS_MAX: usize = 300;
 
-/// Declares the table: code, status and title stand together.
+/// Declares the table: one row with code, status and title for each error.
 macro_rules! published {
     ($($name:ident = $status:ident $code:literal $title:literal;)*) => {
-        /// The kind of an error. The codes are part of the contract and never change.
+        /// Kind of an API error. The codes are part of the contract and never change.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Code {
             $(#[doc = $title] $name,)*
         }
 
         impl Code {
-            /// Every kind, for documents and tests.
+            /// All kinds, for the OpenAPI document and tests.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// What is published about it.
+            /// Returns its row of the published table.
             pub const fn published(self) -> Published {
                 match self {
                     $(Self::$name => Published { status: StatusCode::$status, code: $code, title: $title },)*
@@ -58,59 +58,59 @@ pub struct Published {
     pub status: StatusCode,
     /// The stable code.
     pub code: &'static str,
-    /// The kind of problem, for people.
+    /// Human-readable summary of the problem type.
     pub title: &'static str,
 }
 
 published! {
     ApiKeyMissing = UNAUTHORIZED "api_key_missing" "The request carries no API key";
-    ApiKeyInvalid = UNAUTHORIZED "api_key_invalid" "The API key is not known or was revoked";
+    ApiKeyInvalid = UNAUTHORIZED "api_key_invalid" "The API key is unknown or was revoked";
     SignatureMissing = UNAUTHORIZED "signature_missing" "The request must be signed";
-    SignatureInvalid = UNAUTHORIZED "signature_invalid" "The signature is not that of this request";
-    SignatureIncomplete = UNAUTHORIZED "signature_incomplete" "The signature does not cover all that it must";
-    SignatureExpired = UNAUTHORIZED "signature_expired" "The signature is not of this time";
-    ScopeMissing = FORBIDDEN "scope_missing" "The API key does not allow this";
+    SignatureInvalid = UNAUTHORIZED "signature_invalid" "The signature does not match the request";
+    SignatureIncomplete = UNAUTHORIZED "signature_incomplete" "A required component is not signed";
+    SignatureExpired = UNAUTHORIZED "signature_expired" "The signature is expired or not yet valid";
+    ScopeMissing = FORBIDDEN "scope_missing" "The API key lacks the required scope";
     RateLimited = TOO_MANY_REQUESTS "rate_limited" "Too many requests in a short time";
-    HeadersTooLarge = REQUEST_HEADER_FIELDS_TOO_LARGE "headers_too_large" "The head of the request is too large";
+    HeadersTooLarge = REQUEST_HEADER_FIELDS_TOO_LARGE "headers_too_large" "The request headers are too large";
     PathInvalid = BAD_REQUEST "path_invalid" "An id in the path is not valid";
     QueryInvalid = BAD_REQUEST "query_invalid" "A query parameter is not valid";
-    CursorInvalid = BAD_REQUEST "cursor_invalid" "The cursor is not one of this listing";
+    CursorInvalid = BAD_REQUEST "cursor_invalid" "The cursor does not belong to this listing";
     BodyInvalid = BAD_REQUEST "body_invalid" "The body cannot be read";
-    ContentDigestInvalid = BAD_REQUEST "content_digest_invalid" "The digest of the body cannot be used";
-    ContentDigestMismatch = BAD_REQUEST "content_digest_mismatch" "The body is not the one that the digest was made of";
+    ContentDigestInvalid = BAD_REQUEST "content_digest_invalid" "The Content-Digest header cannot be used";
+    ContentDigestMismatch = BAD_REQUEST "content_digest_mismatch" "The body does not match its digest";
     RequestTimeout = REQUEST_TIMEOUT "request_timeout" "The body did not arrive in time";
     BodyTooLarge = PAYLOAD_TOO_LARGE "body_too_large" "The body is too large";
-    HeaderNotUnderstood = BAD_REQUEST "header_not_understood" "A header that must be understood is not known";
-    NotAcceptable = NOT_ACCEPTABLE "not_acceptable" "No format that we write is accepted";
+    HeaderNotUnderstood = BAD_REQUEST "header_not_understood" "A header marked mustUnderstand is not supported";
+    NotAcceptable = NOT_ACCEPTABLE "not_acceptable" "None of the accepted formats is available";
     MediaTypeUnsupported = UNSUPPORTED_MEDIA_TYPE "media_type_unsupported" "The media type is not supported";
-    ValidationFailed = UNPROCESSABLE_ENTITY "validation_failed" "The request breaks the rules of its fields";
+    ValidationFailed = UNPROCESSABLE_ENTITY "validation_failed" "At least one field is not valid";
     IdempotencyKeyMissing = BAD_REQUEST "idempotency_key_missing" "The Idempotency-Key header is missing";
     IdempotencyKeyInvalid = BAD_REQUEST "idempotency_key_invalid" "The Idempotency-Key is not a UUID";
-    IdempotencyKeyReused = UNPROCESSABLE_ENTITY "idempotency_key_reused" "The Idempotency-Key was used for other content";
-    AccountUnknown = NOT_FOUND "account_unknown" "There is no such account";
-    UserUnknown = NOT_FOUND "user_unknown" "There is no such user";
-    PartnerUnknown = NOT_FOUND "partner_unknown" "There is no such partner";
+    IdempotencyKeyReused = UNPROCESSABLE_ENTITY "idempotency_key_reused" "The Idempotency-Key belongs to another request";
+    AccountUnknown = NOT_FOUND "account_unknown" "The account does not exist";
+    UserUnknown = NOT_FOUND "user_unknown" "The user does not exist";
+    PartnerUnknown = NOT_FOUND "partner_unknown" "The partner does not exist";
     KeyUnknown = NOT_FOUND "key_unknown" "The partner has no such key";
-    TransactionUnknown = NOT_FOUND "transaction_unknown" "There is no such transaction";
-    DeadLetterUnknown = NOT_FOUND "dead_letter_unknown" "There is no such dead letter";
-    NotFound = NOT_FOUND "not_found" "There is nothing at this path";
-    MethodNotAllowed = METHOD_NOT_ALLOWED "method_not_allowed" "The path does not know this method";
-    CurrencyMismatch = UNPROCESSABLE_ENTITY "currency_mismatch" "The currency is not the account's";
-    KeysTooMany = CONFLICT "keys_too_many" "As many keys work as may at a time";
-    SignatureKeyExists = CONFLICT "signature_key_exists" "There is another signature key of that id";
-    SignatureKeyNeeded = CONFLICT "signature_key_needed" "Who has to sign needs a signature key";
-    CallerShutOut = CONFLICT "caller_shut_out" "The request would shut its own sender out";
-    PreconditionFailed = PRECONDITION_FAILED "precondition_failed" "It is not in the state that If-Match names";
-    AccountExists = CONFLICT "account_exists" "The account exists with other content";
+    TransactionUnknown = NOT_FOUND "transaction_unknown" "The transaction does not exist";
+    DeadLetterUnknown = NOT_FOUND "dead_letter_unknown" "The dead letter does not exist";
+    NotFound = NOT_FOUND "not_found" "No resource exists at this path";
+    MethodNotAllowed = METHOD_NOT_ALLOWED "method_not_allowed" "The resource does not support this method";
+    CurrencyMismatch = UNPROCESSABLE_ENTITY "currency_mismatch" "The account has another currency";
+    KeysTooMany = CONFLICT "keys_too_many" "The partner has the maximum number of active keys";
+    SignatureKeyExists = CONFLICT "signature_key_exists" "Another signature key has the same id";
+    SignatureKeyNeeded = CONFLICT "signature_key_needed" "At least one signature key must remain";
+    CallerShutOut = CONFLICT "caller_shut_out" "The request would lock out its own caller";
+    PreconditionFailed = PRECONDITION_FAILED "precondition_failed" "The state does not match If-Match";
+    AccountExists = CONFLICT "account_exists" "The account exists with different content";
     AccountBalanceNotZero = CONFLICT "account_balance_not_zero" "The balance of the account is not zero";
-    DeadLetterResolved = CONFLICT "dead_letter_resolved" "The dead letter was decided before";
-    InternalError = INTERNAL_SERVER_ERROR "internal_error" "Something is wrong on our side";
-    StorageUnavailable = SERVICE_UNAVAILABLE "storage_unavailable" "The store cannot be reached at the moment";
-    Overloaded = SERVICE_UNAVAILABLE "overloaded" "Too many requests are in hand at the moment";
-    AccountBusy = SERVICE_UNAVAILABLE "account_busy" "The account changes too fast at the moment";
+    DeadLetterResolved = CONFLICT "dead_letter_resolved" "The dead letter was already resolved";
+    InternalError = INTERNAL_SERVER_ERROR "internal_error" "An internal error occurred";
+    StorageUnavailable = SERVICE_UNAVAILABLE "storage_unavailable" "The store is temporarily unavailable";
+    Overloaded = SERVICE_UNAVAILABLE "overloaded" "Too many requests are in progress";
+    AccountBusy = SERVICE_UNAVAILABLE "account_busy" "Too many concurrent changes to the account";
 }
 
-/// A request that was not answered as its sender hoped.
+/// Error response of the API.
 #[derive(Debug)]
 pub struct ApiError {
     code: Code,
@@ -119,22 +119,22 @@ pub struct ApiError {
     fault: Option<Fault>,
 }
 
-/// What failed on our side.
+/// Internal failure behind an error response.
 #[derive(Debug)]
 pub struct Fault {
-    /// For the log.
+    /// Cause, for the log only.
     pub cause: Cause,
-    /// The part of the service that did not do its work, if that can be told.
+    /// The failed part of the service, if it is known.
     pub part: Option<Part>,
 }
 
 impl ApiError {
-    /// An error with what the client should know about it.
+    /// Creates an error with a detail for the client.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self { code, detail: shortened(detail.into()), violations: Vec::new(), fault: None }
     }
 
-    /// Input that breaks rules, all of them at once, up to a number that nobody reads to the end.
+    /// Creates an error with all violations of the input, truncated to [`VIOLATIONS_MAX`].
     pub fn violations(code: Code, violations: Vec<Violation>) -> Self {
         let detail = match violations.len() {
             1 => "One field is not valid; see violations.".to_owned(),
@@ -143,15 +143,15 @@ impl ApiError {
                 format!("{count} fields are not valid; see violations for the first {VIOLATIONS_MAX}.")
             }
         };
-        let told = violations.into_iter().take(VIOLATIONS_MAX).map(|Violation { field, message }| {
+        let listed = violations.into_iter().take(VIOLATIONS_MAX).map(|Violation { field, message }| {
             Violation { field: shortened(field), message: shortened(message) }
         });
-        Self { violations: told.collect(), ..Self::new(code, detail) }
+        Self { violations: listed.collect(), ..Self::new(code, detail) }
     }
 
-    /// There is no such account, or the partner may not access it.
+    /// The account does not exist, or the partner may not access it.
     pub fn account_unknown() -> Self {
-        let detail = "Open the account first, with PUT. The id of the request is not used up.";
+        let detail = "Open the account first, with PUT. The Idempotency-Key can be used again.";
         Self::new(Code::AccountUnknown, detail)
     }
 
@@ -160,29 +160,29 @@ impl ApiError {
         Self::new(Code::UserUnknown, "This user has no account that your key may access.")
     }
 
-    /// There is no such transaction of this partner.
+    /// The partner has no such transaction.
     pub fn transaction_unknown() -> Self {
-        let detail = "No transaction of yours with this id was accepted on this account.";
+        let detail = "This account has no accepted transaction of yours with this id.";
         Self::new(Code::TransactionUnknown, detail)
     }
 
     /// The cursor was changed, or belongs to another listing.
     pub fn cursor_invalid() -> Self {
-        let detail = "Pass the next_cursor of the page before, unchanged, to the same listing.";
+        let detail = "Pass next_cursor of the previous page unchanged to the same listing.";
         Self::new(Code::CursorInvalid, detail)
     }
 
-    /// A failure of ours that trying again does not help.
+    /// Permanent internal failure. A retry does not help.
     pub fn internal(cause: impl Into<Cause>) -> Self {
-        let detail = "The request could not be carried out. The error was recorded.";
+        let detail = "The request failed. The error was logged.";
         let fault = Some(Fault { cause: cause.into(), part: None });
         Self { fault, ..Self::new(Code::InternalError, detail) }
     }
 
-    /// A failure of the store that passes.
+    /// Transient failure of the store.
     fn unavailable(cause: impl Into<Cause>, part: Part) -> Self {
-        let detail = "Try again later, with the same Idempotency-Key where there is one: what was asked may \
-                      have happened, and asking again with the same id is always safe.";
+        let detail = "Retry later, with the same Idempotency-Key if the request has one: it may already \
+                      have been applied, and a retry with the same id is always safe.";
         let fault = Some(Fault { cause: cause.into(), part: Some(part) });
         Self { fault, ..Self::new(Code::StorageUnavailable, detail) }
     }
@@ -191,19 +191,19 @@ impl ApiError {
         if is_transient { Self::unavailable(cause, part) } else { Self::internal(cause) }
     }
 
-    /// A failure of the queue, where [`From`] would say the ledger.
+    /// Failure of the queue. The `From` implementation would attribute it to the ledger.
     pub fn queue(fault: StoreFault) -> Self {
         let is_transient = fault.is_transient();
         Self::store(fault, is_transient, Part::Queue)
     }
 
-    /// As [`Self::queue`], for a failure that many requests share.
+    /// Like [`Self::queue`], for a failure that several requests share.
     pub fn shared_queue(fault: Arc<StoreFault>) -> Self {
         let is_transient = fault.is_transient();
         Self::store(fault, is_transient, Part::Queue)
     }
 
-    /// The same with other names for the fields.
+    /// Renames the fields of the violations.
     #[must_use]
     pub fn with_fields(mut self, name: impl Fn(&str) -> String) -> Self {
         for violation in &mut self.violations {
@@ -212,7 +212,7 @@ impl ApiError {
         self
     }
 
-    /// What the client is told.
+    /// Returns the problem document for the client.
     pub fn problem(&self) -> Problem {
         let Published { status, code, title } = self.code.published();
         Problem {
@@ -225,23 +225,23 @@ impl ApiError {
         }
     }
 
-    /// Its kind.
+    /// Returns its kind.
     pub const fn code(&self) -> Code {
         self.code
     }
 
-    /// The fields that break rules.
+    /// Returns the names of the invalid fields.
     pub fn fields(&self) -> impl Iterator<Item = &str> {
         self.violations.iter().map(|violation| violation.field.as_str())
     }
 
-    /// What failed on our side, if something did.
+    /// Returns the internal failure behind the error, if there is one.
     pub const fn fault(&self) -> Option<&Fault> {
         self.fault.as_ref()
     }
 }
 
-/// The start of a text that somebody else may have made long.
+/// Truncates a text that may quote the request.
 fn shortened(text: String) -> String {
     match text.char_indices().nth(TEXT_CHARS_MAX) {
         None => text,
@@ -289,7 +289,7 @@ impl From<AcceptFault> for ApiError {
         let (is_transient, part) = match &fault {
             AcceptFault::Account(store) | AcceptFault::Log(store) => (store.is_transient(), Part::Ledger),
             AcceptFault::Queue(store) => (store.is_transient(), Part::Queue),
-            // A task of ours ended early, as at a shutdown; the client should come back.
+            // A background task was aborted, for example at shutdown. The client should retry.
             AcceptFault::Abandoned(_) => (true, Part::Ledger),
         };
         Self::store(fault, is_transient, part)
@@ -314,8 +314,8 @@ impl From<OrderNumberFault> for ApiError {
     }
 }
 
-/// The refusals of an operation as its OpenAPI document lists them: one response for each status,
-/// which names the codes.
+/// Returns the error responses of an operation for the OpenAPI document: one response for each status, which
+/// lists the codes.
 pub fn documented(codes: &[Code]) -> BTreeMap<String, RefOr<Response>> {
     let mut by_status: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for code in codes {
@@ -326,10 +326,10 @@ pub fn documented(codes: &[Code]) -> BTreeMap<String, RefOr<Response>> {
         let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
         ResponseBuilder::new().description(lines.join("\n\n")).content(PROBLEM_JSON, problem)
     };
-    let headed = |status: String, lines: Vec<String>| {
+    let with_header = |status: String, lines: Vec<String>| {
         let header = match status.as_str() {
-            "401" => Some(("WWW-Authenticate", "The scheme of the key.")),
-            "503" => Some(("Retry-After", "Seconds after which trying again makes sense.")),
+            "401" => Some(("WWW-Authenticate", "Authentication scheme.")),
+            "503" => Some(("Retry-After", "Seconds to wait before a retry.")),
             _ => None,
         };
         let response = header.into_iter().fold(response(lines), |response, (name, description)| {
@@ -337,7 +337,7 @@ pub fn documented(codes: &[Code]) -> BTreeMap<String, RefOr<Response>> {
         });
         (status, RefOr::T(response.build()))
     };
-    by_status.into_iter().map(|(status, lines)| headed(status, lines)).collect()
+    by_status.into_iter().map(|(status, lines)| with_header(status, lines)).collect()
 }
 
 #[cfg(test)]
@@ -347,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_unique_and_titles_are_phrases() {
+    fn codes_are_unique_and_titles_have_no_full_stop() {
         let codes: BTreeSet<&str> = Code::ALL.iter().map(|code| code.published().code).collect();
         assert_eq!(codes.len(), Code::ALL.len());
         for code in Code::ALL {
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[actix_web::test]
-    async fn a_refusal_is_short_however_much_was_wrong() {
+    async fn an_error_response_is_bounded_in_size() {
         let violation = |_| Violation { field: "ü".repeat(60_000), message: "must\u{1F980}".repeat(9000) };
         let error = ApiError::violations(Code::ValidationFailed, (0..10_000).map(violation).collect());
         let body = actix_web::body::to_bytes(error.error_response().into_body()).await.unwrap();
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[actix_web::test]
-    async fn the_cause_stays_inside() {
+    async fn the_cause_is_not_part_of_the_response() {
         let error = ApiError::internal("secret detail of the store");
         let body = actix_web::body::to_bytes(error.error_response().into_body()).await.unwrap();
         assert!(!String::from_utf8_lossy(&body).contains("secret"));

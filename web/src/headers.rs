@@ -1,4 +1,4 @@
-//! The headers that mean something to a transaction: its id, how long the client waits, its trace.
+//! Request headers of a transaction: message id, preferred wait time and trace context.
 
 use std::time::Duration;
 
@@ -7,33 +7,33 @@ use postonce_shared::domain::ids::{MessageId, parse_hyphenated};
 
 use crate::error::{ApiError, Code};
 
-/// The header with the partner's id of a request.
+/// Header with the id that the partner gave to the request.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
-/// The header that says that the answer is of an earlier request.
+/// Response header that marks the response to a repeated request.
 pub const IDEMPOTENT_REPLAYED: &str = "idempotent-replayed";
-/// The header with the client's wishes (RFC 7240).
+/// Header with the preferences of the client (RFC 7240).
 pub const PREFER: &str = "prefer";
-/// The header that says which wish was granted.
+/// Response header that names the applied preferences.
 pub const PREFERENCE_APPLIED: &str = "preference-applied";
 /// W3C Trace Context.
 pub const TRACEPARENT: &str = "traceparent";
-/// Longest wait that is granted.
+/// Longest wait that a client can request, in seconds.
 pub const WAIT_S_MAX: u64 = 30;
 
-/// The id in `Idempotency-Key`: a UUID, bare or as a string of RFC 8941.
+/// Parses `Idempotency-Key`: a UUID, bare or as a string of RFC 8941.
 ///
 /// # Errors
-/// [`ApiError`] of status 400 when it is missing, stands twice or is not a UUID.
+/// [`ApiError`] with status 400 when the header is missing, occurs twice or is not a UUID.
 pub fn message_id(headers: &HeaderMap) -> Result<MessageId, ApiError> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY);
     let Some(value) = values.next() else {
         let detail =
-            "Send an id of your own, a UUID, in the header Idempotency-Key; repeat it when you retry.";
+            "Send a UUID of your choice in the header Idempotency-Key, and repeat it when you retry.";
         return Err(ApiError::new(Code::IdempotencyKeyMissing, detail));
     };
     let invalid = |detail: &str| ApiError::new(Code::IdempotencyKeyInvalid, detail);
     if values.next().is_some() {
-        return Err(invalid("The header Idempotency-Key stands more than once."));
+        return Err(invalid("The header Idempotency-Key occurs more than once."));
     }
     let text = value.to_str().unwrap_or_default().trim();
     let bare = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
@@ -42,46 +42,47 @@ pub fn message_id(headers: &HeaderMap) -> Result<MessageId, ApiError> {
     })
 }
 
-/// A wait that the client prefers to coming back.
+/// Time that the client is willing to wait for the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait {
     seconds: u64,
 }
 
 impl Wait {
-    /// The wait in `Prefer: wait=N`; `None` when there is none, it is zero, or it makes no sense: a
-    /// preference that cannot be understood is ignored (RFC 7240). Longer ones are shortened.
+    /// Parses `Prefer: wait=N`. Returns `None` when the preference is missing, zero or malformed: a server
+    /// ignores preferences that it does not understand (RFC 7240). Values above [`WAIT_S_MAX`] are reduced to
+    /// it.
     pub fn of(headers: &HeaderMap) -> Option<Self> {
         let lines = headers.get_all(PREFER).filter_map(|value| value.to_str().ok());
-        // Of several, the first counts.
+        // If there are several, the first one counts (RFC 7240, section 2).
         let wait = lines.flat_map(preferences).find(|(name, _)| name.eq_ignore_ascii_case("wait"));
         let digits = wait.map(|(_, value)| value).filter(|value| !value.is_empty())?;
         let number = digits.bytes().all(|byte| byte.is_ascii_digit()).then_some(digits)?;
-        // Only too many digits are left as a reason to fail.
+        // Only an overflow can fail here.
         let seconds = number.parse().unwrap_or(WAIT_S_MAX).min(WAIT_S_MAX);
         (seconds > 0).then_some(Self { seconds })
     }
 
-    /// The wait of so many seconds in a document: a decimal number up to [`WAIT_S_MAX`]. `None` for anything
-    /// else, and no wait for zero.
+    /// Parses the wait time of a document: a decimal number up to [`WAIT_S_MAX`]. Returns `None` for anything
+    /// else, and `Some(None)` for zero.
     pub fn parse(text: &str) -> Option<Option<Self>> {
         let digits = text.bytes().all(|byte| byte.is_ascii_digit()).then_some(text)?;
         let seconds = digits.parse().ok().filter(|seconds| *seconds <= WAIT_S_MAX)?;
         Some((seconds > 0).then_some(Self { seconds }))
     }
 
-    /// How long.
+    /// Returns the wait as a duration.
     pub const fn duration(self) -> Duration {
         Duration::from_secs(self.seconds)
     }
 
-    /// The value of `Preference-Applied`.
+    /// Returns the value of `Preference-Applied`.
     pub fn applied(self) -> String {
         format!("wait={}", self.seconds)
     }
 }
 
-/// The preferences of one header line: name and value, parameters left out.
+/// Splits a header line into preferences: name and value, without parameters.
 fn preferences(line: &str) -> impl Iterator<Item = (&str, &str)> {
     split_unquoted(line, ',').map(|preference| {
         let first = split_unquoted(preference, ';').next().unwrap_or_default();
@@ -90,7 +91,7 @@ fn preferences(line: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Splits at a separator that does not stand in a quoted string.
+/// Splits at each separator outside quoted strings.
 fn split_unquoted(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let (mut quoted, mut escaped) = (false, false);
     text.split(move |c| {
@@ -103,7 +104,7 @@ fn split_unquoted(text: &str, separator: char) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The trace of the request, if its header is sound (W3C Trace Context, version 00).
+/// Returns the `traceparent` header if it is valid (W3C Trace Context, version 00).
 pub fn traceparent(headers: &HeaderMap) -> Option<String> {
     let text = headers.get(TRACEPARENT)?.to_str().ok()?;
     let parts: Vec<&str> = text.split('-').collect();
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_wait_counts_and_nonsense_is_ignored() {
+    fn the_first_wait_counts_and_invalid_ones_are_ignored() {
         let check = |values: &[&str], expected: Option<u64>| {
             let wait = Wait::of(&headers(PREFER, values));
             assert_eq!(wait.map(|wait| wait.seconds), expected, "{values:?}");
@@ -168,13 +169,13 @@ mod tests {
         check(&["foo=\"a\\\", wait=3\", wait=8"], Some(8));
         check(&["wait=31"], Some(30));
         check(&["wait=99999999999999999999999"], Some(30));
-        for nonsense in ["wait", "wait=", "wait=-1", "wait=1.5", "wait=soon", "wait=0", "waiting=5"] {
-            check(&[nonsense], None);
+        for invalid in ["wait", "wait=", "wait=-1", "wait=1.5", "wait=soon", "wait=0", "waiting=5"] {
+            check(&[invalid], None);
         }
     }
 
     #[test]
-    fn only_sound_traces_are_passed_on() {
+    fn only_valid_traces_are_passed_on() {
         let sound = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let check = |value: &str, expected: bool| {
             assert_eq!(traceparent(&headers(TRACEPARENT, &[value])).is_some(), expected, "{value}");

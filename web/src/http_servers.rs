@@ -1,6 +1,6 @@
-//! Where a web process listens: for partners, over TLS if that is configured, and at a second address for
-//! the other processes of the bank, which call each other over plain HTTP with signatures of their own. One
-//! address serves both only where `internal-on-bind` asks for that.
+//! Listening addresses of a web process. One serves partners, over TLS if that is configured. The second one
+//! serves the other processes of the bank, which use plain HTTP with signatures of their own. A single address
+//! serves both only with the setting `internal-on-bind`.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use tracing::{error, info};
 use crate::edge::tls::Tls;
 use crate::server::{App, serve};
 
-/// The bound addresses, and what is spoken there.
+/// Bound addresses and the TLS configuration.
 pub struct HttpServers {
     partners: Bound,
-    /// `None` where the other processes call at the address for partners.
+    /// `None` when other processes use the address for partners.
     peers: Option<Bound>,
     tls: Option<Tls>,
 }
@@ -33,46 +33,46 @@ struct Bound {
 impl Bound {
     fn at(setting: &str, address: SocketAddr) -> anyhow::Result<Self> {
         let listener = TcpListener::bind(address)
-            .with_context(|| format!("cannot listen on {address}, which is {setting}"))?;
+            .with_context(|| format!("cannot listen on {address}, which is the setting {setting}"))?;
         let address = listener.local_addr().context("the listening address cannot be read")?;
         Ok(Self { listener, address })
     }
 }
 
 impl HttpServers {
-    /// Takes the addresses, and reads the files of TLS. Nothing is accepted yet.
+    /// Binds the addresses and reads the TLS files. No connection is accepted yet.
     ///
     /// # Errors
-    /// When an address is taken, or the files cannot be used.
+    /// When an address is already in use, or a TLS file is not usable.
     pub fn open(config: &Config) -> anyhow::Result<Self> {
         let tls = config.tls.as_ref().map(Tls::open).transpose()?;
         let partners = Bound::at("bind", config.bind)?;
-        let of_their_own = || Bound::at("worker-bind", config.worker_bind);
-        let peers = (!config.internal_on_bind).then(of_their_own).transpose()?;
+        let separate = || Bound::at("worker-bind", config.worker_bind);
+        let peers = (!config.internal_on_bind).then(separate).transpose()?;
         Ok(Self { partners, peers, tls })
     }
 
-    /// Where the other processes of the bank reach this one.
-    pub fn for_peers(&self) -> SocketAddr {
+    /// Returns the address at which the other processes of the bank reach this one.
+    pub fn peer_address(&self) -> SocketAddr {
         self.peers.as_ref().unwrap_or(&self.partners).address
     }
 
-    /// Starts to serve.
+    /// Starts the servers.
     ///
     /// # Errors
-    /// When an address cannot be listened on.
+    /// When a listener or TLS is not usable.
     pub fn serve(self, app: App) -> anyhow::Result<Serving> {
         let Self { partners, peers, tls } = self;
         let app = App { serves_peers: peers.is_none(), ..app };
         let world = Arc::clone(&app.world);
         let callee = Arc::clone(&app.callee);
         let scheme = if tls.is_some() { "https" } else { "http" };
-        let config = tls.as_ref().map(Tls::server_config).transpose().context("TLS cannot be served")?;
+        let config = tls.as_ref().map(Tls::server_config).transpose().context("TLS cannot be configured")?;
         let to_partners = serve(app, partners.listener, config).context("the server cannot be started")?;
         info!("listening on {scheme}://{}", partners.address);
         let to_peers = peers.map(|peers| {
             let server = serve_peers((*callee).clone(), peers.listener);
-            info!("Other processes of the bank call at http://{}", peers.address);
+            info!("Listening for other processes of the bank on http://{}", peers.address);
             server
         });
         let to_peers = to_peers.transpose().context("the server for other processes cannot be started")?;
@@ -83,19 +83,19 @@ impl HttpServers {
     }
 }
 
-/// The servers at work.
+/// The running servers.
 pub struct Serving {
     to_partners: Server,
     to_peers: Option<Server>,
 }
 
 impl Serving {
-    /// Stops the server for partners; the other one ends when that has ended.
+    /// Returns the handle of the server for partners. The server for other processes stops after it.
     pub fn handle(&self) -> ServerHandle {
         self.to_partners.handle()
     }
 
-    /// Returns when both have ended.
+    /// Waits until both servers have stopped.
     ///
     /// # Errors
     /// When the server for partners fails.
@@ -110,8 +110,8 @@ impl Serving {
         };
         let peers = async {
             if let Err(failure) = to_peers.await {
-                // Rings and replies are lost, which only costs time: partners are still served.
-                error!("Other processes cannot call any more: {}", chain(&failure));
+                // Doorbell signals and replies are lost, which only adds latency: partners are still served.
+                error!("The server for other processes of the bank failed: {}", chain(&failure));
             }
         };
         join(partners, peers).await.0

@@ -1,4 +1,4 @@
-//! Counts for Prometheus. Reading them asks nothing of the store.
+//! Prometheus metrics. A scrape does not access the store.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,62 +18,65 @@ use prometheus_client::registry::Registry;
 pub use postonce_worker::metrics::OPENMETRICS;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answer {
+struct ResponseLabels {
     route: String,
     method: &'static str,
     status: u16,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Route {
+struct RouteLabels {
     route: String,
     method: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Outcome {
+struct OutcomeLabels {
     outcome: &'static str,
 }
 
-/// The metrics of a process.
+/// Metrics of a process.
 pub struct Metrics {
     registry: Mutex<Registry>,
-    requests: Family<Answer, Counter>,
-    durations: Family<Route, Histogram, fn() -> Histogram>,
-    submissions: Family<Outcome, Counter>,
+    requests: Family<ResponseLabels, Counter>,
+    durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
+    submissions: Family<OutcomeLabels, Counter>,
 }
 
 impl Metrics {
-    /// Metrics that start at zero, with the store's own count beside them.
+    /// Creates metrics that start at zero. The operation counters of the store are exported with them.
     pub fn new(operations: Arc<StorageOperations>) -> Self {
         let mut registry = Registry::with_prefix(PREFIX);
-        let requests = Family::<Answer, Counter>::default();
-        let durations: Family<Route, Histogram, fn() -> Histogram> = Family::new_with_constructor(histogram);
-        let submissions = Family::<Outcome, Counter>::default();
-        registry.register("http_requests", "Answered requests", requests.clone());
-        registry.register("http_request_seconds", "Time until the answer", durations.clone());
+        let requests = Family::<ResponseLabels, Counter>::default();
+        let durations: Family<RouteLabels, Histogram, fn() -> Histogram> =
+            Family::new_with_constructor(histogram);
+        let submissions = Family::<OutcomeLabels, Counter>::default();
+        registry.register("http_requests", "Completed requests", requests.clone());
+        registry.register("http_request_seconds", "Time until the response", durations.clone());
         registry.register(
             "submissions",
-            "Deposits and withdrawals by what became of the request",
+            "Deposits and withdrawals by result of the request",
             submissions.clone(),
         );
         registry.register_collector(Box::new(OperationsCollector(operations)));
         Self { registry: Mutex::new(registry), requests, durations, submissions }
     }
 
-    /// Adds the metrics of another part of the process, such as the worker's.
+    /// Registers the metrics of another part of the process, such as the worker.
     pub fn add(&self, collector: Box<dyn Collector>) {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner).register_collector(collector);
     }
 
-    /// Counts an answered request. `route` is the template of its path.
+    /// Counts a completed request. `route` is the path template.
     pub fn answered(&self, route: &str, method: &'static str, status: u16, took: Duration) {
         let route = route.to_owned();
-        self.durations.get_or_create(&Route { route: route.clone(), method }).observe(took.as_secs_f64());
-        self.requests.get_or_create(&Answer { route, method, status }).inc();
+        self.durations
+            .get_or_create(&RouteLabels { route: route.clone(), method })
+            .observe(took.as_secs_f64());
+        self.requests.get_or_create(&ResponseLabels { route, method, status }).inc();
     }
 
-    /// Counts what became of a deposit or a withdrawal that reached the acceptor.
+    /// Counts the result of a deposit or a withdrawal that reached the acceptor.
     pub fn submitted(&self, acceptance: &Result<Acceptance, AcceptFault>) {
         let outcome = match acceptance {
             Ok(Acceptance::Accepted(_)) => "accepted",
@@ -83,10 +86,10 @@ impl Metrics {
             Ok(Acceptance::CurrencyMismatch { .. }) => "currency_mismatch",
             Err(_) => "fault",
         };
-        self.submissions.get_or_create(&Outcome { outcome }).inc();
+        self.submissions.get_or_create(&OutcomeLabels { outcome }).inc();
     }
 
-    /// All of it as text.
+    /// Encodes all metrics as text.
     ///
     /// # Errors
     /// [`fmt::Error`] when a collector fails.
@@ -97,7 +100,7 @@ impl Metrics {
     }
 }
 
-/// Seconds, from what the memory answers to what a client does not wait for.
+/// Buckets in seconds, from a cache hit to the longest time that a client waits.
 fn histogram() -> Histogram {
     Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0])
 }

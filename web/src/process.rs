@@ -1,4 +1,4 @@
-//! The running service: server, readiness, first key, and the worker where it is hosted here.
+//! The running service: servers, readiness, first key, and the worker if it runs in this process.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use postonce_worker::upkeep::heartbeat::Heartbeat;
 use postonce_worker::worker::Worker;
 use tracing::{error, info, warn};
 
-use crate::access::api_keys::{Established, FirstKey};
+use crate::access::api_keys::{FirstKey, FirstKeyOutcome};
 use crate::access::keyring::Keyring;
 use crate::access::signatures::Verifier;
 use crate::admin::service::AdminTerms;
@@ -30,26 +30,26 @@ use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::process_registry::{Address, ProcessKind};
 use postonce_worker::readiness::{Part, Readiness};
 
-/// Files that a process opens besides its connections: the store, other processes, logs.
-const FILES_BESIDES: usize = 512;
+/// Number of open files besides client connections: the store, other processes, logs.
+const OTHER_FILES: usize = 512;
 
-/// How often a process without a worker looks whether it has to announce itself anew. It does every 15 minutes
-/// then: about a hundred writes a day.
-const BEAT: Duration = Duration::from_secs(5 * 60);
+/// Interval at which a process without a worker checks its registration. It writes only every 15 minutes: about
+/// a hundred writes a day.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
 /// Where the worker runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hosting {
     /// In this process.
     WithWorker,
-    /// In processes of its own.
+    /// In separate processes.
     WebOnly,
 }
 
-/// Serves until `stop` returns; then drains: what is in hand is finished, for at most 10 s.
+/// Serves until `stop` completes, then drains: requests in progress have at most 10 s to finish.
 ///
 /// # Errors
-/// When the configuration cannot be used, or the address is taken.
+/// When the configuration is not usable, or an address is already in use.
 pub async fn run(
     bank: &Bank,
     exchange: &PeerNetwork,
@@ -57,16 +57,16 @@ pub async fn run(
     hosting: Hosting,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    make_room(config.http.connections_max);
+    raise_file_limit(config.http.connections_max);
     find_secret(bank, exchange);
     if matches!(config.storage, StorageConfig::Sqlite { .. }) {
-        // This store enqueues while it accepts, and cannot wait for the secret then.
+        // This store enqueues in the transaction that accepts, where it cannot wait for the secret.
         bank.seal.ready(&*bank.world).await;
     }
-    let doors = HttpServers::open(config)?;
-    let address = advertised(config, doors.for_peers());
-    warn_of_loopback(config, doors.for_peers());
-    // Known only now, where the port was left open; nothing was accepted yet.
+    let servers = HttpServers::open(config)?;
+    let address = advertised(config, servers.peer_address());
+    warn_of_loopback(config, servers.peer_address());
+    // The port is known only now if it was configured as 0. No request was accepted yet.
     bank.completions.take_replies_at(address.clone(), exchange.seal.clone());
     let first_key = FirstKey::try_new(config.bootstrap_key.as_ref()).context("bootstrap-key")?;
     let meter: Arc<Meter> = Arc::default();
@@ -87,17 +87,19 @@ pub async fn run(
     let keyring = Arc::clone(&app.keyring);
     let forget_partner = Arc::clone(&app.callee.partners);
     keyring.await_first_key();
-    let server = doors.serve(app)?;
+    let server = servers.serve(app)?;
     let handle = server.handle();
 
     let queue = envelope::queues(bank.queue_count).swap_remove(0);
     let watch = Arc::clone(&readiness).watch(bank.store.clone(), queue, Arc::clone(&bank.world));
     bank.world.spawn(watch.boxed());
-    bank.world
-        .spawn(establish(first_key, bank.clone(), Arc::clone(&keyring), Arc::clone(&readiness)).boxed());
+    bank.world.spawn(
+        establish_first_key(first_key, bank.clone(), Arc::clone(&keyring), Arc::clone(&readiness)).boxed(),
+    );
     let (starter, draining) = drain();
-    // Changes of partners are rung at those who are in the roster: what was looked up before is of then.
-    let announced = {
+    // Changes of partners are sent to registered processes only, so entries cached before the registration may
+    // be stale.
+    let on_registered = {
         let (readiness, forget) = (Arc::clone(&readiness), forget_partner);
         move || {
             forget(None);
@@ -105,8 +107,10 @@ pub async fn run(
         }
     };
     let work = match worker {
-        Some(worker) => work(worker, bank, exchange, (config, address), &draining, announced).boxed(),
-        None => be_found(bank, exchange, address, &draining, announced).boxed(),
+        Some(worker) => {
+            run_worker(worker, bank, exchange, (config, address), &draining, on_registered).boxed()
+        }
+        None => keep_registered(bank, exchange, address, &draining, on_registered).boxed(),
     };
     let serving = async {
         let (mut server, stop) = (std::pin::pin!(server.until_ended()), std::pin::pin!(stop));
@@ -115,10 +119,10 @@ pub async fn run(
         starter.start();
         match ended {
             Either::Left(((), _)) => {
-                info!("Draining: accepting no more, finishing what is in hand");
+                info!("Draining: accepting no new requests, finishing those in progress");
                 futures::join!(server, handle.stop(true)).0
             }
-            // Without a server there is no service: a supervisor starts another process.
+            // The process ends with its server; a supervisor starts a new one.
             Either::Right((served, _)) => served,
         }
     };
@@ -126,43 +130,43 @@ pub async fn run(
     served.context("the server failed")
 }
 
-/// A process that takes requests of the whole network is likely one of several machines, whose workers then could
-/// not tell it what became of a request that waits.
+/// Warns if the process serves a network but other processes can reach it only on this machine. With several
+/// machines, their workers could not send it the results that its requests wait for.
 fn warn_of_loopback(config: &Config, internal: SocketAddr) {
     let is_shared = matches!(config.storage, StorageConfig::Azure { .. }) && config.advertise.is_none();
     if is_shared && internal.ip().is_loopback() && !config.bind.ip().is_loopback() {
         warn!(
-            "bind is {}, but the other processes of the bank can call this one only on this machine, at {internal}: set \
-             worker-bind, such as 0.0.0.0:0, where there are several machines",
+            "bind is {}, but other processes of the bank can reach this one only on this machine, at {internal}: set \
+             worker-bind, for example to 0.0.0.0:0, if there are several machines",
             config.bind
         );
     }
 }
 
-/// Lets the process open as many files as its connections can take: each is two, as the watch over
-/// them has the socket once more. Systems often begin with 1024, whatever they would allow.
-fn make_room(connections_max: usize) {
-    let wanted = connections_max.saturating_mul(2).saturating_add(FILES_BESIDES);
+/// Raises the limit of open files to what the connections need. Each connection uses two, because the
+/// connection monitor duplicates the socket. Many systems start with a limit of 1024 although they allow more.
+fn raise_file_limit(connections_max: usize) {
+    let wanted = connections_max.saturating_mul(2).saturating_add(OTHER_FILES);
     let wanted = u64::try_from(wanted).unwrap_or(u64::MAX);
     match rlimit::increase_nofile_limit(wanted) {
         Ok(room) if room >= wanted => {}
         Ok(room) => warn!(
-            "connections-max is {connections_max}, for which the process may have to open {wanted} files, but the \
-             system allows {room}: lower it, or raise the limit (ulimit -n)"
+            "connections-max is {connections_max}, which may need {wanted} open files, but the system allows \
+             {room}: lower connections-max, or raise the limit (ulimit -n)"
         ),
         Err(error) => warn!("The limit of open files cannot be raised: {error}"),
     }
 }
 
-/// The worker in this process. On the embedded store it first looks for work that has no message,
-/// as in a file that was copied or repaired.
-async fn work(
+/// Runs the worker in this process. On the embedded store it first enqueues accepted transactions without a
+/// message, which a copied or repaired file can contain.
+async fn run_worker(
     worker: Worker,
     bank: &Bank,
     exchange: &PeerNetwork,
     (config, address): (&Config, Address),
     draining: &Drain,
-    announced: impl FnOnce(),
+    on_registered: impl FnOnce(),
 ) {
     if matches!(config.storage, StorageConfig::Sqlite { .. }) {
         match bank.repair.recover(RecoveryScope::Unqueued).await {
@@ -170,38 +174,45 @@ async fn work(
             Ok(Recovered { enqueued, .. }) => {
                 warn!("Enqueued {enqueued} accepted transactions that had no message")
             }
-            Err(fault) => error!("Could not look for forgotten work: {}", chain(&fault)),
+            Err(fault) => {
+                error!("Could not look for accepted transactions without a message: {}", chain(&fault))
+            }
         }
     }
-    run_in_roster(worker, bank, exchange, (config, address), draining, announced).await;
+    run_in_roster(worker, bank, exchange, (config, address), draining, on_registered).await;
 }
 
-/// The place in the roster of a process without a worker.
-async fn be_found(
+/// Keeps a process without a worker registered.
+async fn keep_registered(
     bank: &Bank,
     exchange: &PeerNetwork,
     address: Address,
     draining: &Drain,
-    announced: impl FnOnce(),
+    on_registered: impl FnOnce(),
 ) {
     let own = (exchange.id, ProcessKind::Web);
-    let heartbeat = Heartbeat::new(&bank.store.roster, &bank.world, own, address, BEAT);
-    futures::join!(heartbeat.keep(draining, announced), heartbeat.beat(draining, BEAT));
+    let heartbeat = Heartbeat::new(&bank.store.roster, &bank.world, own, address, HEARTBEAT_INTERVAL);
+    futures::join!(heartbeat.keep(draining, on_registered), heartbeat.beat(draining, HEARTBEAT_INTERVAL));
 }
 
-/// Gives an empty store its first key, and shows it.
-async fn establish(first_key: FirstKey, bank: Bank, keyring: Arc<Keyring>, readiness: Arc<Readiness>) {
-    let established = first_key.establish_at_last(&bank.store, &*bank.world, &readiness).await;
+/// Establishes the first key of an empty store, and prints it if it was generated.
+async fn establish_first_key(
+    first_key: FirstKey,
+    bank: Bank,
+    keyring: Arc<Keyring>,
+    readiness: Arc<Readiness>,
+) {
+    let established = first_key.establish_with_retry(&bank.store, &*bank.world, &readiness).await;
     keyring.first_key_is_known();
     match established {
-        // On standard output and not in the log: logs are kept and shipped.
-        Established::Made(key) => println!(
+        // On standard output and not in the log, because logs are stored and forwarded.
+        FirstKeyOutcome::Made(key) => println!(
             "The first API key, for partner bootstrap with every scope, shown only this once:\n\n    {}\n",
             key.expose()
         ),
-        Established::Configured | Established::Before => {}
-        Established::ConfiguredIgnored => {
-            warn!("Partner bootstrap has other keys already; bootstrap-key is not taken up");
+        FirstKeyOutcome::Configured | FirstKeyOutcome::AlreadyPresent => {}
+        FirstKeyOutcome::ConfiguredIgnored => {
+            warn!("Partner bootstrap already has other keys; the setting bootstrap-key is ignored");
         }
     }
 }

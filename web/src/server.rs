@@ -1,5 +1,5 @@
-//! The HTTP server: what its handlers need, how it is built, how it listens. `main` and the tests
-//! build the same one.
+//! The HTTP server: the state of its handlers, the actix-web application, and the listener. `main` and the
+//! tests build the same application.
 
 use std::net::TcpListener;
 use std::num::NonZeroUsize;
@@ -39,49 +39,49 @@ use crate::edge::observe::{Observer, observe};
 use crate::metrics::Metrics;
 use postonce_worker::readiness::Readiness;
 
-/// How long requests in hand may take to end when the server stops.
+/// Maximum time for requests in progress to finish after a shutdown, in seconds.
 const DRAIN_S: u64 = 10;
-/// How long a TLS handshake may take, where the head of a request may take longer.
+/// Maximum time of a TLS handshake, even if request headers may take longer.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the handlers need, by role. A handler takes the ones that it uses.
+/// State of the handlers, by role. A handler extracts the parts that it uses.
 #[derive(Clone)]
 pub struct App {
     /// Accepts deposits and withdrawals.
     pub acceptor: Arc<Acceptor>,
     /// Accounts, and reads of transactions.
     pub accounts_service: Arc<AccountService>,
-    /// What operators look at.
+    /// Reports and repairs for operators.
     pub admin: Arc<AdminService>,
-    /// Where the work is held and released.
+    /// The gate, which holds and releases the work.
     pub gate: Arc<GateService>,
-    /// Who may call.
+    /// Look-up of API keys.
     pub keyring: Arc<Keyring>,
-    /// Where it is decided who may do what.
+    /// Administration of partners.
     pub partners: Arc<PartnerService>,
-    /// What is missing.
+    /// Readiness of the parts of the service.
     pub readiness: Arc<Readiness>,
-    /// Counts.
+    /// Prometheus metrics.
     pub metrics: Arc<Metrics>,
-    /// What the process is to the others of the bank.
+    /// State for calls from other processes of the bank.
     pub callee: Arc<PeerState>,
-    /// What a client may ask of a connection.
+    /// Limits of connections and requests.
     pub limits: HttpLimits,
-    /// Whether the other processes of the bank call at the same address as partners.
+    /// Whether other processes of the bank use the same address as partners.
     pub serves_peers: bool,
-    /// What signatures of requests are held against.
+    /// Verifier of request signatures.
     pub verifier: Verifier,
-    /// How much each caller may ask for.
+    /// Rate limits.
     pub rates: Arc<Rates>,
-    /// The requests in hand.
+    /// Limit of concurrent requests.
     pub crowd: Arc<Crowd>,
     /// The clock.
     pub world: Arc<dyn World>,
 }
 
 impl App {
-    /// The application over a bank that reaches others through `exchange`, and whose own worker, if
-    /// it has one, counts on `meter` and obeys the gate by `gatekeeper`.
+    /// Creates the state for a bank. `exchange` reaches the other processes. The worker of this process, if it
+    /// has one, reports to `meter` and applies the gate through `gatekeeper`.
     pub fn over(
         bank: &Bank,
         exchange: &PeerNetwork,
@@ -131,7 +131,7 @@ impl App {
         }
     }
 
-    /// The same with other limits.
+    /// Replaces the limits.
     #[must_use]
     pub fn within(self, limits: HttpLimits) -> Self {
         let rates = Arc::new(Rates::new(&limits, Arc::clone(&self.world)));
@@ -140,7 +140,7 @@ impl App {
     }
 }
 
-/// The application: every route, with what is around it.
+/// Builds the application: all routes and their middleware.
 pub fn build(
     app: &App,
 ) -> actix_web::App<
@@ -194,16 +194,16 @@ pub fn build(
         .wrap(from_fn(bound_crowd))
         .wrap(from_fn(bound_heads))
         .wrap(from_fn(observe))
-        // Outside of what counts: a client's mistake stays one, whatever status its protocol has for it.
+        // Outside of `observe`: metrics and log use the original status, even if SOAP requires another one.
         .wrap(from_fn(refuse_in_format))
         .wrap(from_fn(attend))
 }
 
-/// Starts to serve on a bound address, over TLS if there is something to serve it with. The caller awaits the server, and stops it gracefully through
-/// its handle: signals are the caller's business.
+/// Starts the server on a bound address, over TLS if it is configured. The caller awaits the server and stops
+/// it gracefully through its handle. Signals are handled by the caller.
 ///
 /// # Errors
-/// When the address cannot be listened on.
+/// When the listener is not usable.
 pub fn serve(app: App, listener: TcpListener, tls: Option<ServerConfig>) -> std::io::Result<Server> {
     let HttpLimits { head_patience, keep_alive, connections_max, .. } = app.limits;
     let connections = Connections::new(Arc::clone(&app.world), keep_alive.saturating_add(head_patience));
@@ -213,7 +213,7 @@ pub fn serve(app: App, listener: TcpListener, tls: Option<ServerConfig>) -> std:
     let server = HttpServer::new(move || build(&app))
         .workers(threads)
         .max_connections(connections_max)
-        // As many handshakes as connections: a crowd that never ends its own keeps nobody waiting.
+        // As many handshakes as connections: clients that never finish a handshake delay nobody else.
         .max_connection_rate(connections_max)
         .tls_handshake_timeout(head_patience.min(HANDSHAKE_PATIENCE))
         .client_request_timeout(head_patience)

@@ -1,5 +1,5 @@
-//! Partners for keys that are older than the records of partners: what worked before the upgrade works
-//! after it, once. Later, a key whose partner has no record is refused.
+//! One-time migration of API keys that are older than the partner records: keys that were valid before the
+//! upgrade stay valid. After the migration, a key whose partner has no record is refused.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::sync_store::Swapped;
 use postonce_shared::ports::world::World;
 
-/// The shared value that says that it was done.
+/// Shared value that marks the migration as done.
 const ADOPTED: &str = "partners-adopted";
 
-/// Gives every partner that has keys and no record one that reaches everything, with all its keys that work,
-/// be they more than a partner may add today. Partners whose keys were all revoked get one without keys. Does
-/// nothing when it was done before; several processes may do it at once.
+/// Creates a record for every partner that has keys but no record. The record reaches everything and lists all
+/// active keys, even if they are more than the current maximum. A partner with only revoked keys gets a record
+/// without keys. Does nothing when the migration is already done. Several processes may run it concurrently.
 ///
 /// # Errors
-/// [`StoreFault`] when it may not be done; doing it again is safe.
+/// [`StoreFault`] when the migration may be incomplete. It is safe to retry.
 pub async fn adopt(store: &Store, world: &dyn World) -> Result<(), StoreFault> {
     if store.sync.get(ADOPTED).await?.is_some() {
         return Ok(());
@@ -35,9 +35,12 @@ pub async fn adopt(store: &Store, world: &dyn World) -> Result<(), StoreFault> {
         let partner = Partner { keys, ..Partner::active(id, Reach::Everything, world.now()) };
         match store.partners.save(&partner, None).await? {
             Swapped::Done(_) => {
-                tracing::info!("Partner {} is known now, and reaches everything as before", partner.id);
+                tracing::info!(
+                    "Created a record for partner {}, which reaches everything as before",
+                    partner.id
+                );
             }
-            // Another process was faster, and an operator may have gone on from there.
+            // Another process created it first, and an operator may have changed it since.
             Swapped::Conflict => {}
         }
     }
@@ -59,7 +62,7 @@ mod tests {
     use crate::access::scopes::Scope;
 
     #[tokio::test]
-    async fn what_worked_before_the_upgrade_works_after_it_and_nothing_else() {
+    async fn only_keys_that_were_valid_before_the_upgrade_are_valid_after_it() {
         let world = Arc::new(TestWorld::new(1));
         let store = MemoryStore::new(world.clone());
         let old_key = async |partner: &str, revoked: bool| {
@@ -89,6 +92,6 @@ mod tests {
 
         let late = old_key("late", false).await;
         adopt(&store, &*world).await.unwrap();
-        assert!(!works(&late).await, "it is done once: later, a missing record means no");
+        assert!(!works(&late).await, "the migration runs once: later, a missing record means refusal");
     }
 }

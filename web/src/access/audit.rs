@@ -1,9 +1,8 @@
-//! The audit trail of what came over HTTP: every administrative act, whatever came of it, and every request
-//! that was refused because of who sent it.
+//! Audit trail of HTTP requests: every administrative act with its outcome, and every request that was refused
+//! because of its caller.
 //!
-//! A handler has nothing to do for it: [`record`] stands around all of them and takes the act from
-//! [`ACTS`], the ids from the path and the outcome from the answer. What a handler knows better it adds
-//! with [`tell`].
+//! Handlers need no code for it: [`record`] runs for all requests and takes the act from [`ACTS`], the ids from
+//! the path and the outcome from the response. A handler can add more with [`annotate`].
 
 use std::sync::Arc;
 
@@ -20,11 +19,11 @@ use crate::access::api_keys;
 use crate::access::authentication::credentials;
 use crate::error::{ApiError, Published};
 
-/// The act of any other request, where it is worth an event because it was refused.
+/// Act of a refused request that is no administrative act.
 pub const REQUEST: &str = "request";
 
-/// Which requests are administrative acts: method, route, stable code. A test holds every route that
-/// changes something against it.
+/// Administrative acts: method, route, stable code. A test checks that every route that changes something is
+/// listed here.
 pub const ACTS: &[(&str, &str, &str)] = &[
     ("PUT", "/v1/users/{user_id}/accounts/{account_id}", "account.open"),
     ("PATCH", "/v1/users/{user_id}/accounts/{account_id}", "account.change"),
@@ -38,32 +37,31 @@ pub const ACTS: &[(&str, &str, &str)] = &[
     ("DELETE", "/v1/admin/partners/{partner_id}/signature-keys/{key_id}", "signature_key.remove"),
 ];
 
-/// The act that a request is, if it is one.
+/// Returns the act of a request, if it is an administrative act.
 pub fn act_of(method: &str, route: &str) -> Option<&'static str> {
     ACTS.iter().find(|(of, path, _)| *of == method && *path == route).map(|(_, _, act)| *act)
 }
 
-/// What handlers add to the event of their request.
+/// Ids and codes that a handler adds to the event of its request.
 #[derive(Default)]
-struct Told(AuditTarget);
+struct Annotations(AuditTarget);
 
-/// Adds something to the event of a request: a name of ours, and an id or a code, never what a client
-/// wrote.
-pub fn tell(request: &HttpRequest, name: &str, value: impl std::fmt::Display) {
+/// Adds an id or a code to the event of a request. The value must never be text from the client.
+pub fn annotate(request: &HttpRequest, name: &str, value: impl std::fmt::Display) {
     let mut extensions = request.extensions_mut();
-    let Told(on) = extensions.remove::<Told>().unwrap_or_default();
-    extensions.insert(Told(on.and(name, value)));
+    let Annotations(on) = extensions.remove::<Annotations>().unwrap_or_default();
+    extensions.insert(Annotations(on.and(name, value)));
 }
 
-/// Records what came of a request, if the trail is for it.
+/// Records the outcome of a request, if it belongs to the audit trail.
 pub fn record<B>(response: &ServiceResponse<B>, method: &'static str, route: &str) {
     let request = response.request();
     if response.response().error().is_some_and(|error| error.as_error::<Refusal>().is_some()) {
-        // A call of another process: recorded where its signature is looked at.
+        // A call of another process. It is recorded where its signature is verified.
         return;
     }
     let published = published(response);
-    // An answer may have another status than its refusal, as faults of SOAP have.
+    // The status of a SOAP fault can differ from the status of its error.
     let status = published.map_or(response.status(), |published| published.status);
     let refused = because_of_the_caller(status);
     let act = match act_of(method, route) {
@@ -81,8 +79,8 @@ pub fn record<B>(response: &ServiceResponse<B>, method: &'static str, route: &st
     if act == REQUEST {
         on = on.and("method", method).and("route", route);
     }
-    if let Some(Told(told)) = request.extensions_mut().remove::<Told>() {
-        on = on.with(told);
+    if let Some(Annotations(added)) = request.extensions_mut().remove::<Annotations>() {
+        on = on.with(added);
     }
     let partner = request.extensions().get::<Arc<Partner>>().map(|partner| partner.id.to_string());
     let key = key_id(request, partner.is_some()).unwrap_or_default();
@@ -95,29 +93,29 @@ const fn because_of_the_caller(status: StatusCode) -> bool {
     matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS)
 }
 
-/// The refusal in an answer, if it is one.
+/// Returns the published error of a response, if it is an error.
 fn published<B>(response: &ServiceResponse<B>) -> Option<Published> {
     let error = response.response().error().and_then(|error| error.as_error::<ApiError>())?;
     Some(error.code().published())
 }
 
-/// The ids in the path. What was not found to be something of ours may be anything, also a name, so then
-/// only UUIDs are told.
+/// Returns the ids in the path. If the request did not succeed, a value may be anything, even a personal name,
+/// so only UUIDs are included.
 fn ids(request: &HttpRequest, outcome: Outcome<'_>) -> AuditTarget {
     let known = |value: &str| outcome == Outcome::Done || Uuid::try_parse(value).is_ok();
     let ids = request.match_info().iter().filter(|(_, value)| known(value));
     ids.fold(AuditTarget::nothing(), |on, (name, value)| on.and(name, value))
 }
 
-/// The id of the key that was presented: of one that belongs to a partner, and of one that we may have
-/// made. Of anything else not even that: it may be a password that somebody else could guess.
+/// Returns the id of the presented key if it belongs to a partner or has the form of a generated key. Anything
+/// else may be a password that others could guess from the id.
 fn key_id(request: &HttpRequest, is_known: bool) -> Option<String> {
     let key = credentials(request).ok()?;
-    (is_known || api_keys::is_of_ours(&key)).then(|| api_keys::id_of(&api_keys::hash(&key)))
+    (is_known || api_keys::is_generated_key(&key)).then(|| api_keys::id_of(&api_keys::hash(&key)))
 }
 
-/// Where the connection comes from. Behind a proxy that is the proxy: headers that say otherwise are a
-/// client's word.
+/// Returns the address of the peer. Behind a proxy this is the address of the proxy: headers such as
+/// `Forwarded` are not trusted, because clients can set them.
 pub fn peer(request: &HttpRequest) -> String {
     request.peer_addr().map_or_else(|| UNKNOWN.to_owned(), |peer| peer.to_string())
 }

@@ -1,7 +1,6 @@
-//! Who calls, and whether it may. A handler names its permission in its signature: a
-//! [`Caller<Permission>`] can only be made here, so a route without one does not come into being by
-//! accident, and `withdraw` cannot be forgotten in a body. What the partner may touch is asked of the caller
-//! as well: [`Caller::within`].
+//! Authentication and authorization of requests. A handler names its permission in its signature: a
+//! [`Caller<Permission>`] can only be created here, so no handler can omit the check. [`Caller::within`] checks
+//! that the partner may access an account.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -25,35 +24,37 @@ use crate::access::view::View;
 use crate::api::soap;
 use crate::error::{ApiError, Code};
 
-/// Somebody who may do what `P` says.
+/// Authenticated caller with permission `P`.
 pub struct Caller<P> {
     grant: Arc<Grant>,
     permission: PhantomData<P>,
 }
 
 impl<P> Caller<P> {
-    /// The partner that calls.
+    /// Returns the partner of the caller.
     pub fn partner(&self) -> &PartnerId {
         &self.grant.partner.id
     }
 
-    /// What its key grants.
+    /// Returns the grant of its key.
     pub fn grant(&self) -> &Grant {
         &self.grant
     }
 
-    /// The account, if the partner may touch it. To others it looks as one that does not exist.
+    /// Returns the account if the partner may access it. Otherwise the answer is the same as for an unknown
+    /// account.
     ///
     /// # Errors
-    /// [`ApiError`] of status 404.
+    /// [`ApiError`] with status 404.
     pub fn within(&self, account: AccountKey) -> Result<AccountKey, ApiError> {
         let reach = &self.grant.partner.reach;
         if reach.has_account(account) { Ok(account) } else { Err(ApiError::account_unknown()) }
     }
 
-    /// Whose transactions it sees: its own, or, with the scope `admin`, those of all partners.
+    /// Returns the visible transactions: those of the partner, or, with the scope `admin`, those of all
+    /// partners.
     pub fn view(&self) -> View<'_> {
-        if self.grant.allows(Scope::Admin) { View::Everyones } else { View::Own(self.partner()) }
+        if self.grant.allows(Scope::Admin) { View::All } else { View::Own(self.partner()) }
     }
 }
 
@@ -72,8 +73,8 @@ impl<P: Permission> FromRequest for Caller<P> {
     }
 }
 
-/// No permission yet: what the body asks for decides which one is needed. Whoever reads it must ask
-/// [`Caller::authorize`].
+/// Placeholder permission: the required scope depends on the body. The handler must call [`Caller::authorize`]
+/// as soon as it has read the body.
 #[derive(Debug)]
 pub enum Undecided {}
 
@@ -92,16 +93,16 @@ impl FromRequest for Caller<Undecided> {
 }
 
 impl Caller<Undecided> {
-    /// Whether its key allows what was asked for.
+    /// Checks that the key has a scope.
     ///
     /// # Errors
-    /// [`ApiError`] of status 403.
+    /// [`ApiError`] with status 403.
     pub fn authorize(&self, scope: Scope) -> Result<(), ApiError> {
         authorize(&self.grant, scope)
     }
 }
 
-/// Who calls.
+/// Authenticates a request: key, request rate and signature.
 async fn authenticate(request: &HttpRequest) -> Result<Arc<Grant>, ApiError> {
     let key = &*credentials(request)?;
     let keyring = request
@@ -110,35 +111,35 @@ async fn authenticate(request: &HttpRequest) -> Result<Arc<Grant>, ApiError> {
     let rates = request
         .app_data::<web::Data<Rates>>()
         .ok_or_else(|| ApiError::internal("the server was built without rates"))?;
-    let too_early = keyring.awaits_first_key();
-    let spent = match request.peer_addr().filter(|_| keyring.is_unseen(key)) {
-        Some(peer) => {
-            Some(rates.unseen_key_from(peer.ip()).map_err(|seconds| too_many_keys(request, seconds))?)
-        }
+    let first_key_pending = keyring.awaits_first_key();
+    let charge = match request.peer_addr().filter(|_| keyring.is_unseen(key)) {
+        Some(peer) => Some(
+            rates.unseen_key_from(peer.ip()).map_err(|seconds| too_many_invalid_keys(request, seconds))?,
+        ),
         None => None,
     };
     let grant = keyring.look_up(key).await;
-    let is_wrong = matches!(grant, Ok(None)) && !too_early;
-    if let Some(spent) = spent.filter(|_| !is_wrong) {
-        spent.give_back();
+    let is_wrong = matches!(grant, Ok(None)) && !first_key_pending;
+    if let Some(charge) = charge.filter(|_| !is_wrong) {
+        charge.refund();
     }
     if let Some(grant) = grant? {
-        // For the log, and for answers in the partner's format: also what is refused from here on is its.
+        // For the log, and for answers in the format of the partner. Errors from here on use them too.
         request.extensions_mut().insert(Arc::clone(&grant.partner));
-        spend(request, rates, &grant)?;
+        limit_rate(request, rates, &grant)?;
         check_signature(request, keyring, &grant)?;
         return Ok(grant);
     }
-    if too_early {
-        let detail = "The service has just started and does not know all keys yet. Try again.";
+    if first_key_pending {
+        let detail = "The service is starting, and the first key is not stored yet. Try again.";
         return Err(ApiError::new(Code::StorageUnavailable, detail));
     }
-    let detail = "Check the key in the Authorization header, or ask for a new one.";
+    let detail = "Check the API key in the Authorization header, or request a new one.";
     Err(ApiError::new(Code::ApiKeyInvalid, detail))
 }
 
-/// Whether the partner may make one more request now.
-fn spend(request: &HttpRequest, rates: &Rates, grant: &Grant) -> Result<(), ApiError> {
+/// Takes one request from the rate limit of the partner.
+fn limit_rate(request: &HttpRequest, rates: &Rates, grant: &Grant) -> Result<(), ApiError> {
     let partner = &grant.partner;
     let standing = rates.request_of(&partner.id, partner.rate);
     request.extensions_mut().insert(standing);
@@ -146,13 +147,13 @@ fn spend(request: &HttpRequest, rates: &Rates, grant: &Grant) -> Result<(), ApiE
     request.extensions_mut().insert(RetryAfter(seconds));
     let RequestRate { per_second, burst } = standing.rate;
     let detail = format!(
-        "Partner {} may make {per_second} requests a second and {burst} at once. Try again in {seconds} s.",
+        "Partner {} is limited to {per_second} requests per second and bursts of {burst}. Retry in {seconds} s.",
         partner.id
     );
     Err(ApiError::new(Code::RateLimited, detail))
 }
 
-/// Whether it is signed, as far as the partner signs. A key alone may have been stolen.
+/// Verifies the signature if the partner signs its requests. The key alone could be stolen.
 fn check_signature(request: &HttpRequest, keyring: &Keyring, grant: &Grant) -> Result<(), ApiError> {
     let verifier = request
         .app_data::<web::Data<Verifier>>()
@@ -160,26 +161,26 @@ fn check_signature(request: &HttpRequest, keyring: &Keyring, grant: &Grant) -> R
     verifier.check(request, &grant.partner, keyring.now())
 }
 
-/// Whether its key allows it.
+/// Checks that the key has a scope.
 fn authorize(grant: &Grant, scope: Scope) -> Result<(), ApiError> {
     if grant.allows(scope) {
         return Ok(());
     }
-    let detail = format!("The key of partner {} has no scope {scope}.", grant.partner.id);
+    let detail = format!("The API key of partner {} lacks the scope {scope}.", grant.partner.id);
     Err(ApiError::new(Code::ScopeMissing, detail))
 }
 
-fn too_many_keys(request: &HttpRequest, seconds: u64) -> ApiError {
+fn too_many_invalid_keys(request: &HttpRequest, seconds: u64) -> ApiError {
     request.extensions_mut().insert(RetryAfter(seconds));
-    let detail = format!("Too many wrong keys came from this address. Try again in {seconds} s.");
+    let detail = format!("This address sent too many invalid keys. Retry in {seconds} s.");
     ApiError::new(Code::RateLimited, detail)
 }
 
-/// The key that came with a request. Clients of SOAP often know no other way than a user name with a
-/// password (RFC 7617): then the key is the password, and the name is of no interest.
+/// Returns the key of a request. Many SOAP clients support only a user name and a password (RFC 7617). For
+/// these, the password is the key, and the user name is ignored.
 ///
 /// # Errors
-/// [`ApiError`] of status 401 when there is none.
+/// [`ApiError`] with status 401 when there is no key.
 pub fn credentials(request: &HttpRequest) -> Result<Cow<'_, str>, ApiError> {
     let value = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let basic = value.and_then(|value| value.trim().split_once(' '));
@@ -198,10 +199,10 @@ fn password(encoded: &str) -> Option<String> {
     (!password.is_empty()).then(|| password.to_owned())
 }
 
-/// The key in `Authorization: Bearer <key>`. The name of the scheme has no case (RFC 9110).
+/// Returns the key in `Authorization: Bearer <key>`. The scheme name is case-insensitive (RFC 9110).
 ///
 /// # Errors
-/// [`ApiError`] of status 401 when there is none.
+/// [`ApiError`] with status 401 when there is no key.
 pub fn api_key(headers: &HeaderMap) -> Result<&str, ApiError> {
     let missing = || {
         ApiError::new(Code::ApiKeyMissing, "Send your key in the header \"Authorization: Bearer <api key>\".")

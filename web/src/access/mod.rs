@@ -1,4 +1,4 @@
-//! Authentication and permissions: API keys, scopes, signatures, request rates and the records of partners.
+//! Authentication and authorization: API keys, scopes, signatures, request rates and partner records.
 
 pub mod adoption;
 pub mod api_keys;

@@ -1,7 +1,8 @@
-//! Tells every process that a partner or its keys changed, so that none lets in who may not call any more. A
-//! ring says no more than whose terms changed; whoever hears it forgets what it remembers, and asks the store.
+//! Broadcast of partner changes: every process invalidates its cached data about the partner, so that revoked
+//! keys stop working everywhere. The message contains only the id of the partner; the receivers read the new
+//! state from the store.
 //!
-//! A ring that is lost costs time: what is remembered ends by itself ([`crate::access::keyring`]).
+//! A lost message only delays the change: cached entries expire ([`crate::access::keyring`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +19,14 @@ use postonce_worker::http::ForgetPartner;
 use tokio::sync::oneshot;
 use tracing::warn;
 
-/// How long a process may take to say that it heard a ring: the operator waits.
+/// Maximum time for a process to acknowledge: the operator waits for it.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
-/// How often a ring is tried where a process does not hear it.
+/// Maximum number of attempts when a process does not acknowledge.
 const ATTEMPTS_MAX: u32 = 3;
-/// Wait before the second attempt; the third comes after twice that.
+/// Delay before the second attempt. It doubles before the third one.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Rings at this process, and at all others that are in the roster.
+/// Notifies this process and all other registered processes of partner changes.
 pub struct PartnerBroadcast {
     broadcast: Arc<PeerBroadcast>,
     forget: Option<ForgetPartner>,
@@ -33,28 +34,28 @@ pub struct PartnerBroadcast {
 }
 
 impl PartnerBroadcast {
-    /// The ring of a process; `forget` makes the process itself forget a partner, if it remembers any.
+    /// Creates the broadcast of a process. `forget` invalidates the caches of this process, if it has any.
     pub fn new(exchange: &PeerNetwork, world: Arc<dyn World>, forget: Option<ForgetPartner>) -> Arc<Self> {
         Arc::new(Self { broadcast: Arc::clone(&exchange.broadcast), forget, world })
     }
 
-    /// Rings for a partner. Returns when all have heard it that can be reached.
-    async fn ring(&self, partner: &PartnerId) {
+    /// Notifies all processes of a change. Returns when every reachable process has acknowledged.
+    async fn notify(&self, partner: &PartnerId) {
         if let Some(forget) = &self.forget {
             forget(Some(partner));
         }
-        let told = PartnerChanged { partner: Some(partner.to_string()) };
-        let question = Question::put(PARTNERS_PATH, told.encode());
+        let message = PartnerChanged { partner: Some(partner.to_string()) };
+        let question = Question::put(PARTNERS_PATH, message.encode());
         let mut delay = RETRY_DELAY;
         for attempt in 1..=ATTEMPTS_MAX {
             let is_last = attempt == ATTEMPTS_MAX;
             match self.broadcast.ask(&question, ANSWER_TIME_MAX).await {
-                Ok(answers) if answers.iter().all(is_heard) => return,
-                Ok(answers) if is_last => answers.iter().filter(|it| !is_heard(it)).for_each(warn_of),
+                Ok(answers) if answers.iter().all(is_acknowledged) => return,
+                Ok(answers) if is_last => answers.iter().filter(|it| !is_acknowledged(it)).for_each(warn_of),
                 Ok(_) => {}
                 Err(fault) if is_last => {
                     let why = chain(&fault);
-                    warn!("Other processes notice the change of {partner} within 5 minutes only: {why}");
+                    warn!("The other processes apply the change of {partner} only within 5 minutes: {why}");
                 }
                 Err(_) => {}
             }
@@ -66,59 +67,59 @@ impl PartnerBroadcast {
     }
 }
 
-/// Whether a process knows it now, or is of a program that remembers no partners.
-fn is_heard((_, answer): &(RegisteredProcess, Result<Vec<u8>, CallFault>)) -> bool {
+/// Returns whether a process acknowledged, or runs a version without cached partners.
+fn is_acknowledged((_, answer): &(RegisteredProcess, Result<Vec<u8>, CallFault>)) -> bool {
     matches!(answer, Ok(_) | Err(CallFault::Refused(404)))
 }
 
 fn warn_of((entry, answer): &(RegisteredProcess, Result<Vec<u8>, CallFault>)) {
     let why = answer.as_ref().err().map(|fault| chain(fault)).unwrap_or_default();
     let (kind, id, address) = (entry.kind.code(), entry.id, &entry.address);
-    warn!("The {kind} {id} at {address} notices a change of partners within 5 minutes only: {why}");
+    warn!("The {kind} {id} at {address} applies a change of partners only within 5 minutes: {why}");
 }
 
-/// A ring that has to come, also when whoever began the change goes away in the middle of it.
-pub(crate) struct OwedRing {
-    ring: Arc<PartnerBroadcast>,
+/// Notification that is sent even if the future that changes the partner is dropped. Dropping it sends it.
+pub(crate) struct PendingNotification {
+    broadcast: Arc<PartnerBroadcast>,
     partner: Option<PartnerId>,
 }
 
-impl OwedRing {
-    /// For a change of that partner, which is about to begin.
-    pub(crate) fn of(ring: &Arc<PartnerBroadcast>, partner: &PartnerId) -> Self {
-        Self { ring: Arc::clone(ring), partner: Some(partner.clone()) }
+impl PendingNotification {
+    /// Prepares the notification for a change that is about to start.
+    pub(crate) fn of(broadcast: &Arc<PartnerBroadcast>, partner: &PartnerId) -> Self {
+        Self { broadcast: Arc::clone(broadcast), partner: Some(partner.clone()) }
     }
 
-    /// Nothing changed.
-    pub(crate) fn waive(mut self) {
+    /// Discards the notification, because nothing changed.
+    pub(crate) fn cancel(mut self) {
         self.partner = None;
     }
 
-    /// Rings, and waits until all have heard it that can be reached.
-    pub(crate) async fn pay(mut self) {
-        if let Some(rung) = self.start() {
-            // The task ends without a word only when the process does.
-            let _ended = rung.await;
+    /// Sends the notification, and waits until every reachable process has acknowledged.
+    pub(crate) async fn send(mut self) {
+        if let Some(sent) = self.start() {
+            // The sender is dropped without a message only when the process ends.
+            let _ended = sent.await;
         }
     }
 
     fn start(&mut self) -> Option<oneshot::Receiver<()>> {
         let partner = self.partner.take()?;
-        let (tell, rung) = oneshot::channel();
-        let ring = Arc::clone(&self.ring);
-        self.ring.world.spawn(
+        let (done, sent) = oneshot::channel();
+        let broadcast = Arc::clone(&self.broadcast);
+        self.broadcast.world.spawn(
             async move {
-                ring.ring(&partner).await;
-                // Whoever asked may have gone away.
-                let _heard = tell.send(());
+                broadcast.notify(&partner).await;
+                // The caller may have been dropped.
+                let _received = done.send(());
             }
             .boxed(),
         );
-        Some(rung)
+        Some(sent)
     }
 }
 
-impl Drop for OwedRing {
+impl Drop for PendingNotification {
     fn drop(&mut self) {
         drop(self.start());
     }

@@ -1,6 +1,6 @@
-//! Who may do what, decided: partners and their keys are made, changed and revoked here, for the commands and
-//! for the admin API alike. What a key may do is decided by one guarded write of its partner's record, so that
-//! operators who act at once never undo each other, and never make more keys than there may be.
+//! Administration of partners and their keys, for the command line and the admin API. Every change is one
+//! conditional write of the partner record (optimistic concurrency), so concurrent operators never undo each
+//! other's changes or exceed the maximum number of keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,62 +19,62 @@ use postonce_shared::ports::sync_store::Swapped;
 use postonce_shared::ports::world::{World, WorldExt as _};
 
 use crate::access::api_keys::NewKey;
-use crate::access::partner_broadcast::{OwedRing, PartnerBroadcast};
-use crate::access::partner_terms::{TermsChange, Unfit};
+use crate::access::partner_broadcast::{PartnerBroadcast, PendingNotification};
+use crate::access::partner_terms::{PartnerChangeError, TermsChange};
 use crate::access::scopes::Scope;
 
-/// How often a change is tried anew when others change the same partner, or an answer was lost.
+/// Maximum number of attempts of a change after conflicts or lost answers.
 const ATTEMPTS_MAX: u32 = 10;
-/// Longest pause between two attempts.
+/// Maximum delay between two attempts.
 const RETRY_DELAY_MAX: Duration = Duration::from_millis(50);
-/// Keys that are read at the same time.
+/// Number of keys that are read concurrently.
 const READS_AT_ONCE: usize = 8;
 
-/// What became of the wish to change a partner.
+/// Result of changing a partner.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Changed {
-    /// It is as was wished.
+pub enum PartnerChangeOutcome {
+    /// The partner has the requested state.
     Done(Partner),
-    /// There is no such partner.
+    /// The partner does not exist.
     Unknown,
-    /// The wish does not fit the partner as it is.
-    Refused(Unfit),
+    /// The change is not possible in the current state of the partner.
+    Refused(PartnerChangeError),
 }
 
-/// What became of the wish that a partner has certain terms.
+/// Result of [`PartnerService::put`].
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Put {
-    /// It is new.
+pub enum PartnerPutOutcome {
+    /// The partner was created.
     Created(Partner),
-    /// It was known, and has them now.
+    /// The partner existed and has the new terms.
     Changed(Partner),
-    /// The wish does not fit the partner as it is.
-    Refused(Unfit),
+    /// The change is not possible in the current state of the partner.
+    Refused(PartnerChangeError),
 }
 
-/// Makes and changes partners and their keys.
+/// Creates and changes partners and their keys.
 pub struct PartnerService {
     partners: Arc<dyn Partners>,
     keys: Arc<dyn ApiKeys>,
     world: Arc<dyn World>,
-    ring: Arc<PartnerBroadcast>,
+    broadcast: Arc<PartnerBroadcast>,
 }
 
 impl PartnerService {
-    /// The desk of a store. Every change, also one that may have happened, is rung.
-    pub fn new(store: &Store, world: Arc<dyn World>, ring: Arc<PartnerBroadcast>) -> Self {
+    /// Creates the service for a store. Every change is broadcast, including writes with unknown outcome.
+    pub fn new(store: &Store, world: Arc<dyn World>, broadcast: Arc<PartnerBroadcast>) -> Self {
         let (partners, keys) = (Arc::clone(&store.partners), Arc::clone(&store.api_keys));
-        Self { partners, keys, world, ring }
+        Self { partners, keys, world, broadcast }
     }
 
-    /// The time, for new partners.
+    /// Returns the current time, for new partners.
     pub fn now(&self) -> Timestamp {
         self.world.now()
     }
 
-    /// A partner.
+    /// Finds a partner.
     ///
     /// # Errors
     /// [`StoreFault`] when it cannot be read.
@@ -82,7 +82,7 @@ impl PartnerService {
         Ok(self.partners.find(id).await?.map(|stored| stored.value))
     }
 
-    /// Partners after the given one, by id, at most `limit`.
+    /// Lists at most `limit` partners in the order of their ids, after the given one.
     ///
     /// # Errors
     /// [`StoreFault`] when they cannot be read.
@@ -90,78 +90,82 @@ impl PartnerService {
         self.partners.list(after, limit).await
     }
 
-    /// Makes a partner. False when there is one of that name; it stays as it is.
+    /// Creates a partner. Returns `false` and changes nothing when the id exists.
     ///
     /// # Errors
-    /// [`StoreFault`]: it may have been made. Asking again is safe.
+    /// [`StoreFault`]: the outcome is unknown. It is safe to retry.
     pub async fn create(&self, partner: &Partner) -> Result<bool, StoreFault> {
         Ok(matches!(self.save(partner, None).await?, Swapped::Done(_)))
     }
 
-    /// Gives a partner those terms, one that is not known as well: it reaches nothing but what they say.
+    /// Sets the terms of a partner, or creates the partner. A new partner reaches nothing except what the terms
+    /// name.
     ///
     /// # Errors
-    /// [`StoreFault`]: it may have been changed. Asking again is safe.
+    /// [`StoreFault`]: the outcome is unknown. It is safe to retry.
     pub async fn put(
         &self,
         id: &PartnerId,
         terms: &TermsChange,
         is_expected: impl Fn(Option<&Partner>) -> bool,
-    ) -> Result<Put, StoreFault> {
-        let wish = |partner: &mut Partner| {
+    ) -> Result<PartnerPutOutcome, StoreFault> {
+        let edit = |partner: &mut Partner| {
             if !is_expected(Some(partner)) {
-                return Err(Unfit::Changed);
+                return Err(PartnerChangeError::ConcurrentChange);
             }
             terms.apply(partner)
         };
         loop {
-            match self.change(id, wish).await? {
-                Changed::Done(partner) => return Ok(Put::Changed(partner)),
-                Changed::Refused(unfit) => return Ok(Put::Refused(unfit)),
-                Changed::Unknown if !is_expected(None) => return Ok(Put::Refused(Unfit::Changed)),
-                Changed::Unknown => {}
+            match self.change(id, edit).await? {
+                PartnerChangeOutcome::Done(partner) => return Ok(PartnerPutOutcome::Changed(partner)),
+                PartnerChangeOutcome::Refused(refusal) => return Ok(PartnerPutOutcome::Refused(refusal)),
+                PartnerChangeOutcome::Unknown if !is_expected(None) => {
+                    return Ok(PartnerPutOutcome::Refused(PartnerChangeError::ConcurrentChange));
+                }
+                PartnerChangeOutcome::Unknown => {}
             }
             let nothing = Reach::Named { users: BTreeSet::new(), accounts: BTreeSet::new() };
             let mut partner = Partner::active(id.clone(), nothing, self.world.now());
-            if let Err(unfit) = terms.apply(&mut partner) {
-                return Ok(Put::Refused(unfit));
+            if let Err(refusal) = terms.apply(&mut partner) {
+                return Ok(PartnerPutOutcome::Refused(refusal));
             }
-            // Where somebody was faster it is known now, and stays so: the loop ends.
+            // On a conflict the partner exists now and will not disappear, so the loop ends.
             if self.create(&partner).await? {
-                return Ok(Put::Created(partner));
+                return Ok(PartnerPutOutcome::Created(partner));
             }
         }
     }
 
-    /// Changes a partner as `wish` says, which is asked again whenever somebody else was faster. A wish that
-    /// is fulfilled already changes nothing.
+    /// Changes a partner with `edit`, which is called again after each conflict. A change that makes no
+    /// difference writes nothing.
     ///
     /// # Errors
-    /// [`StoreFault`]: it may have been changed. Asking again is safe.
+    /// [`StoreFault`]: the outcome is unknown. It is safe to retry.
     pub async fn change(
         &self,
         id: &PartnerId,
-        wish: impl Fn(&mut Partner) -> Result<(), Unfit>,
-    ) -> Result<Changed, StoreFault> {
+        edit: impl Fn(&mut Partner) -> Result<(), PartnerChangeError>,
+    ) -> Result<PartnerChangeOutcome, StoreFault> {
         let mut lost = None;
         for _ in 0..ATTEMPTS_MAX {
             let Some(Versioned { value: before, revision }) = self.partners.find(id).await? else {
-                return Ok(Changed::Unknown);
+                return Ok(PartnerChangeOutcome::Unknown);
             };
             let mut after = before.clone();
-            if let Err(refusal) = wish(&mut after) {
-                return Ok(Changed::Refused(refusal));
+            if let Err(refusal) = edit(&mut after) {
+                return Ok(PartnerChangeOutcome::Refused(refusal));
             }
             if after == before {
-                // Perhaps by an attempt whose outcome was unclear, and which came after its ring.
-                OwedRing::of(&self.ring, id).pay().await;
-                return Ok(Changed::Done(after));
+                // An earlier attempt may have succeeded without an answer, and after its notification was sent.
+                PendingNotification::of(&self.broadcast, id).send().await;
+                return Ok(PartnerChangeOutcome::Done(after));
             }
             after.changed_at = self.world.now();
             match self.save(&after, Some(&revision)).await {
-                Ok(Swapped::Done(_)) => return Ok(Changed::Done(after)),
+                Ok(Swapped::Done(_)) => return Ok(PartnerChangeOutcome::Done(after)),
                 Ok(Swapped::Conflict) => {}
-                // It may have happened: the next look tells, and its guard keeps it from happening twice.
+                // The write may have succeeded: the next read shows it, and the revision prevents a second
+                // write.
                 Err(fault) if fault.is_transient() => lost = Some(fault),
                 Err(fault) => return Err(fault),
             }
@@ -169,72 +173,81 @@ impl PartnerService {
         }
         let contended = || StoreFault::Unavailable {
             doing: "changing a partner",
-            source: format!("others changed it during each of {ATTEMPTS_MAX} attempts").into(),
+            source: format!("a concurrent change conflicted with each of {ATTEMPTS_MAX} attempts").into(),
         };
         Err(lost.unwrap_or_else(contended))
     }
 
-    /// Saves a partner, and rings where that may have changed something.
+    /// Saves a partner, and sends a notification if the write may have changed something.
     async fn save(&self, partner: &Partner, expected: Option<&Revision>) -> Result<Swapped, StoreFault> {
-        let owed = OwedRing::of(&self.ring, &partner.id);
+        let notification = PendingNotification::of(&self.broadcast, &partner.id);
         let saved = self.partners.save(partner, expected).await;
         match &saved {
-            Ok(Swapped::Conflict) => owed.waive(),
-            Ok(Swapped::Done(_)) | Err(_) => owed.pay().await,
+            Ok(Swapped::Conflict) => notification.cancel(),
+            Ok(Swapped::Done(_)) | Err(_) => notification.send().await,
         }
         saved
     }
 
-    /// Makes a key, which the caller has to show: it is not stored in the clear.
+    /// Generates a key. The caller must show it, because it is not stored in clear text.
     ///
     /// # Errors
-    /// [`StoreFault`]: a key that nobody knows may take a place; it is listed, and can be revoked.
-    pub async fn add_key(&self, id: &PartnerId, scopes: &[Scope]) -> Result<(NewKey, Changed), StoreFault> {
+    /// [`StoreFault`]: a key may be stored that was never shown. It counts as active, is listed, and can be
+    /// revoked.
+    pub async fn add_key(
+        &self,
+        id: &PartnerId,
+        scopes: &[Scope],
+    ) -> Result<(NewKey, PartnerChangeOutcome), StoreFault> {
         let key = NewKey::random();
         let record = key.record(id.clone(), scopes, &*self.world);
-        let room = |partner: &Partner| match partner.keys.len() {
-            working if working >= ACTIVE_KEYS_MAX => Err(Unfit::TooManyKeys(working)),
+        let check_limit = |partner: &Partner| match partner.keys.len() {
+            active if active >= ACTIVE_KEYS_MAX => Err(PartnerChangeError::TooManyKeys(active)),
             _ => Ok(()),
         };
-        // Asked first as well, so that a refused key leaves no row behind.
+        // Checked before the write too, so that a refused key leaves no row behind.
         match self.find(id).await? {
-            None => return Ok((key, Changed::Unknown)),
+            None => return Ok((key, PartnerChangeOutcome::Unknown)),
             Some(partner) => {
-                if let Err(refusal) = room(&partner) {
-                    return Ok((key, Changed::Refused(refusal)));
+                if let Err(refusal) = check_limit(&partner) {
+                    return Ok((key, PartnerChangeOutcome::Refused(refusal)));
                 }
             }
         }
-        // The row first: it opens nothing until the record lists it.
+        // The row is written first: the key is not valid until the partner record lists it.
         self.keys.add(&record).await?;
         let changed = self
             .change(id, |partner| {
                 if !partner.lists(&record.id) {
-                    room(partner)?;
+                    check_limit(partner)?;
                     partner.keys.push(ActiveKey { id: record.id.clone(), created_at: record.created_at });
                 }
                 Ok(())
             })
             .await?;
-        if !matches!(changed, Changed::Done(_))
+        if !matches!(changed, PartnerChangeOutcome::Done(_))
             && let Err(fault) = self.keys.revoke(&record.id, self.world.now()).await
         {
-            tracing::warn!("A key that was not given out stays in the store: {}", chain(&fault));
+            tracing::warn!("The row of an unused key could not be revoked: {}", chain(&fault));
         }
         Ok((key, changed))
     }
 
-    /// Revokes a key of a partner, for ever. Revoking it again changes nothing.
+    /// Revokes a key of a partner permanently. Revoking it again has no effect.
     ///
     /// # Errors
-    /// [`StoreFault`]: it may still work. Asking again is safe.
-    pub async fn revoke_key(&self, id: &PartnerId, key_id: &str) -> Result<Changed, StoreFault> {
+    /// [`StoreFault`]: the key may still be valid. It is safe to retry.
+    pub async fn revoke_key(&self, id: &PartnerId, key_id: &str) -> Result<PartnerChangeOutcome, StoreFault> {
         let record = self.keys.find(key_id).await?;
         if record.is_none_or(|record| record.partner != *id) {
             let known = self.find(id).await?.is_some();
-            return Ok(if known { Changed::Refused(Unfit::NoSuchKey) } else { Changed::Unknown });
+            return Ok(if known {
+                PartnerChangeOutcome::Refused(PartnerChangeError::NoSuchKey)
+            } else {
+                PartnerChangeOutcome::Unknown
+            });
         }
-        // From here on it opens nothing.
+        // After this change the key is not valid.
         let changed = self.change(id, |partner| {
             partner.keys.retain(|key| key.id != key_id);
             Ok(())
@@ -244,7 +257,7 @@ impl PartnerService {
         Ok(changed)
     }
 
-    /// What the keys of partners allow, by the ids of the keys.
+    /// Returns the scopes of the keys of partners, by key id.
     ///
     /// # Errors
     /// [`StoreFault`] when they cannot be read.

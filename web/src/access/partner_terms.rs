@@ -1,5 +1,5 @@
-//! The terms of a partner as an operator states them, on the command line or over the API: what is allowed, and
-//! how it is read.
+//! Terms of a partner: validation of the values that an operator gives on the command line or in the API, and
+//! their application to the partner record.
 
 use std::collections::BTreeSet;
 
@@ -15,72 +15,72 @@ use postonce_shared::domain::partner::{
 use crate::error::Code;
 use crate::formats;
 
-/// Most requests in a second, and most at once, that can be granted.
+/// Maximum request rate per second, and maximum burst.
 pub const RATE_MAX: u32 = 1_000_000;
-/// Longest id of a signature key, in characters.
+/// Maximum length of a signature key id, in characters.
 pub const SIGNATURE_KEY_ID_CHARS_MAX: usize = 64;
-/// Fewest bytes of a secret for HMAC.
+/// Minimum length of an HMAC secret, in bytes.
 pub const SECRET_BYTES_MIN: usize = 32;
-/// Most bytes of a secret for HMAC.
+/// Maximum length of an HMAC secret, in bytes.
 pub const SECRET_BYTES_MAX: usize = 256;
 
-/// What a public key of Ed25519 begins with in DER (RFC 8410, section 4), before its 32 bytes.
+/// DER prefix of an Ed25519 public key (RFC 8410, section 4), before its 32 bytes.
 const ED25519_DER: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// A wish that does not fit the partner as it is.
+/// Reason why a change of a partner is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
-    /// A key cannot be added.
-    #[error("{0} keys work already, and at most {ACTIVE_KEYS_MAX} may: revoke one first")]
+pub enum PartnerChangeError {
+    /// The partner has the maximum number of keys.
+    #[error("{0} keys are active, and the maximum is {ACTIVE_KEYS_MAX}: revoke one first")]
     TooManyKeys(usize),
-    /// There is no such key of that partner.
-    #[error("the partner has no key with that id")]
+    /// The partner has no key with this id.
+    #[error("the partner has no key with this id")]
     NoSuchKey,
-    /// There is another signature key of that id.
-    #[error("the partner has another signature key with that id: choose a new id for a new key")]
+    /// The partner has a different signature key with the same id.
+    #[error("the partner has another signature key with this id: choose a new id for a new key")]
     SignatureKeyExists,
-    /// Signatures cannot be required of who has nothing to sign with.
-    #[error("signatures are required of the partner, for which it needs a signature key")]
+    /// Signatures are required, but the partner would have no signature key.
+    #[error("signatures are required, so the partner needs at least one signature key")]
     SignatureKeyNeeded,
-    /// It is not as the operator saw it.
-    #[error("the partner was changed meanwhile: look at it again")]
-    Changed,
+    /// The partner differs from the version that the operator read.
+    #[error("the partner was changed concurrently: read it again")]
+    ConcurrentChange,
 }
 
-impl Unfit {
-    /// What it is published as.
+impl PartnerChangeError {
+    /// Returns the published error code.
     pub const fn code(&self) -> Code {
         match self {
             Self::TooManyKeys(_) => Code::KeysTooMany,
             Self::NoSuchKey => Code::KeyUnknown,
             Self::SignatureKeyExists => Code::SignatureKeyExists,
             Self::SignatureKeyNeeded => Code::SignatureKeyNeeded,
-            Self::Changed => Code::PreconditionFailed,
+            Self::ConcurrentChange => Code::PreconditionFailed,
         }
     }
 }
 
-/// New terms of a partner. What is `None` stays as it is.
+/// Change to the terms of a partner. Fields that are `None` keep their value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TermsChange {
-    /// What it may touch.
+    /// The accounts that the partner may access.
     pub reach: Option<Reach>,
-    /// Whether it may call.
+    /// Active or suspended.
     pub status: Option<PartnerStatus>,
-    /// Its format, or that it has none of its own.
+    /// Default format; `Some(None)` removes it.
     pub format: Option<Option<String>>,
-    /// Its rate, or that it has that of the configuration.
+    /// Request rate; `Some(None)` selects the configured rate.
     pub rate: Option<Option<RequestRate>>,
-    /// Whether its requests have to be signed.
+    /// Whether requests must be signed.
     pub signature_required: Option<bool>,
 }
 
 impl TermsChange {
-    /// Changes a partner so.
+    /// Applies the change to a partner.
     ///
     /// # Errors
-    /// [`Unfit::SignatureKeyNeeded`]
-    pub fn apply(&self, partner: &mut Partner) -> Result<(), Unfit> {
+    /// [`PartnerChangeError::SignatureKeyNeeded`]
+    pub fn apply(&self, partner: &mut Partner) -> Result<(), PartnerChangeError> {
         let Self { reach, status, format, rate, signature_required } = self.clone();
         partner.reach = reach.unwrap_or_else(|| partner.reach.clone());
         partner.status = status.unwrap_or(partner.status);
@@ -88,47 +88,47 @@ impl TermsChange {
         partner.rate = rate.unwrap_or(partner.rate);
         partner.signature_required = signature_required.unwrap_or(partner.signature_required);
         if partner.signature_required && partner.signature_keys.is_empty() {
-            return Err(Unfit::SignatureKeyNeeded);
+            return Err(PartnerChangeError::SignatureKeyNeeded);
         }
         Ok(())
     }
 }
 
-/// Adds a key to sign with. The same key again changes nothing.
+/// Adds a signature key. Adding the same key again has no effect.
 ///
 /// # Errors
-/// [`Unfit`] when there are so many, or another one of that id.
-pub fn add_signature_key(partner: &mut Partner, key: &SignatureKey) -> Result<(), Unfit> {
+/// [`PartnerChangeError`] when the maximum is reached, or a different key has the same id.
+pub fn add_signature_key(partner: &mut Partner, key: &SignatureKey) -> Result<(), PartnerChangeError> {
     if let Some(known) = partner.signature_keys.iter().find(|known| known.id == key.id) {
-        return if known == key { Ok(()) } else { Err(Unfit::SignatureKeyExists) };
+        return if known == key { Ok(()) } else { Err(PartnerChangeError::SignatureKeyExists) };
     }
     if partner.signature_keys.len() >= ACTIVE_KEYS_MAX {
-        return Err(Unfit::TooManyKeys(partner.signature_keys.len()));
+        return Err(PartnerChangeError::TooManyKeys(partner.signature_keys.len()));
     }
     partner.signature_keys.push(key.clone());
     Ok(())
 }
 
-/// Removes a key to sign with.
+/// Removes a signature key.
 ///
 /// # Errors
-/// [`Unfit`] when there is none of that id, or it is the last one of a partner that has to sign.
-pub fn remove_signature_key(partner: &mut Partner, id: &str) -> Result<(), Unfit> {
+/// [`PartnerChangeError`] when no key has this id, or it is the last key of a partner that must sign.
+pub fn remove_signature_key(partner: &mut Partner, id: &str) -> Result<(), PartnerChangeError> {
     let before = partner.signature_keys.len();
     partner.signature_keys.retain(|key| key.id != id);
     if partner.signature_keys.len() == before {
-        return Err(Unfit::NoSuchKey);
+        return Err(PartnerChangeError::NoSuchKey);
     }
     if partner.signature_required && partner.signature_keys.is_empty() {
-        return Err(Unfit::SignatureKeyNeeded);
+        return Err(PartnerChangeError::SignatureKeyNeeded);
     }
     Ok(())
 }
 
-/// A reach of names.
+/// Builds a reach from users and accounts.
 ///
 /// # Errors
-/// Says how many names there may be.
+/// A message with the maximum number of names.
 pub fn named_reach(users: BTreeSet<UserId>, accounts: BTreeSet<AccountKey>) -> Result<Reach, String> {
     let reach = Reach::Named { users, accounts };
     match reach.names() {
@@ -139,28 +139,28 @@ pub fn named_reach(users: BTreeSet<UserId>, accounts: BTreeSet<AccountKey>) -> R
     }
 }
 
-/// The name of a format.
+/// Validates the name of a format.
 ///
 /// # Errors
-/// Says which there are.
+/// A message with the supported values.
 pub fn format_name(text: &str) -> Result<String, String> {
     let format = formats::named(text).map(|format| format.name().to_owned());
     format.ok_or_else(|| format!("must be one of {}", formats::names().join(", ")))
 }
 
-/// How many requests, in a second or at once.
+/// Validates a number of requests, per second or as a burst.
 ///
 /// # Errors
-/// Says how many there may be.
+/// A message with the allowed range.
 pub fn requests(count: u64) -> Result<u32, String> {
     let count = u32::try_from(count).ok().filter(|count| (1..=RATE_MAX).contains(count));
     count.ok_or_else(|| format!("must be a whole number from 1 to {RATE_MAX}"))
 }
 
-/// The id of a signature key.
+/// Validates the id of a signature key.
 ///
 /// # Errors
-/// Says what it may consist of.
+/// A message with the allowed characters and length.
 pub fn signature_key_id(text: &str) -> Result<String, String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if (1..=SIGNATURE_KEY_ID_CHARS_MAX).contains(&text.len()) && text.bytes().all(plain) {
@@ -169,10 +169,10 @@ pub fn signature_key_id(text: &str) -> Result<String, String> {
     Err(format!("must have 1 to {SIGNATURE_KEY_ID_CHARS_MAX} letters, digits, -, _ or ."))
 }
 
-/// The algorithm of that name.
+/// Parses the name of a signature algorithm.
 ///
 /// # Errors
-/// Says which there are.
+/// A message with the supported values.
 pub fn signature_algorithm(text: &str) -> Result<SignatureAlgorithm, String> {
     SignatureAlgorithm::from_code(text).ok_or_else(|| {
         let (hmac, ed25519) = (SignatureAlgorithm::HmacSha256.code(), SignatureAlgorithm::Ed25519.code());
@@ -180,11 +180,11 @@ pub fn signature_algorithm(text: &str) -> Result<SignatureAlgorithm, String> {
     })
 }
 
-/// What signatures are checked with, as it is written down: a secret in base64, or a public key of Ed25519 in
-/// base64 or as PEM. White space around it is of no interest.
+/// Decodes the key material of a signature key: a secret in base64, or an Ed25519 public key in base64 or PEM.
+/// Surrounding white space is ignored.
 ///
 /// # Errors
-/// Says what it must be; never what it was.
+/// A message with the required form. It never contains the input.
 pub fn signature_material(algorithm: SignatureAlgorithm, text: &str) -> Result<Vec<u8>, String> {
     match algorithm {
         SignatureAlgorithm::HmacSha256 => base64(text)
@@ -193,11 +193,11 @@ pub fn signature_material(algorithm: SignatureAlgorithm, text: &str) -> Result<V
                 format!("must be a secret of {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} bytes, in base64")
             }),
         SignatureAlgorithm::Ed25519 => {
-            let refused = "must be a public key of Ed25519: 32 bytes in base64, or PEM with BEGIN PUBLIC KEY";
+            let refused = "must be an Ed25519 public key: 32 bytes in base64, or PEM with BEGIN PUBLIC KEY";
             let bytes = pem(text).or_else(|| base64(text)).ok_or(refused)?;
             let raw = bytes.strip_prefix(ED25519_DER.as_slice()).unwrap_or(&bytes);
             let raw: [u8; 32] = raw.try_into().map_err(|_| refused)?;
-            // A weak key is one under which anybody can sign something.
+            // Anyone can create valid signatures for a weak key.
             let key = VerifyingKey::from_bytes(&raw).ok().filter(|key| !key.is_weak());
             key.map(|key| key.to_bytes().to_vec()).ok_or_else(|| refused.to_owned())
         }
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn material_is_read_as_people_write_it_down() {
+    fn key_material_is_decoded_from_base64_and_pem() {
         let check = |algorithm, text: &str, bytes: Option<usize>| {
             assert_eq!(signature_material(algorithm, text).ok().map(|it| it.len()), bytes, "{text}");
         };
@@ -245,7 +245,7 @@ mod tests {
         check(Ed25519, "JrQLj5P/89iXES9+vFgrIy29clF9CC/oPPsw3c5D0bs=", Some(32));
         check(Ed25519, &pem.replace("PUBLIC", "PRIVATE"), None);
         check(Ed25519, &secret(31), None);
-        // The neutral element: anybody can sign for it.
+        // The identity element is a weak key: anyone can sign for it.
         let mut neutral = [0; 32];
         neutral[0] = 1;
         check(Ed25519, &BASE64_STANDARD.encode(neutral), None);
@@ -253,22 +253,25 @@ mod tests {
     }
 
     #[test]
-    fn who_has_to_sign_has_something_to_sign_with() {
+    fn a_partner_that_must_sign_keeps_a_signature_key() {
         let id = PartnerId::parse("shop").unwrap();
         let mut partner = Partner::active(id, Reach::Everything, Timestamp::from_unix_ms(0));
         let require = TermsChange { signature_required: Some(true), ..TermsChange::default() };
-        assert_eq!(require.apply(&mut partner.clone()), Err(Unfit::SignatureKeyNeeded));
+        assert_eq!(require.apply(&mut partner.clone()), Err(PartnerChangeError::SignatureKeyNeeded));
         let key = |id: &str| SignatureKey { id: id.to_owned(), algorithm: HmacSha256, material: vec![0; 32] };
         add_signature_key(&mut partner, &key("1")).unwrap();
         add_signature_key(&mut partner, &key("1")).unwrap();
         let other = SignatureKey { material: vec![1; 32], ..key("1") };
-        assert_eq!(add_signature_key(&mut partner, &other), Err(Unfit::SignatureKeyExists));
+        assert_eq!(add_signature_key(&mut partner, &other), Err(PartnerChangeError::SignatureKeyExists));
         require.apply(&mut partner).unwrap();
-        assert_eq!(remove_signature_key(&mut partner.clone(), "1"), Err(Unfit::SignatureKeyNeeded));
+        assert_eq!(
+            remove_signature_key(&mut partner.clone(), "1"),
+            Err(PartnerChangeError::SignatureKeyNeeded)
+        );
         add_signature_key(&mut partner, &key("2")).unwrap();
-        assert_eq!(add_signature_key(&mut partner, &key("3")), Err(Unfit::TooManyKeys(2)));
+        assert_eq!(add_signature_key(&mut partner, &key("3")), Err(PartnerChangeError::TooManyKeys(2)));
         remove_signature_key(&mut partner, "1").unwrap();
-        assert_eq!(remove_signature_key(&mut partner, "1"), Err(Unfit::NoSuchKey));
+        assert_eq!(remove_signature_key(&mut partner, "1"), Err(PartnerChangeError::NoSuchKey));
         assert_eq!(partner.signature_keys, [key("2")]);
     }
 }

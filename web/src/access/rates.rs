@@ -1,5 +1,4 @@
-//! Whose bucket a request is taken out of: that of its partner, and that of its address where it comes
-//! with a key that was not seen before.
+//! Rate limits: one token bucket for each partner, and one for each client address that sends unseen keys.
 
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,17 +12,17 @@ use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::RequestRate;
 use postonce_shared::ports::world::World;
 
-/// How many seconds whoever asked for too much has to wait: left with the request for its answer.
+/// Request extension with the value of `Retry-After` for the response, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryAfter(pub u64);
 
-/// Buckets that are kept, of each kind. Whoever did not call for the longest time is forgotten first: its
-/// bucket is full by then, or somebody calls from very many addresses.
+/// Maximum number of buckets of each kind. The least recently used one is evicted first: it is full again by
+/// then, unless requests come from very many addresses.
 const BUCKETS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
-/// The part of an IPv6 address that stands for one customer of a network.
+/// Network part of an IPv6 address that identifies one customer of a network.
 const NETWORK_V6: u128 = 0xffff_ffff_ffff_ffff_0000_0000_0000_0000;
 
-/// All buckets of a process.
+/// All token buckets of a process.
 pub struct Rates {
     world: Arc<dyn World>,
     default: RequestRate,
@@ -32,39 +31,39 @@ pub struct Rates {
     addresses: Buckets<IpAddr>,
 }
 
-/// A look at the store for a key that was not seen before, which its address paid for.
-#[must_use = "a right key is given back"]
-pub struct Spent<'a> {
+/// Token that an address paid for the look-up of an unseen key.
+#[must_use = "the look-up of a valid key is refunded"]
+pub struct LookupCharge<'a> {
     rates: &'a Rates,
     address: IpAddr,
 }
 
 impl Rates {
-    /// Full buckets for everybody.
+    /// Creates rate limits with full buckets.
     pub fn new(limits: &HttpLimits, world: Arc<dyn World>) -> Self {
         let (partners, addresses) = (Buckets::default(), Buckets::default());
         Self { world, default: limits.rate, wrong_keys: limits.wrong_key_rate, partners, addresses }
     }
 
-    /// Takes a request out of the bucket of a partner, which may have a rate of its own.
+    /// Takes a request from the bucket of a partner, which may have its own rate.
     pub fn request_of(&self, partner: &PartnerId, own: Option<RequestRate>) -> Standing {
         self.partners.take(partner.clone(), own.unwrap_or(self.default), &*self.world)
     }
 
-    /// Takes a look at the store out of the bucket of an address.
+    /// Takes the look-up of an unseen key from the bucket of an address.
     ///
     /// # Errors
-    /// The seconds to wait, when it tried too many wrong keys.
-    pub fn unseen_key_from(&self, address: IpAddr) -> Result<Spent<'_>, u64> {
+    /// The seconds to wait, when the address sent too many invalid keys.
+    pub fn unseen_key_from(&self, address: IpAddr) -> Result<LookupCharge<'_>, u64> {
         let address = network_of(address);
         let standing = self.addresses.take(address, self.wrong_keys, &*self.world);
-        standing.retry_in_s.map_or(Ok(Spent { rates: self, address }), Err)
+        standing.retry_in_s.map_or(Ok(LookupCharge { rates: self, address }), Err)
     }
 }
 
-impl Spent<'_> {
-    /// The key was a right one: it does not count.
-    pub fn give_back(self) {
+impl LookupCharge<'_> {
+    /// Returns the token, because the key is valid.
+    pub fn refund(self) {
         self.rates.addresses.give_back(&self.address, self.rates.wrong_keys);
     }
 }
@@ -94,7 +93,7 @@ impl<K: Hash + Eq> Buckets<K> {
     }
 }
 
-/// What counts as one address: of IPv6, everybody has very many.
+/// Returns the part of an address that identifies a client. An IPv6 client usually has a whole /64 network.
 fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => IpAddr::V4(v4),
@@ -118,13 +117,13 @@ mod tests {
     }
 
     #[test]
-    fn partners_do_not_share_and_one_may_have_a_rate_of_its_own() {
+    fn each_partner_has_its_own_bucket_and_may_have_its_own_rate() {
         let (rates, world) = rates();
         let [shop, other] = ["shop", "other"].map(|name| PartnerId::parse(name).unwrap());
         let refused = |partner: &PartnerId, own| rates.request_of(partner, own).retry_in_s.is_some();
         assert_eq!([(); 3].map(|()| refused(&shop, None)), [false, false, true]);
         assert!(!refused(&other, None));
-        // A higher rate holds from now on; a bucket is not filled by it at once.
+        // A higher rate takes effect from now on. It does not fill the bucket at once.
         let own = Some(RequestRate { per_second: 1000, burst: 1000 });
         assert!(refused(&shop, own));
         world.advance(Duration::from_millis(10));
@@ -132,16 +131,20 @@ mod tests {
     }
 
     #[test]
-    fn only_wrong_keys_count_and_a_network_of_ipv6_is_one_address() {
+    fn only_invalid_keys_count_and_an_ipv6_network_is_one_address() {
         let (rates, _) = rates();
         let address = |text: &str| text.parse::<IpAddr>().unwrap();
         let home = address("192.0.2.1");
         for _ in 0..10 {
-            rates.unseen_key_from(home).ok().unwrap().give_back();
+            rates.unseen_key_from(home).ok().unwrap().refund();
         }
         let spend = |from: IpAddr| rates.unseen_key_from(from).map(|_| ()).err();
         assert_eq!([(); 3].map(|()| spend(home)), [None, None, Some(1)]);
-        assert_eq!(spend(address("::ffff:192.0.2.1")), Some(1), "the same one, as a socket of IPv6 sees it");
+        assert_eq!(
+            spend(address("::ffff:192.0.2.1")),
+            Some(1),
+            "the same address, as an IPv6 socket reports it"
+        );
         assert_eq!(spend(address("192.0.2.2")), None);
         assert_eq!(spend(address("2001:db8::1")), None);
         assert_eq!(spend(address("2001:db8::2:1")), None);
@@ -150,10 +153,10 @@ mod tests {
     }
 
     #[test]
-    fn however_many_addresses_there_are_the_memory_is_bounded() {
+    fn the_number_of_buckets_is_bounded() {
         let (rates, _) = rates();
         for number in 0..30_000_u32 {
-            let _spent = rates.unseen_key_from(IpAddr::from(number.to_be_bytes()));
+            let _charge = rates.unseen_key_from(IpAddr::from(number.to_be_bytes()));
         }
         assert_eq!(rates.addresses.all().len(), BUCKETS_MAX.get());
     }

@@ -1,10 +1,10 @@
-//! The scopes as types, one each, so that a handler names its permission in its signature.
+//! Scopes as marker types, so that a handler names its permission in its signature.
 
 pub use postonce_shared::domain::scope::Scope;
 
-/// A scope as a type, for [`crate::access::authentication::Caller`].
+/// Marker type of a scope, for [`crate::access::authentication::Caller`].
 pub trait Permission: 'static {
-    /// The scope that the caller's key must have.
+    /// The scope that the key of the caller must have.
     const SCOPE: Scope;
 }
 

@@ -1,4 +1,4 @@
-//! The transactions that a caller may read.
+//! Visibility of transactions.
 
 use postonce_shared::domain::ids::PartnerId;
 
@@ -9,15 +9,15 @@ pub enum View<'a> {
     /// The transactions of this partner.
     Own(&'a PartnerId),
     /// The transactions of all partners.
-    Everyones,
+    All,
 }
 
 impl<'a> View<'a> {
-    /// The partner whose transactions it is limited to, if there is one.
+    /// Returns the partner to which the view is limited, if it is limited.
     pub const fn partner(self) -> Option<&'a PartnerId> {
         match self {
             Self::Own(own) => Some(own),
-            Self::Everyones => None,
+            Self::All => None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The cost meter: what postings cost in storage operations, summed over the processes that report.
+//! Costs of storage operations, summed over all processes that report.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,14 +9,14 @@ use postonce_shared::ports::operations::{Operation, PriceKind, Service, StorageO
 use postonce_worker::http::{OperationCount, Status};
 use postonce_worker::meter::Meter;
 
-/// One kind of operation, as a process reports it. The name may come from another process.
+/// Kind of storage operation in a report. The name may come from another process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReportedOperation {
     /// The service.
     pub service: Service,
-    /// The operation in the service's own word.
+    /// The name of the operation in the storage service.
     pub name: Cow<'static, str>,
-    /// How it is priced.
+    /// Price category.
     pub price: PriceKind,
 }
 
@@ -27,39 +27,39 @@ impl From<Operation> for ReportedOperation {
     }
 }
 
-/// What one process did since it started.
+/// Counters of one process since its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessReport {
-    /// Names it: the address that it listens on.
+    /// The listening address, which identifies the process.
     pub process: String,
-    /// Transactions that its worker made final.
+    /// Number of transactions that its worker posted or rejected.
     pub postings: u64,
-    /// What it asked of the store, retries included.
+    /// Number of storage operations, including retries.
     pub operations: BTreeMap<ReportedOperation, u64>,
 }
 
 impl ProcessReport {
-    /// All of its requests.
+    /// Returns the total number of operations.
     pub fn count(&self) -> u64 {
         self.operations.values().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// What they cost.
+    /// Returns their cost.
     pub fn cost(&self, prices: &Prices) -> Cost {
         self.operations.iter().map(|(operation, count)| prices.of(operation.price, *count)).sum()
     }
 }
 
-/// Who tells what the processes of the bank did.
+/// Source of reports from the processes of the bank.
 #[async_trait]
 pub trait WorkerReports: Send + Sync {
-    /// A report of each process that could be asked, this one first. Never asks the store.
+    /// Returns a report of each reachable process, this one first. Never accesses the store.
     async fn reports(&self) -> Vec<ProcessReport>;
 }
 
 impl ProcessReport {
-    /// What this process did, which listens at that address.
-    pub fn here(address: &str, meter: &Meter, operations: &StorageOperations) -> Self {
+    /// Creates the report of this process, which listens at `address`.
+    pub fn of_this_process(address: &str, meter: &Meter, operations: &StorageOperations) -> Self {
         let counts = operations.snapshot().into_iter();
         Self {
             process: address.to_owned(),
@@ -68,8 +68,8 @@ impl ProcessReport {
         }
     }
 
-    /// What another process says of itself; `None` when it speaks of kinds that are not known here.
-    pub fn told(address: &str, status: &Status) -> Option<Self> {
+    /// Converts the status of another process; `None` when it contains an unknown category.
+    pub fn from_status(address: &str, status: &Status) -> Option<Self> {
         let mut operations: BTreeMap<ReportedOperation, u64> = BTreeMap::new();
         for OperationCount { service, operation, price, count } in &status.storage_operations {
             let kind = ReportedOperation {
@@ -84,17 +84,17 @@ impl ProcessReport {
     }
 }
 
-/// What processes did together.
+/// Reports of several processes and their sum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CostReport {
-    /// The processes, as they reported.
+    /// The report of each process.
     pub processes: Vec<ProcessReport>,
-    /// All of them as one.
+    /// The sum of all reports.
     pub total: ProcessReport,
 }
 
 impl CostReport {
-    /// The sum of reports.
+    /// Sums reports.
     pub fn of(processes: Vec<ProcessReport>) -> Self {
         let mut total = ProcessReport { process: String::new(), postings: 0, operations: BTreeMap::new() };
         for report in &processes {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_who_reports_is_nothing() {
+    fn without_reports_the_sum_is_zero() {
         let cost = CostReport::of(Vec::new());
         assert_eq!((cost.total.count(), cost.total.postings), (0, 0));
     }

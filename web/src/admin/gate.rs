@@ -1,5 +1,4 @@
-//! Where operators hold and release the work: changes the gate, and asks the listeners whether they
-//! obey.
+//! Administration of the gate: changes it, and collects acknowledgments from the listeners.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,19 +16,19 @@ use postonce_shared::ports::world::World;
 use postonce_worker::listening::gatekeeper::Gatekeeper;
 use tracing::warn;
 
-/// How long a listener may take to say that it obeys: the operator waits.
+/// Maximum time for a listener to acknowledge: the operator waits for it.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(4);
 
-/// What a listening process said when it was told of an epoch.
+/// Answer of a listening process to a new epoch of the gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Acknowledgment {
     /// The process.
     pub listener: ProcessId,
-    /// The epoch that it obeys; `None` when it did not answer.
+    /// The epoch that it applies; `None` when it did not answer.
     pub epoch: Option<u64>,
 }
 
-/// The gate, and whoever obeys it.
+/// Reads and changes the gate, and notifies the listeners.
 pub struct GateService {
     gate: Gate,
     world: Arc<dyn World>,
@@ -39,57 +38,58 @@ pub struct GateService {
 }
 
 impl GateService {
-    /// The gate of a bank, obeyed by the worker of this process, if it has one, and by all that can be
-    /// reached.
+    /// Creates the service for a bank. Listeners are the worker of this process, if it has one, and the workers
+    /// of all reachable processes.
     pub fn new(bank: &Bank, exchange: &PeerNetwork, gatekeeper: Option<Arc<Gatekeeper>>) -> Self {
         let gate = Gate::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
         let (own, broadcast) = (exchange.id, Arc::clone(&exchange.broadcast));
         Self { gate, world: Arc::clone(&bank.world), own, gatekeeper, broadcast }
     }
 
-    /// The time, for schedules.
+    /// Returns the current time, for schedules.
     pub fn now(&self) -> Timestamp {
         self.world.now()
     }
 
-    /// The gate as it is.
+    /// Reads the current state.
     ///
     /// # Errors
-    /// [`StoreFault`] when it cannot be read: it counts as held then.
+    /// [`StoreFault`] when it cannot be read. Listeners treat it as held then.
     pub async fn read(&self) -> Result<GateOrder, StoreFault> {
         self.gate.read().await
     }
 
-    /// Changes the gate, and tells every listener.
+    /// Changes the gate, and notifies every listener.
     ///
     /// # Errors
-    /// [`StoreFault`]: it may be changed. Asking again is safe.
+    /// [`StoreFault`]: the outcome is unknown. It is safe to retry.
     pub async fn set(&self, state: GateState) -> Result<(GateOrder, Vec<Acknowledgment>), StoreFault> {
         let order = self.gate.set(state).await?;
-        let (mut told, here) = join(self.tell_others(order.epoch), self.tell_here(order.epoch)).await;
-        told.extend(here);
-        told.sort_by_key(|acknowledgment| acknowledgment.listener);
-        Ok((order, told))
+        let (mut acknowledgments, own) =
+            join(self.notify_others(order.epoch), self.notify_own_worker(order.epoch)).await;
+        acknowledgments.extend(own);
+        acknowledgments.sort_by_key(|acknowledgment| acknowledgment.listener);
+        Ok((order, acknowledgments))
     }
 
-    async fn tell_here(&self, epoch: u64) -> Option<Acknowledgment> {
+    async fn notify_own_worker(&self, epoch: u64) -> Option<Acknowledgment> {
         let gatekeeper = self.gatekeeper.as_ref()?;
         Some(Acknowledgment { listener: self.own, epoch: Some(gatekeeper.heard(epoch).await) })
     }
 
-    async fn tell_others(&self, epoch: u64) -> Vec<Acknowledgment> {
+    async fn notify_others(&self, epoch: u64) -> Vec<Acknowledgment> {
         let question = Question::put(GATE_PATH, GateEpoch { epoch }.encode()).of_workers();
         let answers = match self.broadcast.ask(&question, ANSWER_TIME_MAX).await {
             Ok(answers) => answers,
             Err(fault) => {
-                // The gate is changed; they notice by themselves.
-                warn!("The listeners could not be told of the gate: {}", chain(&fault));
+                // The gate is changed; the listeners read it at their next poll.
+                warn!("The listeners could not be notified of the gate: {}", chain(&fault));
                 return Vec::new();
             }
         };
         let acknowledgment = |(entry, answer): (RegisteredProcess, Result<Vec<u8>, CallFault>)| {
             let listener = entry.id;
-            let epoch = answer.ok().and_then(|body| GateEpoch::decode(&body)).map(|obeyed| obeyed.epoch);
+            let epoch = answer.ok().and_then(|body| GateEpoch::decode(&body)).map(|applied| applied.epoch);
             if epoch.is_none() {
                 warn!(worker = %listener, "Worker {listener} at {} does not answer", entry.address);
             }

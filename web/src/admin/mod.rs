@@ -1,4 +1,4 @@
-//! Operations for operators, without HTTP: queues, dead letters, order numbers, costs, the number of workers, and the
+//! Administration without HTTP: queues, dead letters, order numbers, costs, the number of workers, and the
 //! gate.
 
 pub mod costs;

@@ -1,4 +1,4 @@
-//! What operators look at and repair: queues, dead letters, order numbers, costs.
+//! Reports and repairs for operators: queues, dead letters, order numbers, costs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,58 +26,58 @@ use postonce_shared::protocol::order_numbers::{OrderNumberFault, OrderNumbers, R
 
 use crate::admin::costs::{CostReport, WorkerReports};
 
-/// Listeners of one queue, in all processes.
+/// Number of listeners of one queue, in all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Listeners {
-    /// At work now.
+    /// Currently active.
     pub active: u32,
-    /// The most that there may be.
+    /// Maximum.
     pub max: u32,
 }
 
-/// What workers tell about their listeners.
+/// Source of the listener counts of the workers.
 #[async_trait]
 pub trait ListenerStatus: Send + Sync {
-    /// The listeners of each queue.
+    /// Returns the listeners of each queue.
     async fn listeners(&self) -> BTreeMap<QueueName, Listeners>;
 }
 
-/// One queue, as an operator sees it.
+/// Report on one queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueReport {
     /// Its name.
     pub name: QueueName,
-    /// What waits in it.
+    /// Waiting messages.
     pub backlog: Backlog,
-    /// Open dead letters that came from it.
+    /// Number of open dead letters from this queue.
     pub dead_letters: u64,
-    /// Who listens.
+    /// Listeners of this queue.
     pub listeners: Listeners,
 }
 
-/// How many workers are wanted, and all that led to it.
+/// Wanted number of workers, with the values from which it is computed.
 #[derive(Debug, Clone)]
 pub struct ScaleReport {
-    /// What waits.
+    /// Waiting work.
     pub demand: Demand,
-    /// What the number goes by.
+    /// Scaling policy.
     pub policy: ScalingPolicy,
-    /// The number.
+    /// Wanted number.
     pub wanted: WorkersWanted,
 }
 
-/// What the configuration tells the office.
+/// Configuration of [`AdminService`].
 #[derive(Debug, Clone)]
 pub struct AdminTerms {
-    /// Where the other processes call this one.
+    /// Address at which other processes call this one.
     pub address: Address,
-    /// What the number of workers goes by.
+    /// Scaling policy of the workers.
     pub scaling: ScalingPolicy,
-    /// What storage operations cost.
+    /// Prices of storage operations.
     pub prices: Prices,
 }
 
-/// The office of the operators.
+/// Reports and repairs for operators.
 pub struct AdminService {
     store: Store,
     world: Arc<dyn World>,
@@ -93,7 +93,7 @@ pub struct AdminService {
 }
 
 impl AdminService {
-    /// The office of a bank, whose workers say how they listen and what they did.
+    /// Creates the service for a bank. `workers` reports listeners and costs.
     pub fn new<W>(bank: &Bank, workers: Arc<W>, terms: AdminTerms) -> Self
     where
         W: ListenerStatus + WorkerReports + 'static,
@@ -114,19 +114,19 @@ impl AdminService {
         }
     }
 
-    /// The time, for ages.
+    /// Returns the current time, for ages.
     pub fn now(&self) -> Timestamp {
         self.world.now()
     }
 
-    /// The work queues, and those that only dead letters remember.
+    /// Returns the work queues, and queues that exist only as the origin of dead letters.
     ///
     /// # Errors
-    /// [`StoreFault`] when they cannot be read; so with all that follow.
+    /// [`StoreFault`] when they cannot be read. The other methods return the same error.
     pub async fn queues(&self) -> Result<Vec<QueueReport>, StoreFault> {
         let mut dead: BTreeMap<QueueName, u64> =
             self.store.dead_letters.count_open().await?.into_iter().collect();
-        // Work may still wait in queues that the number of today no longer names.
+        // Queues beyond the current queue count may still contain messages.
         let ever = self.queues_ever.largest().await?;
         for queue in envelope::queues(self.queue_count.max(ever)) {
             dead.entry(queue).or_default();
@@ -140,7 +140,7 @@ impl AdminService {
         try_join_all(reports).await
     }
 
-    /// Dead letters, by id; the resolved ones only when asked for.
+    /// Lists dead letters by id. Resolved ones are listed only if `open_only` is false.
     ///
     /// # Errors
     /// [`StoreFault`]
@@ -153,7 +153,7 @@ impl AdminService {
         self.store.dead_letters.list(open_only, cursor, limit).await
     }
 
-    /// One dead letter.
+    /// Finds a dead letter.
     ///
     /// # Errors
     /// [`StoreFault`]
@@ -161,23 +161,23 @@ impl AdminService {
         self.store.dead_letters.find(id).await
     }
 
-    /// Sends the work of a letter again.
+    /// Enqueues the work of a dead letter again.
     ///
     /// # Errors
-    /// [`DeadLetterFault`]: the letter is still open.
+    /// [`DeadLetterFault`]: the dead letter is still open.
     pub async fn replay(&self, id: &str, by: &PartnerId) -> Result<Decided, DeadLetterFault> {
         self.letters.replay(id, by.as_str()).await
     }
 
-    /// Gives up the work of a letter.
+    /// Discards the work of a dead letter.
     ///
     /// # Errors
-    /// [`DeadLetterFault`]: the letter is still open.
+    /// [`DeadLetterFault`]: the dead letter is still open.
     pub async fn discard(&self, id: &str, by: &PartnerId) -> Result<Decided, DeadLetterFault> {
         self.letters.discard(id, by.as_str()).await
     }
 
-    /// The register of order numbers.
+    /// Returns the register of order numbers.
     ///
     /// # Errors
     /// [`OrderNumberFault`] when it cannot be read.
@@ -185,7 +185,7 @@ impl AdminService {
         self.order_numbers.register().await
     }
 
-    /// How many workers are wanted. However often it is asked, the queues are read at most once in 5 s.
+    /// Computes the wanted number of workers. The queues are read at most once in 5 s.
     ///
     /// # Errors
     /// [`SharedFault`] when the queues could not be read.
@@ -195,12 +195,12 @@ impl AdminService {
         Ok(ScaleReport { demand, policy, wanted })
     }
 
-    /// What the processes asked of the store since they started, and what came of it.
+    /// Returns the storage operations and postings of all processes since their start.
     pub async fn costs(&self) -> CostReport {
         CostReport::of(self.workers.reports().await)
     }
 
-    /// What storage operations cost.
+    /// Prices of storage operations.
     pub const fn prices(&self) -> &Prices {
         &self.prices
     }

@@ -1,4 +1,4 @@
-//! What all workers say of themselves: the one in this process, and those that can be asked.
+//! Status of all workers: the one in this process, and those of other processes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use tracing::warn;
 use crate::admin::costs::{ProcessReport, WorkerReports};
 use crate::admin::service::{ListenerStatus, Listeners};
 
-/// How long a worker may take to say how it is: an operator waits.
+/// Maximum time for a worker to report its status: an operator waits for it.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Adds up what every worker process says.
+/// Collects the status of all worker processes.
 pub struct AllWorkers {
     /// The address of this process.
     pub address: String,
-    /// What the worker of this process counts.
+    /// Counters of the worker in this process.
     pub meter: Arc<Meter>,
-    /// What this process asked of the store.
+    /// Storage operations of this process.
     pub operations: Arc<StorageOperations>,
-    /// Asks the others.
+    /// Sends requests to the other processes.
     pub broadcast: Arc<PeerBroadcast>,
 }
 
@@ -35,8 +35,8 @@ pub struct AllWorkers {
 impl ListenerStatus for AllWorkers {
     async fn listeners(&self) -> BTreeMap<QueueName, Listeners> {
         let mut sums: BTreeMap<QueueName, Listeners> = BTreeMap::new();
-        for (queue, look) in self.meter.all_listeners() {
-            add(&mut sums, queue, look.active, look.max);
+        for (queue, listeners) in self.meter.all_listeners() {
+            add(&mut sums, queue, listeners.active, listeners.max);
         }
         for (_, status) in self.statuses().await {
             for (queue, of_queue) in status.listeners {
@@ -52,11 +52,11 @@ impl ListenerStatus for AllWorkers {
 #[async_trait]
 impl WorkerReports for AllWorkers {
     async fn reports(&self) -> Vec<ProcessReport> {
-        let mut reports = vec![ProcessReport::here(&self.address, &self.meter, &self.operations)];
+        let mut reports = vec![ProcessReport::of_this_process(&self.address, &self.meter, &self.operations)];
         for (address, status) in self.statuses().await {
-            match ProcessReport::told(&address, &status) {
+            match ProcessReport::from_status(&address, &status) {
                 Some(report) => reports.push(report),
-                None => warn!("The worker at {address} counts in words that are not known here"),
+                None => warn!("The worker at {address} reports an unknown category of operations"),
             }
         }
         reports
@@ -64,12 +64,12 @@ impl WorkerReports for AllWorkers {
 }
 
 impl AllWorkers {
-    /// What the other processes say, with their addresses. One that does not answer is missing.
+    /// Returns the status of each other process with its address. Processes that do not answer are omitted.
     async fn statuses(&self) -> Vec<(String, Status)> {
         let answers = match self.broadcast.ask(&Question::get(STATUS_PATH), ANSWER_TIME_MAX).await {
             Ok(answers) => answers,
             Err(fault) => {
-                warn!("Other processes cannot be asked how they are: {}", chain(&fault));
+                warn!("The status of other processes cannot be read: {}", chain(&fault));
                 return Vec::new();
             }
         };
@@ -84,7 +84,7 @@ impl AllWorkers {
                 Err(fault) => chain(fault),
             };
             let (id, address) = (entry.id, entry.address);
-            warn!(worker = %id, "Worker {id} at {address} does not say how it is: {why}");
+            warn!(worker = %id, "Worker {id} at {address} does not report its status: {why}");
         }
         statuses
     }

@@ -1,5 +1,5 @@
-//! Which format a request is in, and which one its sender reads: by `Content-Type` and `Accept`
-//! (RFC 9110), and where these do not say, by the profile of the partner.
+//! Content negotiation: the formats of request and response, from `Content-Type` and `Accept` (RFC 9110), or from
+//! the profile of the partner.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::api::soap;
 use crate::error::{ApiError, Code};
 use crate::formats::{Document, FORMATS, Format, GENERIC_XML, named};
 
-/// The format of the body that comes with these headers, from somebody with that profile.
+/// Returns the format of a body. `profile` is the default format of the partner.
 ///
 /// # Errors
-/// [`ApiError`] of status 415 when it is none that we read.
+/// [`ApiError`] with status 415 when the format is not supported.
 pub fn body_format(
     headers: &HeaderMap,
     profile: Option<&'static dyn Format>,
@@ -36,11 +36,11 @@ pub fn body_format(
     }
 }
 
-/// The media type of a body, without its parameters; `None` where nothing was said. All bodies are in
-/// UTF-8, as they are.
+/// Returns the media type of a body without its parameters; `None` when the header is missing. All bodies must be
+/// in UTF-8 and uncompressed.
 ///
 /// # Errors
-/// [`ApiError`] of status 415 for another character set, and for a compressed body.
+/// [`ApiError`] with status 415 for another character set, and for a compressed body.
 pub fn utf8_essence(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     let unsupported = |detail: String| Err(ApiError::new(Code::MediaTypeUnsupported, detail));
     let encoding = header_text(headers, header::CONTENT_ENCODING);
@@ -58,10 +58,10 @@ pub fn utf8_essence(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     }
 }
 
-/// What operators write is JSON.
+/// Checks that a body is JSON, the only format of the admin API.
 ///
 /// # Errors
-/// [`ApiError`] of status 415 for another format.
+/// [`ApiError`] with status 415 for another format.
 pub fn only_json(format: &dyn Format) -> Result<(), ApiError> {
     if format.is_xml() {
         return Err(ApiError::new(
@@ -72,19 +72,19 @@ pub fn only_json(format: &dyn Format) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// How the sender of a request is answered.
+/// Negotiated format of a response.
 #[derive(Debug, Clone, Copy)]
 pub struct Reply {
     format: &'static dyn Format,
-    /// By the name that the sender knows.
+    /// The media type for the response header.
     media_type: &'static str,
 }
 
 impl Reply {
-    /// The best of what the sender accepts: its own format rather than others.
+    /// Selects the best accepted format. The format of the request is preferred.
     ///
     /// # Errors
-    /// [`ApiError`] of status 406 when it accepts none that we write.
+    /// [`ApiError`] with status 406 when no accepted format is available.
     pub fn to(request: &HttpRequest) -> Result<Self, ApiError> {
         let habit = Self::by_habit(request);
         let Some(accepted) = Accepted::of(request.headers()) else { return Ok(habit) };
@@ -94,14 +94,14 @@ impl Reply {
         })
     }
 
-    /// As [`Self::to`], for what must be told in any case.
+    /// Like [`Self::to`], for errors, which must be sent even if no accepted format is available.
     fn to_refused(request: &HttpRequest) -> Self {
         let habit = Self::by_habit(request);
         let accepted = Accepted::of(request.headers());
         accepted.and_then(|accepted| accepted.best(habit, profile(request))).unwrap_or(habit)
     }
 
-    /// The format of the body, of the partner, or else the first of all.
+    /// Returns the format of the body, else the format of the partner, else the default format.
     fn by_habit(request: &HttpRequest) -> Self {
         let profile = profile(request);
         let sent = header_text(request.headers(), header::CONTENT_TYPE).map(|it| MediaType::of(it).essence);
@@ -114,17 +114,17 @@ impl Reply {
         of_body.or_else(|| profile.map(own)).unwrap_or_else(|| own(&crate::formats::json::Json))
     }
 
-    /// Writes an answer.
+    /// Builds a response.
     pub fn with(self, mut response: HttpResponseBuilder, document: impl Into<Document>) -> HttpResponse {
         response.insert_header((header::VARY, "Accept")).content_type(labeled(self.media_type));
         response.body(self.format.write(&document.into()))
     }
 }
 
-/// Around every route: a refusal is written in the format of whoever reads it.
+/// Middleware of all routes: writes errors in the negotiated format.
 ///
 /// # Errors
-/// Those of what is around.
+/// Those of the wrapped service.
 pub async fn refuse_in_format(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -144,13 +144,13 @@ pub async fn refuse_in_format(
     }))
 }
 
-/// The format that the partner of a request reads when the request does not say.
+/// Returns the default format of the partner of a request.
 pub fn profile(request: &HttpRequest) -> Option<&'static dyn Format> {
     let extensions = request.extensions();
     named(extensions.get::<Arc<Partner>>()?.format.as_deref()?)
 }
 
-/// The format that a media type means to somebody with that profile.
+/// Returns the format of a media type. The generic XML types mean the XML format of the profile.
 fn spoken(essence: &str, profile: Option<&'static dyn Format>) -> Option<&'static dyn Format> {
     if GENERIC_XML.iter().any(|it| it.eq_ignore_ascii_case(essence)) {
         let own = profile.filter(|format| format.is_xml());
@@ -159,7 +159,7 @@ fn spoken(essence: &str, profile: Option<&'static dyn Format>) -> Option<&'stati
     FORMATS.iter().copied().find(|format| format.media_type().eq_ignore_ascii_case(essence))
 }
 
-/// XML that calls itself text is taken for ASCII by old readers unless told otherwise (RFC 7303).
+/// Adds the character set to `text/*` types: old clients assume ASCII for XML without it (RFC 7303).
 fn labeled(media_type: &'static str) -> String {
     if media_type.starts_with("text/") {
         format!("{media_type}; charset=utf-8")
@@ -172,7 +172,7 @@ fn header_text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// A media type, taken apart.
+/// Parsed media type.
 struct MediaType<'a> {
     essence: &'a str,
     parameters: Vec<(&'a str, &'a str)>,
@@ -188,11 +188,11 @@ impl<'a> MediaType<'a> {
     }
 }
 
-/// What a client accepts: ranges of media types, each with its weight in thousandths.
+/// Parsed `Accept` header: media ranges with their weights in thousandths.
 struct Accepted<'a>(Vec<(&'a str, u16)>);
 
 impl<'a> Accepted<'a> {
-    /// What the header says; `None` when there is none, which accepts everything.
+    /// Parses the header; `None` when it is missing, which accepts everything.
     fn of(headers: &'a HeaderMap) -> Option<Self> {
         let lines = headers.get_all(header::ACCEPT).filter_map(|value| value.to_str().ok());
         let ranges = lines.flat_map(|line| line.split(',')).map(str::trim).filter(|range| !range.is_empty());
@@ -206,7 +206,7 @@ impl<'a> Accepted<'a> {
         (!weighed.is_empty()).then_some(Self(weighed))
     }
 
-    /// The weight of a media type: the most specific range decides.
+    /// Returns the weight of a media type. The most specific range decides.
     fn weight(&self, media_type: &str) -> u16 {
         let (kind, _) = media_type.split_once('/').unwrap_or((media_type, ""));
         let of = |wanted: &dyn Fn(&str) -> bool| {
@@ -219,7 +219,8 @@ impl<'a> Accepted<'a> {
             .unwrap_or_default()
     }
 
-    /// The heaviest of what we write; among equals the habit of the client, then the order of formats.
+    /// Returns the format with the highest weight. With equal weights the default of the client comes first, then the
+    /// order of the formats.
     fn best(&self, habit: Reply, profile: Option<&'static dyn Format>) -> Option<Reply> {
         let own = FORMATS.iter().map(|format| Reply { format: *format, media_type: format.media_type() });
         let generic = GENERIC_XML
@@ -236,7 +237,7 @@ impl<'a> Accepted<'a> {
     }
 }
 
-/// A weight of RFC 9110, section 12.4.2, in thousandths; one that makes no sense counts as full.
+/// Parses a weight (RFC 9110, section 12.4.2) in thousandths. An invalid one counts as 1.
 fn thousandths(weight: &str) -> u16 {
     let (whole, decimals) = weight.split_once('.').unwrap_or((weight, ""));
     let padded = format!("{whole}{decimals:0<3}");

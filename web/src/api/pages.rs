@@ -1,8 +1,7 @@
-//! Listings in pages: how many, from where on, and where the next page starts.
+//! Pagination of listings: page size, position and cursors.
 //!
-//! A cursor is opaque to clients. It carries a check over itself and over the listing that it
-//! belongs to, so that one that was changed, or taken from another listing, is refused here and
-//! never reaches a store. It is no secret and grants nothing.
+//! A cursor is opaque to clients. It contains a checksum of itself and of its listing, so a modified cursor, or one
+//! of another listing, is refused before any store access. It is not secret and grants nothing.
 
 use actix_web::HttpRequest;
 use actix_web::web::Query;
@@ -15,21 +14,21 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::{ApiError, Code};
 
-/// Items of a page, when nothing was said.
+/// Default page size.
 pub const LIMIT_DEFAULT: usize = 100;
-/// Most items of a page.
+/// Maximum page size.
 pub const LIMIT_MAX: usize = 1000;
-/// Bytes of the check in a cursor.
+/// Length of the checksum in a cursor, in bytes.
 const CHECK_BYTES: usize = 8;
 
-/// The query of a listing.
+/// Query parameters of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageQuery {
-    /// Most items.
+    /// Maximum number of items.
     pub limit: usize,
-    /// Which transactions, where that is asked.
+    /// Status of the transactions to list, for listings of transactions.
     pub status: TransactionStatus,
-    /// Whether resolved dead letters are listed too, where that is asked.
+    /// Whether to list resolved dead letters too, for listings of dead letters.
     pub include_resolved: bool,
     cursor: Option<String>,
 }
@@ -43,10 +42,10 @@ struct RawQuery {
 }
 
 impl PageQuery {
-    /// Reads the query.
+    /// Parses the query.
     ///
     /// # Errors
-    /// [`ApiError`] of status 400 with every violation.
+    /// [`ApiError`] with status 400 and every violation.
     pub fn of(request: &HttpRequest) -> Result<Self, ApiError> {
         let raw = Query::<RawQuery>::from_query(request.query_string()).map_err(|error| {
             ApiError::new(Code::QueryInvalid, format!("The query cannot be read: {error}."))
@@ -83,10 +82,10 @@ impl PageQuery {
         }
     }
 
-    /// Where the page starts in that listing, in the listing's own words; `None` at its beginning.
+    /// Returns the start of the page in the notation of the listing; `None` for the first page.
     ///
     /// # Errors
-    /// [`ApiError`] of status 400 when the cursor is not one of that listing.
+    /// [`ApiError`] with status 400 when the cursor does not belong to the listing.
     pub fn position(&self, listing: &str) -> Result<Option<String>, ApiError> {
         let decoded =
             self.cursor.as_deref().map(|cursor| decode(listing, cursor).ok_or_else(ApiError::cursor_invalid));
@@ -94,12 +93,12 @@ impl PageQuery {
     }
 }
 
-/// A number in digits only: a sign is no part of it.
+/// Parses a number that consists of digits only, without a sign.
 fn number(text: &str) -> Option<usize> {
     text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The cursor of a position in a listing.
+/// Encodes a position in a listing as a cursor.
 pub fn cursor(listing: &str, position: &str) -> String {
     let check = check(listing, position);
     BASE64_URL_SAFE_NO_PAD.encode([check.as_slice(), position.as_bytes()].concat())
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_kept() {
+    fn limits_are_validated() {
         let check = |text: &str, expected: Option<usize>| {
             assert_eq!(query(text).ok().map(|query| query.limit), expected, "{text}");
         };

@@ -1,4 +1,4 @@
-//! An answer to each request whose handler panicked.
+//! Middleware that converts a panic of a handler to an error response.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -11,7 +11,7 @@ use futures::FutureExt as _;
 
 use crate::error::ApiError;
 
-/// Middleware of each route: answers a request whose handler panicked with an internal error.
+/// Middleware of each route: answers with an internal error when the handler panics.
 ///
 /// # Errors
 /// Those of the wrapped service.

@@ -1,4 +1,4 @@
-//! The ids in a path, and the paths that name things.
+//! Parsing of the ids in a path, and construction of paths.
 
 use std::str::FromStr;
 
@@ -10,30 +10,30 @@ use postonce_shared::domain::ids::{
 
 use crate::error::{ApiError, Code};
 
-/// The user in the path.
+/// Parses the user in the path.
 ///
 /// # Errors
-/// [`ApiError`] of status 400 when it is not a UUID; so with all functions here.
+/// [`ApiError`] with status 400 when it is not a UUID.
 pub fn user(request: &HttpRequest) -> Result<UserId, ApiError> {
     let mut violations = Vec::new();
     let user = id(request, "user_id", &mut violations);
     finish(user, violations)
 }
 
-/// The account in the path.
+/// Parses the account in the path.
 ///
 /// # Errors
-/// [`ApiError`] of status 400, with every id that is not a UUID.
+/// [`ApiError`] with status 400 that lists every id that is not a UUID.
 pub fn account(request: &HttpRequest) -> Result<AccountKey, ApiError> {
     let mut violations = Vec::new();
     let account = account_key(request, &mut violations);
     finish(account, violations)
 }
 
-/// The account and the message in the path.
+/// Parses the account and the message id in the path.
 ///
 /// # Errors
-/// [`ApiError`] of status 400, with every id that is not a UUID.
+/// [`ApiError`] with status 400 that lists every id that is not a UUID.
 pub fn message(request: &HttpRequest) -> Result<(AccountKey, MessageId), ApiError> {
     let mut violations = Vec::new();
     let account = account_key(request, &mut violations);
@@ -41,10 +41,10 @@ pub fn message(request: &HttpRequest) -> Result<(AccountKey, MessageId), ApiErro
     finish(account.zip(message), violations)
 }
 
-/// The partner in the path.
+/// Parses the partner in the path.
 ///
 /// # Errors
-/// [`ApiError`] of status 400 when it is no name of one.
+/// [`ApiError`] with status 400 when it is not a valid partner id.
 pub fn partner(request: &HttpRequest) -> Result<PartnerId, ApiError> {
     PartnerId::parse(request.match_info().query("partner_id")).map_err(|invalid| {
         let violation = Violation { field: "partner_id".to_owned(), message: invalid.to_string() };
@@ -52,12 +52,12 @@ pub fn partner(request: &HttpRequest) -> Result<PartnerId, ApiError> {
     })
 }
 
-/// The path of an account.
+/// Returns the path of an account.
 pub fn of_account(key: AccountKey) -> String {
     format!("/v1/users/{}/accounts/{}", key.user, key.account)
 }
 
-/// The path of a transaction.
+/// Returns the path of a transaction.
 pub fn of_transaction(key: &TransactionKey) -> String {
     format!("{}/transactions/{}", of_account(key.account), key.message)
 }

@@ -1,4 +1,4 @@
-//! From the domain to answers, in the words of the wire.
+//! Conversion of domain values to response bodies.
 
 use std::collections::BTreeMap;
 
@@ -31,10 +31,10 @@ use crate::api::paths;
 use crate::error::{ApiError, Code};
 use crate::headers::{IDEMPOTENT_REPLAYED, PREFERENCE_APPLIED, Wait};
 
-/// What became of a deposit or a withdrawal: the transaction, and whether it is that of an earlier request.
+/// Returns the transaction of an accepted request, and whether an earlier request created it.
 ///
 /// # Errors
-/// [`ApiError`] for what was refused; a rejection is not an error.
+/// [`ApiError`] for a refused request. A rejected transaction is not an error.
 pub fn accepted_or_refused(acceptance: Acceptance) -> Result<(Transaction, bool), ApiError> {
     let refused = |code, detail: String| Err(ApiError::new(code, detail));
     match acceptance {
@@ -42,21 +42,21 @@ pub fn accepted_or_refused(acceptance: Acceptance) -> Result<(Transaction, bool)
         Acceptance::Replayed(transaction) => Ok((transaction, true)),
         Acceptance::KeyReused => {
             let detail =
-                "This id was used on this account for other content. Use a new id for a new request.";
+                "This id was used on this account with different content. Use a new id for a new request.";
             refused(Code::IdempotencyKeyReused, detail.to_owned())
         }
         Acceptance::AccountUnknown => Err(ApiError::account_unknown()),
         Acceptance::CurrencyMismatch { account } => {
-            let detail = format!("The account is in {account}. The id is not used up.");
+            let detail = format!("The account is in {account}. The id can be used again.");
             refused(Code::CurrencyMismatch, detail)
         }
     }
 }
 
-/// The answer to a deposit or a withdrawal.
+/// Builds the response to a deposit or a withdrawal.
 ///
 /// # Errors
-/// As [`accepted_or_refused`].
+/// See [`accepted_or_refused`].
 pub fn acceptance(
     acceptance: Acceptance,
     wait: Option<Wait>,
@@ -75,10 +75,10 @@ pub fn acceptance(
     Ok(reply.with(response, self::transaction(transaction)))
 }
 
-/// The answer to the wish to open an account.
+/// Builds the response to the opening of an account.
 ///
 /// # Errors
-/// [`ApiError`] when it exists with other terms.
+/// [`ApiError`] when it exists with different terms.
 pub fn opening(opening: OpenOutcome, reply: Reply) -> Result<HttpResponse, ApiError> {
     match opening {
         OpenOutcome::Created(account) => {
@@ -99,7 +99,7 @@ pub fn opening(opening: OpenOutcome, reply: Reply) -> Result<HttpResponse, ApiEr
     }
 }
 
-/// An account.
+/// Converts an account.
 pub fn account(account: Account) -> wire::Account {
     let (available, key) = (account.available(), account.key);
     let Account {
@@ -128,7 +128,7 @@ pub fn account(account: Account) -> wire::Account {
     }
 }
 
-/// A transaction.
+/// Converts a transaction.
 pub fn transaction(transaction: Transaction) -> wire::Transaction {
     let status = transaction.status();
     let Transaction { key, instruction, accepted_at, outcome } = transaction;
@@ -150,7 +150,7 @@ pub fn transaction(transaction: Transaction) -> wire::Transaction {
     }
 }
 
-/// A line of the statement, as the transaction that it is.
+/// Converts a journal entry to its transaction.
 pub fn entry(account: AccountKey, entry: Entry) -> wire::Transaction {
     let Entry {
         sequence,
@@ -205,7 +205,7 @@ fn accepted(
     }
 }
 
-/// A work queue at a moment.
+/// Converts the report on a queue. `now` is the reference of its age.
 pub fn queue(report: QueueReport, now: Timestamp) -> wire::Queue {
     let QueueReport { name, backlog, dead_letters, listeners } = report;
     wire::Queue {
@@ -218,7 +218,7 @@ pub fn queue(report: QueueReport, now: Timestamp) -> wire::Queue {
     }
 }
 
-/// A dead letter.
+/// Converts a dead letter.
 pub fn dead_letter(letter: DeadLetter) -> wire::DeadLetter {
     let DeadLetter { id, queue, reason, body, dequeue_count, inserted_at, dead_at, resolution } = letter;
     let names = Names::read(&body).ok().filter(Names::is_whole);
@@ -244,7 +244,7 @@ pub fn dead_letter(letter: DeadLetter) -> wire::DeadLetter {
     }
 }
 
-/// A partner, with what its keys allow.
+/// Converts a partner, with the scopes of its keys.
 pub fn partner(partner: &Partner, scopes: &BTreeMap<String, Vec<Scope>>) -> wire::Partner {
     let Partner {
         id,
@@ -296,19 +296,19 @@ fn reach(reach: &Reach) -> wire::PartnerReach {
     }
 }
 
-/// The name of the state of a partner: the same content is the same state.
+/// Returns the entity tag of a partner, which depends only on its content.
 pub fn etag(partner: &Partner) -> String {
     let digest: [u8; 32] = Sha256::digest(partner_body::encode(partner).as_bytes()).into();
     format!("\"{}\"", hex::encode(digest.split_at(16).0))
 }
 
-/// Whether a value of `If-Match` names the state of a partner (RFC 9110, section 13.1.1).
+/// Returns whether a value of `If-Match` matches the state of a partner (RFC 9110, section 13.1.1).
 pub fn names(if_match: &str, partner: &Partner) -> bool {
     let etag = etag(partner);
     if_match.split(',').map(str::trim).any(|named| named == "*" || named == etag)
 }
 
-/// The register of order numbers.
+/// Converts the register of order numbers.
 pub fn order_numbers(register: Register) -> wire::OrderNumbers {
     let Register { next: _, reserved, issued, returned, lost, holdings } = register;
     let range = |holding: Holding| {
@@ -323,7 +323,7 @@ pub fn order_numbers(register: Register) -> wire::OrderNumbers {
     wire::OrderNumbers { reserved, issued, returned, lost, ranges: holdings.into_iter().map(range).collect() }
 }
 
-/// What processes cost, and all of them together.
+/// Converts the costs of all processes and their sum.
 pub fn costs(costs: &CostReport, prices: &Prices) -> wire::StorageOperations {
     let total = &costs.total;
     let operation = |(operation, count): (&ReportedOperation, &u64)| wire::StorageOperation {
@@ -350,7 +350,7 @@ pub fn costs(costs: &CostReport, prices: &Prices) -> wire::StorageOperations {
     }
 }
 
-/// How many workers are wanted, and why.
+/// Converts the wanted number of workers with its reasons.
 pub fn scale(report: ScaleReport) -> wire::Scale {
     let ScaleReport { demand, policy, wanted } = report;
     let WorkersWanted { workers, for_backlog, floor } = wanted;

@@ -1,4 +1,4 @@
-//! Every route, in one table.
+//! The table of all routes.
 
 use actix_web::guard::{Any, Get, Head};
 use actix_web::http::{Method, header};
@@ -13,14 +13,14 @@ use crate::api::panics::answer_panics;
 use crate::api::soap;
 use crate::error::{ApiError, Code};
 
-/// A path and what its methods do.
+/// A path with its methods and handlers.
 type Row = (&'static str, Vec<(Method, Route)>);
 
 #[rustfmt::skip]
 fn table() -> Vec<Row> {
     use Method as M;
     vec![
-        // First: paths are compared in this order, and most requests are these.
+        // Paths are matched in this order, so the most frequent ones come first.
         ("/v1/users/{user_id}/accounts/{account_id}/deposits", vec![(M::POST, to(submit::deposit))]),
         ("/v1/users/{user_id}/accounts/{account_id}/withdrawals", vec![(M::POST, to(submit::withdrawal))]),
         ("/v1/users/{user_id}/accounts", vec![(M::GET, to(accounts::list))]),
@@ -64,13 +64,13 @@ fn table() -> Vec<Row> {
     ]
 }
 
-/// The templates of all paths.
+/// Returns the templates of all paths.
 pub fn paths() -> Vec<&'static str> {
     table().into_iter().map(|(path, _)| path).collect()
 }
 
-/// Puts the table into an application. What it does not know is answered with a problem as well. What the
-/// other processes of the bank ask is no part of the API, and stands before it where it is served.
+/// Registers the table in an application. Other paths and methods are answered with a problem document too. The
+/// routes for other processes of the bank are not part of the API; if they are served here, they come first.
 pub fn configure(config: &mut ServiceConfig) {
     for (path, methods) in table() {
         let mut resource = web::resource(path);
@@ -101,5 +101,5 @@ fn method_not_allowed(allowed: &str) -> HttpResponse {
 }
 
 async fn not_found(_: HttpRequest) -> Result<HttpResponse, ApiError> {
-    Err(ApiError::new(Code::NotFound, "See /docs for what there is."))
+    Err(ApiError::new(Code::NotFound, "See /docs for the available paths."))
 }

@@ -1,7 +1,7 @@
-//! `postonce-web backup` and `postonce-web restore`: the embedded store into a file, and back.
+//! `postonce-web backup` and `postonce-web restore`: copy the embedded store to a file, and replace it with one.
 //!
-//! Both work on the files themselves, before a store is opened: a backup must not bring the store to another
-//! schema, and a restore must not have it open.
+//! Both commands work on the files before a store is opened: a backup must not migrate the schema of the store, and
+//! a restore must not have it open.
 
 use std::io::{IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
@@ -23,29 +23,29 @@ use postonce_shared::ports::api_keys::ApiKeyRecord;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::World;
 
-/// What to back up, and where to.
+/// Arguments of `backup`.
 #[derive(Debug, Clone, Args)]
 pub struct BackupCommand {
-    /// The file to be written; only its owner will be able to read it. A file of that name is left alone.
+    /// Backup file to write; only its owner can read it. An existing file is not overwritten.
     file: PathBuf,
-    /// Replace a file of that name, once the new backup is whole.
+    /// Replace an existing file, after the new backup is complete.
     #[arg(long)]
     force: bool,
 }
 
-/// What to restore, and how.
+/// Arguments of `restore`.
 #[derive(Debug, Clone, Args)]
 pub struct RestoreCommand {
-    /// The backup. It is read only.
+    /// Backup file. It is opened read-only.
     file: PathBuf,
-    /// Do it. Without this, what would be done is printed, and nothing is changed.
+    /// Restore. Without this option, the plan is printed and nothing is changed.
     #[arg(long, conflicts_with = "dry_run")]
     yes: bool,
-    /// Only check the backup and print what would be done; also while the service runs.
+    /// Only check the backup and print the plan. The service may be running.
     #[arg(long)]
     dry_run: bool,
-    /// Hold the gate in the restored store: the service accepts, and posts nothing before somebody has looked
-    /// and released it (PUT /v1/admin/gate).
+    /// Hold the gate in the restored store: the service accepts requests, but posts nothing until an operator
+    /// releases the gate (PUT /v1/admin/gate).
     #[arg(long)]
     held: bool,
     #[arg(long, value_name = "NUMBERS", value_parser = clap::value_parser!(u64).range(1..), help = gap_help())]
@@ -54,17 +54,17 @@ pub struct RestoreCommand {
 
 fn gap_help() -> String {
     format!(
-        "How many order numbers are skipped, behind the highest that the backup or the replaced store has reserved, so \
-         that none that was told to somebody since the backup comes again [default: {ORDER_NUMBER_GAP_MIN}, ten of the \
-         largest ranges that a process reserves; where the replaced store is gone or cannot be read, \
-         {NUMBERS_PER_SECOND_MAX} more for each second since the backup, which is more than one file can post]"
+        "Number of order numbers to skip after the highest one that the backup or the replaced store has reserved, so \
+         that numbers issued since the backup are not issued again [default: {ORDER_NUMBER_GAP_MIN}, ten of the \
+         largest ranges that a process reserves; if the replaced store is missing or unreadable, \
+         {NUMBERS_PER_SECOND_MAX} more for each second since the backup, which is more than one store can post]"
     )
 }
 
-/// Takes a backup, and prints what is in it.
+/// Takes a backup, and prints a summary of its content.
 ///
 /// # Errors
-/// When there is no new backup.
+/// When no backup was written.
 pub fn back_up(
     command: &BackupCommand,
     storage: &StorageConfig,
@@ -85,10 +85,10 @@ pub fn back_up(
     describe(&contents, out)
 }
 
-/// Prints what a restore does, and does it where that is asked for.
+/// Prints the plan of a restore, and carries it out if requested.
 ///
 /// # Errors
-/// When the backup cannot be used, the store is in use, or nobody said `--yes`. The store is the old one.
+/// When the backup is not usable, the store is in use, or `--yes` is missing. The store is unchanged then.
 pub fn restore(
     command: &RestoreCommand,
     storage: &StorageConfig,
@@ -110,7 +110,7 @@ pub fn restore(
         return Ok(());
     }
     if !command.yes {
-        bail!("nothing was changed: say --yes to do it, or --dry-run to only look");
+        bail!("nothing was changed: use --yes to restore, or --dry-run to only check");
     }
     let bar = Bar::new();
     let restored = prepared.carry_out(&mut |progress| bar.show(progress));
@@ -126,29 +126,29 @@ pub fn restore(
     Ok(())
 }
 
-/// The file of the embedded store.
+/// Returns the file of the embedded store.
 fn embedded<'a>(storage: &'a StorageConfig, command: &str) -> anyhow::Result<&'a Path> {
     match storage {
         StorageConfig::Sqlite { path } => Ok(path),
         StorageConfig::Azure { .. } => bail!(
-            "{command} is for the embedded store (storage sqlite:<file>), and storage is azure:…. Azure keeps its \
-             copies itself: choose a redundancy for the storage account (ZRS, GZRS), lock it against deletion, and copy \
-             its tables with Azure Data Factory where a state of the past has to be kept"
+            "{command} works only on the embedded store (storage sqlite:<file>), but storage is azure:…. Azure \
+              replicates the data itself: choose a redundancy for the storage account (ZRS, GZRS), lock it against \
+              deletion, and copy its tables with Azure Data Factory if older states must be kept"
         ),
     }
 }
 
-/// What is in a backup that was taken.
+/// Prints a summary of a new backup.
 fn describe(contents: &Contents, out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(out, "  taken at {}, schema version {}", time(contents.taken_at), contents.schema_version)?;
     writeln!(out, "  {}", inventory(contents))?;
     match &contents.register {
-        Ok(register) if register.reserved == 0 => writeln!(out, "  no order number was reserved yet")?,
+        Ok(register) if register.reserved == 0 => writeln!(out, "  no order number is reserved")?,
         Ok(register) => {
             let highest = OrderNumber::from_counter(register.next.saturating_sub(1));
             writeln!(out, "  highest order number reserved: {highest}")?;
         }
-        Err(unsound) => writeln!(out, "  it cannot be restored as it is: {}", chain(unsound))?,
+        Err(unsound) => writeln!(out, "  it cannot be restored without repair: {}", chain(unsound))?,
     }
     Ok(())
 }
@@ -156,51 +156,52 @@ fn describe(contents: &Contents, out: &mut dyn Write) -> anyhow::Result<()> {
 fn inventory(contents: &Contents) -> String {
     let Contents { accounts, posted, rejected, accepted, dead_letters, newest_at, .. } = contents;
     let transactions = contents.transactions();
-    let newest = newest_at.map(|at| format!("; the newest at {at}")).unwrap_or_default();
+    let newest = newest_at.map(|at| format!("; newest at {at}")).unwrap_or_default();
     format!(
         "accounts: {accounts}; open dead letters: {dead_letters}; transactions: {transactions} ({posted} posted, \
          {rejected} rejected, {accepted} still to be posted){newest}"
     )
 }
 
-/// What a restore does, for the person who has to decide.
+/// Prints the plan of a restore, for the decision of the operator.
 fn explain(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<()> {
     let (backup, store) = (&plan.backup, plan.store.display());
-    writeln!(out, "the backup {} is sound", plan.file.display())?;
+    writeln!(out, "the backup {} is valid", plan.file.display())?;
     writeln!(out, "  taken at {}, schema version {}", time(backup.taken_at), backup.schema_version)?;
     writeln!(out, "  {}", inventory(backup))?;
     match &plan.replaced {
         Replaced::Nothing => writeln!(out, "there is no store at {store}")?,
         Replaced::Unreadable(why) => writeln!(out, "the store {store} cannot be read: {why}")?,
-        Replaced::Read(contents) => writeln!(out, "the store {store} has\n  {}", inventory(contents))?,
+        Replaced::Read(contents) => writeln!(out, "the store {store} contains\n  {}", inventory(contents))?,
     }
-    writeln!(out, "a restore puts the backup in the place of the store:")?;
+    writeln!(out, "a restore replaces the store with the backup:")?;
     if let Some(kept) = &plan.kept {
-        writeln!(out, "- the store is kept as {}", kept.display())?;
+        writeln!(out, "- the replaced store is kept as {}", kept.display())?;
     }
     writeln!(
         out,
-        "- what was acknowledged after {} is forgotten: partners who send it again, with the same ids, post it again",
+        "- transactions acknowledged after {} are lost: if partners send them again with the same ids, they are \
+         posted again",
         time(backup.as_of())
     )?;
     if backup.accepted > 0 {
         writeln!(
             out,
-            "- {} accepted transactions are posted when the service starts, with new order numbers also where they had \
-             been posted after the backup",
+            "- {} accepted transactions are posted when the service starts, with new order numbers even if they were \
+              posted after the backup",
             backup.accepted
         )?;
     }
     writeln!(
         out,
-        "- order numbers go on at {}, {} behind the highest that is known to be reserved; ids of queue messages and \
-         dead letters skip as many",
+        "- order numbers continue at {}, {} after the highest one known to be reserved; ids of queue messages and \
+          dead letters skip the same amount",
         plan.next_number, plan.gap
     )?;
     writeln!(out, "- the gate: {}", gate(plan.gate))?;
     explain_keys(plan, out)?;
     if plan.in_use {
-        writeln!(out, "the store is in use now: stop every postonce-web and postonce-worker first")?;
+        writeln!(out, "the store is in use: stop every postonce-web and postonce-worker first")?;
     }
     Ok(())
 }
@@ -209,23 +210,20 @@ fn explain_keys(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<()> {
     if !matches!(plan.replaced, Replaced::Read(_)) {
         writeln!(
             out,
-            "- API keys that were revoked after the backup WORK AGAIN, and those made after it are gone; look at \
-             `postonce-web keys list` before you start the service, and revoke again. These will work:"
+            "- API keys that were revoked after the backup ARE VALID AGAIN, and keys created after it are lost; check \
+              `postonce-web keys list` before you start the service, and revoke them again. These keys will be valid:"
         )?;
         return plan.keys_working.iter().try_for_each(|key| Ok(writeln!(out, "    {}", name(key))?));
     }
     for key in &plan.revoked_again {
-        writeln!(out, "- the API key {} was revoked after the backup, and stays revoked", name(key))?;
+        writeln!(out, "- the API key {} was revoked after the backup and stays revoked", name(key))?;
     }
     for partner in &plan.suspended_again {
-        writeln!(out, "- partner {partner} was suspended after the backup, and stays suspended")?;
+        writeln!(out, "- partner {partner} was suspended after the backup and stays suspended")?;
     }
-    writeln!(
-        out,
-        "- what partners may touch is what they might at the backup: `postonce-web partners list`"
-    )?;
+    writeln!(out, "- the reach of each partner is that of the backup: `postonce-web partners list`")?;
     for key in &plan.keys_gone {
-        writeln!(out, "- the API key {} was made after the backup, and is gone", name(key))?;
+        writeln!(out, "- the API key {} was created after the backup and is lost", name(key))?;
     }
     Ok(())
 }
@@ -236,12 +234,12 @@ fn name(key: &ApiKeyRecord) -> String {
 
 fn gate(gate: Option<GateOrder>) -> String {
     match gate {
-        None => "never touched, so that work is posted".to_owned(),
+        None => "never changed, so work is posted".to_owned(),
         Some(GateOrder { epoch, state: GateState::Released }) => {
-            format!("released (epoch {epoch}), so that work is posted; --held would hold it")
+            format!("released (epoch {epoch}), so work is posted; use --held to hold it")
         }
         Some(GateOrder { epoch, state: GateState::Held { release_at: None } }) => {
-            format!("HELD (epoch {epoch}): nothing is posted before it is released")
+            format!("HELD (epoch {epoch}): nothing is posted until it is released")
         }
         Some(GateOrder { epoch, state: GateState::Held { release_at: Some(at) } }) => {
             format!("held (epoch {epoch}) until {at}")
@@ -253,7 +251,7 @@ fn time(at: Option<Timestamp>) -> String {
     at.map_or_else(|| "an unknown time".to_owned(), |at| at.to_string())
 }
 
-/// How far it is, on a terminal; elsewhere nothing.
+/// Progress bar, shown only on a terminal.
 struct Bar(Option<ProgressBar>);
 
 impl Bar {

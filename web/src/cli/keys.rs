@@ -1,4 +1,4 @@
-//! `postonce-web keys …`: API keys, for operators. It works on the store itself and needs no server.
+//! `postonce-web keys …`: administration of API keys. It accesses the store directly and needs no running server.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -13,84 +13,84 @@ use postonce_shared::ports::api_keys::ApiKeyRecord;
 use postonce_shared::ports::fault::StoreFault;
 
 use crate::access::api_keys::NewKey;
-use crate::access::partner_service::{Changed, PartnerService};
+use crate::access::partner_service::{PartnerChangeOutcome, PartnerService};
 use crate::access::scopes::Scope;
 
-/// What to do with API keys.
+/// Subcommands of `keys`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum KeysCommand {
-    /// Makes a key for a partner and prints it, once. A partner that is not known is made, and reaches
-    /// everything: `partners add` says more exactly what it may touch.
+    /// Create a key for a partner and print it once. If the partner does not exist, it is created and reaches every
+    /// account; use `partners add` to restrict its reach.
     Add {
-        /// The partner: a lower-case letter first, then lower-case letters, digits or _.
+        /// Partner: a lower-case letter, then lower-case letters, digits or _.
         #[arg(long, value_parser = parse_partner)]
         partner: PartnerId,
-        /// What the key allows; repeat it, or separate with commas. Without it: deposit, withdraw, read
-        /// and accounts.
+        /// Scope of the key; repeat it, or separate scopes with commas. Default: deposit, withdraw, read and
+        /// accounts.
         #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',', value_parser = parse_scope)]
         scopes: Vec<Scopes>,
     },
-    /// Lists all keys, without the keys themselves.
+    /// List all keys: ids, partners, states and scopes, but not the keys themselves.
     List,
-    /// Revokes a key, for ever. Servers stop to accept it within a second; one that cannot be reached,
+    /// Revoke a key permanently. Servers refuse it within a second; a server that cannot be reached refuses it
     /// within 5 minutes.
     Revoke {
-        /// The id, as listed.
+        /// Key id, as printed by `keys list`.
         id: String,
     },
 }
 
-/// Reads the name of a partner.
+/// Parses a partner id.
 ///
 /// # Errors
-/// Says what it may consist of.
+/// A message with the allowed form.
 pub fn parse_partner(text: &str) -> Result<PartnerId, String> {
     PartnerId::parse(text).map_err(|invalid| invalid.to_string())
 }
 
-/// What a typed code grants: codes of older programs may be several scopes.
+/// Scopes of one code. A code of an older version can stand for several scopes.
 pub type Scopes = &'static [Scope];
 
-/// Reads the code of a scope.
+/// Parses the code of a scope.
 ///
 /// # Errors
-/// Says which there are.
+/// A message with the supported codes.
 pub fn parse_scope(text: &str) -> Result<Scopes, String> {
-    Scope::of_code(text).ok_or_else(|| format!("allowed are {}", Scope::codes()))
+    Scope::of_code(text).ok_or_else(|| format!("must be one of {}", Scope::codes()))
 }
 
-/// The scopes that were typed; without any, what a partner needs for its business.
+/// Returns the given scopes, or the default scopes if there are none.
 pub fn scopes_or_default(typed: &[Scopes]) -> Vec<Scope> {
     let typed: BTreeSet<Scope> = typed.iter().copied().flatten().copied().collect();
     if typed.is_empty() { PARTNER_SCOPES.to_vec() } else { typed.into_iter().collect() }
 }
 
-/// What a partner needs for its business.
+/// Default scopes of a key.
 const PARTNER_SCOPES: [Scope; 4] = [Scope::Deposit, Scope::Withdraw, Scope::Read, Scope::Accounts];
 
-/// Carries out a command and prints what became of it.
+/// Runs a command and prints its result.
 ///
 /// # Errors
-/// When the store cannot be used, or there is no such key.
+/// When the store is not available, or the key does not exist.
 pub async fn run(
     command: KeysCommand,
     store: &Store,
-    desk: &PartnerService,
+    service: &PartnerService,
     (out, err): (&mut (dyn Write + Send), &mut (dyn Write + Send)),
 ) -> anyhow::Result<()> {
     match command {
         KeysCommand::Add { partner, scopes } => {
-            let new = Partner::active(partner.clone(), Reach::Everything, desk.now());
-            if desk.find(&partner).await?.is_none() && create(desk, &new).await? {
-                writeln!(err, "partner {partner} is new, and reaches every account of the bank")?;
+            let new = Partner::active(partner.clone(), Reach::Everything, service.now());
+            if service.find(&partner).await?.is_none() && create(service, &new).await? {
+                writeln!(err, "created partner {partner}, which reaches every account of the bank")?;
             }
-            let key = add_key(desk, &partner, &scopes_or_default(&scopes)).await?;
+            let key = add_key(service, &partner, &scopes_or_default(&scopes)).await?;
             writeln!(out, "{}", key.expose())?;
         }
         KeysCommand::List => {
             let records = store.api_keys.list().await.context("the keys could not be read")?;
             for record in records {
-                let status = status(desk, &record).await?;
+                let status = status(service, &record).await?;
                 let (created, scopes) = (record.created_at, record.scopes.join(","));
                 writeln!(out, "{}  {}  {created}  {status}  {scopes}", record.id, record.partner)?;
             }
@@ -98,18 +98,18 @@ pub async fn run(
         KeysCommand::Revoke { id } => {
             let record = store.api_keys.find(&id).await.context("the keys could not be read")?;
             let Some(record) = record else {
-                // What is no id of a key may be a key.
+                // The argument is not logged: a text that is no key id could be a key.
                 Event::by_operator("key.revoke", AuditTarget::nothing(), Outcome::Refused("key_unknown"))
                     .record();
-                bail!("there is no key with the id {id}; `keys list` shows them");
+                bail!("no key has the id {id}; `keys list` shows all ids");
             };
             let on = AuditTarget::one("partner", &record.partner).and("key", &id);
-            let revoked = desk.revoke_key(&record.partner, &id).await;
+            let revoked = service.revoke_key(&record.partner, &id).await;
             match recorded("key.revoke", on, revoked).context("the key could not be revoked")? {
-                Changed::Done(_) => {}
-                Changed::Unknown | Changed::Refused(_) => {
-                    // A key of a partner without a record opens nothing, and is revoked all the same.
-                    let _known = store.api_keys.revoke(&id, desk.now()).await?;
+                PartnerChangeOutcome::Done(_) => {}
+                PartnerChangeOutcome::Unknown | PartnerChangeOutcome::Refused(_) => {
+                    // The key of a partner without a record is not valid, but is revoked anyway.
+                    let _known = store.api_keys.revoke(&id, service.now()).await?;
                 }
             }
             writeln!(out, "revoked {id}")?;
@@ -118,26 +118,30 @@ pub async fn run(
     Ok(())
 }
 
-/// Whether a key works, and why not.
-async fn status(desk: &PartnerService, record: &ApiKeyRecord) -> anyhow::Result<String> {
+/// Returns the state of a key as a word.
+async fn status(service: &PartnerService, record: &ApiKeyRecord) -> anyhow::Result<String> {
     if let Some(at) = record.revoked_at {
         return Ok(format!("revoked {at}"));
     }
-    let partner = desk.find(&record.partner).await.context("the partners could not be read")?;
+    let partner = service.find(&record.partner).await.context("the partners could not be read")?;
     Ok(match partner {
-        Some(partner) if partner.admits(&record.id) => "works".to_owned(),
+        Some(partner) if partner.admits(&record.id) => "active".to_owned(),
         Some(partner) if partner.lists(&record.id) => "suspended".to_owned(),
-        // Made by a process that ended before it gave the key out.
-        Some(_) | None => "never given out".to_owned(),
+        // Created by a process that stopped before it returned the key.
+        Some(_) | None => "never issued".to_owned(),
     })
 }
 
-/// Makes a key for a partner that is known.
+/// Creates a key for an existing partner, and records it in the audit trail.
 ///
 /// # Errors
-/// When the store cannot be used, or so many keys work already.
-pub async fn add_key(desk: &PartnerService, partner: &PartnerId, scopes: &[Scope]) -> anyhow::Result<NewKey> {
-    let added = desk.add_key(partner, scopes).await;
+/// When the store is not available, or the partner has the maximum number of keys.
+pub async fn add_key(
+    service: &PartnerService,
+    partner: &PartnerId,
+    scopes: &[Scope],
+) -> anyhow::Result<NewKey> {
+    let added = service.add_key(partner, scopes).await;
     let (key, changed) = match added {
         Ok((key, changed)) => (Some(key), Ok(changed)),
         Err(fault) => (None, Err(fault)),
@@ -145,22 +149,24 @@ pub async fn add_key(desk: &PartnerService, partner: &PartnerId, scopes: &[Scope
     let on = AuditTarget::one("partner", partner);
     let on = key.iter().fold(on, |on, key| on.and("key", key.id()));
     let changed = recorded("key.add", on, changed)
-        .context("the key could not be stored; it may stand in the list, and can be revoked")?;
+        .context("the key could not be stored; if `keys list` shows it, revoke it")?;
     match (changed, key) {
-        (Changed::Done(_), Some(key)) => Ok(key),
-        (Changed::Refused(refusal), _) => bail!("a key for {partner} cannot be added: {refusal}"),
-        (Changed::Unknown | Changed::Done(_), _) => {
-            bail!("there is no partner {partner}; `partners list` shows them")
+        (PartnerChangeOutcome::Done(_), Some(key)) => Ok(key),
+        (PartnerChangeOutcome::Refused(refusal), _) => {
+            bail!("no key can be added for {partner}: {refusal}")
+        }
+        (PartnerChangeOutcome::Unknown | PartnerChangeOutcome::Done(_), _) => {
+            bail!("partner {partner} does not exist; `partners list` shows all partners")
         }
     }
 }
 
-/// Makes a partner, and records it. False when there is one of that name.
+/// Creates a partner, and records it in the audit trail. Returns `false` when the id exists.
 ///
 /// # Errors
-/// [`StoreFault`]: it may have been made.
-pub async fn create(desk: &PartnerService, partner: &Partner) -> Result<bool, StoreFault> {
-    let created = desk.create(partner).await;
+/// [`StoreFault`]: the outcome is unknown.
+pub async fn create(service: &PartnerService, partner: &Partner) -> Result<bool, StoreFault> {
+    let created = service.create(partner).await;
     let outcome = match &created {
         Ok(true) => Outcome::Done,
         Ok(false) => Outcome::Refused("partner_exists"),
@@ -170,19 +176,19 @@ pub async fn create(desk: &PartnerService, partner: &Partner) -> Result<bool, St
     created
 }
 
-/// Records what became of a change of a partner on the command line, and passes it on.
+/// Records the outcome of a change of a partner in the audit trail, and returns it.
 ///
 /// # Errors
 /// Those of the change.
 pub fn recorded(
     act: &str,
     on: AuditTarget,
-    changed: Result<Changed, StoreFault>,
-) -> Result<Changed, StoreFault> {
+    changed: Result<PartnerChangeOutcome, StoreFault>,
+) -> Result<PartnerChangeOutcome, StoreFault> {
     let outcome = match &changed {
-        Ok(Changed::Done(_)) => Outcome::Done,
-        Ok(Changed::Unknown) => Outcome::Refused("partner_unknown"),
-        Ok(Changed::Refused(unfit)) => Outcome::Refused(unfit.code().published().code),
+        Ok(PartnerChangeOutcome::Done(_)) => Outcome::Done,
+        Ok(PartnerChangeOutcome::Unknown) => Outcome::Refused("partner_unknown"),
+        Ok(PartnerChangeOutcome::Refused(refusal)) => Outcome::Refused(refusal.code().published().code),
         Err(_) => Outcome::Failed("storage_unavailable"),
     };
     Event::by_operator(act, on, outcome).record();
@@ -208,33 +214,33 @@ mod tests {
         let store = MemoryStore::new(world.clone());
         let as_world: Arc<dyn World> = world.clone();
         let exchange = PeerNetwork::new(&store, &as_world, None).unwrap();
-        let desk =
+        let service =
             PartnerService::new(&store, as_world.clone(), PartnerBroadcast::new(&exchange, as_world, None));
         let run = async |command| {
             let (mut out, mut err) = (Vec::new(), Vec::new());
-            let done = run(command, &store, &desk, (&mut out, &mut err)).await;
+            let done = run(command, &store, &service, (&mut out, &mut err)).await;
             done.map(|()| (String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap()))
         };
         let add = || KeysCommand::Add { partner: PartnerId::parse("shop").unwrap(), scopes: Vec::new() };
-        let (key, told) = run(add()).await.unwrap();
-        assert!(told.contains("shop is new, and reaches every account"), "{told}");
+        let (key, message) = run(add()).await.unwrap();
+        assert!(message.contains("created partner shop, which reaches every account"), "{message}");
         let works = async || {
             let keyring = Keyring::new(&store, world.clone());
             keyring.look_up(key.trim()).await.unwrap().is_some()
         };
         assert!(works().await);
         let (listed, _) = run(KeysCommand::List).await.unwrap();
-        assert!(listed.contains("shop") && listed.contains("works") && !listed.contains(key.trim()));
+        assert!(listed.contains("shop") && listed.contains("active") && !listed.contains(key.trim()));
         let id = listed.split_whitespace().next().unwrap().to_owned();
-        // A second key beside it, to change over; not a third one.
-        let (_second, told) = run(add()).await.unwrap();
-        assert_eq!(told, "", "the partner is known");
+        // A second key is allowed for a rotation, but not a third one.
+        let (_second, message) = run(add()).await.unwrap();
+        assert_eq!(message, "", "the partner exists");
         let refused = run(add()).await.unwrap_err().to_string();
-        assert!(refused.contains("2 keys work already") && refused.contains("revoke one first"), "{refused}");
+        assert!(refused.contains("2 keys are active") && refused.contains("revoke one first"), "{refused}");
         let (revoked, _) = run(KeysCommand::Revoke { id: id.clone() }).await.unwrap();
         assert_eq!(revoked, format!("revoked {id}\n"));
         assert!(!works().await);
-        assert!(run(KeysCommand::List).await.unwrap().0.contains("revoked 2"), "the list tells");
+        assert!(run(KeysCommand::List).await.unwrap().0.contains("revoked 2"), "the list shows it");
         run(add()).await.unwrap();
         assert!(run(KeysCommand::Revoke { id: "0".repeat(16) }).await.is_err());
     }

@@ -1,4 +1,4 @@
-//! The commands of `postonce-web` for operators.
+//! Administrative commands of `postonce-web`.
 
 pub mod backup;
 pub mod keys;

@@ -1,4 +1,4 @@
-//! The connection to clients: TLS, limits, and the log and metrics of requests.
+//! Client connections: TLS, limits, request log and request metrics.
 
 pub mod limits;
 pub mod observe;

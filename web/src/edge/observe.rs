@@ -1,5 +1,5 @@
-//! What happens around every request: it is counted, logged once, and its failures are noted. Bodies
-//! and keys are never logged.
+//! Middleware around every request: counts and logs it once, and marks failed parts in [`Readiness`]. Bodies and
+//! keys are never logged.
 
 use std::sync::Arc;
 
@@ -22,25 +22,25 @@ use crate::metrics::Metrics;
 use postonce_shared::ports::fault::chain;
 use postonce_worker::readiness::Readiness;
 
-/// What a caller may ask for (draft-ietf-httpapi-ratelimit-headers-10).
+/// Quota of the caller (draft-ietf-httpapi-ratelimit-headers-10).
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-/// What is left of it.
+/// Remaining quota.
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// Who watches.
+/// Dependencies of [`observe`].
 pub struct Observer {
-    /// Counts.
+    /// Request metrics.
     pub metrics: Arc<Metrics>,
-    /// Notes what fails.
+    /// Readiness, which records failed parts.
     pub readiness: Arc<Readiness>,
-    /// Tells how long it took.
+    /// Clock for the duration of requests.
     pub world: Arc<dyn World>,
 }
 
-/// Around the whole application.
+/// Middleware of the whole application.
 ///
 /// # Errors
-/// Only what the application itself could not turn into an answer.
+/// Errors that the application did not convert to a response.
 pub async fn observe<B: MessageBody>(
     request: ServiceRequest,
     next: Next<B>,
@@ -49,9 +49,9 @@ pub async fn observe<B: MessageBody>(
         return next.call(request).await;
     };
     let started = observer.world.uptime();
-    let method = known(request.method());
+    let method = label_of(request.method());
     let mut response = next.call(request).await?;
-    tell_standing(&mut response);
+    insert_rate_limit_headers(&mut response);
     let took = observer.world.uptime().saturating_sub(started);
 
     let route = response.request().match_pattern().unwrap_or_else(|| "unmatched".to_owned());
@@ -75,9 +75,8 @@ pub async fn observe<B: MessageBody>(
     Ok(response)
 }
 
-/// Tells an authenticated caller how much more it may ask for, and one that asked too much when it may
-/// come again.
-fn tell_standing<B>(response: &mut ServiceResponse<B>) {
+/// Adds the remaining quota for authenticated callers, and `Retry-After` for callers above their rate.
+fn insert_rate_limit_headers<B>(response: &mut ServiceResponse<B>) {
     let (standing, retry_after) = {
         let extensions = response.request().extensions();
         (extensions.get::<Standing>().copied(), extensions.get::<RetryAfter>().copied())
@@ -96,8 +95,8 @@ fn fault_of<B>(response: &ServiceResponse<B>) -> Option<&Fault> {
     response.response().error()?.as_error::<ApiError>()?.fault()
 }
 
-/// The method, as one of a few: a client must not be able to invent labels of metrics.
-fn known(method: &Method) -> &'static str {
+/// Returns the method for metric labels. The set is closed, so that clients cannot create new label values.
+fn label_of(method: &Method) -> &'static str {
     let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
     known.into_iter().find(|name| *name == method.as_str()).unwrap_or("OTHER")
 }

@@ -37,7 +37,7 @@ async fn a_partner_that_asks_too_often_is_told_when_to_come_again() {
     assert_eq!(refused.problem(), (429, "rate_limited"));
     assert_eq!(told(&refused), expect("r=0;t=3", "1"));
     let detail = refused.body["detail"].as_str().unwrap();
-    assert!(detail.contains("1 requests a second and 3 at once"), "{detail}");
+    assert!(detail.contains("1 requests per second and bursts of 3"), "{detail}");
     // The others do not notice.
     let other = NewKey::random();
     desk.admit(&other, "other", &[Scope::Read]).await;

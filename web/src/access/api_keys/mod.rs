@@ -1,7 +1,7 @@
-//! API keys: how they are made, how they are stored, and how a new store gets its first one.
+//! API keys: generation, storage form, and the first key of a new store.
 //!
-//! A key is `po_` and 32 random bytes in base64url. The store holds its SHA-256 only, under the
-//! first 16 hexadecimal digits of it.
+//! A key is `po_` and 32 random bytes in base64url. The store holds only its SHA-256, under an id: the first 16
+//! hexadecimal digits of the hash.
 
 use std::time::Duration;
 
@@ -23,73 +23,73 @@ use crate::access::scopes::Scope;
 use postonce_shared::ports::fault::chain;
 use postonce_worker::readiness::{Part, Readiness};
 
-/// Fewest characters of a key that somebody configured.
+/// Minimum length of a configured key, in characters.
 pub const CONFIGURED_KEY_CHARS_MIN: usize = 16;
-/// Most characters of a key; longer ones are refused before they are hashed.
+/// Maximum length of a key, in characters. Longer ones are refused before they are hashed.
 pub const KEY_CHARS_MAX: usize = 256;
-/// What keys that were made here begin with.
+/// Prefix of generated keys.
 const KEY_PREFIX: &str = "po_";
-/// Random bytes of such a key.
+/// Number of random bytes in a generated key.
 const KEY_BYTES: usize = 32;
-/// The partner of the first key of a store.
+/// Partner of the first key of a store.
 pub const BOOTSTRAP_PARTNER: &str = "bootstrap";
-/// Pause between two attempts to give the store its first key.
+/// Delay between attempts to store the first key.
 const ATTEMPT_DELAY: Duration = Duration::from_secs(1);
 
-/// SHA-256 of a key.
+/// Returns the SHA-256 of a key.
 pub fn hash(key: &str) -> [u8; 32] {
     Sha256::digest(key.as_bytes()).into()
 }
 
-/// The id of the key with that hash.
+/// Returns the id of the key with this hash.
 pub fn id_of(hash: &[u8; 32]) -> String {
     let (head, _) = hash.split_at(8);
     hex::encode(head)
 }
 
-/// Whether a text looks like a key that was made here: then it is too long to be guessed.
-pub fn is_of_ours(key: &str) -> bool {
+/// Returns whether a text has the form of a generated key. Such a key is too long to be guessed.
+pub fn is_generated_key(key: &str) -> bool {
     let bytes = key.strip_prefix(KEY_PREFIX).and_then(|rest| BASE64_URL_SAFE_NO_PAD.decode(rest).ok());
     bytes.is_some_and(|bytes| bytes.len() == KEY_BYTES)
 }
 
-/// A key in the clear. It is shown once and never stored.
+/// API key in clear text. It is shown once and never stored.
 #[derive(Debug, Clone)]
 pub struct NewKey(SecretString);
 
 impl NewKey {
-    /// A new random key.
+    /// Generates a random key.
     pub fn random() -> Self {
         let mut bytes = [0; KEY_BYTES];
-        // A cryptographic generator, which the operating system seeds: a key must not come out of a
-        // seed that repeats a run.
+        // A cryptographic generator that is seeded by the operating system: keys must not be reproducible
+        // from the seed of a simulation.
         rand::rng().fill_bytes(&mut bytes);
         Self(SecretString::from(format!("{KEY_PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(bytes))))
     }
 
-    /// A key that somebody chose.
+    /// Takes a configured key.
     ///
     /// # Errors
-    /// [`UnsoundKey`] when it is too easy to guess or cannot stand in a header.
-    pub fn configured(key: &SecretString) -> Result<Self, UnsoundKey> {
+    /// [`InvalidApiKey`] when it is too easy to guess or has characters that a header cannot contain.
+    pub fn configured(key: &SecretString) -> Result<Self, InvalidApiKey> {
         let text = key.expose_secret();
         let length = text.chars().count();
         let sound = (CONFIGURED_KEY_CHARS_MIN..=KEY_CHARS_MAX).contains(&length)
             && text.chars().all(|c| c.is_ascii_graphic());
-        if sound { Ok(Self(key.clone())) } else { Err(UnsoundKey) }
+        if sound { Ok(Self(key.clone())) } else { Err(InvalidApiKey) }
     }
 
-    /// The key itself, to show it to its owner.
+    /// Returns the key itself, to show it to its owner.
     pub fn expose(&self) -> &str {
         self.0.expose_secret()
     }
 
-    /// Names it.
+    /// Returns its id.
     pub fn id(&self) -> String {
         id_of(&hash(self.expose()))
     }
 
-    /// What the store keeps of it.
+    /// Builds the record for the store.
     pub fn record(&self, partner: PartnerId, scopes: &[Scope], world: &dyn World) -> ApiKeyRecord {
         let hash = hash(self.expose());
         ApiKeyRecord {
@@ -103,53 +103,53 @@ impl NewKey {
     }
 }
 
-/// The text cannot be an API key.
+/// The text is not acceptable as an API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "is not a key: {CONFIGURED_KEY_CHARS_MIN} to {KEY_CHARS_MAX} visible ASCII characters without white space"
+    "is not a valid key: {CONFIGURED_KEY_CHARS_MIN} to {KEY_CHARS_MAX} visible ASCII characters without white space"
 )]
-pub struct UnsoundKey;
+pub struct InvalidApiKey;
 
-/// The key that a new store gets. Keep it across attempts: after an unclear write, the same key must
-/// be tried again, or nobody would know the one that was stored.
+/// First key of a new store. Keep the value across attempts: after a write with unknown outcome, the same key
+/// must be written again. Otherwise the stored key could be one that was never shown.
 #[derive(Debug)]
 pub struct FirstKey {
     key: NewKey,
     is_configured: bool,
 }
 
-/// How it came that the store knows its first key.
+/// Result of establishing the first key.
 #[must_use]
 #[derive(Debug)]
-pub enum Established {
-    /// This process made it: it has to be shown now, once.
+pub enum FirstKeyOutcome {
+    /// This process generated the key. It must be shown now, once.
     Made(NewKey),
-    /// It is the configured one.
+    /// The configured key is stored.
     Configured,
-    /// The store had one, or other keys, before.
-    Before,
-    /// The partner of the first key has other keys, so the configured one was not taken up.
+    /// The store already had a key.
+    AlreadyPresent,
+    /// The partner of the first key has other keys, so the configured key is ignored.
     ConfiguredIgnored,
 }
 
 impl FirstKey {
-    /// The configured key, or else a random one.
+    /// Takes the configured key, or generates a random one.
     ///
     /// # Errors
-    /// [`UnsoundKey`] when the configured one must not be used.
-    pub fn try_new(configured: Option<&SecretString>) -> Result<Self, UnsoundKey> {
+    /// [`InvalidApiKey`] when the configured key is not acceptable.
+    pub fn try_new(configured: Option<&SecretString>) -> Result<Self, InvalidApiKey> {
         let key = configured.map_or_else(|| Ok(NewKey::random()), NewKey::configured)?;
         Ok(Self { key, is_configured: configured.is_some() })
     }
 
-    /// Gives the store its first key if it knows no partner. Processes that start at once agree on one: each
-    /// writes the row of its key, and the record of partner `bootstrap`, which can be made only once, decides
-    /// whose key it is. Whoever loses revokes its own.
+    /// Stores the first key if the store has no partner. Processes that start concurrently agree on one key:
+    /// each writes the row of its key, and the record of partner `bootstrap`, which can be created only once,
+    /// decides. The others revoke their own keys.
     ///
     /// # Errors
-    /// [`StoreFault`] when the store cannot be used; call again on the same value.
-    pub async fn establish(&self, store: &Store, world: &dyn World) -> Result<Established, StoreFault> {
-        // Keys of an older program count, before anything is decided about a first one.
+    /// [`StoreFault`] when the store is not available. Retry on the same value.
+    pub async fn establish(&self, store: &Store, world: &dyn World) -> Result<FirstKeyOutcome, StoreFault> {
+        // Migrate the keys of older versions first: they count as existing keys.
         adopt(store, world).await?;
         let id = bootstrap_partner();
         let record = self.key.record(id.clone(), Scope::ALL, world);
@@ -157,7 +157,7 @@ impl FirstKey {
             return Ok(self.compared(&known.value, &record.id));
         }
         if !self.is_configured && !store.partners.list(None, 1).await?.is_empty() {
-            return Ok(Established::Before);
+            return Ok(FirstKeyOutcome::AlreadyPresent);
         }
         store.api_keys.add(&record).await?;
         let keys = vec![ActiveKey { id: record.id.clone(), created_at: record.created_at }];
@@ -170,29 +170,29 @@ impl FirstKey {
                 if !is_mine {
                     store.api_keys.revoke(&record.id, world.now()).await?;
                 }
-                Ok(known.map_or(Established::Before, |known| self.compared(&known, &record.id)))
+                Ok(known.map_or(FirstKeyOutcome::AlreadyPresent, |known| self.compared(&known, &record.id)))
             }
         }
     }
 
-    /// What it means that the partner of the first key has those keys.
-    fn compared(&self, known: &Partner, own_id: &str) -> Established {
+    /// Derives the outcome from the keys that the partner of the first key has.
+    fn compared(&self, known: &Partner, own_id: &str) -> FirstKeyOutcome {
         match (known.lists(own_id), self.is_configured) {
-            (true, true) => Established::Configured,
-            // Also when an earlier attempt of ours was unclear, and had happened.
-            (true, false) => Established::Made(self.key.clone()),
-            (false, true) => Established::ConfiguredIgnored,
-            (false, false) => Established::Before,
+            (true, true) => FirstKeyOutcome::Configured,
+            // Also when an earlier attempt of this process succeeded without an answer.
+            (true, false) => FirstKeyOutcome::Made(self.key.clone()),
+            (false, true) => FirstKeyOutcome::ConfiguredIgnored,
+            (false, false) => FirstKeyOutcome::AlreadyPresent,
         }
     }
 
-    /// [`Self::establish`], again and again until the store can be used.
-    pub async fn establish_at_last(
+    /// Repeats [`Self::establish`] until it succeeds.
+    pub async fn establish_with_retry(
         &self,
         store: &Store,
         world: &dyn World,
         readiness: &Readiness,
-    ) -> Established {
+    ) -> FirstKeyOutcome {
         loop {
             match self.establish(store, world).await {
                 Ok(established) => {
@@ -208,10 +208,10 @@ impl FirstKey {
     }
 }
 
-/// The partner of the first key.
+/// Returns the id of the partner of the first key.
 fn bootstrap_partner() -> PartnerId {
     let partner: Result<PartnerId, InvalidPartner> = PartnerId::parse(BOOTSTRAP_PARTNER);
-    partner.expect("the name keeps the rules of partners")
+    partner.expect("the constant is a valid partner id")
 }
 
 #[cfg(test)]

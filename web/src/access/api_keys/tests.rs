@@ -29,7 +29,7 @@ fn a_random_key_is_long_and_never_the_same() {
 }
 
 #[test]
-fn configured_keys_have_a_minimum_of_length() {
+fn configured_keys_have_a_minimum_length() {
     let check = |text: &str, sound: bool| {
         assert_eq!(NewKey::configured(&SecretString::from(text)).is_ok(), sound, "{text}");
     };
@@ -43,28 +43,32 @@ fn configured_keys_have_a_minimum_of_length() {
 }
 
 #[tokio::test]
-async fn an_empty_store_gets_one_key_once() {
+async fn an_empty_store_gets_exactly_one_first_key() {
     let (store, world) = bank();
     let first = FirstKey::try_new(None).unwrap();
-    let Established::Made(key) = first.establish(&store, &*world).await.unwrap() else { panic!("not made") };
+    let FirstKeyOutcome::Made(key) = first.establish(&store, &*world).await.unwrap() else {
+        panic!("no key was generated")
+    };
     assert_eq!(working_keys(&store).await, [id(&key)]);
     let second = FirstKey::try_new(None).unwrap();
-    assert!(matches!(second.establish(&store, &*world).await.unwrap(), Established::Before));
+    assert!(matches!(second.establish(&store, &*world).await.unwrap(), FirstKeyOutcome::AlreadyPresent));
     assert_eq!(working_keys(&store).await, [id(&key)]);
-    // The same value asked again, as after an unclear answer, still knows its key.
-    assert!(matches!(first.establish(&store, &*world).await.unwrap(), Established::Made(_)));
+    // A retry on the same value, as after a lost answer, still returns the key.
+    assert!(matches!(first.establish(&store, &*world).await.unwrap(), FirstKeyOutcome::Made(_)));
 }
 
 #[tokio::test]
-async fn processes_that_start_at_once_agree() {
+async fn processes_that_start_concurrently_agree_on_one_key() {
     let (store, world) = bank();
     let starts: Vec<FirstKey> = (0..5).map(|_| FirstKey::try_new(None).unwrap()).collect();
     let established = futures::future::join_all(starts.iter().map(|it| it.establish(&store, &*world))).await;
     let made: Vec<NewKey> = established
         .into_iter()
         .filter_map(|it| match it.unwrap() {
-            Established::Made(key) => Some(key),
-            Established::Configured | Established::Before | Established::ConfiguredIgnored => None,
+            FirstKeyOutcome::Made(key) => Some(key),
+            FirstKeyOutcome::Configured
+            | FirstKeyOutcome::AlreadyPresent
+            | FirstKeyOutcome::ConfiguredIgnored => None,
         })
         .collect();
     assert_eq!(made.len(), 1);
@@ -72,24 +76,24 @@ async fn processes_that_start_at_once_agree() {
 }
 
 #[tokio::test]
-async fn a_configured_key_is_taken_up_by_all_who_have_it() {
+async fn all_processes_with_the_configured_key_establish_it() {
     let (store, world) = bank();
     let configured = SecretString::from("a key of sixteen".replace(' ', "-"));
     for _ in 0..2 {
         let start = FirstKey::try_new(Some(&configured)).unwrap();
-        assert!(matches!(start.establish(&store, &*world).await.unwrap(), Established::Configured));
+        assert!(matches!(start.establish(&store, &*world).await.unwrap(), FirstKeyOutcome::Configured));
     }
     let other = FirstKey::try_new(Some(&SecretString::from("another-key-of-somebody"))).unwrap();
-    assert!(matches!(other.establish(&store, &*world).await.unwrap(), Established::ConfiguredIgnored));
+    assert!(matches!(other.establish(&store, &*world).await.unwrap(), FirstKeyOutcome::ConfiguredIgnored));
     assert_eq!(working_keys(&store).await, [id_of(&hash(configured.expose_secret()))]);
 }
 
 #[tokio::test]
-async fn a_store_with_keys_of_partners_needs_no_first_one() {
+async fn a_store_with_partner_keys_gets_no_first_key() {
     let (store, world) = bank();
     let record = NewKey::random().record(PartnerId::parse("shop").unwrap(), &[Scope::Admin], &*world);
     store.api_keys.add(&record).await.unwrap();
     let start = FirstKey::try_new(None).unwrap();
-    assert!(matches!(start.establish(&store, &*world).await.unwrap(), Established::Before));
+    assert!(matches!(start.establish(&store, &*world).await.unwrap(), FirstKeyOutcome::AlreadyPresent));
     assert_eq!(working_keys(&store).await, [record.id]);
 }

@@ -1,9 +1,10 @@
-//! Looks up API keys, and remembers both answers for a while: who calls often costs nothing, and a
-//! flood of one wrong key does not reach the store.
+//! Look-up of API keys, with a cache for positive and negative results. Repeated calls of a partner need no
+//! store access, and neither does a flood of requests with one wrong key.
 //!
-//! A key works when the store has it and it was not revoked, *and* the record of its partner lists it, *and*
-//! the partner is active. A change of any of these is told to all processes ([`Keyring::forget`]), so that it
-//! counts at once. [`postonce_shared::access::partner_cache`] says when it counts where that call is lost.
+//! A key is valid when the store has it and it is not revoked, *and* the record of its partner lists it, *and*
+//! the partner is active. Every change of one of these is broadcast to all processes ([`Keyring::forget`]), so
+//! that it takes effect at once. [`postonce_shared::access::partner_cache`] defines when it takes effect if the
+//! broadcast is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,19 +23,19 @@ use subtle::ConstantTimeEq as _;
 use crate::access::api_keys::{KEY_CHARS_MAX, hash, id_of};
 use crate::access::scopes::Scope;
 
-/// Who calls, and what it may do.
+/// What an API key grants: the partner and its scopes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     /// The id of the key.
     pub key_id: String,
     /// The scopes of the key.
     pub scopes: Vec<Scope>,
-    /// The partner of the key, as it was when the key was looked up.
+    /// The partner of the key, as of the look-up.
     pub partner: Arc<Partner>,
 }
 
 impl Grant {
-    /// Whether the key allows what needs that scope.
+    /// Returns whether the key has a scope.
     pub fn allows(&self, scope: Scope) -> bool {
         self.scopes.iter().any(|own| own.includes(scope))
     }
@@ -46,90 +47,90 @@ impl OfPartner for Grant {
     }
 }
 
-/// The API keys of the store and their partners, with a memory.
+/// Cached look-up of API keys and their partners.
 pub struct Keyring {
     keys: Arc<dyn ApiKeys>,
     partners: Arc<dyn Partners>,
     world: Arc<dyn World>,
-    /// By the hash of the key.
-    memory: PartnerCache<[u8; 32], Grant, ()>,
+    /// Keyed by the hash of the API key.
+    cache: PartnerCache<[u8; 32], Grant, ()>,
     awaits_first_key: AtomicBool,
 }
 
 impl Keyring {
-    /// A keyring that remembers nothing yet.
+    /// Creates a keyring with an empty cache.
     pub fn new(store: &Store, world: Arc<dyn World>) -> Self {
         Self {
             keys: Arc::clone(&store.api_keys),
             partners: Arc::clone(&store.partners),
-            memory: PartnerCache::new(Arc::clone(&world)),
+            cache: PartnerCache::new(Arc::clone(&world)),
             world,
             awaits_first_key: AtomicBool::new(false),
         }
     }
 
-    /// From now on an unknown key may be the store's first one, which is on its way: it must not be
-    /// called wrong.
+    /// Starts the phase in which the first key may not be stored yet: an unknown key is not reported as
+    /// invalid.
     pub fn await_first_key(&self) {
         self.awaits_first_key.store(true, Ordering::Release);
     }
 
-    /// The store knows its first key: what is unknown from now on is wrong.
+    /// Ends that phase: the first key is stored, and unknown keys are invalid.
     pub fn first_key_is_known(&self) {
         self.awaits_first_key.store(false, Ordering::Release);
     }
 
-    /// The time, for signatures.
+    /// Returns the current time, for signatures.
     pub fn now(&self) -> Timestamp {
         self.world.now()
     }
 
-    /// Whether an unknown key may be right.
+    /// Returns whether an unknown key may be the first key, which is not stored yet.
     pub fn awaits_first_key(&self) -> bool {
         self.awaits_first_key.load(Ordering::Acquire)
     }
 
-    /// Whether looking up a key means to ask the store for one that was never right here.
+    /// Returns whether a look-up of this key needs the store, because the cache has no result for it.
     pub fn is_unseen(&self, key: &str) -> bool {
-        key.len() <= KEY_CHARS_MAX && self.memory.is_unknown(&hash(key))
+        key.len() <= KEY_CHARS_MAX && self.cache.is_unknown(&hash(key))
     }
 
-    /// Something about that partner or its keys changed, or about any partner: what is remembered of it, and
-    /// every look-up that is under way, counts no more.
+    /// Invalidates the cached results of a partner, or of all partners, after a change. The results of look-ups
+    /// in progress are not cached.
     pub fn forget(&self, partner: Option<&PartnerId>) {
-        self.memory.forget(partner);
+        self.cache.forget(partner);
     }
 
-    /// What a key grants; `None` when it is not known, was revoked, or its partner may not call.
+    /// Returns the grant of a key; `None` when the key is unknown or revoked, or the partner is suspended.
     ///
     /// # Errors
-    /// [`StoreFault`] when the store has to be asked and does not answer.
+    /// [`StoreFault`] when the store is needed and does not answer.
     pub async fn look_up(&self, key: &str) -> Result<Option<Arc<Grant>>, StoreFault> {
         if key.len() > KEY_CHARS_MAX {
             return Ok(None);
         }
         let hash = hash(key);
-        Ok(self.memory.recall(&hash, self.ask(&hash)).await?.ok())
+        Ok(self.cache.recall(&hash, self.query_store(&hash)).await?.ok())
     }
 
-    async fn ask(&self, hash: &[u8; 32]) -> Result<Answer<Grant, ()>, StoreFault> {
-        // Asked first: the store's first key may come in between.
+    async fn query_store(&self, hash: &[u8; 32]) -> Result<Answer<Grant, ()>, StoreFault> {
+        // Read before the store: the first key may be stored in the meantime.
         let refused = if self.awaits_first_key() { Answer::NotYet(()) } else { Answer::Refused(()) };
         let record = self.keys.find(&id_of(hash)).await?;
-        let Some(record) = record.filter(|record| opens(record, hash)) else { return Ok(refused) };
+        let Some(record) = record.filter(|record| is_valid(record, hash)) else { return Ok(refused) };
         let partner = self.partners.find(&record.partner).await?.map(|stored| stored.value);
         let partner = partner.filter(|partner| partner.admits(&record.id));
-        Ok(partner.map_or(refused, |partner| Answer::Granted(granted(record, partner))))
+        Ok(partner.map_or(refused, |partner| Answer::Granted(grant_of(record, partner))))
     }
 }
 
-/// Whether a stored key is the one with that hash and still works. In constant time, since the id
-/// tells only a part of the hash.
-fn opens(record: &ApiKeyRecord, hash: &[u8; 32]) -> bool {
+/// Returns whether a stored key has this hash and is not revoked. The comparison takes constant time: the id
+/// contains only a part of the hash.
+fn is_valid(record: &ApiKeyRecord, hash: &[u8; 32]) -> bool {
     record.revoked_at.is_none() && bool::from(record.hash.ct_eq(hash))
 }
 
-fn granted(record: ApiKeyRecord, partner: Partner) -> Grant {
+fn grant_of(record: ApiKeyRecord, partner: Partner) -> Grant {
     let ApiKeyRecord { id, hash: _, partner: _, scopes, created_at: _, revoked_at: _ } = record;
     Grant { key_id: id, scopes: Scope::of_codes(&scopes), partner: Arc::new(partner) }
 }

@@ -7,11 +7,11 @@ use postonce_shared::config::PublicAddress;
 use super::{Verifier, invalid};
 use crate::error::ApiError;
 
-/// A request as its signer sees it.
+/// A request as the signer sees it.
 pub(super) struct Message<'a> {
     pub(super) method: &'a str,
     pub(super) scheme: String,
-    /// Host, and port where it is not the usual one; in lower case.
+    /// Host in lower case, and the port unless it is the default.
     pub(super) authority: String,
     pub(super) path: &'a str,
     pub(super) query: Option<&'a str>,
@@ -19,7 +19,7 @@ pub(super) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// A request that came here.
+    /// Takes the parts of a received request.
     pub(super) fn of(request: &'a HttpRequest, verifier: &Verifier) -> Self {
         let uri = request.uri();
         let PublicAddress { scheme, authority } = verifier.address(request);
@@ -28,7 +28,7 @@ impl<'a> Message<'a> {
         Self { method, scheme, authority, path, query, headers }
     }
 
-    /// The value of a component.
+    /// Returns the value of a component.
     fn value(&self, name: &str) -> Result<String, ApiError> {
         let Self { method, scheme, authority, path, query, headers } = self;
         let target = || query.map_or_else(|| (*path).to_owned(), |query| format!("{path}?{query}"));
@@ -41,18 +41,18 @@ impl<'a> Message<'a> {
                 "@query" => format!("?{}", query.unwrap_or_default()),
                 "@request-target" => target(),
                 "@target-uri" => format!("{scheme}://{authority}{}", target()),
-                _ => return Err(invalid("A covered component that starts with @ is not known here.")),
+                _ => return Err(invalid("A covered component that starts with @ is not supported.")),
             });
         }
         if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
             return Err(invalid("The names of covered headers must be in lower case."));
         }
         field_value(headers, name)
-            .ok_or_else(|| invalid("A covered header is missing in the request, or is not ASCII."))
+            .ok_or_else(|| invalid("A covered header is missing from the request, or is not ASCII."))
     }
 }
 
-/// The base over these components; `params` is the last line's value.
+/// Builds the signature base over these components. `params` is the value of the last line.
 pub(super) fn signature_base(
     components: &[String],
     params: &str,
@@ -67,7 +67,7 @@ pub(super) fn signature_base(
     Ok(base)
 }
 
-/// All lines of a header as one value (section 2.1); `None` when there is none, or one is not ASCII.
+/// Joins all lines of a header into one value (section 2.1); `None` when there is none, or one is not ASCII.
 pub(super) fn field_value(headers: &HeaderMap, name: &str) -> Option<String> {
     let lines: Option<Vec<&str>> =
         headers.get_all(name).map(|line| line.to_str().ok().map(str::trim)).collect();

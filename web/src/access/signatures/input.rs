@@ -1,4 +1,4 @@
-//! What `Signature-Input` and `Signature` say: structured fields, both dictionaries by the same labels.
+//! Parser of `Signature-Input` and `Signature`: structured field dictionaries with the same labels.
 
 use actix_web::http::header::HeaderMap;
 use postonce_shared::domain::partner::SignatureKey;
@@ -8,32 +8,35 @@ use super::base::field_value;
 use super::{SIGNATURE, SIGNATURE_INPUT, invalid};
 use crate::error::ApiError;
 
-/// Most signatures of a request that are looked at.
+/// Maximum number of signatures in a request.
 const SIGNATURES_MAX: usize = 8;
-/// Most components that one of them covers.
+/// Maximum number of components that a signature covers.
 const COMPONENTS_MAX: usize = 64;
 
-/// One signature by a key of the partner.
-pub(super) struct Signed<'a> {
+/// Parsed signature by a key of the partner.
+pub(super) struct RequestSignature<'a> {
     pub(super) key: &'a SignatureKey,
     pub(super) components: Vec<String>,
-    /// The components with their parameters, as the last line of the base has them.
+    /// The serialized components and parameters, as in the last line of the signature base.
     pub(super) params: String,
-    /// Seconds since 1970.
+    /// Unix time in seconds.
     pub(super) created: i64,
     pub(super) expires: Option<i64>,
     pub(super) algorithm: Option<String>,
     pub(super) signature: Vec<u8>,
 }
 
-/// The signatures by these keys.
+/// Parses the signatures made with these keys. Signatures with other keys are skipped.
 ///
 /// # Errors
-/// [`ApiError`] of status 401 when the headers cannot be read, or say something that is not known here.
-pub(super) fn read<'a>(headers: &HeaderMap, keys: &'a [SignatureKey]) -> Result<Vec<Signed<'a>>, ApiError> {
+/// [`ApiError`] with status 401 when the headers are malformed or use an unsupported feature.
+pub(super) fn read<'a>(
+    headers: &HeaderMap,
+    keys: &'a [SignatureKey],
+) -> Result<Vec<RequestSignature<'a>>, ApiError> {
     let (inputs, signatures) = (dictionary(headers, SIGNATURE_INPUT)?, dictionary(headers, SIGNATURE)?);
     if inputs.len() > SIGNATURES_MAX {
-        return Err(invalid(format!("A request has at most {SIGNATURES_MAX} signatures.")));
+        return Err(invalid(format!("A request may have at most {SIGNATURES_MAX} signatures.")));
     }
     let mut found = Vec::new();
     for (label, input) in &inputs {
@@ -51,18 +54,22 @@ pub(super) fn read<'a>(headers: &HeaderMap, keys: &'a [SignatureKey]) -> Result<
         let signature = signature.ok_or_else(|| {
             invalid("Signature must have a byte sequence under the same label as Signature-Input.")
         })?;
-        found.push(signed(key, input, signature.to_vec())?);
+        found.push(parse_signature(key, input, signature.to_vec())?);
     }
     Ok(found)
 }
 
-fn signed<'a>(key: &'a SignatureKey, input: &InnerList, signature: Vec<u8>) -> Result<Signed<'a>, ApiError> {
+fn parse_signature<'a>(
+    key: &'a SignatureKey,
+    input: &InnerList,
+    signature: Vec<u8>,
+) -> Result<RequestSignature<'a>, ApiError> {
     let number = |name: &str| match input.params.get(name) {
         None => Ok(None),
         Some(value) => value
             .as_integer()
             .map(|seconds| Some(i64::from(seconds)))
-            .ok_or_else(|| invalid(format!("The parameter {name} must be seconds since 1970."))),
+            .ok_or_else(|| invalid(format!("The parameter {name} must be a Unix time in seconds."))),
     };
     let created = number("created")?.ok_or_else(|| invalid("The parameter created is missing."))?;
     let algorithm = match input.params.get("alg") {
@@ -71,7 +78,7 @@ fn signed<'a>(key: &'a SignatureKey, input: &InnerList, signature: Vec<u8>) -> R
             Some(text(value).ok_or_else(|| invalid("The parameter alg must be a string."))?.to_owned())
         }
     };
-    Ok(Signed {
+    Ok(RequestSignature {
         key,
         components: components(input)?,
         params: serialized(input),
@@ -82,19 +89,19 @@ fn signed<'a>(key: &'a SignatureKey, input: &InnerList, signature: Vec<u8>) -> R
     })
 }
 
-/// The names of the components, each once and without parameters.
+/// Returns the names of the components, which must be unique and have no parameters.
 fn components(input: &InnerList) -> Result<Vec<String>, ApiError> {
     if input.items.len() > COMPONENTS_MAX {
-        return Err(invalid(format!("A signature covers at most {COMPONENTS_MAX} components.")));
+        return Err(invalid(format!("A signature may cover at most {COMPONENTS_MAX} components.")));
     }
     let mut names: Vec<String> = Vec::with_capacity(input.items.len());
     for item in &input.items {
         let name = text(&item.bare_item).ok_or_else(|| invalid("Each component must be a string."))?;
         if !item.params.is_empty() {
-            return Err(invalid("Components with parameters are not supported here."));
+            return Err(invalid("Components with parameters are not supported."));
         }
         if names.iter().any(|other| other == name) {
-            return Err(invalid("A component stands more than once."));
+            return Err(invalid("A component occurs more than once."));
         }
         names.push(name.to_owned());
     }
@@ -113,10 +120,10 @@ fn text(item: &BareItem) -> Option<&str> {
     item.as_string().map(|text| text.as_str())
 }
 
-/// A header that is a dictionary; empty where it is missing.
+/// Parses a header as a dictionary. A missing header is an empty dictionary.
 pub(super) fn dictionary(headers: &HeaderMap, name: &'static str) -> Result<Dictionary, ApiError> {
     let value = field_value(headers, name).unwrap_or_default();
     Parser::new(&value)
         .parse()
-        .map_err(|_| invalid(format!("The header {name} is no dictionary of RFC 9651.")))
+        .map_err(|_| invalid(format!("The header {name} is not a dictionary (RFC 9651).")))
 }

@@ -1,9 +1,9 @@
-//! Signed requests (RFC 9421), and the digest that binds the body to the signature (RFC 9530).
+//! RequestSignature requests (RFC 9421), and the digest that binds the body to the signature (RFC 9530).
 //!
-//! A signature proves that a request is as a partner's machine made it, whatever ends TLS in between. It is
-//! looked at as soon as the partner is known, from the headers alone: it must cover the digest of the body,
-//! and the digest is compared when the body is read ([`digest`]), on every path that reads one. A signed
-//! request that is repeated within its time is let in again, and moves no money twice: it has the same
+//! A signature proves that a request is unchanged since the partner signed it, even if a proxy terminates TLS.
+//! It is verified from the headers alone, as soon as the partner is known. It must cover the digest of the
+//! body, and the digest is compared when the body is read ([`digest`]), on every path that reads one. A
+//! replayed signed request is accepted within its lifetime, but moves no money twice: it has the same
 //! `Idempotency-Key`.
 
 mod base;
@@ -23,18 +23,18 @@ use postonce_shared::domain::time::Timestamp;
 use sha2::Sha256;
 
 use self::base::Message;
-use self::input::Signed;
+use self::input::RequestSignature;
 use crate::error::{ApiError, Code};
 use crate::headers::IDEMPOTENCY_KEY;
 
-/// The header with the signatures.
+/// Header with the signatures.
 pub const SIGNATURE: &str = "signature";
-/// The header that says what was signed, by whom and when.
+/// Header with the covered components, the key id and the creation time of each signature.
 pub const SIGNATURE_INPUT: &str = "signature-input";
-/// How far a client's clock may be ahead of ours.
+/// Maximum difference by which the clock of a client may be ahead.
 const AHEAD_MAX: Duration = Duration::from_secs(60);
 
-/// How signatures are held against a request: the terms, and the scheme that is spoken here.
+/// Verifies request signatures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verifier {
     /// The configured terms.
@@ -43,17 +43,16 @@ pub struct Verifier {
     pub is_tls: bool,
 }
 
-/// Left with a request whose signature was right.
+/// Request extension that marks a request with a valid signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Proven {
+pub struct VerifiedSignature {
     /// Whether it covers the digest of the body.
     pub covers_body: bool,
 }
 
 impl Verifier {
-    /// Where the client of a request reaches the service. Where a proxy ends TLS, only the configuration
-    /// knows what the client wrote into its address bar: what headers such as `Forwarded` say is anybody's
-    /// word.
+    /// Returns the address at which the client reaches the service. Behind a proxy that terminates TLS, only
+    /// the configuration has it: headers such as `Forwarded` are not trusted.
     pub fn address(&self, request: &HttpRequest) -> PublicAddress {
         if let Some(address) = &self.terms.public_address {
             return address.clone();
@@ -67,16 +66,16 @@ impl Verifier {
         PublicAddress { scheme: scheme.to_owned(), authority }
     }
 
-    /// Checks the signature of a request of that partner. One that need not sign may leave it out; what a
-    /// partner without keys calls a signature is of no interest.
+    /// Verifies the signature of a request. It is optional if the partner need not sign, and ignored if the
+    /// partner has no signature keys.
     ///
     /// # Errors
-    /// [`ApiError`] of status 401.
+    /// [`ApiError`] with status 401.
     pub fn check(&self, request: &HttpRequest, partner: &Partner, now: Timestamp) -> Result<(), ApiError> {
         let headers = request.headers();
         let is_signed = [SIGNATURE, SIGNATURE_INPUT].iter().any(|name| headers.contains_key(*name));
         if !is_signed && partner.signature_required {
-            let detail = "Partner must sign its requests (RFC 9421): send Signature-Input and Signature.";
+            let detail = "The partner must sign its requests (RFC 9421): send Signature-Input and Signature.";
             return Err(ApiError::new(Code::SignatureMissing, detail));
         }
         if !is_signed || (partner.signature_keys.is_empty() && !partner.signature_required) {
@@ -84,63 +83,63 @@ impl Verifier {
         }
         let message = Message::of(request, self);
         let signed = input::read(headers, &partner.signature_keys)?;
-        // Of several signatures by the partner one that is right is enough.
+        // One valid signature by the partner is enough.
         let mut refused = None;
         for signed in &signed {
             match self.check_one(signed, &message, now) {
-                Ok(proven) => {
-                    request.extensions_mut().insert(proven);
+                Ok(verified) => {
+                    request.extensions_mut().insert(verified);
                     return Ok(());
                 }
                 Err(error) => refused = Some(error),
             }
         }
-        Err(refused.unwrap_or_else(|| invalid("No signature is by a key of this partner: check keyid.")))
+        Err(refused.unwrap_or_else(|| invalid("No signature uses a key of this partner: check keyid.")))
     }
 
     fn check_one(
         &self,
-        signed: &Signed<'_>,
+        signed: &RequestSignature<'_>,
         message: &Message<'_>,
         now: Timestamp,
-    ) -> Result<Proven, ApiError> {
+    ) -> Result<VerifiedSignature, ApiError> {
         let covers_body = require_components(signed, message)?;
         self.require_time(signed, now)?;
         if signed.algorithm.as_deref().is_some_and(|named| named != signed.key.algorithm.code()) {
             let expected = signed.key.algorithm.code();
-            return Err(invalid(format!("The key is for {expected}, and alg says something else.")));
+            return Err(invalid(format!("The key requires {expected}, but alg names another algorithm.")));
         }
         let base = base::signature_base(&signed.components, &signed.params, message)?;
-        if is_right(signed.key, base.as_bytes(), &signed.signature) {
-            return Ok(Proven { covers_body });
+        if is_valid(signed.key, base.as_bytes(), &signed.signature) {
+            return Ok(VerifiedSignature { covers_body });
         }
-        Err(invalid("The signature is not that of this request with this key."))
+        Err(invalid("The signature does not match the request and the key."))
     }
 
-    fn require_time(&self, signed: &Signed<'_>, now: Timestamp) -> Result<(), ApiError> {
+    fn require_time(&self, signed: &RequestSignature<'_>, now: Timestamp) -> Result<(), ApiError> {
         let expired = |detail: String| Err(ApiError::new(Code::SignatureExpired, detail));
         let now_s = now.unix_ms().div_euclid(1000);
         let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
         let (age_max, ahead_max) = (seconds(self.terms.age_max), seconds(AHEAD_MAX));
         let age = now_s.saturating_sub(signed.created);
         if age > age_max {
-            return expired(format!("The signature was created {age} s ago; {age_max} s are allowed."));
+            return expired(format!("The signature was created {age} s ago; the maximum is {age_max} s."));
         }
         if age < ahead_max.saturating_neg() {
             let ahead = age.saturating_neg();
             return expired(format!(
-                "The signature is created {ahead} s from now; {ahead_max} s are allowed."
+                "The signature was created {ahead} s in the future; the maximum is {ahead_max} s."
             ));
         }
         if signed.expires.is_some_and(|expires| now_s > expires) {
-            return expired("The signature has expired, as its own expires says.".to_owned());
+            return expired("The signature has expired, according to its parameter expires.".to_owned());
         }
         Ok(())
     }
 }
 
-/// Whether all is covered that must be; tells whether the body is.
-fn require_components(signed: &Signed<'_>, message: &Message<'_>) -> Result<bool, ApiError> {
+/// Checks that all required components are covered. Returns whether the body is covered.
+fn require_components(signed: &RequestSignature<'_>, message: &Message<'_>) -> Result<bool, ApiError> {
     let covers = |name: &str| signed.components.iter().any(|component| component == name);
     let mut missing = Vec::new();
     let mut require = |name: &'static str| {
@@ -169,14 +168,14 @@ fn require_components(signed: &Signed<'_>, message: &Message<'_>) -> Result<bool
     Err(ApiError::new(Code::SignatureIncomplete, detail))
 }
 
-/// Whether the head says that a body follows. Over HTTP/2 it need not; so the reader of a body asks for
-/// [`Proven::covers_body`] again.
+/// Returns whether the headers announce a body. Over HTTP/2 a body needs no announcement, so the reader of the
+/// body checks [`VerifiedSignature::covers_body`] again.
 fn announces_body(headers: &HeaderMap) -> bool {
     let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     length.is_some_and(|length| length.trim() != "0") || headers.contains_key(header::TRANSFER_ENCODING)
 }
 
-fn is_right(key: &SignatureKey, base: &[u8], signature: &[u8]) -> bool {
+fn is_valid(key: &SignatureKey, base: &[u8], signature: &[u8]) -> bool {
     match key.algorithm {
         // In constant time.
         SignatureAlgorithm::HmacSha256 => Hmac::<Sha256>::new_from_slice(&key.material)

@@ -5,7 +5,7 @@ use postonce_shared::config::PublicAddress;
 
 use super::*;
 
-/// The request of the RFC's examples (appendix B.2).
+/// The example request of RFC 9421 (appendix B.2).
 fn example() -> TestRequest {
     TestRequest::post()
         .uri("/foo?param=Value&Pet=dog")
@@ -30,7 +30,7 @@ fn key(id: &str, algorithm: SignatureAlgorithm, material: Vec<u8>) -> SignatureK
     SignatureKey { id: id.to_owned(), algorithm, material }
 }
 
-/// The base of the example under one signature, and whether the signature is right.
+/// Returns the signature base of the example, and whether the signature is valid.
 fn check(key: &SignatureKey, input: &str, signature: &str) -> (String, bool) {
     let request = example().insert_header((SIGNATURE_INPUT, input)).insert_header((SIGNATURE, signature));
     let request = request.to_http_request();
@@ -38,12 +38,12 @@ fn check(key: &SignatureKey, input: &str, signature: &str) -> (String, bool) {
     let signed = input::read(request.headers(), &keys).unwrap().remove(0);
     let message = Message::of(&request, &verifier());
     let base = base::signature_base(&signed.components, &signed.params, &message).unwrap();
-    let is_right = is_right(key, base.as_bytes(), &signed.signature);
-    (base, is_right)
+    let is_valid = is_valid(key, base.as_bytes(), &signed.signature);
+    (base, is_valid)
 }
 
 #[test]
-fn the_example_with_hmac_is_right() {
+fn the_hmac_example_of_the_rfc_is_valid() {
     let secret = BASE64_STANDARD
         .decode("uzvJfB4u3N0Jy4T7NZ75MDVcr8zSTInedJtkgcu46YW4XByzNJjxBdtjUkdJPBtbmHhIDi6pcl8jsasjlTMtDQ==")
         .unwrap();
@@ -55,7 +55,7 @@ fn the_example_with_hmac_is_right() {
                 application/json\n\"@signature-params\": (\"date\" \"@authority\" \
                 \"content-type\");created=1618884473;keyid=\"test-shared-secret\"";
     assert_eq!(check(&key, input, signature), (base.to_owned(), true));
-    // With anything else it is not: another key, a moment later, another component.
+    // It is not valid with another creation time, component or key.
     assert!(!check(&key, &input.replace("473", "474"), signature).1);
     assert!(!check(&key, &input.replace("\"date\" ", ""), signature).1);
     key.material[0] ^= 1;
@@ -63,14 +63,14 @@ fn the_example_with_hmac_is_right() {
 }
 
 #[test]
-fn the_example_with_ed25519_is_right() {
+fn the_ed25519_example_of_the_rfc_is_valid() {
     let public = BASE64_URL_SAFE_NO_PAD.decode("JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs").unwrap();
     let mut key = key("test-key-ed25519", SignatureAlgorithm::Ed25519, public);
     let input = r#"sig-b26=("date" "@method" "@path" "@authority" "content-type" "content-length");created=1618884473;keyid="test-key-ed25519""#;
     let signature =
         "sig-b26=:wqcAqbmYJ2ji2glfAMaRy4gruYYnx2nEFN2HN6jrnDnQCK1u02Gb04v9EDgwUPiu4A0w6vuQv5lIp5WPpBKRCw==:";
-    let (base, is_right) = check(&key, input, signature);
-    assert!(is_right, "{base}");
+    let (base, is_valid) = check(&key, input, signature);
+    assert!(is_valid, "{base}");
     assert!(base.contains("\"@method\": POST\n\"@path\": /foo\n"), "{base}");
     assert!(!check(&key, &input.replace("473", "474"), signature).1);
     assert!(!check(&key, input, &signature.replace("wqc", "xqc")).1);
@@ -79,7 +79,7 @@ fn the_example_with_ed25519_is_right() {
 }
 
 #[test]
-fn derived_components_are_those_that_the_client_sees() {
+fn derived_components_have_the_values_that_the_client_sees() {
     let request = example().insert_header(("x-two", "a")).append_header(("x-two", " b ")).to_http_request();
     let values = |verifier: &Verifier| {
         let names = [
@@ -103,11 +103,11 @@ fn derived_components_are_those_that_the_client_sees() {
     };
     assert_eq!(values(&verifier()), expected("http", "example.com"));
     assert_eq!(values(&Verifier { is_tls: true, ..verifier() }), expected("https", "example.com"));
-    // Behind a proxy only the configuration knows.
+    // Behind a proxy the configured address is used.
     let public_address = PublicAddress::parse("https://Bank.Example:443");
     let terms = SignatureTerms { public_address, ..verifier().terms };
     assert_eq!(values(&Verifier { terms, is_tls: false }), expected("https", "bank.example"));
-    // Ports that go without saying are not said.
+    // Default ports are omitted.
     let named = TestRequest::get().uri("/").insert_header(("host", "Bank.Example:80")).to_http_request();
     assert_eq!(Message::of(&named, &verifier()).authority, "bank.example");
     let other = TestRequest::get().uri("/").insert_header(("host", "Bank.Example:8080")).to_http_request();
@@ -115,7 +115,7 @@ fn derived_components_are_those_that_the_client_sees() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_and_never_passes_for_a_signature() {
+fn malformed_signatures_are_refused() {
     let keys = [key("k", SignatureAlgorithm::HmacSha256, vec![7; 32])];
     let refused = |input: &str, signature: &str| {
         let request = example().insert_header((SIGNATURE_INPUT, input)).insert_header((SIGNATURE, signature));
@@ -142,7 +142,7 @@ fn what_cannot_be_read_is_refused_and_never_passes_for_a_signature() {
     ] {
         assert_eq!(refused(input, signature), invalid, "{input} {signature}");
     }
-    // A signature by somebody else is of no interest.
+    // A signature with an unknown key is ignored.
     assert_eq!(refused(r#"s=("@method");created=1;keyid="other""#, "s=:AAAA:"), None);
     let many: Vec<String> = (0..9).map(|number| format!(r#"s{number}=();keyid="other""#)).collect();
     assert_eq!(refused(&many.join(", "), "s=:AAAA:"), invalid);

@@ -1,5 +1,4 @@
-//! What the API does with accounts and reads of transactions, without HTTP: opening, changing,
-//! finding and listing.
+//! Operations on accounts and reads of transactions, without HTTP: opening, changing, finding and listing.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -23,44 +22,44 @@ use crate::access::view::View;
 use crate::api::translate::{AccountChange, AccountTerms};
 use postonce_shared::ports::fault::chain;
 
-/// How often a change is tried anew when postings change the account at the same time.
+/// Maximum number of attempts of a change when postings change the account concurrently.
 const CHANGE_ATTEMPTS_MAX: u32 = 8;
-/// Longest pause before the second attempt; it doubles with each further one.
+/// Maximum delay before the second attempt. It doubles with each further attempt.
 const CHANGE_DELAY: Duration = Duration::from_millis(5);
-/// Accounts that are read at the same time.
+/// Number of accounts that are read concurrently.
 const READS_AT_ONCE: usize = 8;
-/// Most pages of the store that one page of an answer passes over.
+/// Maximum number of store pages that are read for one page of a response.
 const STORE_PAGES_MAX: u32 = 10;
 
-/// What became of the wish to open an account.
+/// Result of opening an account.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OpenOutcome {
-    /// It is open now, and this request opened it.
+    /// This request opened the account.
     Created(Account),
-    /// It existed with these terms.
+    /// The account exists with the same terms.
     Same(Account),
-    /// It exists with other terms.
+    /// The account exists with different terms.
     Different(Account),
 }
 
-/// What became of the wish to change an account.
+/// Result of changing an account.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChangeOutcome {
-    /// It is as was wished.
+    /// The account has the requested state.
     Done(Account),
-    /// There is no such account.
+    /// The account does not exist.
     Unknown,
-    /// It cannot be closed while money is left or owed.
+    /// The account cannot be closed, because its balance is not zero.
     BalanceNotZero(Account),
-    /// The limit is not an amount of its currency.
+    /// The limit is not a valid amount in the currency of the account.
     LimitInvalid(AmountError),
-    /// It was changed by others, every time.
+    /// Every attempt conflicted with a concurrent change.
     Busy,
 }
 
-/// The accounts of the bank and what was posted on them.
+/// Accounts of the bank and their transactions.
 pub struct AccountService {
     store: Store,
     world: Arc<dyn World>,
@@ -68,49 +67,53 @@ pub struct AccountService {
 }
 
 impl AccountService {
-    /// The books of a store.
+    /// Creates the service for a store.
     pub const fn new(store: Store, world: Arc<dyn World>, repair: Repair) -> Self {
         Self { store, world, repair }
     }
 
-    /// Opens an account, at most once. The same terms again are the same wish, however often it was
-    /// posted on since; terms are compared with those that hold now, as the first ones are not kept:
-    /// after a change of its limit, the first request is one with other content.
+    /// Opens an account, at most once. A repeated request with the same terms succeeds, even after postings.
+    /// The terms are compared with the current ones, because the original ones are not stored: after a change
+    /// of the limit, a repetition of the first request counts as different.
     ///
     /// # Errors
-    /// [`StoreFault`] when it may not have been opened; asking again is safe. So with all methods.
+    /// [`StoreFault`]: the outcome is unknown. It is safe to retry. The other methods return the same error.
     pub async fn open(&self, key: AccountKey, terms: AccountTerms) -> Result<OpenOutcome, StoreFault> {
         let AccountTerms { currency, overdraft_limit, holder } = terms;
-        let wished = Account::open(key, currency, overdraft_limit, holder, self.world.now());
-        Ok(match self.store.accounts.open(&wished).await? {
+        let requested = Account::open(key, currency, overdraft_limit, holder, self.world.now());
+        Ok(match self.store.accounts.open(&requested).await? {
             Opened::Created(Versioned { value, revision: _ }) => OpenOutcome::Created(value),
             Opened::Existing(Versioned { value, revision: _ }) => {
-                let same = value.currency == wished.currency
-                    && value.overdraft_limit == wished.overdraft_limit
-                    && value.holder == wished.holder;
+                let same = value.currency == requested.currency
+                    && value.overdraft_limit == requested.overdraft_limit
+                    && value.holder == requested.holder;
                 if same { OpenOutcome::Same(value) } else { OpenOutcome::Different(value) }
             }
         })
     }
 
-    /// Changes an account. The wish is checked against the account as it is at the moment of the
-    /// write: a deposit in between makes the write stale, and then it is checked again.
+    /// Changes an account. The change is validated against the current account, and the write is conditional: after a
+    /// concurrent posting, the change is validated again.
     ///
     /// # Errors
     /// [`StoreFault`]; see [`Self::open`].
-    pub async fn change(&self, key: AccountKey, wish: &AccountChange) -> Result<ChangeOutcome, StoreFault> {
+    pub async fn change(
+        &self,
+        key: AccountKey,
+        requested: &AccountChange,
+    ) -> Result<ChangeOutcome, StoreFault> {
         for attempt in 0..CHANGE_ATTEMPTS_MAX {
             let Some(found) = self.store.ledger.account(key).await? else {
                 return Ok(ChangeOutcome::Unknown);
             };
             let account = found.value;
-            let limit = wish.overdraft_limit.as_deref();
+            let limit = requested.overdraft_limit.as_deref();
             let limit = limit.map(|text| OverdraftLimit::parse(text, account.currency)).transpose();
             let limit = match limit {
                 Ok(limit) => limit.unwrap_or(account.overdraft_limit),
                 Err(error) => return Ok(ChangeOutcome::LimitInvalid(error)),
             };
-            let status = wish.status.unwrap_or(account.status);
+            let status = requested.status.unwrap_or(account.status);
             if (limit, status) == (account.overdraft_limit, account.status) {
                 return Ok(ChangeOutcome::Done(account));
             }
@@ -126,15 +129,15 @@ impl AccountService {
         Ok(ChangeOutcome::Busy)
     }
 
-    /// An account.
+    /// Reads an account.
     ///
     /// # Errors
-    /// [`StoreFault`] when it cannot be read; so with all that follow.
+    /// [`StoreFault`] when it cannot be read. The following methods return the same error.
     pub async fn account(&self, key: AccountKey) -> Result<Option<Account>, StoreFault> {
         Ok(self.store.ledger.account(key).await?.map(|found| found.value))
     }
 
-    /// Accounts of a user after the given one, by account id.
+    /// Lists accounts of a user in the order of their ids, after the given one.
     ///
     /// # Errors
     /// [`StoreFault`]
@@ -144,7 +147,7 @@ impl AccountService {
         after: Option<AccountId>,
         limit: usize,
     ) -> Result<Listing<Account>, StoreFault> {
-        // One more than asked for, to know whether there is more.
+        // One more than requested, to know whether there is another page.
         let mut items = self.store.accounts.list(user, after, limit.saturating_add(1)).await?;
         let more = items.len() > limit;
         items.truncate(limit);
@@ -152,8 +155,8 @@ impl AccountService {
         Ok(Listing { items, next })
     }
 
-    /// Those of the named accounts of a user that exist, after the given one, by account id. Looks at `limit`
-    /// names at most, so that there may be fewer before the end.
+    /// Lists those of the given accounts of a user that exist, in the order of their ids, after the given one. Reads
+    /// at most `limit` accounts, so a page can contain fewer before the end.
     ///
     /// # Errors
     /// [`StoreFault`]
@@ -166,28 +169,28 @@ impl AccountService {
     ) -> Result<Listing<Account>, StoreFault> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut left = names.range((from, Bound::Unbounded)).copied();
-        let looked_at: Vec<AccountId> = left.by_ref().take(limit).collect();
-        let reads = stream::iter(looked_at.clone()).map(|account| self.account(AccountKey { user, account }));
+        let selected: Vec<AccountId> = left.by_ref().take(limit).collect();
+        let reads = stream::iter(selected.clone()).map(|account| self.account(AccountKey { user, account }));
         let found: Vec<Option<Account>> = reads.buffered(READS_AT_ONCE).try_collect().await?;
-        let next = looked_at.last().filter(|_| left.next().is_some()).map(ToString::to_string);
+        let next = selected.last().filter(|_| left.next().is_some()).map(ToString::to_string);
         Ok(Listing { items: found.into_iter().flatten().collect(), next })
     }
 
-    /// One transaction. Work that was forgotten is enqueued again on the way.
+    /// Reads a transaction. If its message was lost, the transaction is enqueued again.
     ///
     /// # Errors
     /// [`StoreFault`]
     pub async fn transaction(&self, key: &TransactionKey) -> Result<Option<Transaction>, StoreFault> {
         let Some(stored) = enquire::transaction(&self.store, key).await? else { return Ok(None) };
         if let Err(fault) = self.repair.consider(&stored).await {
-            // What was asked is known; the next look tries to repair again.
-            tracing::warn!(transaction = %key, "Repair of {key} has to wait: {}", chain(&fault));
+            // The answer is known; the next read tries the repair again.
+            tracing::warn!(transaction = %key, "The repair of {key} is postponed: {}", chain(&fault));
         }
         Ok(Some(stored.transaction))
     }
 
-    /// Posted transactions of an account from a sequence on, oldest first; `None` when there is no
-    /// such account. There may be fewer than `limit` before the end.
+    /// Lists the posted transactions of an account from a sequence number on, oldest first; `None` when the account
+    /// does not exist. A page can contain fewer than `limit` before the end.
     ///
     /// # Errors
     /// [`StoreFault`]
@@ -202,10 +205,10 @@ impl AccountService {
             let from = from.and_then(|from| from.parse().ok()).unwrap_or(first);
             self.posted(key, from, limit).await
         };
-        shown(page, |entry| view.partner().is_none_or(|own| *own == entry.partner)).await
+        next_visible(page, |entry| view.partner().is_none_or(|own| *own == entry.partner)).await
     }
 
-    /// As [`Self::statement`], of all partners.
+    /// Like [`Self::statement`], for all partners.
     async fn posted(
         &self,
         key: AccountKey,
@@ -216,15 +219,15 @@ impl AccountService {
         if !items.is_empty() && items.len() < limit {
             return Ok(Some(Listing { items, next: None }));
         }
-        // Nothing tells whether the account exists; a full page, whether there is more.
+        // An empty page may mean an unknown account, and a full page may not be the last one.
         let Some(account) = self.account(key).await? else { return Ok(None) };
         let last = items.last().map(|entry| entry.sequence).filter(|last| *last < account.sequence);
         let next = last.and_then(|last| last.checked_add(1)).map(|next| next.to_string());
         Ok(Some(Listing { items, next }))
     }
 
-    /// Transactions of an account in one status, by key; `None` when there is no such account. There may be
-    /// fewer than `limit` before the end.
+    /// Lists the transactions of an account in one status, by key; `None` when the account does not exist. A page can
+    /// contain fewer than `limit` before the end.
     ///
     /// # Errors
     /// [`StoreFault`]
@@ -241,16 +244,16 @@ impl AccountService {
     }
 }
 
-/// What is shown of the next page. One of which nothing is shown is passed over, though not for ever: then it
-/// is empty, and the next one goes on behind it.
-async fn shown<T>(
+/// Returns the visible items of the next page. Pages without visible items are skipped, up to
+/// [`STORE_PAGES_MAX`]; after that an empty page with a cursor is returned.
+async fn next_visible<T>(
     page: impl AsyncFn(Option<String>) -> Result<Option<Listing<T>>, StoreFault>,
-    shows: impl Fn(&T) -> bool,
+    is_visible: impl Fn(&T) -> bool,
 ) -> Result<Option<Listing<T>>, StoreFault> {
     let mut from = None;
     for _ in 0..STORE_PAGES_MAX {
         let Some(Listing { mut items, next }) = page(from).await? else { return Ok(None) };
-        items.retain(&shows);
+        items.retain(&is_visible);
         if !items.is_empty() || next.is_none() {
             return Ok(Some(Listing { items, next }));
         }

@@ -17,7 +17,7 @@ fn key() -> AccountKey {
     }
 }
 
-/// Accounts whose row changes before each of the first `changes` writes.
+/// Account store that changes the row before each of the first `changes` writes, so that these writes conflict.
 struct Contended {
     inner: Arc<dyn Accounts>,
     ledger: Arc<dyn postonce_shared::ports::ledger::Ledger>,
@@ -63,7 +63,7 @@ async fn close_while_it_changes(changes: u32) -> ChangeOutcome {
     let overdraft_limit = OverdraftLimit::none(currency);
     let terms = AccountTerms { currency, overdraft_limit, holder: None };
     assert!(matches!(accounts_service.open(key(), terms).await.unwrap(), OpenOutcome::Created(_)));
-    let wish = AccountChange { overdraft_limit: None, status: Some(AccountStatus::Closed) };
+    let requested = AccountChange { overdraft_limit: None, status: Some(AccountStatus::Closed) };
     let clock = async {
         loop {
             world.advance(Duration::from_secs(1));
@@ -71,13 +71,13 @@ async fn close_while_it_changes(changes: u32) -> ChangeOutcome {
         }
     };
     tokio::select! {
-        changing = accounts_service.change(key(), &wish) => changing.unwrap(),
+        changing = accounts_service.change(key(), &requested) => changing.unwrap(),
         () = clock => panic!("the clock never ends"),
     }
 }
 
 #[tokio::test]
-async fn a_change_is_tried_again_while_others_change_the_account() {
+async fn a_change_is_retried_after_concurrent_changes() {
     let ChangeOutcome::Done(account) = close_while_it_changes(3).await else { panic!("not done") };
     assert_eq!((account.status, account.version), (AccountStatus::Closed, 5));
     assert_eq!(close_while_it_changes(100).await, ChangeOutcome::Busy);

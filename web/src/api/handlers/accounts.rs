@@ -21,8 +21,8 @@ use crate::error::{ApiError, Code};
 
 /// Open an account
 ///
-/// The ids are yours to choose. The same request again answers 200 with the account as it then is;
-/// other terms than those that hold now answer 409.
+/// The client chooses the ids. Repeating the request returns 200 with the current account. If the terms differ from
+/// the current terms of the account, the response is 409.
 #[utoipa::path(
     put,
     path = "/v1/users/{user_id}/accounts/{account_id}",
@@ -31,10 +31,10 @@ use crate::error::{ApiError, Code};
     params(AccountPath),
     request_body(content = OpenAccountRequest, content_type = "application/json"),
     responses(
-        (status = 201, description = "It is open now.", body = Account, headers(
+        (status = 201, description = "The account was opened.", body = Account, headers(
             ("Location" = String, description = "Path of the account."),
         )),
-        (status = 200, description = "It was open before, with these terms.", body = Account),
+        (status = 200, description = "The account existed with these terms.", body = Account),
         OpeningRefusals
     ),
     security(("api_key" = ["accounts"]))
@@ -59,8 +59,8 @@ pub async fn open(
 
 /// Change an account
 ///
-/// Sets the overdraft limit, the status or both. A closed account rejects every transaction; it can
-/// be opened again.
+/// Sets the overdraft limit, the status or both. A closed account rejects every transaction. It can be opened
+/// again.
 #[utoipa::path(
     patch,
     path = "/v1/users/{user_id}/accounts/{account_id}",
@@ -68,7 +68,7 @@ pub async fn open(
     tag = "accounts",
     params(AccountPath),
     request_body(content = ChangeAccountRequest, content_type = "application/json"),
-    responses((status = 200, description = "The account as it now is.", body = Account), ChangingRefusals),
+    responses((status = 200, description = "The current account.", body = Account), ChangingRefusals),
     security(("api_key" = ["accounts"]))
 )]
 pub async fn change(
@@ -81,22 +81,24 @@ pub async fn change(
     let key = paths::account(&request)?;
     let document = InboundDocument::read(&request, payload).await?;
     let wish = translate::account_change(&document)?;
-    audit::tell(&request, "changes", wish.members());
+    audit::annotate(&request, "changes", wish.members());
     let key = caller.within(key)?;
     match accounts_service.change(key, &wish).await? {
         ChangeOutcome::Done(account) => Ok(reply.with(HttpResponse::Ok(), respond::account(account))),
         ChangeOutcome::Unknown => Err(ApiError::account_unknown()),
         ChangeOutcome::BalanceNotZero(account) => {
-            let detail = format!("The balance is {}; an account is closed at zero only.", account.balance);
+            let detail =
+                format!("The balance is {}; an account can be closed only at zero.", account.balance);
             Err(ApiError::new(Code::AccountBalanceNotZero, detail))
         }
         ChangeOutcome::LimitInvalid(error) => {
             let violation = Violation { field: "overdraft_limit".to_owned(), message: error.to_string() };
             Err(ApiError::violations(Code::ValidationFailed, vec![violation]))
         }
-        ChangeOutcome::Busy => {
-            Err(ApiError::new(Code::AccountBusy, "Postings changed the account each time. Try again."))
-        }
+        ChangeOutcome::Busy => Err(ApiError::new(
+            Code::AccountBusy,
+            "Concurrent postings changed the account at each attempt. Try again.",
+        )),
     }
 }
 
@@ -107,7 +109,7 @@ pub async fn change(
     operation_id = "get_account",
     tag = "accounts",
     params(AccountPath),
-    responses((status = 200, description = "The account as it now is.", body = Account), ReadingRefusals),
+    responses((status = 200, description = "The current account.", body = Account), ReadingRefusals),
     security(("api_key" = ["read"]))
 )]
 pub async fn find(
@@ -123,8 +125,8 @@ pub async fn find(
 
 /// List the accounts of a user
 ///
-/// Those that you may touch. A user without accounts has an empty list; where none of a user's accounts could be
-/// yours to touch, there is no such user.
+/// Lists the accounts that the partner may access. A user without accounts has an empty list. If the partner may
+/// access no account of the user, the response is 404.
 #[utoipa::path(
     get,
     path = "/v1/users/{user_id}/accounts",

@@ -1,4 +1,4 @@
-//! What operators look at: queues, order numbers, costs, the number of workers.
+//! Reports for operators: queues, order numbers, costs, the number of workers.
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
@@ -11,7 +11,7 @@ use crate::api::openapi::Refusals;
 use crate::api::respond;
 use crate::error::ApiError;
 
-/// Look at the work queues
+/// List the work queues
 #[utoipa::path(
     get,
     path = "/v1/admin/queues",
@@ -27,15 +27,15 @@ pub async fn queues(_caller: Caller<Admin>, admin: Data<AdminService>) -> Result
     Ok(HttpResponse::Ok().json(QueueList { queues }))
 }
 
-/// Look at the order numbers
+/// Read the register of order numbers
 ///
-/// This process as it now is, others as they last reported: they do when they reserve a range.
+/// Contains the current state of this process. Other processes report their state when they reserve a range.
 #[utoipa::path(
     get,
     path = "/v1/admin/order-numbers",
     operation_id = "get_order_numbers",
     tag = "admin",
-    responses((status = 200, description = "Where the numbers went.", body = OrderNumbers), Refusals),
+    responses((status = 200, description = "The register of order numbers.", body = OrderNumbers), Refusals),
     security(("api_key" = ["admin"]))
 )]
 pub async fn order_numbers(
@@ -45,10 +45,10 @@ pub async fn order_numbers(
     Ok(HttpResponse::Ok().json(respond::order_numbers(admin.order_numbers().await?)))
 }
 
-/// Look at the cost of storage
+/// Read the cost of storage
 ///
-/// Requests of the processes in `processes` since they started, and their price at the configured prices. All
-/// requests count, also those that post nothing.
+/// Number of storage operations of each process in `processes` since its start, and their cost at the configured
+/// prices. All operations count, including those that post nothing.
 #[utoipa::path(
     get,
     path = "/v1/admin/storage-operations",
@@ -65,14 +65,14 @@ pub async fn storage_operations(
     Ok(HttpResponse::Ok().json(respond::costs(&costs, admin.prices())))
 }
 
-/// Ask how many workers are wanted
+/// Read the wanted number of workers
 ///
-/// For the backlog, the age target and the schedule. However often it is asked, the queues are read at most
-/// once in 5 seconds. The number follows the backlog down at once; whoever acts on it waits a while before
-/// stopping workers, as Kubernetes does (`stabilizationWindowSeconds`) and `postonce-worker --scale` as well.
+/// Computed from the backlog, the age target and the schedule. The queues are read at most once in 5 seconds. The
+/// number decreases at once with the backlog; callers should wait before they stop workers, as Kubernetes
+/// (`stabilizationWindowSeconds`) and `postonce-worker --scale` do.
 ///
-/// KEDA reads it with this trigger, where `postonce-scale` is a `TriggerAuthentication` that takes its parameter
-/// `token` from a secret with an API key of scope `admin`:
+/// KEDA can use this trigger. `postonce-scale` is a `TriggerAuthentication` whose parameter `token` comes from a
+/// secret with an API key of scope `admin`:
 ///
 /// ```yaml
 /// triggers:
@@ -90,7 +90,7 @@ pub async fn storage_operations(
     path = "/v1/admin/scale",
     operation_id = "get_scale",
     tag = "admin",
-    responses((status = 200, description = "The number, and why.", body = Scale), Refusals),
+    responses((status = 200, description = "The number and its reasons.", body = Scale), Refusals),
     security(("api_key" = ["admin"]))
 )]
 pub async fn scale(_caller: Caller<Admin>, admin: Data<AdminService>) -> Result<HttpResponse, ApiError> {

@@ -1,4 +1,4 @@
-//! Dead letters: look, try again, discard.
+//! Dead letters: list, read, replay, discard.
 
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
@@ -17,7 +17,7 @@ use crate::error::{ApiError, Code};
 
 /// List dead letters
 ///
-/// Those that nobody decided about yet; with `resolved=include`, all of them.
+/// Lists open dead letters; with `resolved=include`, resolved ones too.
 #[utoipa::path(
     get,
     path = "/v1/admin/dead-letters",
@@ -44,14 +44,14 @@ pub async fn list(
 
 /// Read a dead letter
 ///
-/// Resolved ones stay readable.
+/// Resolved dead letters can still be read.
 #[utoipa::path(
     get,
     path = "/v1/admin/dead-letters/{id}",
     operation_id = "get_dead_letter",
     tag = "admin",
     params(DeadLetterPath),
-    responses((status = 200, description = "The letter.", body = DeadLetter), DeadLetterRefusals),
+    responses((status = 200, description = "The dead letter.", body = DeadLetter), DeadLetterRefusals),
     security(("api_key" = ["admin"]))
 )]
 pub async fn find(
@@ -62,16 +62,16 @@ pub async fn find(
     letter(&admin, id(&request)).await
 }
 
-/// Send the work of a dead letter again
+/// Replay a dead letter
 ///
-/// What became final in the meantime stays as it is.
+/// Enqueues its transactions again. Transactions that are already final do not change.
 #[utoipa::path(
     post,
     path = "/v1/admin/dead-letters/{id}/replay",
     operation_id = "replay_dead_letter",
     tag = "admin",
     params(DeadLetterPath),
-    responses((status = 200, description = "Sent again; the letter with who did it.", body = DeadLetter), DecisionRefusals),
+    responses((status = 200, description = "Enqueued again; the resolved dead letter.", body = DeadLetter), DecisionRefusals),
     security(("api_key" = ["admin"]))
 )]
 pub async fn replay(
@@ -85,14 +85,14 @@ pub async fn replay(
 
 /// Discard a dead letter
 ///
-/// What is not final in it is rejected with the reason `discarded`.
+/// Its transactions that are not final are rejected with the reason `discarded`.
 #[utoipa::path(
     delete,
     path = "/v1/admin/dead-letters/{id}",
     operation_id = "discard_dead_letter",
     tag = "admin",
     params(DeadLetterPath),
-    responses((status = 200, description = "Discarded; the letter with who did it.", body = DeadLetter), DecisionRefusals),
+    responses((status = 200, description = "Discarded; the resolved dead letter.", body = DeadLetter), DecisionRefusals),
     security(("api_key" = ["admin"]))
 )]
 pub async fn discard(
@@ -113,7 +113,7 @@ async fn decision(admin: &AdminService, id: &str, decided: Decided) -> Result<Ht
         Decided::Done => letter(admin, id).await,
         Decided::Unknown => Err(unknown()),
         Decided::AlreadyResolved => {
-            let detail = "Read the letter to see what was decided, by whom and when.";
+            let detail = "Read the dead letter to see how it was resolved, by whom and when.";
             Err(ApiError::new(Code::DeadLetterResolved, detail))
         }
     }
@@ -125,5 +125,5 @@ async fn letter(admin: &AdminService, id: &str) -> Result<HttpResponse, ApiError
 }
 
 fn unknown() -> ApiError {
-    ApiError::new(Code::DeadLetterUnknown, "List the dead letters to see which there are.")
+    ApiError::new(Code::DeadLetterUnknown, "List the dead letters to find their ids.")
 }

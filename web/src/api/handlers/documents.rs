@@ -1,5 +1,5 @@
-//! The API, for tools (`/openapi.json`) and for people (`/docs`). The page loads nothing from the
-//! internet; its security policy makes browsers see to that.
+//! Documentation of the API: the OpenAPI document (`/openapi.json`) and a page (`/docs`). The page loads nothing
+//! from other hosts, which its content security policy enforces.
 
 use std::sync::{Arc, LazyLock};
 
@@ -12,15 +12,15 @@ use crate::error::{ApiError, Code};
 
 static DOCUMENT: LazyLock<String> = LazyLock::new(openapi_json);
 
-/// Settings of the page. Without the last one it would send the address of the document to a
-/// validator on the internet.
+/// Settings of the page. By default it would send the address of the document to an external validator, which
+/// `validator_url("none")` disables.
 static CONFIG: LazyLock<Arc<Config<'static>>> =
     LazyLock::new(|| Arc::new(Config::from("/openapi.json").validator_url("none")));
 
 const POLICY: &str =
     "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'";
 
-/// The frame of the page. Its links are absolute, so that `/docs` works without a slash at its end.
+/// HTML of the page. Its links are absolute, so that `/docs` works without a trailing slash.
 const PAGE: &str = r#"<!DOCTYPE html>
 <html lang="en">
   <head>
@@ -38,12 +38,12 @@ const PAGE: &str = r#"<!DOCTYPE html>
 </html>
 "#;
 
-/// The OpenAPI document.
+/// Returns the OpenAPI document.
 pub async fn openapi() -> HttpResponse {
     HttpResponse::Ok().content_type("application/json").body(DOCUMENT.as_str())
 }
 
-/// The page.
+/// Returns the page.
 pub async fn docs() -> HttpResponse {
     HttpResponse::Ok()
         .content_type("text/html; charset=utf-8")
@@ -51,12 +51,12 @@ pub async fn docs() -> HttpResponse {
         .body(PAGE)
 }
 
-/// What the page loads.
+/// Returns an asset of the page.
 pub async fn asset(request: HttpRequest) -> HttpResponse {
     let path = request.match_info().query("asset");
     match utoipa_swagger_ui::serve(path, Arc::clone(&CONFIG)) {
         Ok(Some(file)) => HttpResponse::Ok().content_type(file.content_type).body(file.bytes.into_owned()),
-        Ok(None) => ApiError::new(Code::NotFound, "The page has no such part.").error_response(),
+        Ok(None) => ApiError::new(Code::NotFound, "The page has no such asset.").error_response(),
         Err(error) => ApiError::internal(error.to_string()).error_response(),
     }
 }

@@ -1,4 +1,4 @@
-//! The gate: hold the work, and release it to all listeners at once.
+//! The gate, which holds the work and releases it to all listeners.
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
@@ -13,13 +13,13 @@ use crate::api::openapi::{GateRefusals, Refusals};
 use crate::api::translate::{self, InboundDocument};
 use crate::error::ApiError;
 
-/// Look at the gate
+/// Read the gate
 #[utoipa::path(
     get,
     path = "/v1/admin/gate",
     operation_id = "get_gate",
     tag = "admin",
-    responses((status = 200, description = "The gate as it now is.", body = Gate), Refusals),
+    responses((status = 200, description = "The current state of the gate.", body = Gate), Refusals),
     security(("api_key" = ["admin"]))
 )]
 pub async fn find(_caller: Caller<Admin>, desk: Data<GateService>) -> Result<HttpResponse, ApiError> {
@@ -28,9 +28,9 @@ pub async fn find(_caller: Caller<Admin>, desk: Data<GateService>) -> Result<Htt
 
 /// Hold or release the work
 ///
-/// Held, listeners receive no more; what they have in hand is finished. Requests are accepted all the
-/// same. Released, all listeners start at once. With `release_at` a held gate is released at that
-/// time. The same again changes nothing, and asks the listeners again.
+/// While the gate is held, listeners receive no messages, but finish those in progress. Requests are still
+/// accepted. On release, all listeners start at once. With `release_at`, a held gate is released at that time.
+/// Repeating the request changes nothing, and notifies the listeners again.
 #[utoipa::path(
     put,
     path = "/v1/admin/gate",
@@ -38,7 +38,7 @@ pub async fn find(_caller: Caller<Admin>, desk: Data<GateService>) -> Result<Htt
     tag = "admin",
     request_body(content = GateChange, content_type = "application/json"),
     responses(
-        (status = 200, description = "The gate as it now is, and who obeys it.", body = GateChanged),
+        (status = 200, description = "The current state of the gate, and the acknowledgments of the listeners.", body = GateChanged),
         GateRefusals
     ),
     security(("api_key" = ["admin"]))
@@ -52,8 +52,8 @@ pub async fn change(
     let document = InboundDocument::read(&request, payload).await?;
     let state = translate::gate_state(&document, desk.now())?;
     let (order, told) = desk.set(state).await?;
-    audit::tell(&request, "state", gate(order).state);
-    audit::tell(&request, "epoch", order.epoch);
+    audit::annotate(&request, "state", gate(order).state);
+    audit::annotate(&request, "epoch", order.epoch);
     let listener = |Acknowledgment { listener, epoch }| GateListener {
         listener: listener.to_string(),
         acknowledged: epoch == Some(order.epoch),

@@ -1,4 +1,4 @@
-//! Health and metrics, for machines that watch. None of this asks anything of the store.
+//! Health checks and metrics. None of these requests accesses the store.
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
@@ -11,30 +11,30 @@ use crate::error::ApiError;
 use crate::metrics::{Metrics, OPENMETRICS};
 use postonce_worker::readiness::Readiness;
 
-/// Ask whether the process runs
+/// Check that the process runs
 #[utoipa::path(
     get,
     path = "/livez",
     operation_id = "get_liveness",
     tag = "health",
-    responses((status = 200, description = "It runs.", body = Health)),
+    responses((status = 200, description = "The process runs.", body = Health)),
     security(())
 )]
 pub async fn livez() -> HttpResponse {
     HttpResponse::Ok().json(Health { status: "ok".into(), missing: Vec::new() })
 }
 
-/// Ask whether the service can do its work
+/// Check that the service is ready
 ///
-/// As far as it was seen to work: asking does not ask the store.
+/// Based on recent requests and background checks; the request itself does not access the store.
 #[utoipa::path(
     get,
     path = "/readyz",
     operation_id = "get_readiness",
     tag = "health",
     responses(
-        (status = 200, description = "It can.", body = Health),
-        (status = 503, description = "It cannot; `missing` says why.", body = Health),
+        (status = 200, description = "The service is ready.", body = Health),
+        (status = 503, description = "The service is not ready; `missing` lists the unavailable parts.", body = Health),
     ),
     security(())
 )]

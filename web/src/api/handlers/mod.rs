@@ -1,5 +1,5 @@
-//! What each route does, as sentences: check, translate, ask, respond. The checks go in the order
-//! of the contract: key and scope (the extractor), path, syntax and fields, id, and then the rest.
+//! The handlers of all routes. Each one validates, translates, calls a service and responds. The checks run in the
+//! order of the contract: key and scope (the extractor), path, syntax and fields, id, then the rest.
 
 pub mod accounts;
 pub mod admin;

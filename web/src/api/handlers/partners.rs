@@ -1,7 +1,7 @@
-//! Who may do what: partners, their keys, and what they sign with.
+//! Administration of partners, their API keys and their signature keys.
 //!
-//! Nobody shuts itself out: a request that would end the very key it comes with, or suspend the very partner, is
-//! refused. Another key can do it, or `postonce-web` on the command line.
+//! A caller cannot lock itself out: a request that would revoke its own key or suspend its own partner is refused.
+//! Such a change needs another key, or `postonce-web` on the command line.
 
 use actix_web::http::header;
 use actix_web::web::{Data, Payload};
@@ -15,8 +15,8 @@ use postonce_shared::domain::partner::{Partner, PartnerStatus};
 
 use crate::access::audit;
 use crate::access::authentication::Caller;
-use crate::access::partner_service::{Changed, PartnerService, Put};
-use crate::access::partner_terms::{Unfit, add_signature_key, remove_signature_key};
+use crate::access::partner_service::{PartnerChangeOutcome, PartnerPutOutcome, PartnerService};
+use crate::access::partner_terms::{PartnerChangeError, add_signature_key, remove_signature_key};
 use crate::access::scopes::Admin;
 use crate::api::openapi::{
     KeyAddingRefusals, KeyRevokingRefusals, PageParams, PartnerKeyPath, PartnerListingRefusals, PartnerPath,
@@ -46,7 +46,7 @@ pub async fn list(
     let page = PageQuery::of(&request)?;
     let after = page.position(LISTING)?.map(|id| PartnerId::parse(&id)).transpose();
     let after = after.map_err(|_| ApiError::cursor_invalid())?;
-    // One more than asked for, to know whether there is more.
+    // One more than requested, to know whether there is another page.
     let mut partners = desk.list(after.as_ref(), page.limit.saturating_add(1)).await?;
     let more = partners.len() > page.limit;
     partners.truncate(page.limit);
@@ -58,7 +58,7 @@ pub async fn list(
 
 /// Read a partner
 ///
-/// `ETag` names its state, for `If-Match`.
+/// The `ETag` of the response can be used in `If-Match`.
 #[utoipa::path(
     get,
     path = "/v1/admin/partners/{partner_id}",
@@ -67,7 +67,7 @@ pub async fn list(
     params(PartnerPath),
     responses(
         (status = 200, description = "The partner.", body = WirePartner, headers(
-            ("ETag" = String, description = "Names the state of the partner."),
+            ("ETag" = String, description = "Entity tag of the partner."),
         )),
         PartnerRefusals
     ),
@@ -83,11 +83,11 @@ pub async fn find(
     answer(HttpResponse::Ok(), &desk, &partner).await
 }
 
-/// Make a partner, or change its terms
+/// Create a partner, or change its terms
 ///
-/// What it may touch is always said whole; other members that are left out stay as they are. A change counts in
-/// every process within a second; in one that cannot be reached, within 5 minutes. With `If-Match` it is made
-/// only if the partner is still in the state that the `ETag` named. A new partner has no keys.
+/// `reach` is always replaced as a whole; other members that are missing keep their values. A change takes effect
+/// in every process within a second, or within 5 minutes in a process that cannot be reached. With `If-Match`, the
+/// change is made only if the partner still has this `ETag`. A new partner has no keys.
 #[utoipa::path(
     put,
     path = "/v1/admin/partners/{partner_id}",
@@ -96,11 +96,11 @@ pub async fn find(
     params(PartnerPath, PartnerPutHeaders),
     request_body(content = PartnerTerms, content_type = "application/json"),
     responses(
-        (status = 201, description = "It is new.", body = WirePartner, headers(
-            ("ETag" = String, description = "Names the state of the partner."),
+        (status = 201, description = "The partner was created.", body = WirePartner, headers(
+            ("ETag" = String, description = "Entity tag of the partner."),
         )),
-        (status = 200, description = "It was known, and has these terms now.", body = WirePartner, headers(
-            ("ETag" = String, description = "Names the state of the partner."),
+        (status = 200, description = "The partner was changed.", body = WirePartner, headers(
+            ("ETag" = String, description = "Entity tag of the partner."),
         )),
         PartnerPuttingRefusals
     ),
@@ -116,12 +116,12 @@ pub async fn put(
     let document = InboundDocument::read(&request, payload).await?;
     let terms = translate::partner_terms(&document)?;
     if terms.status == Some(PartnerStatus::Suspended) && id == *caller.partner() {
-        return Err(shuts_itself_out("Suspend this partner with a key of another one"));
+        return Err(locks_itself_out("Suspend this partner with a key of another partner"));
     }
-    // Whoever signs already loses nothing.
+    // A caller that already signs is not locked out.
     let is_signed = request.headers().contains_key("signature");
     if terms.signature_required == Some(true) && id == *caller.partner() && !is_signed {
-        return Err(shuts_itself_out("Require signatures with a request that is signed"));
+        return Err(locks_itself_out("Require signatures with a signed request"));
     }
     let expected = request.headers().get(header::IF_MATCH).map(|value| value.to_str().unwrap_or_default());
     let is_expected = |partner: Option<&Partner>| match (expected, partner) {
@@ -130,19 +130,19 @@ pub async fn put(
         (Some(_), None) => false,
     };
     match desk.put(&id, &terms, is_expected).await? {
-        Put::Created(partner) => {
-            audit::tell(&request, "is_new", true);
+        PartnerPutOutcome::Created(partner) => {
+            audit::annotate(&request, "is_new", true);
             answer(HttpResponse::Created(), &desk, &partner).await
         }
-        Put::Changed(partner) => answer(HttpResponse::Ok(), &desk, &partner).await,
-        Put::Refused(unfit) => Err(refused(&unfit)),
+        PartnerPutOutcome::Changed(partner) => answer(HttpResponse::Ok(), &desk, &partner).await,
+        PartnerPutOutcome::Refused(unfit) => Err(refused(&unfit)),
     }
 }
 
-/// Make an API key for a partner
+/// Create an API key for a partner
 ///
-/// The key is in the answer, and nowhere else: it is stored as a hash. Where the answer is lost, revoke the key
-/// that stands in the partner's list. Two keys may work at a time: an old one, and a new one to change over to.
+/// The response contains the key, which is stored only as a hash. If the response is lost, revoke the new key in
+/// the list of the partner. Two keys can be active at a time, for rotation.
 #[utoipa::path(
     post,
     path = "/v1/admin/partners/{partner_id}/keys",
@@ -150,7 +150,7 @@ pub async fn put(
     tag = "admin",
     params(PartnerPath),
     request_body(content = PartnerKeyRequest, content_type = "application/json"),
-    responses((status = 201, description = "The key, shown this once.", body = NewPartnerKey), KeyAddingRefusals),
+    responses((status = 201, description = "The key, which is shown only once.", body = NewPartnerKey), KeyAddingRefusals),
     security(("api_key" = ["admin"]))
 )]
 pub async fn add_key(
@@ -164,9 +164,9 @@ pub async fn add_key(
     let scopes = translate::key_scopes(&document)?;
     let (key, changed) = desk.add_key(&id, &scopes).await?;
     changed_partner(changed)?;
-    audit::tell(&request, "key_id", key.id());
+    audit::annotate(&request, "key_id", key.id());
     let codes: Vec<&str> = scopes.iter().map(|scope| scope.code()).collect();
-    audit::tell(&request, "scopes", codes.join(","));
+    audit::annotate(&request, "scopes", codes.join(","));
     let new = NewPartnerKey {
         partner_id: id.to_string(),
         key_id: key.id(),
@@ -178,15 +178,15 @@ pub async fn add_key(
 
 /// Revoke an API key of a partner
 ///
-/// For ever. It is refused in every process within a second; in one that cannot be reached, within 5 minutes.
-/// The key that the request itself comes with cannot be revoked by it.
+/// Permanent. Every process refuses the key within a second; a process that cannot be reached, within 5 minutes.
+/// A request cannot revoke its own key.
 #[utoipa::path(
     delete,
     path = "/v1/admin/partners/{partner_id}/keys/{key_id}",
     operation_id = "revoke_partner_key",
     tag = "admin",
     params(PartnerKeyPath),
-    responses((status = 200, description = "Revoked; the partner as it now is.", body = WirePartner), KeyRevokingRefusals),
+    responses((status = 200, description = "Revoked; the current partner.", body = WirePartner), KeyRevokingRefusals),
     security(("api_key" = ["admin"]))
 )]
 pub async fn revoke_key(
@@ -196,15 +196,15 @@ pub async fn revoke_key(
 ) -> Result<HttpResponse, ApiError> {
     let (id, key_id) = (paths::partner(&request)?, key_id(&request));
     if key_id == caller.grant().key_id {
-        return Err(shuts_itself_out("Revoke this key with another one"));
+        return Err(locks_itself_out("Revoke this key with another key"));
     }
     let partner = changed_partner(desk.revoke_key(&id, key_id).await?)?;
     answer(HttpResponse::Ok(), &desk, &partner).await
 }
 
-/// Add a key that a partner signs its requests with
+/// Add a signature key to a partner
 ///
-/// The same key again changes nothing. Two may be known at a time, to change over.
+/// Adding the same key again changes nothing. A partner can have two keys, for rotation.
 #[utoipa::path(
     post,
     path = "/v1/admin/partners/{partner_id}/signature-keys",
@@ -212,7 +212,7 @@ pub async fn revoke_key(
     tag = "admin",
     params(PartnerPath),
     request_body(content = PartnerSignatureKeyRequest, content_type = "application/json"),
-    responses((status = 200, description = "The partner as it now is.", body = WirePartner), SignatureKeyAddingRefusals),
+    responses((status = 200, description = "The current partner.", body = WirePartner), SignatureKeyAddingRefusals),
     security(("api_key" = ["admin"]))
 )]
 pub async fn add_signing(
@@ -226,22 +226,22 @@ pub async fn add_signing(
     let key = translate::signature_key(&document)?;
     let changed = desk.change(&id, |partner| add_signature_key(partner, &key)).await?;
     let partner = changed_partner(changed)?;
-    // Before it was taken up it was any text.
-    audit::tell(&request, "key_id", &key.id);
-    audit::tell(&request, "algorithm", key.algorithm.code());
+    // Recorded only after validation, because before that the id is arbitrary text.
+    audit::annotate(&request, "key_id", &key.id);
+    audit::annotate(&request, "algorithm", key.algorithm.code());
     answer(HttpResponse::Ok(), &desk, &partner).await
 }
 
-/// Remove a key that a partner signs its requests with
+/// Remove a signature key of a partner
 ///
-/// What it signed is refused from then on. The last one of a partner that has to sign stays.
+/// Requests signed with it are refused from then on. The last key of a partner that must sign cannot be removed.
 #[utoipa::path(
     delete,
     path = "/v1/admin/partners/{partner_id}/signature-keys/{key_id}",
     operation_id = "remove_partner_signature_key",
     tag = "admin",
     params(PartnerKeyPath),
-    responses((status = 200, description = "The partner as it now is.", body = WirePartner), KeyRevokingRefusals),
+    responses((status = 200, description = "The current partner.", body = WirePartner), KeyRevokingRefusals),
     security(("api_key" = ["admin"]))
 )]
 pub async fn remove_signing(
@@ -269,25 +269,24 @@ async fn answer(
         .json(respond::partner(partner, &scopes)))
 }
 
-fn changed_partner(changed: Changed) -> Result<Partner, ApiError> {
+fn changed_partner(changed: PartnerChangeOutcome) -> Result<Partner, ApiError> {
     match changed {
-        Changed::Done(partner) => Ok(partner),
-        Changed::Unknown => Err(unknown()),
-        Changed::Refused(unfit) => Err(refused(&unfit)),
+        PartnerChangeOutcome::Done(partner) => Ok(partner),
+        PartnerChangeOutcome::Unknown => Err(unknown()),
+        PartnerChangeOutcome::Refused(unfit) => Err(refused(&unfit)),
     }
 }
 
 fn unknown() -> ApiError {
-    ApiError::new(Code::PartnerUnknown, "List the partners to see which there are.")
+    ApiError::new(Code::PartnerUnknown, "List the partners to find their ids.")
 }
 
-fn shuts_itself_out(instead: &str) -> ApiError {
-    let detail =
-        format!("The request would shut out the key that it comes with. {instead}, or with postonce-web.");
+fn locks_itself_out(instead: &str) -> ApiError {
+    let detail = format!("The request would lock out its own API key. {instead}, or with postonce-web.");
     ApiError::new(Code::CallerShutOut, detail)
 }
 
-fn refused(unfit: &Unfit) -> ApiError {
+fn refused(unfit: &PartnerChangeError) -> ApiError {
     let text = unfit.to_string();
     let mut characters = text.chars();
     let first = characters.next().map(|first| first.to_ascii_uppercase());

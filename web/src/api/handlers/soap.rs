@@ -1,4 +1,4 @@
-//! The SOAP service, and the documents that describe it and the formats of XML.
+//! The SOAP service, and its WSDL and XML Schema documents.
 
 use actix_web::http::header;
 use actix_web::web::{Data, Payload};
@@ -18,10 +18,10 @@ use crate::error::{ApiError, Code};
 use crate::formats::table;
 use crate::metrics::Metrics;
 
-/// The address in the document, which is replaced by the one where the client found it.
+/// Address in the WSDL document. It is replaced by the address that the client uses.
 const ADDRESS: &str = "http://127.0.0.1:8080";
 
-/// One request in an envelope.
+/// Executes a SOAP request.
 pub async fn call(
     caller: Caller<Undecided>,
     request: HttpRequest,
@@ -35,7 +35,7 @@ pub async fn call(
     let root = table::parse(&body, &translate::xml_limits(&request))?;
     let message = Request::parse(version, root)?;
     if let Some(addressing) = &message.addressing {
-        // Also a fault relates to it.
+        // A fault relates to the message id too.
         request.extensions_mut().insert(addressing.clone());
     }
     let service = Service {
@@ -45,7 +45,7 @@ pub async fn call(
         accounts_service: &accounts_service,
         metrics: &metrics,
     };
-    let answer = service.carry_out(&message).await?;
+    let answer = service.execute(&message).await?;
     let body = envelope::write(version, message.addressing.as_ref(), answer);
     Ok(HttpResponse::Ok().content_type(content_type(version)).body(body))
 }
@@ -59,7 +59,7 @@ fn version(request: &HttpRequest) -> Result<Version, ApiError> {
         .ok_or_else(|| unsupported(format!("Send {wanted}; {essence:?} is not supported here.")))
 }
 
-/// The description of the service, with the address at which the client found it.
+/// Returns the WSDL document with the address that the client uses.
 pub async fn wsdl(request: HttpRequest, verifier: Data<Verifier>) -> HttpResponse {
     let PublicAddress { scheme, authority } = verifier.address(&request);
     let address = format!("{scheme}://{authority}");
@@ -67,13 +67,16 @@ pub async fn wsdl(request: HttpRequest, verifier: Data<Verifier>) -> HttpRespons
     HttpResponse::Ok().content_type("text/xml; charset=utf-8").body(document)
 }
 
-/// A schema, under the name that other documents call it by.
+/// Returns a schema by the name under which other documents import it.
 pub async fn schema(request: HttpRequest) -> Result<HttpResponse, ApiError> {
     let name = request.match_info().query("name");
     let found = postonce_schemas::XSDS.iter().find(|(known, _)| *known == name);
     let (_, document) = found.ok_or_else(|| {
         let names: Vec<&str> = postonce_schemas::XSDS.iter().map(|(name, _)| *name).collect();
-        ApiError::new(Code::NotFound, format!("There is no such schema; there are {}.", names.join(", ")))
+        ApiError::new(
+            Code::NotFound,
+            format!("The schema does not exist; available are {}.", names.join(", ")),
+        )
     })?;
     let cached = (header::CACHE_CONTROL, "no-cache");
     Ok(HttpResponse::Ok().content_type("application/xml").insert_header(cached).body(*document))

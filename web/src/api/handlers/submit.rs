@@ -19,8 +19,8 @@ use crate::metrics::Metrics;
 
 /// Accept a deposit
 ///
-/// Money comes in. Repeat the request with the same `Idempotency-Key` until you have an answer: it
-/// is posted at most once, and a repeated request is answered with the transaction as it then is.
+/// Credits the account. Repeat the request with the same `Idempotency-Key` until you receive a response: it is
+/// posted at most once, and a repeated request returns the current state of the transaction.
 #[utoipa::path(
     post,
     path = "/v1/users/{user_id}/accounts/{account_id}/deposits",
@@ -43,9 +43,9 @@ pub async fn deposit(
 
 /// Accept a withdrawal
 ///
-/// Money goes out. One that is more than the balance plus the overdraft limit is accepted first and
-/// then rejected with `insufficient_funds`. Repeat the request with the same `Idempotency-Key` until
-/// you have an answer.
+/// Debits the account. A withdrawal that exceeds the balance plus the overdraft limit is accepted first and then
+/// rejected with `insufficient_funds`. Repeat the request with the same `Idempotency-Key` until you receive a
+/// response.
 #[utoipa::path(
     post,
     path = "/v1/users/{user_id}/accounts/{account_id}/withdrawals",

@@ -1,4 +1,4 @@
-//! Reading transactions, one by one and as statements.
+//! Reads of single transactions and of statements.
 
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
@@ -20,14 +20,15 @@ use crate::error::ApiError;
 
 /// Read a transaction
 ///
-/// Whatever its status. Message ids are your own: those of other partners are not found here.
+/// Returns the transaction in any status. Message ids belong to a partner: transactions of other partners are not
+/// found.
 #[utoipa::path(
     get,
     path = "/v1/users/{user_id}/accounts/{account_id}/transactions/{message_id}",
     operation_id = "get_transaction",
     tag = "transactions",
     params(TransactionPath),
-    responses((status = 200, description = "The transaction as it now is.", body = Transaction), TransactionRefusals),
+    responses((status = 200, description = "The current state of the transaction.", body = Transaction), TransactionRefusals),
     security(("api_key" = ["read"]))
 )]
 pub async fn find(
@@ -37,7 +38,7 @@ pub async fn find(
 ) -> Result<HttpResponse, ApiError> {
     let reply = Reply::to(&request)?;
     let (account, message) = paths::message(&request)?;
-    // Out of reach, the answer is that of an account that does not exist, where there are no transactions.
+    // An account out of reach gives the same response as an account that does not exist.
     let account = caller.within(account).map_err(|_| ApiError::transaction_unknown())?;
     let key = TransactionKey { account, partner: caller.partner().clone(), message };
     let transaction = accounts_service.transaction(&key).await?.ok_or_else(ApiError::transaction_unknown)?;
@@ -46,9 +47,9 @@ pub async fn find(
 
 /// Read the statement of an account
 ///
-/// Your posted transactions, oldest first. With `status`, those that are accepted and not final yet, or
-/// rejected, by id. Those of other partners are not shown, except to a key with the scope `admin`. A page may
-/// be short, or even empty, before the end: it ends where `next_cursor` is null.
+/// Lists your posted transactions, oldest first. With `status`, lists accepted or rejected transactions by id.
+/// Transactions of other partners are included only for keys with the scope `admin`. A page can be short, or even
+/// empty, before the end. On the last page, `next_cursor` is null.
 #[utoipa::path(
     get,
     path = "/v1/users/{user_id}/accounts/{account_id}/transactions",
@@ -69,7 +70,7 @@ pub async fn statement(
     let view = caller.view();
     let listing = match view {
         View::Own(partner) => format!("{} of {account} by {partner}", page.status.code()),
-        View::Everyones => format!("{} of {account}", page.status.code()),
+        View::All => format!("{} of {account}", page.status.code()),
     };
     let position = page.position(&listing)?;
     let account = caller.within(account)?;

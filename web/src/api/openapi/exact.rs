@@ -1,5 +1,5 @@
-//! What the annotations cannot say: which headers always come, what is in them, where to go on from an
-//! answer, and the exact schemas of [`sharpen`].
+//! Parts of the document that the annotations cannot express: mandatory response headers and their schemas, links,
+//! and the exact schemas of [`sharpen`].
 
 use postonce_schemas::json::sharpen;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{links, xml};
 
-/// The parts of the document, in the order in which people read them.
+/// The document, with its parts in reading order.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Finished {
@@ -18,7 +18,7 @@ pub(super) struct Finished {
     components: Value,
 }
 
-/// The document, exact.
+/// Completes the generated document.
 pub(super) fn finish(document: Value) -> Finished {
     let mut finished: Finished = serde_json::from_value(document).expect("the document has these parts");
     let operations = finished.paths.values_mut().filter_map(Value::as_object_mut).flatten();
@@ -40,7 +40,7 @@ pub(super) fn finish(document: Value) -> Finished {
     finished
 }
 
-/// A document of JSON Schema with the schemas of the bodies, by the names of their structs.
+/// Builds a JSON Schema document with the schemas of the bodies, by the names of their structs.
 pub(super) fn json_schema(document: Value) -> Value {
     let mut finished = finish(document);
     let mut definitions = std::mem::take(schemas(&mut finished.components));
@@ -60,7 +60,7 @@ fn schemas(components: &mut Value) -> &mut Map<String, Value> {
     components.get_mut("schemas").and_then(Value::as_object_mut).expect("the document has schemas")
 }
 
-/// What is in a header of an answer, and whether it is in every answer that names it.
+/// Adds the schema of a response header, and whether it is always present.
 fn describe(name: &str, header: &mut Value) {
     let (required, schema) = match name {
         "Location" => (true, json!({"type": "string", "pattern": "^/v1/users/"})),
@@ -76,7 +76,7 @@ fn describe(name: &str, header: &mut Value) {
     }
 }
 
-/// Points references to where the schemas are in a document of JSON Schema, and says examples in its way.
+/// Rewrites references and examples from OpenAPI to JSON Schema.
 fn move_references(value: &mut Value) {
     match value {
         Value::Object(members) => {

@@ -1,5 +1,5 @@
-//! Headers that every operation for a partner has: those that sign a request, and those that tell a
-//! partner how much it may ask for. Each is described once, and named where it stands.
+//! Headers of all operations that need a key: those that sign a request, and those with the request rate. Each one
+//! is described once, as a component, and referenced from the operations.
 
 use utoipa::Modify;
 use utoipa::openapi::header::HeaderBuilder;
@@ -8,28 +8,28 @@ use utoipa::openapi::schema::{Object, Schema, Type};
 use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::{OpenApi as Document, Ref, RefOr, Required, Response};
 
-/// Headers of requests, with the names of their components.
+/// Request headers, by the names of their components.
 const SIGNING: [(&str, &str); 2] = [
     (
         "Signature-Input",
-        "What is signed, by whom and when (RFC 9421), for partners that sign: `keyid` and `created` are needed; \
-         covered must be `@method`, `@target-uri` (or `@authority`, `@path` and, where there is one, `@query`), \
-         `content-digest` when there is a body, and `idempotency-key` when it is sent.",
+        "Covered components and parameters of the signature (RFC 9421), for partners that sign. `keyid` and `created` \
+          are required. It must cover `@method`, `@target-uri` (or `@authority`, `@path` and, if there is one, `@query`), \
+          `content-digest` if there is a body, and `idempotency-key` if it is sent.",
     ),
-    ("Signature", "The signature under the same label, by `hmac-sha256` or `ed25519`."),
+    ("Signature", "The signature with the same label: `hmac-sha256` or `ed25519`."),
 ];
 const CONTENT_DIGEST: (&str, &str) = (
     "Content-Digest",
-    "Digest of the body (RFC 9530), by `sha-256` or `sha-512`: compared wherever it is sent.",
+    "Digest of the body (RFC 9530): `sha-256` or `sha-512`. It is always verified if it is sent.",
 );
-/// Headers of answers to a partner that is known.
+/// Headers of responses to authenticated requests.
 const RATES: [(&str, &str); 2] = [
-    ("RateLimit-Policy", "How many requests the partner may make: `q` in `w` seconds."),
-    ("RateLimit", "How many it may make at once (`r`), and the seconds until all of `q` are there (`t`)."),
+    ("RateLimit-Policy", "Quota of the partner: `q` requests in `w` seconds."),
+    ("RateLimit", "Remaining requests (`r`), and the seconds until the full quota is available (`t`)."),
 ];
-const RETRY_AFTER: (&str, &str) = ("Retry-After", "Seconds until the request may be repeated; at least 1.");
+const RETRY_AFTER: (&str, &str) = ("Retry-After", "Seconds to wait before a retry; at least 1.");
 
-/// Puts them into the document.
+/// Adds the headers to the document.
 pub(super) struct Headers;
 
 impl Modify for Headers {

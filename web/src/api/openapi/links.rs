@@ -1,11 +1,11 @@
-//! Which operation goes on from an answer, and with what of it: for tools that walk through the API.
+//! Links from responses to following operations, for tools that explore the API.
 
 use serde_json::{Map, Value, json};
 
-/// Operation, statuses of its answers, operation that goes on, and its parameters.
+/// Operation, response statuses, linked operation, and its parameters.
 type Link = (&'static str, &'static [&'static str], &'static str, &'static [(&'static str, &'static str)]);
 
-/// An account that is there, whoever opened it.
+/// Statuses after which the account exists.
 const OPENED: &[&str] = &["200", "201", "409"];
 const SUBMITTED: &[&str] = &["200", "202"];
 const USER: &[(&str, &str)] = &[("user_id", "$request.path.user_id")];
@@ -19,14 +19,14 @@ const TRANSACTION: &[(&str, &str)] = &[
 
 #[rustfmt::skip]
 const LINKS: &[Link] = &[
-    // Where to begin, with ids of one's own.
+    // The start, with ids that the client chooses.
     ("get_readiness", &["200"], "open_account", &[]),
     ("open_account", OPENED, "get_account", ACCOUNT),
     ("open_account", OPENED, "change_account", ACCOUNT),
     ("open_account", OPENED, "submit_deposit", ACCOUNT),
     ("open_account", OPENED, "submit_withdrawal", ACCOUNT),
     ("open_account", OPENED, "list_accounts", USER),
-    // Who is told that there is no such account can open it.
+    // If the account does not exist, the client can open it.
     ("submit_deposit", &["404"], "open_account", ACCOUNT),
     ("submit_deposit", SUBMITTED, "get_transaction", TRANSACTION),
     ("submit_deposit", SUBMITTED, "submit_withdrawal", ACCOUNT),
@@ -36,7 +36,7 @@ const LINKS: &[Link] = &[
     ("submit_withdrawal", SUBMITTED, "get_account", ACCOUNT),
 ];
 
-/// Puts the links into the answers of an operation.
+/// Adds the links to the responses of an operation.
 pub(super) fn add(operation: &mut Value) {
     let id = operation.get("operationId").and_then(Value::as_str).unwrap_or_default().to_owned();
     for (_, statuses, target, parameters) in LINKS.iter().filter(|(from, ..)| *from == id) {

@@ -1,5 +1,5 @@
-//! The OpenAPI document, put together from the annotations of the handlers, the wire structs and the
-//! error table. `schemas/openapi/postonce.json` is its copy for readers; a test compares them.
+//! The OpenAPI document, generated from the annotations of the handlers, the wire structs and the error table.
+//! `schemas/openapi/postonce.json` is a copy; a test compares them.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +19,14 @@ mod exact;
 mod links;
 mod xml;
 
-/// The document as it stands in `schemas`, without the line break at the end of that file.
+/// Returns the document as in `schemas`, without the final line break of the file.
 pub fn openapi_json() -> String {
     let document = serde_json::to_value(ApiDocument::openapi()).expect("the document is JSON");
     serde_json::to_string_pretty(&exact::finish(document)).expect("a value can be written")
 }
 
-/// The schemas of the JSON bodies as a document of JSON Schema, without the line break at the end of the
-/// file in `schemas`.
+/// Returns the schemas of the JSON bodies as a JSON Schema document, without the final line break of the file in
+/// `schemas`.
 pub fn json_schema() -> String {
     let document = serde_json::to_value(ApiDocument::openapi()).expect("the document is JSON");
     serde_json::to_string_pretty(&exact::json_schema(document)).expect("a value can be written")
@@ -38,9 +38,9 @@ pub fn json_schema() -> String {
         title = "Postonce",
         version = "1",
         description = "Deposits and withdrawals, posted exactly once.\n\nEvery request that moves money carries \
-            an id of your own in `Idempotency-Key`. Repeat a request with the same id and content as often as \
-            you like: it is posted at most once, and you get the transaction as it then is. What was answered \
-            with 202 becomes `posted` or `rejected`; both are final. Errors are `application/problem+json` \
+            an id of your choice in `Idempotency-Key`. Repeat a request with the same id and content as often as \
+            you like: it is posted at most once, and each response has its current state. An accepted transaction \
+            (202) becomes `posted` or `rejected`; both are final. Errors are `application/problem+json` \
             with a stable `code`. Amounts are decimal strings, ids are UUIDs.",
     ),
     paths(
@@ -77,8 +77,8 @@ pub fn json_schema() -> String {
     modifiers(&ApiKeyScheme, &Headers),
     tags(
         (name = "accounts", description = "Open, change and read accounts."),
-        (name = "transactions", description = "Move money, and see what became of it."),
-        (name = "health", description = "For machines that watch."),
+        (name = "transactions", description = "Move money, and read the results."),
+        (name = "health", description = "For monitoring."),
         (name = "admin", description = "For operators."),
     )
 )]
@@ -90,7 +90,7 @@ impl Modify for ApiKeyScheme {
     fn modify(&self, document: &mut Document) {
         let scopes: Vec<String> =
             Scope::ALL.iter().map(|scope| format!("- `{scope}`: {}", scope.meaning())).collect();
-        let description = format!("An API key. Its scopes say what it allows:\n\n{}", scopes.join("\n"));
+        let description = format!("An API key. Its scopes define what it allows:\n\n{}", scopes.join("\n"));
         let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(description)).build();
         if let Some(components) = document.components.as_mut() {
             components.add_security_scheme("api_key", SecurityScheme::Http(bearer));
@@ -98,25 +98,25 @@ impl Modify for ApiKeyScheme {
     }
 }
 
-/// What a deposit or a withdrawal is answered with, unless it is refused.
+/// Responses to an accepted deposit or withdrawal.
 #[derive(IntoResponses)]
 pub enum SubmissionAnswers {
     /// Accepted: it will be posted or rejected.
     #[response(status = 202, headers(
         ("Location" = String, description = "Path of the transaction."),
-        ("Idempotent-Replayed" = String, description = "`true` when this request repeats an earlier one."),
+        ("Idempotent-Replayed" = String, description = "`true` if this request repeats an earlier one."),
     ))]
     Accepted(Transaction),
-    /// It is final.
+    /// The transaction is final.
     #[response(status = 200, headers(
         ("Location" = String, description = "Path of the transaction."),
-        ("Idempotent-Replayed" = String, description = "`true` when this request repeats an earlier one."),
-        ("Preference-Applied" = String, description = "`wait=N` when the wait was granted."),
+        ("Idempotent-Replayed" = String, description = "`true` if this request repeats an earlier one."),
+        ("Preference-Applied" = String, description = "`wait=N` if the preference was applied."),
     ))]
     Final(Transaction),
 }
 
-/// What every operation that reads a body can refuse about it.
+/// Errors of every operation that reads a body.
 const BODY: [Code; 7] = [
     Code::MediaTypeUnsupported,
     Code::BodyTooLarge,
@@ -127,8 +127,8 @@ const BODY: [Code; 7] = [
     Code::ValidationFailed,
 ];
 
-/// Declares the refusals of a group of operations: before the body, those of the [`BODY`] where there is one,
-/// and after it. Those that every operation has come by themselves.
+/// Declares the errors of a group of operations: those before the body, those of [`BODY`] if there is one, and
+/// those after it. The errors of all operations are added automatically.
 macro_rules! refusals {
     ($($(#[$doc:meta])* $name:ident: $($code:ident)* $(+ $body:ident $($after:ident)*)?;)*) => {$(
         $(#[$doc])*
@@ -159,7 +159,7 @@ macro_rules! refusals {
 }
 
 refusals! {
-    /// What every operation can refuse.
+    /// Errors of every operation.
     Refusals:;
     /// Deposits and withdrawals.
     SubmissionRefusals:
@@ -189,7 +189,7 @@ refusals! {
     PartnerListingRefusals: QueryInvalid CursorInvalid;
     /// Reading a partner.
     PartnerRefusals: PathInvalid PartnerUnknown;
-    /// Making and changing a partner.
+    /// Creating and changing a partner.
     PartnerPuttingRefusals:
         PathInvalid + BODY CallerShutOut
         SignatureKeyNeeded PreconditionFailed;
@@ -197,9 +197,9 @@ refusals! {
     KeyAddingRefusals:
         PathInvalid + BODY PartnerUnknown
         KeysTooMany;
-    /// Ending a key.
+    /// Revoking an API key, or removing a signature key.
     KeyRevokingRefusals: PathInvalid PartnerUnknown KeyUnknown CallerShutOut SignatureKeyNeeded;
-    /// Adding a key to sign with.
+    /// Adding a signature key.
     SignatureKeyAddingRefusals:
         PathInvalid + BODY PartnerUnknown
         KeysTooMany SignatureKeyExists;
@@ -207,16 +207,16 @@ refusals! {
     LetterListingRefusals: QueryInvalid CursorInvalid;
     /// Reading a dead letter.
     DeadLetterRefusals: DeadLetterUnknown;
-    /// Deciding about a dead letter.
+    /// Resolving a dead letter.
     DecisionRefusals: DeadLetterUnknown DeadLetterResolved;
 }
 
-/// Declares parameters for the document. The handlers read them on their own, in the order of the
-/// checks, so these structs are never made.
+/// Declares parameters for the document. The handlers parse them separately, in the order of the checks, so these
+/// structs are never instantiated.
 macro_rules! parameters {
     ($($(#[$attribute:meta])* $name:ident { $($(#[$field_attribute:meta])* $field:ident: $type:ty,)* })*) => {$(
         #[derive(IntoParams)]
-        #[expect(dead_code, reason = "only described, never made")]
+        #[expect(dead_code, reason = "only described, never instantiated")]
         $(#[$attribute])*
         pub struct $name {
             $($(#[$field_attribute])* $field: $type,)*
@@ -253,7 +253,7 @@ parameters! {
         /// The account of that user, a UUID.
         #[param(format = "uuid")]
         account_id: String,
-        /// The id that the request had in `Idempotency-Key`.
+        /// The `Idempotency-Key` of the request.
         #[param(format = "uuid")]
         message_id: String,
     }
@@ -261,14 +261,14 @@ parameters! {
     /// The path of a dead letter.
     #[into_params(parameter_in = Path)]
     DeadLetterPath {
-        /// The letter.
+        /// The id of the dead letter.
         id: String,
     }
 
     /// The path of a partner.
     #[into_params(parameter_in = Path)]
     PartnerPath {
-        /// Its name: 1 to 32 characters, a lower-case letter first, then lower-case letters, digits or `_`.
+        /// The partner: 1 to 32 characters, a lower-case letter, then lower-case letters, digits or `_`.
         #[param(pattern = "^[a-z][a-z0-9_]{0,31}$", example = "shop")]
         partner_id: String,
     }
@@ -276,7 +276,7 @@ parameters! {
     /// The path of a key of a partner.
     #[into_params(parameter_in = Path)]
     PartnerKeyPath {
-        /// The name of the partner.
+        /// The partner.
         #[param(pattern = "^[a-z][a-z0-9_]{0,31}$", example = "shop")]
         partner_id: String,
         /// The id of the key.
@@ -286,7 +286,7 @@ parameters! {
     /// The headers of a change of a partner.
     #[into_params(parameter_in = Header)]
     PartnerPutHeaders {
-        /// The `ETag` of the partner as you saw it, or `*` for any partner that is known.
+        /// The `ETag` of the partner that you read, or `*` for any existing partner.
         #[param(rename = "If-Match")]
         if_match: Option<String>,
     }
@@ -294,32 +294,32 @@ parameters! {
     /// The headers of a deposit or a withdrawal.
     #[into_params(parameter_in = Header)]
     SubmissionHeaders {
-        /// Your id of the request: a UUID, quoted or bare. The same again for every retry.
+        /// The id of the request, a UUID of your choice, quoted or bare. It must be the same for every retry.
         #[param(
             rename = "Idempotency-Key",
             example = "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10",
             pattern = r#"^([0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")$"#
         )]
         idempotency_key: String,
-        /// `wait=N`: the answer may take up to N seconds (at most 30) when it is final then (RFC 7240).
+        /// `wait=N`: wait up to N seconds (at most 30) for the final result (RFC 7240).
         #[param(rename = "Prefer", example = "wait=5")]
         prefer: Option<String>,
-        /// The trace that this request belongs to (W3C Trace Context).
+        /// The trace of this request (W3C Trace Context).
         traceparent: Option<String>,
     }
 
-    /// Which page of a listing.
+    /// Page of a listing.
     #[into_params(parameter_in = Query)]
     PageParams {
-        /// Most items of the page.
+        /// Maximum number of items.
         #[param(minimum = 1, maximum = 1000, default = 100)]
         limit: Option<u16>,
-        /// The `next_cursor` of the page before.
+        /// The `next_cursor` of the previous page.
         #[param(pattern = "^[A-Za-z0-9_-]+$", min_length = 11, max_length = 1024)]
         cursor: Option<String>,
     }
 
-    /// Which transactions of a statement.
+    /// Filter of a statement.
     #[into_params(parameter_in = Query)]
     StatusParam {
         /// `posted` (the statement), `accepted` or `rejected`.
@@ -327,10 +327,10 @@ parameters! {
         status: Option<String>,
     }
 
-    /// Which dead letters.
+    /// Filter of dead letters.
     #[into_params(parameter_in = Query)]
     ResolvedParam {
-        /// `include` lists those as well that somebody decided about.
+        /// `include` lists resolved dead letters too.
         #[param(pattern = "^include$")]
         resolved: Option<String>,
     }
@@ -341,14 +341,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_document_in_schemas_is_this_one() {
+    fn the_document_in_schemas_is_up_to_date() {
         let same = postonce_schemas::OPENAPI_JSON.strip_suffix('\n') == Some(&openapi_json());
         let command = "cargo run -p postonce-web -- openapi > schemas/openapi/postonce.json";
         assert!(same, "schemas/openapi/postonce.json is not up to date; write it with: {command}");
     }
 
     #[test]
-    fn the_json_schema_in_schemas_is_this_one() {
+    fn the_json_schema_in_schemas_is_up_to_date() {
         let same = postonce_schemas::JSON_SCHEMA.strip_suffix('\n') == Some(&json_schema());
         let command = "cargo run -p postonce-web -- json-schema > schemas/json/postonce.schema.json";
         assert!(same, "schemas/json/postonce.schema.json is not up to date; write it with: {command}");

@@ -1,5 +1,5 @@
-//! The formats of XML in the document. What is taken or answered in JSON is so in each of them, and in
-//! `application/xml` and `text/xml`, which mean the partner's own format or else the canonical one.
+//! XML formats in the document. Every JSON body is also available in each XML format, and as `application/xml` and
+//! `text/xml`, which mean the XML format of the partner, or else the canonical one.
 
 use postonce_shared::domain::instruction::TransactionKind;
 use serde_json::{Map, Value, json};
@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 use crate::error::PROBLEM_JSON;
 use crate::formats::{FORMATS, Format, GENERIC_XML, Shape};
 
-/// What the names of these schemas end in.
+/// Suffix of the names of XML schemas.
 const SUFFIX: &str = "Xml";
 
-/// Adds the media types to an operation, and the schemas that they need.
+/// Adds the XML media types and their schemas to an operation.
 pub(super) fn add(operation: &mut Value, schemas: &mut Map<String, Value>) {
     let kind = match operation.get("operationId").and_then(Value::as_str) {
         Some("submit_withdrawal") => TransactionKind::Withdrawal,
@@ -27,7 +27,7 @@ pub(super) fn add(operation: &mut Value, schemas: &mut Map<String, Value>) {
     }
 }
 
-/// Whether a schema is one of these.
+/// Returns whether a schema is an XML schema.
 pub(super) fn is_schema(name: &str) -> bool {
     name.ends_with(SUFFIX)
 }
@@ -44,7 +44,7 @@ fn add_to(content: &mut Value, kind: TransactionKind, schemas: &mut Map<String, 
             let is_problem = shape == Shape::Problem;
             let own = if is_problem { format.problem_media_type() } else { format.media_type() };
             content.insert(own.to_owned(), schema.clone());
-            // The first of them is meant where nobody says which.
+            // The generic types mean the first format.
             if place == 0 && !is_problem {
                 content.extend(GENERIC_XML.iter().map(|it| ((*it).to_owned(), schema.clone())));
             }
@@ -52,7 +52,7 @@ fn add_to(content: &mut Value, kind: TransactionKind, schemas: &mut Map<String, 
     }
 }
 
-/// What a body is about, by its struct.
+/// Returns the content of a body by the name of its struct.
 fn shape_of(name: &str, kind: TransactionKind) -> Option<Shape> {
     Some(match name {
         "TransactionRequest" => Shape::Submission(kind),
@@ -67,7 +67,7 @@ fn shape_of(name: &str, kind: TransactionKind) -> Option<Shape> {
     })
 }
 
-/// A reference to the schema of a format, which is made where it is not there yet.
+/// Returns a reference to the schema of a format, and adds the schema if it is missing.
 fn reference(
     format: &dyn Format,
     shape: Shape,

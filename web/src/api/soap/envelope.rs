@@ -1,11 +1,11 @@
-//! Envelopes: which SOAP it is, the headers of WS-Addressing, and the one element in the body.
+//! Envelopes: the SOAP version, the WS-Addressing headers, and the single element of the body.
 
 use postonce_shared::messaging::xml::{self, Element, Name, Node, shown};
 
 use crate::error::{ApiError, Code};
 
-/// The namespaces of WS-Addressing: the recommendation of 2005, and the submission of 2004 that older
-/// toolkits write.
+/// Namespaces of WS-Addressing: the recommendation of 2005, and the submission of 2004, which older toolkits
+/// still send.
 const ADDRESSING: [&str; 2] =
     ["http://www.w3.org/2005/08/addressing", "http://schemas.xmlsoap.org/ws/2004/08/addressing"];
 
@@ -21,7 +21,7 @@ pub enum Version {
 impl Version {
     const ALL: [Self; 2] = [Self::V11, Self::V12];
 
-    /// The namespace of its envelopes.
+    /// Returns the namespace of its envelopes.
     pub const fn namespace(self) -> &'static str {
         match self {
             Self::V11 => "http://schemas.xmlsoap.org/soap/envelope/",
@@ -29,7 +29,7 @@ impl Version {
         }
     }
 
-    /// The media type of its messages.
+    /// Returns the media type of its messages.
     pub const fn media_type(self) -> &'static str {
         match self {
             Self::V11 => "text/xml",
@@ -37,41 +37,41 @@ impl Version {
         }
     }
 
-    /// The version whose messages have that media type.
+    /// Returns the version with this media type.
     pub fn of_media_type(essence: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|version| version.media_type().eq_ignore_ascii_case(essence))
     }
 }
 
-/// What a message says about itself, and its answer has to repeat.
+/// WS-Addressing properties of a request, which its response must refer to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Addressing {
     namespace: &'static str,
-    /// The id of the message, as it was sent.
+    /// The message id as it was sent.
     pub message_id: String,
 }
 
-/// A request.
+/// Parsed SOAP request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Where it has a `MessageID`.
+    /// Present if the request has a `MessageID`.
     pub addressing: Option<Addressing>,
-    /// The element in its body.
+    /// The element in the body.
     pub body: Element,
 }
 
 impl Request {
-    /// Reads an envelope of the version that its media type says.
+    /// Parses an envelope of the version that the media type names.
     ///
     /// # Errors
-    /// [`ApiError`] of status 400, with the rule that it breaks.
+    /// [`ApiError`] with status 400 and the violated rule.
     pub fn parse(version: Version, root: Element) -> Result<Self, ApiError> {
         let namespace = version.namespace();
         if !root.is(namespace, "Envelope") {
             let other = Version::ALL.into_iter().find(|other| root.is(other.namespace(), "Envelope"));
             return Err(match other {
                 Some(other) => invalid(format!(
-                    "The envelope must be that of {}, but its namespace is that of {}",
+                    "The envelope must have the namespace of {}, but it has that of {}",
                     version.media_type(),
                     other.media_type()
                 )),
@@ -100,7 +100,7 @@ fn invalid(detail: impl Into<String>) -> ApiError {
     ApiError::new(Code::BodyInvalid, format!("{}.", detail.into()))
 }
 
-/// Reads the headers that mean something here. Of the others, those that must be understood are not.
+/// Parses the supported headers. Refuses other headers that are marked `mustUnderstand`.
 fn addressing(version: Version, header: &Element) -> Result<Option<Addressing>, ApiError> {
     let mut found: Option<Addressing> = None;
     for block in header.elements() {
@@ -110,7 +110,9 @@ fn addressing(version: Version, header: &Element) -> Result<Option<Addressing>, 
                 let name = shown(&block.name.local);
                 return Err(ApiError::new(
                     Code::HeaderNotUnderstood,
-                    format!("The header {name} of the envelope must be understood, and is not known here."),
+                    format!(
+                        "The header {name} of the envelope is marked mustUnderstand, but is not supported."
+                    ),
                 ));
             }
             continue;
@@ -122,7 +124,7 @@ fn addressing(version: Version, header: &Element) -> Result<Option<Addressing>, 
         if found.replace(Addressing { namespace, message_id }).is_some() {
             return Err(ApiError::new(
                 Code::IdempotencyKeyInvalid,
-                "The header MessageID stands more than once.",
+                "The header MessageID occurs more than once.",
             ));
         }
     }
@@ -138,7 +140,7 @@ fn must_be_understood(version: Version, block: &Element) -> bool {
     })
 }
 
-/// Writes an envelope with a message in it, which answers the request with that addressing.
+/// Serializes an envelope with a message. `addressing` is that of the request.
 pub fn write(version: Version, addressing: Option<&Addressing>, message: Element) -> Vec<u8> {
     let soap = |local: &str| named("soap", version.namespace(), local);
     let mut envelope = soap("Envelope");
@@ -150,13 +152,13 @@ pub fn write(version: Version, addressing: Option<&Addressing>, message: Element
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", xml::write(&envelope)).into_bytes()
 }
 
-/// An empty element whose name has a prefix.
+/// Creates an empty element with a prefixed name.
 pub fn named(prefix: &str, namespace: &str, local: &str) -> Element {
     let element = Element::new(namespace, local);
     Element { name: Name { prefix: prefix.to_owned(), ..element.name }, ..element }
 }
 
-/// An element with others in it, in order.
+/// Replaces the children of an element.
 pub fn holding(element: Element, children: impl IntoIterator<Item = Element>) -> Element {
     let children = children.into_iter().map(Node::Element).collect();
     Element { children, ..element }

@@ -1,4 +1,4 @@
-//! Refusals as faults.
+//! Conversion of errors to SOAP faults.
 
 use actix_web::body::BoxBody;
 use actix_web::dev::ServiceResponse;
@@ -12,10 +12,10 @@ use crate::formats::Document;
 use crate::formats::table::members_of;
 use crate::formats::xml::PROBLEM;
 
-/// How clients that send a user name and a password are asked for them.
+/// Challenge for clients that authenticate with a user name and a password.
 const CHALLENGE: &str = r#"Basic realm="postonce", charset="UTF-8""#;
 
-/// Turns a refusal into the fault that tells it.
+/// Converts an error response to a fault.
 pub fn respond(response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
     let version = version_of(response.request());
     let Some(error) = response.response().error().and_then(|error| error.as_error::<ApiError>()) else {
@@ -38,7 +38,7 @@ pub fn respond(response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
     })
 }
 
-/// The content type of a message.
+/// Returns the content type of a message.
 pub const fn content_type(version: Version) -> &'static str {
     match version {
         Version::V11 => "text/xml; charset=utf-8",
@@ -46,16 +46,16 @@ pub const fn content_type(version: Version) -> &'static str {
     }
 }
 
-/// The version that the client of a request speaks, as far as that can be told.
+/// Returns the SOAP version of a request from its content type, or 1.1 if it is unknown.
 fn version_of(request: &HttpRequest) -> Version {
     let content_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let essence = content_type.and_then(|text| text.split(';').next()).unwrap_or_default().trim();
     Version::of_media_type(essence).unwrap_or(Version::V11)
 }
 
-/// The status of a fault. What HTTP itself, a proxy or a browser acts on stays what it is, and so does
-/// what is not there. For the rest, SOAP 1.1 knows 500 only, which old clients insist on (Basic Profile
-/// 1.1, R1126), and SOAP 1.2 has 400 for what the sender has to mend (part 2, 7.5.2.2).
+/// Returns the status of a fault. Statuses that proxies or browsers act on, and 404, are kept. Other client errors
+/// become 500 in SOAP 1.1, which old clients require (Basic Profile 1.1, R1126), and 400 in SOAP 1.2 (part 2,
+/// 7.5.2.2).
 fn status(version: Version, status: StatusCode) -> StatusCode {
     let is_of_content =
         matches!(status, StatusCode::BAD_REQUEST | StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY);
@@ -69,28 +69,28 @@ fn status(version: Version, status: StatusCode) -> StatusCode {
 fn fault(version: Version, error: &ApiError) -> Element {
     let problem = error.problem();
     let code = error.code();
-    let is_ours = code.published().status.is_server_error();
-    let told = problem.detail.clone();
+    let is_server_error = code.published().status.is_server_error();
+    let reason = problem.detail.clone();
     let detail = PROBLEM.write(&members_of(&Document::Problem(problem)));
     let soap = |local: &str| named("soap", version.namespace(), local);
-    let who = |ours, theirs| match (code == Code::HeaderNotUnderstood, is_ours) {
+    let fault_code = |server, client| match (code == Code::HeaderNotUnderstood, is_server_error) {
         (true, _) => "soap:MustUnderstand",
-        (false, true) => ours,
-        (false, false) => theirs,
+        (false, true) => server,
+        (false, false) => client,
     };
     match version {
         Version::V11 => {
             // The elements of a fault have no namespace (SOAP 1.1, section 4.4).
             let plain = |local: &str| Element::new("", local);
-            let who = who("soap:Server", "soap:Client");
+            let fault_code = fault_code("soap:Server", "soap:Client");
             soap("Fault")
-                .with(plain("faultcode").with_text(who))
-                .with(plain("faultstring").with_text(&told))
+                .with(plain("faultcode").with_text(fault_code))
+                .with(plain("faultstring").with_text(&reason))
                 .with(plain("detail").with(detail))
         }
         Version::V12 => {
-            let who = who("soap:Receiver", "soap:Sender");
-            let mut text = soap("Text").with_text(&told);
+            let fault_code = fault_code("soap:Receiver", "soap:Sender");
+            let mut text = soap("Text").with_text(&reason);
             let name = Name {
                 prefix: "xml".to_owned(),
                 namespace: "http://www.w3.org/XML/1998/namespace".to_owned(),
@@ -98,7 +98,7 @@ fn fault(version: Version, error: &ApiError) -> Element {
             };
             text.attributes.push(Attribute { name, value: "en".to_owned() });
             soap("Fault")
-                .with(soap("Code").with(soap("Value").with_text(who)))
+                .with(soap("Code").with(soap("Value").with_text(fault_code)))
                 .with(soap("Reason").with(text))
                 .with(soap("Detail").with(detail))
         }

@@ -1,4 +1,4 @@
-//! What the messages of the operations ask for, read with every violation.
+//! Parsing of the messages of the operations. All violations are collected.
 
 use std::str::FromStr;
 
@@ -14,47 +14,47 @@ use crate::error::{ApiError, Code};
 use crate::formats::table::{Reading, Table};
 use crate::headers::{self, Wait};
 
-/// What precedes a UUID in a `MessageID` (RFC 9562).
+/// Prefix of a UUID in a `MessageID` (RFC 9562).
 const URN: &str = "urn:uuid:";
 
-/// What a message asks for.
+/// Parsed message of an operation.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Asked {
-    /// To accept a deposit or a withdrawal, and how long its sender waits.
+pub enum Command {
+    /// A deposit or a withdrawal, with the time that the client is willing to wait.
     Submit(AccountKey, Instruction, Option<Wait>),
-    /// To read an account.
+    /// Reads an account.
     Account(AccountKey),
-    /// To read a transaction.
+    /// Reads a transaction.
     Transaction(AccountKey, MessageId),
 }
 
-/// Reads the message of an operation.
+/// Parses the message of an operation.
 ///
 /// # Errors
-/// [`ApiError`] of status 422, with every violation by the names of the elements.
-pub fn read(operation: Operation, message: &Element) -> Result<Asked, ApiError> {
+/// [`ApiError`] with status 422 and every violation, by element name.
+pub fn read(operation: Operation, message: &Element) -> Result<Command, ApiError> {
     let table = operation.table();
     let mut message = Message { table, reading: table.read(message) };
     let account = message.account();
     match operation {
         Operation::ReliableInsertMoney => message.submission(TransactionKind::Deposit, account),
         Operation::ReliableWithdrawMoney => message.submission(TransactionKind::Withdrawal, account),
-        Operation::GetUserAccount => message.finish(account).map(Asked::Account),
+        Operation::GetUserAccount => message.finish(account).map(Command::Account),
         Operation::GetTransaction => {
             let id = message.id::<MessageId>("message_id");
             let (account, id) = message.finish(account.zip(id))?;
-            Ok(Asked::Transaction(account, id))
+            Ok(Command::Transaction(account, id))
         }
     }
 }
 
-/// The id of a request, from the header `MessageID` of its envelope.
+/// Parses the id of a request from the header `MessageID` of its envelope.
 ///
 /// # Errors
-/// [`ApiError`] of status 400 when there is none, or it is not a UUID.
+/// [`ApiError`] with status 400 when it is missing or not a UUID.
 pub fn message_id(addressing: Option<&Addressing>) -> Result<MessageId, ApiError> {
     let Some(Addressing { message_id, .. }) = addressing else {
-        let detail = "Send an id of your own, urn:uuid: and a UUID, in the header MessageID of WS-Addressing; \
+        let detail = "Send an id of your choice, urn:uuid: and a UUID, in the WS-Addressing header MessageID, and \
                       repeat it when you retry.";
         return Err(ApiError::new(Code::IdempotencyKeyMissing, detail));
     };
@@ -66,21 +66,22 @@ pub fn message_id(addressing: Option<&Addressing>) -> Result<MessageId, ApiError
     })
 }
 
-/// A message that is being read.
+/// A message during parsing.
 struct Message {
     table: &'static Table,
     reading: Reading,
 }
 
 impl Message {
-    fn submission(mut self, kind: TransactionKind, account: Option<AccountKey>) -> Result<Asked, ApiError> {
+    fn submission(mut self, kind: TransactionKind, account: Option<AccountKey>) -> Result<Command, ApiError> {
         let wait = self.wait();
         let table = self.table;
         let instruction = translate::instruction_of(kind, self.reading.into_members())
             .map_err(|error| error.with_fields(|member| table.field(member)))?;
-        // Whoever told no account was refused with the other violations.
-        let account = account.ok_or_else(|| ApiError::internal("a violation was not told"))?;
-        Ok(Asked::Submit(account, instruction, wait))
+        // A missing account was already reported with the other violations.
+        let account =
+            account.ok_or_else(|| ApiError::internal("a missing account was not reported as a violation"))?;
+        Ok(Command::Submit(account, instruction, wait))
     }
 
     fn account(&mut self) -> Option<AccountKey> {
@@ -89,7 +90,7 @@ impl Message {
         user.zip(account).map(|(user, account)| AccountKey { user, account })
     }
 
-    /// Takes out a member that has to be a UUID.
+    /// Removes a member that must be a UUID.
     fn id<T: FromStr>(&mut self, member: &str) -> Option<T> {
         let text = self.text(member);
         let id = text.as_deref().and_then(|text| text.parse().ok());
@@ -100,7 +101,7 @@ impl Message {
         id
     }
 
-    /// Takes out how long its sender waits, in seconds.
+    /// Removes the wait time, in seconds.
     fn wait(&mut self) -> Option<Wait> {
         let text = self.text("wait_seconds")?;
         let wait = Wait::parse(&text);
@@ -115,7 +116,7 @@ impl Message {
     }
 
     fn refuse(&mut self, member: &str, message: String) {
-        // What could not be read was complained about.
+        // Members that could not be parsed are already reported.
         if !self.reading.has_refused(member) {
             self.reading.violations.push(Violation { field: self.table.field(member), message });
         }

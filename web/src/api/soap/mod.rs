@@ -1,9 +1,8 @@
-//! The service for clients that speak SOAP, 1.1 or 1.2: the same transactions, in envelopes. What it
-//! promises stands in `schemas/wsdl/user-account-service.wsdl`.
+//! SOAP 1.1 and 1.2 service: the same transactions, in envelopes. Its contract is
+//! `schemas/wsdl/user-account-service.wsdl`.
 //!
-//! The id of a request is its WS-Addressing `MessageID`, a `urn:uuid:…`; the answer relates to it. A
-//! refusal is a fault with the problem of RFC 9457 in its detail, so that its code is the one of the
-//! other formats.
+//! The id of a request is its WS-Addressing `MessageID`, a `urn:uuid:…`; the response relates to it. An error is a
+//! fault with the problem of RFC 9457 in its detail, so that its code is the same as in the other formats.
 
 pub mod envelope;
 pub mod fault;
@@ -11,16 +10,16 @@ pub mod message;
 pub mod operations;
 pub mod service;
 
-/// Where the service is.
+/// Path of the service.
 pub const PATH: &str = "/soap/UserAccountService";
-/// The namespace of its messages.
+/// Namespace of its messages.
 pub const NAMESPACE: &str = "urn:postonce:soap:1";
 
-/// The namespaces that have a meaning in its envelopes.
+/// Namespaces with a meaning in its envelopes.
 pub const NAMESPACES: [&str; 3] =
     [NAMESPACE, envelope::Version::V11.namespace(), envelope::Version::V12.namespace()];
 
-/// Whether a path is that of the service.
+/// Returns whether a path is the path of the service.
 pub fn is_at(path: &str) -> bool {
     path == PATH
 }

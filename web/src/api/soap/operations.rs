@@ -1,4 +1,4 @@
-//! The operations of the service, and what their messages hold, as tables.
+//! Operations of the service, and tables of the elements of their messages.
 
 use postonce_shared::messaging::xml::{Element, shown};
 
@@ -26,12 +26,12 @@ impl Operation {
     pub const ALL: [Self; 4] =
         [Self::ReliableInsertMoney, Self::ReliableWithdrawMoney, Self::GetUserAccount, Self::GetTransaction];
 
-    /// Its name, which is that of the element in its requests.
+    /// Returns its name, which is the name of the element in its requests.
     pub const fn name(self) -> &'static str {
         self.table().root
     }
 
-    /// The name of the element in its responses.
+    /// Returns the name of the element in its responses.
     pub const fn response(self) -> &'static str {
         match self {
             Self::ReliableInsertMoney => "ReliableInsertMoneyResponse",
@@ -41,7 +41,7 @@ impl Operation {
         }
     }
 
-    /// The scope that it needs.
+    /// Returns the required scope.
     pub const fn scope(self) -> Scope {
         match self {
             Self::ReliableInsertMoney => Scope::Deposit,
@@ -50,7 +50,7 @@ impl Operation {
         }
     }
 
-    /// What its requests hold.
+    /// Returns the table of the elements of its requests.
     pub const fn table(self) -> &'static Table {
         match self {
             Self::ReliableInsertMoney => &INSERT,
@@ -60,17 +60,17 @@ impl Operation {
         }
     }
 
-    /// The operation that a message asks for.
+    /// Determines the operation of a message.
     ///
     /// # Errors
-    /// [`ApiError`] of status 400 when there is none.
+    /// [`ApiError`] with status 400 when the element names no operation.
     pub fn of(message: &Element) -> Result<Self, ApiError> {
         let found = Self::ALL.into_iter().find(|operation| message.is(NAMESPACE, operation.name()));
         found.ok_or_else(|| {
             let names: Vec<&str> = Self::ALL.iter().map(|operation| operation.name()).collect();
             let (local, namespace) = (shown(&message.name.local), shown(&message.name.namespace));
             let detail = format!(
-                "The Body must have one of {} of the namespace {NAMESPACE}, but has {local} of {namespace:?}.",
+                "The Body must contain one of {} of the namespace {NAMESPACE}, but contains {local} of {namespace:?}.",
                 names.join(", ")
             );
             ApiError::new(Code::BodyInvalid, detail)

@@ -1,4 +1,4 @@
-//! What the operations do with the bank: each what the route of the same meaning does.
+//! Execution of the operations. Each one behaves like the corresponding route.
 
 use actix_web::HttpRequest;
 use postonce_shared::domain::ids::TransactionKey;
@@ -9,7 +9,7 @@ use postonce_shared::protocol::accept::Acceptor;
 
 use super::NAMESPACE;
 use super::envelope::Request;
-use super::message::{self, Asked};
+use super::message::{self, Command};
 use super::operations::Operation;
 use crate::access::authentication::{Caller, Undecided};
 use crate::api::account_service::AccountService;
@@ -20,31 +20,31 @@ use crate::formats::xml::{ACCOUNT, TRANSACTION};
 use crate::headers::{self, Wait};
 use crate::metrics::Metrics;
 
-/// What operations work with.
+/// Dependencies of the operations.
 pub struct Service<'a> {
-    /// Who calls.
+    /// Authenticated caller.
     pub caller: &'a Caller<Undecided>,
-    /// The request of HTTP.
+    /// HTTP request.
     pub http: &'a HttpRequest,
     /// Accepts deposits and withdrawals.
     pub acceptor: &'a Acceptor,
-    /// Reads.
+    /// Reads accounts and transactions.
     pub accounts_service: &'a AccountService,
-    /// Counts.
+    /// Request metrics.
     pub metrics: &'a Metrics,
 }
 
 impl Service<'_> {
-    /// Carries out what a request asks for; the answer is the element in the body of the response.
+    /// Executes a request and returns the element for the body of the response.
     ///
     /// # Errors
-    /// [`ApiError`] for whatever the operation refuses.
-    pub async fn carry_out(&self, request: &Request) -> Result<Element, ApiError> {
+    /// [`ApiError`] when the operation refuses the request.
+    pub async fn execute(&self, request: &Request) -> Result<Element, ApiError> {
         let operation = Operation::of(&request.body)?;
         self.caller.authorize(operation.scope())?;
         let answer = Element::new(NAMESPACE, operation.response());
         match message::read(operation, &request.body)? {
-            Asked::Submit(account, instruction, wait) => {
+            Command::Submit(account, instruction, wait) => {
                 let id = message::message_id(request.addressing.as_ref())?;
                 let account = self.caller.within(account)?;
                 let key = TransactionKey { account, partner: self.caller.partner().clone(), message: id };
@@ -53,13 +53,13 @@ impl Service<'_> {
                 let replayed = replayed.with_text(if is_replay { "true" } else { "false" });
                 Ok(answer.with(of_transaction(transaction)).with(replayed))
             }
-            Asked::Account(account) => {
+            Command::Account(account) => {
                 let account = self.caller.within(account)?;
                 let account =
                     self.accounts_service.account(account).await?.ok_or_else(ApiError::account_unknown)?;
                 Ok(answer.with(ACCOUNT.write(&members_of(&respond::account(account).into()))))
             }
-            Asked::Transaction(account, message) => {
+            Command::Transaction(account, message) => {
                 let account = self.caller.within(account).map_err(|_| ApiError::transaction_unknown())?;
                 let key = TransactionKey { account, partner: self.caller.partner().clone(), message };
                 let found = self.accounts_service.transaction(&key).await?;

@@ -1,6 +1,6 @@
-//! From a partner's document to the domain: the media type chooses the format, and the format's own
-//! module does the rest. All formats end in the same [`Instruction`], so the same content gives the
-//! same fingerprint whichever way it came.
+//! Conversion of request documents to domain values. The media type selects the format, and its module parses the
+//! document. All formats produce the same [`Instruction`], so the same content has the same fingerprint in every
+//! format.
 
 mod content;
 pub mod json;
@@ -29,7 +29,7 @@ use crate::api::negotiate;
 use crate::error::{ApiError, Code};
 use crate::formats::{Format, Shape};
 
-/// The body of a request, whole, in a format that we know.
+/// Complete body of a request in a supported format.
 #[derive(Debug)]
 pub struct InboundDocument {
     format: &'static dyn Format,
@@ -38,59 +38,59 @@ pub struct InboundDocument {
 }
 
 impl InboundDocument {
-    /// Reads the body: media type first, then the rest of it.
+    /// Reads the body. The media type is checked first.
     ///
     /// # Errors
-    /// [`ApiError`] of status 415, 413, 408, 401 or 400.
+    /// [`ApiError`] with status 415, 413, 408, 401 or 400.
     pub async fn read(request: &HttpRequest, payload: Payload) -> Result<Self, ApiError> {
         let format = negotiate::body_format(request.headers(), negotiate::profile(request))?;
         let bytes = body(request, payload).await?;
         Ok(Self::of(format, bytes, xml_limits(request)))
     }
 
-    /// A body that came whole.
+    /// Wraps a complete body.
     pub const fn of(format: &'static dyn Format, bytes: Bytes, limits: XmlLimits) -> Self {
         Self { format, bytes, limits }
     }
 
-    /// Its members.
+    /// Parses its members.
     fn members(&self, shape: Shape) -> Result<Members, ApiError> {
         self.format.read(shape, &self.bytes, &self.limits)
     }
 
-    /// Reads what operators write, which is JSON.
+    /// Parses a document of the admin API, which must be JSON.
     fn as_json<T>(&self, read: impl FnOnce(&[u8]) -> Result<T, ApiError>) -> Result<T, ApiError> {
         negotiate::only_json(self.format)?;
         read(&self.bytes)
     }
 
-    /// What was refused, in the names of the document.
+    /// Returns a function that renames the fields of an error to the names in the document.
     fn in_its_names(&self, shape: Shape) -> impl FnOnce(ApiError) -> ApiError {
         let format = self.format;
         move |error| error.with_fields(|member| format.field(shape, member))
     }
 }
 
-/// The body of a request, whole. One that is too large ends the reading early.
+/// Reads a complete body. Stops early when it is too large.
 ///
 /// # Errors
-/// [`ApiError`] of status 413, 408, 401 or 400.
+/// [`ApiError`] with status 413, 408, 401 or 400.
 pub async fn body(request: &HttpRequest, payload: Payload) -> Result<Bytes, ApiError> {
     let HttpLimits { body_bytes_max, body_patience, .. } = limits(request);
     if declared_length(request).is_some_and(|length| length > body_bytes_max) {
         return Err(too_large(body_bytes_max));
     }
-    // The machine's own clock: what is limited here is a client's connection, not our business.
+    // The system clock and not the `World`, because this limits a client connection and no business time.
     let bytes = tokio::time::timeout(body_patience, collect(payload, body_bytes_max)).await;
     let bytes = bytes.map_err(|_| {
         ApiError::new(Code::RequestTimeout, format!("The body took longer than {body_patience:?}."))
     })??;
-    // The only place that reads a body for a partner: what a signature says of it is held against it here.
+    // The only place that reads the body of a partner, so every signed body is compared with its digest.
     digest::check(request, &bytes)?;
     Ok(bytes)
 }
 
-/// What a document of XML in a request may ask of us.
+/// Returns the limits of XML documents in requests.
 pub fn xml_limits(request: &HttpRequest) -> XmlLimits {
     let HttpLimits { xml_depth_max, xml_attributes_max, .. } = limits(request);
     XmlLimits { depth_max: xml_depth_max, attributes_max: xml_attributes_max }
@@ -124,28 +124,28 @@ fn broken(error: &PayloadError) -> ApiError {
     ApiError::new(Code::BodyInvalid, format!("The body did not arrive whole: {error}."))
 }
 
-/// The terms of a new account.
+/// Terms of a new account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountTerms {
-    /// Its currency.
+    /// Currency.
     pub currency: Currency,
-    /// How far below zero it may go.
+    /// Overdraft limit.
     pub overdraft_limit: OverdraftLimit,
-    /// Who holds it.
+    /// Account holder.
     pub holder: Option<Holder>,
 }
 
-/// New terms of an account, as far as they are to change.
+/// Change of an account. Fields that are `None` keep their value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountChange {
-    /// The text of the limit: what it means depends on the currency of the account.
+    /// Text of the overdraft limit. It is parsed later, because its decimals depend on the currency of the account.
     pub overdraft_limit: Option<String>,
-    /// Open or closed.
+    /// Account status: open or closed.
     pub status: Option<AccountStatus>,
 }
 
 impl AccountChange {
-    /// The names of what is to change.
+    /// Returns the names of the changed members.
     pub fn members(&self) -> String {
         let Self { overdraft_limit, status } = self;
         let members = [overdraft_limit.as_ref().map(|_| "overdraft_limit"), status.map(|_| "status")];
@@ -153,24 +153,24 @@ impl AccountChange {
     }
 }
 
-/// The instruction in a document.
+/// Parses the instruction in a document.
 ///
 /// # Errors
-/// [`ApiError`] of status 400 when it cannot be read, 422 with every violation when it can.
+/// [`ApiError`] with status 400 when it is malformed, or with status 422 and every violation.
 pub fn instruction(kind: TransactionKind, document: &InboundDocument) -> Result<Instruction, ApiError> {
     let shape = Shape::Submission(kind);
     content::instruction(kind, document.members(shape)?).map_err(document.in_its_names(shape))
 }
 
-/// The instruction in members that came in a message of another protocol.
+/// Parses the instruction in the members of a SOAP message.
 ///
 /// # Errors
-/// [`ApiError`] of status 422 with every violation, by the names of the members.
+/// [`ApiError`] with status 422 and every violation, by member name.
 pub fn instruction_of(kind: TransactionKind, members: Members) -> Result<Instruction, ApiError> {
     content::instruction(kind, members)
 }
 
-/// The terms of a new account in a document.
+/// Parses the terms of a new account in a document.
 ///
 /// # Errors
 /// As [`instruction`].
@@ -179,7 +179,7 @@ pub fn account_terms(document: &InboundDocument) -> Result<AccountTerms, ApiErro
     content::account_terms(document.members(shape)?).map_err(document.in_its_names(shape))
 }
 
-/// The change of an account in a document.
+/// Parses the change of an account in a document.
 ///
 /// # Errors
 /// As [`instruction`].
@@ -188,7 +188,7 @@ pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiEr
     content::account_change(document.members(shape)?).map_err(document.in_its_names(shape))
 }
 
-/// The terms of a partner in a document.
+/// Parses the terms of a partner in a document.
 ///
 /// # Errors
 /// As [`instruction`].
@@ -196,7 +196,7 @@ pub fn partner_terms(document: &InboundDocument) -> Result<TermsChange, ApiError
     document.as_json(partners::terms)
 }
 
-/// The scopes of a new key in a document.
+/// Parses the scopes of a new key in a document.
 ///
 /// # Errors
 /// As [`instruction`].
@@ -204,7 +204,7 @@ pub fn key_scopes(document: &InboundDocument) -> Result<Vec<Scope>, ApiError> {
     document.as_json(partners::key_scopes)
 }
 
-/// A new key to sign with in a document.
+/// Parses a new signature key in a document.
 ///
 /// # Errors
 /// As [`instruction`].
@@ -212,8 +212,8 @@ pub fn signature_key(document: &InboundDocument) -> Result<SignatureKey, ApiErro
     document.as_json(partners::signature_key)
 }
 
-/// The state that a document brings the gate into. A release is scheduled for later than `now`.
-/// Operators write JSON.
+/// Parses the requested state of the gate in a document, which must be JSON. A scheduled release must be later
+/// than `now`.
 ///
 /// # Errors
 /// As [`instruction`], and of status 415 for another format.

@@ -1,5 +1,5 @@
-//! `postonce-web partners …`: who may do what, for operators. It works on the store itself, needs no server, and
-//! rings those that run. Keys are made and revoked with `keys`.
+//! `postonce-web partners …`: administration of partners. It accesses the store directly, needs no running server,
+//! and notifies running processes of changes. Keys are created and revoked with `keys`.
 
 mod shown;
 
@@ -16,109 +16,109 @@ use postonce_shared::domain::partner::{
 use postonce_shared::oversight::audit::AuditTarget;
 
 use self::shown::{list, reach_in_words, show};
-use crate::access::partner_service::{Changed, PartnerService};
+use crate::access::partner_service::{PartnerChangeOutcome, PartnerService};
 use crate::access::partner_terms::{
     TermsChange, add_signature_key, format_name, named_reach, remove_signature_key, requests,
     signature_algorithm, signature_key_id, signature_material,
 };
 use crate::cli::keys::{Scopes, add_key, create, parse_partner, parse_scope, recorded, scopes_or_default};
 
-/// Most bytes of a file with a key.
+/// Maximum size of a file with key material, in bytes.
 const MATERIAL_BYTES_MAX: u64 = 16 * 1024;
-/// What stands for "as the configuration says" or "none of its own".
+/// Argument that selects the configured value, or no value.
 const DEFAULT: &str = "default";
 
-/// What to do with partners.
+/// Subcommands of `partners`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum PartnersCommand {
-    /// Makes a partner, and prints its first key, once.
+    /// Create a partner, and print its first key once.
     Add {
-        /// Its name: a lower-case letter first, then lower-case letters, digits or _.
+        /// Partner: a lower-case letter, then lower-case letters, digits or _.
         #[arg(value_parser = parse_partner)]
         id: PartnerId,
-        /// What it may touch.
+        /// Accessible accounts.
         #[command(flatten)]
         reach: ReachArgs,
-        /// On what terms it calls.
+        /// Format and request rate.
         #[command(flatten)]
         terms: TermsArgs,
-        /// What its key allows; repeat it, or separate with commas. Without it: deposit, withdraw, read
-        /// and accounts.
+        /// Scope of the key; repeat it, or separate scopes with commas. Default: deposit, withdraw, read and
+        /// accounts.
         #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',', value_parser = parse_scope)]
         scopes: Vec<Scopes>,
     },
-    /// Changes the terms of a partner. What is not named stays as it is; a new reach takes the place of the
-    /// old one.
+    /// Change the terms of a partner. Options that are not given keep their value; a new reach replaces the old
+    /// one.
     Change {
-        /// The partner.
+        /// Partner.
         #[arg(value_parser = parse_partner)]
         id: PartnerId,
-        /// What it may touch.
+        /// Accessible accounts.
         #[command(flatten)]
         reach: ReachArgs,
-        /// On what terms it calls.
+        /// Format and request rate.
         #[command(flatten)]
         terms: TermsArgs,
-        /// Whether its requests have to be signed.
+        /// Whether requests must be signed.
         #[arg(long, value_name = "true|false")]
         require_signature: Option<bool>,
     },
-    /// Lists the partners.
+    /// List the partners.
     List,
-    /// Shows what a partner may do, and its keys. The keys themselves are never shown.
+    /// Show a partner and its key ids. The keys themselves are never shown.
     Show {
-        /// The partner.
+        /// Partner.
         #[arg(value_parser = parse_partner)]
         id: PartnerId,
     },
-    /// Refuses all requests of a partner, until it is resumed. Its keys are kept.
+    /// Refuse all requests of a partner until it is resumed. Its keys are kept.
     Suspend {
-        /// The partner.
+        /// Partner.
         #[arg(value_parser = parse_partner)]
         id: PartnerId,
     },
-    /// Lets a suspended partner call again.
+    /// Accept requests of a suspended partner again.
     Resume {
-        /// The partner.
+        /// Partner.
         #[arg(value_parser = parse_partner)]
         id: PartnerId,
     },
-    /// Keys that a partner signs its requests with: at most two, to change over.
+    /// Manage the keys with which a partner signs its requests: at most two, for rotation.
     #[command(subcommand)]
     SignatureKeys(SignatureKeysCommand),
 }
 
-/// What to do with keys to sign with.
+/// Subcommands of `partners signature-keys`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum SignatureKeysCommand {
-    /// Adds a key.
+    /// Add a key.
     Add {
-        /// The partner.
+        /// Partner.
         #[arg(value_parser = parse_partner)]
         partner: PartnerId,
-        /// The id of the key, as signatures name it: letters, digits, -, _ or .
+        /// Key id, as in the keyid of signatures: letters, digits, -, _ or .
         #[arg(value_parser = signature_key_id)]
         key_id: String,
         /// hmac-sha256 or ed25519
         #[arg(long, value_parser = signature_algorithm)]
         algorithm: SignatureAlgorithm,
-        /// The file that has it, or - for standard input: a secret of at least 32 bytes in base64, or a
-        /// public key of Ed25519 as PEM or as 32 bytes in base64. It is never an argument, which others
-        /// could read.
+        /// File with the key, or - for standard input: a secret of at least 32 bytes in base64, or an Ed25519
+        /// public key as PEM or as 32 bytes in base64. It cannot be an argument, because other users can see
+        /// arguments.
         #[arg(long)]
         file: PathBuf,
     },
-    /// Removes a key. What it signed is refused from then on.
+    /// Remove a key. Requests signed with it are refused from then on.
     Remove {
-        /// The partner.
+        /// Partner.
         #[arg(value_parser = parse_partner)]
         partner: PartnerId,
-        /// The id of the key.
+        /// Key id.
         key_id: String,
     },
 }
 
-/// What a partner may touch.
+/// Options for the reach of a partner.
 #[derive(Debug, Clone, Args)]
 pub struct ReachArgs {
     /// Every account of the bank
@@ -132,28 +132,28 @@ pub struct ReachArgs {
     accounts: Vec<AccountKey>,
 }
 
-/// On what terms a partner calls.
+/// Options for the format and the request rate of a partner.
 #[derive(Debug, Clone, Args)]
 pub struct TermsArgs {
-    /// The format that it reads and writes when its requests do not say: json, xml or wwi; or default
+    /// Format of requests and responses when the request names none: json, xml or wwi; or default
     #[arg(long)]
     format: Option<String>,
-    /// Requests in a second, over time; or default, for what the configuration says
+    /// Requests per second, on average; or default, for the configured rate
     #[arg(long)]
     rate: Option<String>,
-    /// Requests at once after a rest; with --rate
+    /// Maximum burst of requests; requires --rate
     #[arg(long, requires = "rate")]
     burst: Option<u64>,
 }
 
 fn parse_account(text: &str) -> Result<AccountKey, String> {
-    let form = "is not USER/ACCOUNT, two UUIDs with a slash between them";
+    let form = "is not USER/ACCOUNT: two UUIDs with a slash between them";
     let (user, account) = text.split_once('/').ok_or(form)?;
     Ok(AccountKey { user: user.parse().map_err(|_| form)?, account: account.parse().map_err(|_| form)? })
 }
 
 impl ReachArgs {
-    /// The reach that was named, if one was.
+    /// Returns the given reach, if there is one.
     fn reach(&self) -> anyhow::Result<Option<Reach>> {
         let Self { all_accounts, users, accounts } = self;
         if *all_accounts {
@@ -176,13 +176,13 @@ impl TermsArgs {
         let named = format_name(format);
         named
             .map(|format| Some(Some(format)))
-            .map_err(|rule| anyhow::anyhow!("--format {format:?} {rule}; or {DEFAULT}, for none of its own"))
+            .map_err(|rule| anyhow::anyhow!("--format {format:?} {rule}; or {DEFAULT}, for no own format"))
     }
 
     fn rate(&self) -> anyhow::Result<Option<Option<RequestRate>>> {
         let Some(rate) = self.rate.as_deref() else { return Ok(None) };
         if rate == DEFAULT {
-            ensure!(self.burst.is_none(), "--burst goes with a number for --rate, not with {DEFAULT}");
+            ensure!(self.burst.is_none(), "--burst requires a number for --rate, not {DEFAULT}");
             return Ok(Some(None));
         }
         let refused = |name: &str, rule: String| anyhow::anyhow!("{name} {rule}");
@@ -193,29 +193,31 @@ impl TermsArgs {
     }
 }
 
-/// Carries out a command and prints what became of it.
+/// Runs a command and prints its result.
 ///
 /// # Errors
-/// When the store cannot be used, or the wish does not fit the partner.
+/// When the store is not available, or the partner refuses the change.
 pub async fn run(
     command: PartnersCommand,
-    desk: &PartnerService,
+    service: &PartnerService,
     (out, err): (&mut (dyn Write + Send), &mut (dyn Write + Send)),
 ) -> anyhow::Result<()> {
     match command {
         PartnersCommand::Add { id, reach, terms, scopes } => {
             let Some(reach) = reach.reach()? else {
                 bail!(
-                    "say what {id} may touch: --all-accounts, or --user and --account, which may be repeated"
+                    "no reach is given for {id}: use --all-accounts, or --user and --account, which may be repeated"
                 );
             };
             let (format, rate) = (terms.format()?.flatten(), terms.rate()?.flatten());
-            let partner = Partner { format, rate, ..Partner::active(id.clone(), reach, desk.now()) };
-            let is_new = create(desk, &partner).await.context("the partner could not be stored")?;
-            ensure!(is_new, "there is a partner {id} already; `partners change` changes it");
-            writeln!(err, "partner {id} is new, and reaches {}", reach_in_words(&partner.reach))?;
-            let key = add_key(desk, &id, &scopes_or_default(&scopes)).await;
-            let key = key.with_context(|| format!("{id} is made; make its key with `keys add`"))?;
+            let partner = Partner { format, rate, ..Partner::active(id.clone(), reach, service.now()) };
+            let is_new = create(service, &partner).await.context("the partner could not be stored")?;
+            ensure!(is_new, "partner {id} already exists; `partners change` changes it");
+            writeln!(err, "created partner {id}, which reaches {}", reach_in_words(&partner.reach))?;
+            let key = add_key(service, &id, &scopes_or_default(&scopes)).await;
+            let key = key.with_context(|| {
+                format!("partner {id} was created without a key; create one with `keys add`")
+            })?;
             writeln!(out, "{}", key.expose())?;
         }
         PartnersCommand::Change { id, reach, terms, require_signature } => {
@@ -226,59 +228,63 @@ pub async fn run(
                 rate: terms.rate()?,
                 signature_required: require_signature,
             };
-            ensure!(terms != TermsChange::default(), "say what is to change; --help lists it");
-            let changed = desk.change(&id, |partner| terms.apply(partner)).await;
+            ensure!(terms != TermsChange::default(), "no change is given; --help lists the options");
+            let changed = service.change(&id, |partner| terms.apply(partner)).await;
             let changed = recorded("partner.change", AuditTarget::one("partner", &id), changed);
-            show(&done(&id, changed)?, desk, out).await?;
+            show(&done(&id, changed)?, service, out).await?;
         }
-        PartnersCommand::List => list(desk, out).await?,
+        PartnersCommand::List => list(service, out).await?,
         PartnersCommand::Show { id } => {
-            let found = desk.find(&id).await.context("the partner could not be read")?;
+            let found = service.find(&id).await.context("the partner could not be read")?;
             let partner = found.with_context(|| unknown(&id))?;
-            show(&partner, desk, out).await?;
+            show(&partner, service, out).await?;
         }
-        PartnersCommand::Suspend { id } => turn(desk, &id, PartnerStatus::Suspended, out).await?,
-        PartnersCommand::Resume { id } => turn(desk, &id, PartnerStatus::Active, out).await?,
-        PartnersCommand::SignatureKeys(command) => sign(command, desk, out).await?,
+        PartnersCommand::Suspend { id } => set_status(service, &id, PartnerStatus::Suspended, out).await?,
+        PartnersCommand::Resume { id } => set_status(service, &id, PartnerStatus::Active, out).await?,
+        PartnersCommand::SignatureKeys(command) => change_signature_keys(command, service, out).await?,
     }
     Ok(())
 }
 
-async fn turn(
-    desk: &PartnerService,
+async fn set_status(
+    service: &PartnerService,
     id: &PartnerId,
     status: PartnerStatus,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
     let terms = TermsChange { status: Some(status), ..TermsChange::default() };
-    let changed = desk.change(id, |partner| terms.apply(partner)).await;
+    let changed = service.change(id, |partner| terms.apply(partner)).await;
     let on = AuditTarget::one("partner", id).and("status", status.code());
     done(id, recorded("partner.change", on, changed))?;
     writeln!(out, "{id} is {}", status.code())?;
     Ok(())
 }
 
-async fn sign(
+async fn change_signature_keys(
     command: SignatureKeysCommand,
-    desk: &PartnerService,
+    service: &PartnerService,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
     match command {
         SignatureKeysCommand::Add { partner, key_id, algorithm, file } => {
             let text = read_text(&file).with_context(|| format!("{} cannot be read", file.display()))?;
             let material = signature_material(algorithm, &text)
-                .map_err(|rule| anyhow::anyhow!("what stands in {} {rule}", file.display()))?;
+                .map_err(|rule| anyhow::anyhow!("the content of {} {rule}", file.display()))?;
             let key = SignatureKey { id: key_id, algorithm, material };
-            let changed = desk.change(&partner, |partner| add_signature_key(partner, &key)).await;
+            let changed = service.change(&partner, |partner| add_signature_key(partner, &key)).await;
             let on = AuditTarget::one("partner", &partner).and("key", &key.id);
             done(&partner, recorded("signature_key.add", on, changed))?;
-            writeln!(out, "{partner} may sign with {}", key.id)?;
+            writeln!(out, "{partner} can sign with {}", key.id)?;
         }
         SignatureKeysCommand::Remove { partner, key_id } => {
-            let changed = desk.change(&partner, |partner| remove_signature_key(partner, &key_id)).await;
+            let changed = service.change(&partner, |partner| remove_signature_key(partner, &key_id)).await;
             let on = AuditTarget::one("partner", &partner);
-            // What is no id of a key may be a key.
-            let on = if matches!(changed, Ok(Changed::Done(_))) { on.and("key", &key_id) } else { on };
+            // The argument is not logged: a text that is no key id could be a key.
+            let on = if matches!(changed, Ok(PartnerChangeOutcome::Done(_))) {
+                on.and("key", &key_id)
+            } else {
+                on
+            };
             done(&partner, recorded("signature_key.remove", on, changed))?;
             writeln!(out, "removed {key_id}")?;
         }
@@ -286,7 +292,7 @@ async fn sign(
     Ok(())
 }
 
-/// The text of a small file, or of standard input.
+/// Reads a small file, or standard input.
 fn read_text(file: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
     let read = if file == Path::new("-") {
@@ -299,18 +305,18 @@ fn read_text(file: &Path) -> anyhow::Result<String> {
 }
 
 fn unknown(id: &PartnerId) -> String {
-    format!("there is no partner {id}; `partners list` shows them")
+    format!("partner {id} does not exist; `partners list` shows all partners")
 }
 
-/// The partner after a change.
+/// Returns the partner after a change.
 fn done<E: std::error::Error + Send + Sync + 'static>(
     id: &PartnerId,
-    changed: Result<Changed, E>,
+    changed: Result<PartnerChangeOutcome, E>,
 ) -> anyhow::Result<Partner> {
-    match changed.context("the partner may not be changed; asking again is safe")? {
-        Changed::Done(partner) => Ok(partner),
-        Changed::Unknown => bail!(unknown(id)),
-        Changed::Refused(unfit) => bail!("{id} stays as it is: {unfit}"),
+    match changed.context("the outcome of the change is unknown; it is safe to retry")? {
+        PartnerChangeOutcome::Done(partner) => Ok(partner),
+        PartnerChangeOutcome::Unknown => bail!(unknown(id)),
+        PartnerChangeOutcome::Refused(refusal) => bail!("{id} was not changed: {refusal}"),
     }
 }
 

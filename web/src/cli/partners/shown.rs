@@ -1,4 +1,4 @@
-//! What the commands print of partners. No key, and nothing that a key signs with, is ever printed here.
+//! Output of partners. API keys and signature key material are never printed.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -9,14 +9,14 @@ use postonce_shared::domain::partner::{Partner, Reach, RequestRate};
 use super::DEFAULT;
 use crate::access::partner_service::PartnerService;
 
-/// Partners that are read at once for the list.
+/// Number of partners that are read at once.
 const LIST_PAGE: usize = 200;
 
-/// Prints all partners, a line each.
-pub async fn list(desk: &PartnerService, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
+/// Prints all partners, one per line.
+pub async fn list(service: &PartnerService, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     let mut after = None;
     loop {
-        let page = desk.list(after.as_ref(), LIST_PAGE).await.context("the partners could not be read")?;
+        let page = service.list(after.as_ref(), LIST_PAGE).await.context("the partners could not be read")?;
         for partner in &page {
             let (status, keys) = (partner.status.code(), partner.keys.len());
             let reach = reach_in_words(&partner.reach);
@@ -29,13 +29,16 @@ pub async fn list(desk: &PartnerService, out: &mut (dyn Write + Send)) -> anyhow
     }
 }
 
-/// Prints what a partner may do, and its keys.
+/// Prints a partner and its keys.
 pub async fn show(
     partner: &Partner,
-    desk: &PartnerService,
+    service: &PartnerService,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
-    let scopes = desk.scopes_of(std::slice::from_ref(partner)).await.context("its keys could not be read")?;
+    let scopes = service
+        .scopes_of(std::slice::from_ref(partner))
+        .await
+        .context("the keys of the partner could not be read")?;
     writeln!(out, "{}: {}", partner.id, partner.status.code())?;
     writeln!(out, "  reaches {}", reach_in_words(&partner.reach))?;
     let (users, accounts) = match &partner.reach {
@@ -51,7 +54,7 @@ pub async fn show(
     writeln!(out, "  format {}", partner.format.as_deref().unwrap_or(DEFAULT))?;
     match partner.rate {
         Some(RequestRate { per_second, burst }) => {
-            writeln!(out, "  rate {per_second} requests a second, {burst} at once")?;
+            writeln!(out, "  rate {per_second} requests per second, burst {burst}")?;
         }
         None => writeln!(out, "  rate {DEFAULT}")?,
     }
@@ -60,17 +63,17 @@ pub async fn show(
     for key in &partner.signature_keys {
         writeln!(out, "    {}  {}", key.id, key.algorithm.code())?;
     }
-    writeln!(out, "  keys that work: {}", partner.keys.len())?;
+    writeln!(out, "  active keys: {}", partner.keys.len())?;
     for key in &partner.keys {
         let scopes = scopes.get(&key.id).map(Vec::as_slice).unwrap_or_default();
         let scopes: Vec<&str> = scopes.iter().map(|scope| scope.code()).collect();
         writeln!(out, "    {}  {}  {}", key.id, key.created_at, scopes.join(","))?;
     }
-    writeln!(out, "  since {}, changed {}", partner.created_at, partner.changed_at)?;
+    writeln!(out, "  created {}, changed {}", partner.created_at, partner.changed_at)?;
     Ok(())
 }
 
-/// What a partner may touch, in short.
+/// Describes the reach of a partner in a few words.
 pub fn reach_in_words(reach: &Reach) -> String {
     match reach {
         Reach::Everything => "every account of the bank".to_owned(),

@@ -20,7 +20,7 @@ struct Line {
 struct Operator {
     store: Store,
     world: Arc<TestWorld>,
-    desk: PartnerService,
+    service: PartnerService,
 }
 
 impl Operator {
@@ -29,17 +29,17 @@ impl Operator {
         let as_world: Arc<dyn World> = world.clone();
         let store = MemoryStore::new(as_world.clone());
         let exchange = PeerNetwork::new(&store, &as_world, None).unwrap();
-        let desk =
+        let service =
             PartnerService::new(&store, as_world.clone(), PartnerBroadcast::new(&exchange, as_world, None));
-        Self { store, world, desk }
+        Self { store, world, service }
     }
 
-    /// What a command line prints; what it says to a person comes in the error.
+    /// Runs a command line. Returns its output, or the text of its error.
     async fn run(&self, line: &str) -> Result<String, String> {
         let words = ["partners"].into_iter().chain(line.split_whitespace());
         let parsed = Line::try_parse_from(words).map_err(|error| error.to_string())?;
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let done = run(parsed.command, &self.desk, (&mut out, &mut err)).await;
+        let done = run(parsed.command, &self.service, (&mut out, &mut err)).await;
         done.map(|()| String::from_utf8(out).unwrap()).map_err(|error| format!("{error:#}"))
     }
 
@@ -49,7 +49,7 @@ impl Operator {
     }
 
     async fn partner(&self, id: &str) -> Partner {
-        self.desk.find(&PartnerId::parse(id).unwrap()).await.unwrap().unwrap()
+        self.service.find(&PartnerId::parse(id).unwrap()).await.unwrap().unwrap()
     }
 }
 
@@ -64,7 +64,7 @@ async fn a_partner_is_added_with_its_first_key() {
     );
     let key = operator.run(&line).await.unwrap();
     let keyring = Keyring::new(&operator.store, operator.world.clone());
-    let grant = keyring.look_up(key.trim()).await.unwrap().expect("the key that was printed works");
+    let grant = keyring.look_up(key.trim()).await.unwrap().expect("the printed key is valid");
     let codes: Vec<&str> = grant.scopes.iter().map(|scope| scope.code()).collect();
     assert_eq!(codes, ["deposit", "read"]);
     let partner = operator.partner("shop").await;
@@ -75,11 +75,11 @@ async fn a_partner_is_added_with_its_first_key() {
     assert_eq!(partner.reach.names(), 2);
 
     let shown = operator.run("show shop").await.unwrap();
-    for told in [USER, ACCOUNT, "wwi", "5 requests a second, 20 at once", "deposit,read", &grant.key_id] {
-        assert!(shown.contains(told), "{told} is missing in {shown}");
+    for part in [USER, ACCOUNT, "wwi", "5 requests per second, burst 20", "deposit,read", &grant.key_id] {
+        assert!(shown.contains(part), "{part} is missing in {shown}");
     }
     assert!(!shown.contains(key.trim()), "the key is shown once");
-    operator.check_refused(&line, "there is a partner shop already").await;
+    operator.check_refused(&line, "partner shop already exists").await;
     operator.run("add bank --all-accounts").await.unwrap();
     let listed = operator.run("list").await.unwrap();
     let names: Vec<&str> = listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
@@ -93,7 +93,7 @@ async fn terms_are_changed_one_by_one() {
     operator.run(&format!("change shop --user {USER}")).await.unwrap();
     let partner = operator.partner("shop").await;
     assert_eq!(partner.reach.names(), 1);
-    assert_eq!(partner.rate, Some(RequestRate { per_second: 5, burst: 5 }), "what is not named stays");
+    assert_eq!(partner.rate, Some(RequestRate { per_second: 5, burst: 5 }), "other terms are kept");
     operator.run("change shop --rate default --format xml").await.unwrap();
     operator.run("suspend shop").await.unwrap();
     let partner = operator.partner("shop").await;
@@ -118,7 +118,7 @@ async fn signature_keys_come_from_files_and_are_never_shown() {
     };
     let secret = "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2U=";
     let (good, short) = (file("good", &format!("{secret}\n")), file("short", "c2VjcmV0"));
-    operator.check_refused("change shop --require-signature true", "it needs a signature key").await;
+    operator.check_refused("change shop --require-signature true", "needs at least one signature key").await;
     let add =
         |id: &str, file: &str| format!("signature-keys add shop {id} --algorithm hmac-sha256 --file {file}");
     operator.check_refused(&add("k1", &short), "must be a secret of 32 to 256 bytes").await;
@@ -126,36 +126,36 @@ async fn signature_keys_come_from_files_and_are_never_shown() {
     operator.check_refused(&add("k1", "/nowhere"), "cannot be read").await;
     operator.run(&add("k1", &good)).await.unwrap();
     operator.run(&add("k2", &good)).await.unwrap();
-    operator.check_refused(&add("k3", &good), "2 keys work already").await;
+    operator.check_refused(&add("k3", &good), "2 keys are active").await;
     operator.run("change shop --require-signature true").await.unwrap();
     let shown = operator.run("show shop").await.unwrap();
     assert!(shown.contains("signatures required") && shown.contains("k1  hmac-sha256"), "{shown}");
     assert!(!shown.contains(secret), "{shown}");
     operator.run("signature-keys remove shop k1").await.unwrap();
-    operator.check_refused("signature-keys remove shop k1", "no key with that id").await;
-    operator.check_refused("signature-keys remove shop k2", "it needs a signature key").await;
+    operator.check_refused("signature-keys remove shop k1", "no key with this id").await;
+    operator.check_refused("signature-keys remove shop k2", "needs at least one signature key").await;
 }
 
 #[tokio::test]
-async fn what_is_typed_wrong_is_told_with_what_is_allowed() {
+async fn invalid_arguments_are_refused_with_the_allowed_values() {
     let operator = Operator::new();
     operator.run("add shop --all-accounts").await.unwrap();
-    operator.check_refused("add mill", "say what mill may touch").await;
-    operator.check_refused("add Mill --all-accounts", "a lower-case letter first").await;
+    operator.check_refused("add mill", "no reach is given for mill").await;
+    operator.check_refused("add Mill --all-accounts", "a lower-case letter").await;
     operator.check_refused(&format!("add mill --all-accounts --user {USER}"), "cannot be used with").await;
     operator.check_refused(&format!("add mill --account {USER}"), "two UUIDs with a slash").await;
     operator.check_refused("add mill --user 7", "is not a UUID").await;
     operator
-        .check_refused("add mill --all-accounts --scope fly", "allowed are deposit, withdraw, read")
+        .check_refused("add mill --all-accounts --scope fly", "must be one of deposit, withdraw, read")
         .await;
     operator.check_refused("add mill --all-accounts --format csv", "must be one of json, xml, wwi").await;
     operator.check_refused("add mill --all-accounts --rate 0", "from 1 to 1000000").await;
     operator.check_refused("add mill --all-accounts --rate many", "from 1 to 1000000").await;
     operator.check_refused("add mill --all-accounts --rate 5 --burst 0", "--burst must be").await;
     operator.check_refused("add mill --all-accounts --burst 5", "--rate").await;
-    operator.check_refused("change shop", "say what is to change").await;
-    operator.check_refused("change shop --rate default --burst 5", "goes with a number").await;
+    operator.check_refused("change shop", "no change is given").await;
+    operator.check_refused("change shop --rate default --burst 5", "requires a number").await;
     for line in ["show mill", "suspend mill", "change mill --all-accounts", "signature-keys remove mill k"] {
-        operator.check_refused(line, "there is no partner mill").await;
+        operator.check_refused(line, "partner mill does not exist").await;
     }
 }

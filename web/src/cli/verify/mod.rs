@@ -1,5 +1,5 @@
-//! `postonce-web verify`: the audit of a whole ledger, for operators. It works on the store itself,
-//! while servers use it, and only reads.
+//! `postonce-web verify`: audits the whole ledger. It reads the store directly, while servers use it, and changes
+//! nothing.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::num::NonZeroUsize;
@@ -15,23 +15,23 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::world::World;
 use serde::Serialize;
 
-/// Accounts that may be read at the same time.
+/// Maximum number of accounts that are read concurrently.
 const CONCURRENCY_MAX: usize = 64;
-/// How often a line tells how far the audit is, where no bar can.
+/// Interval of progress lines, if there is no progress bar.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
-/// How often the bar is drawn.
+/// Refresh interval of the progress bar.
 const BAR_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What to audit, and how to tell.
+/// Arguments of `verify`.
 #[derive(Debug, Clone, Args)]
 pub struct VerifyCommand {
-    /// One account only; its order numbers are then compared among themselves
+    /// Audit one account only; its order numbers are compared only with each other
     #[arg(long, value_name = "USER/ACCOUNT", value_parser = parse_account)]
     account: Option<AccountKey>,
-    /// Print findings and summary as JSON, one object a line
+    /// Print findings and summary as JSON, one object per line
     #[arg(long)]
     json: bool,
-    /// Accounts that are read at the same time, 1 to 64
+    /// Number of accounts that are read concurrently, 1 to 64
     #[arg(long, default_value = "8", value_parser = parse_concurrency)]
     concurrency: NonZeroUsize,
 }
@@ -39,7 +39,7 @@ pub struct VerifyCommand {
 fn parse_account(text: &str) -> Result<AccountKey, String> {
     let (user, account) = text
         .split_once('/')
-        .ok_or("write the id of the user, a slash, and the id of the account".to_owned())?;
+        .ok_or("must be the id of the user, a slash, and the id of the account".to_owned())?;
     let user = user.parse().map_err(|invalid| format!("the id of the user {invalid}"))?;
     let account = account.parse().map_err(|invalid| format!("the id of the account {invalid}"))?;
     Ok(AccountKey { user, account })
@@ -49,23 +49,23 @@ fn parse_concurrency(text: &str) -> Result<NonZeroUsize, String> {
     let parsed = text.parse().ok().and_then(NonZeroUsize::new);
     parsed
         .filter(|count| count.get() <= CONCURRENCY_MAX)
-        .ok_or_else(|| format!("allowed are 1 to {CONCURRENCY_MAX}"))
+        .ok_or_else(|| format!("must be from 1 to {CONCURRENCY_MAX}"))
 }
 
-/// What an audit says in the end.
+/// Result of an audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing is wrong.
+    /// The audit has no findings.
     Sound,
-    /// Something is.
+    /// The audit has findings.
     Findings,
 }
 
-/// Audits the store and prints what was found, then a summary; how far it is goes to stderr.
+/// Audits the store and prints the findings, then a summary. Progress goes to stderr.
 ///
 /// # Errors
-/// When the store could not be read to its end, or nobody takes what is printed: then nothing says that
-/// the ledger is sound.
+/// When the store could not be read completely, or the output failed. In both cases the audit gives no assurance
+/// about the ledger.
 pub async fn run(
     command: &VerifyCommand,
     store: &Store,
@@ -79,14 +79,14 @@ pub async fn run(
         form: if json { Form::Json } else { Form::Text },
         bar,
         world: Arc::clone(world),
-        state: Mutex::new(State { out, told_at: began, failure: None }),
+        state: Mutex::new(State { out, printed_at: began, failure: None }),
     };
     let audited =
         Verifier::new(store, Arc::clone(world), &printer).run(Extent { account, concurrency }).await;
     if let Some(bar) = &printer.bar {
         bar.finish_and_clear();
     }
-    let totals = audited.context("the audit could not be done: nothing says that the ledger is sound")?;
+    let totals = audited.context("the audit did not complete, so it gives no assurance about the ledger")?;
     printer.summary(&totals, world.uptime().saturating_sub(began));
     let failure = printer.state().failure.take();
     match failure {
@@ -112,7 +112,7 @@ async fn bar(
     Ok(bar)
 }
 
-/// How findings are printed.
+/// Output format of findings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Text,
@@ -121,11 +121,11 @@ enum Form {
 
 struct State<'a> {
     out: &'a mut (dyn Write + Send),
-    told_at: Duration,
+    printed_at: Duration,
     failure: Option<io::Error>,
 }
 
-/// Prints what an audit tells.
+/// Prints the findings and the progress of an audit.
 struct Printer<'a> {
     form: Form,
     bar: Option<ProgressBar>,
@@ -133,7 +133,7 @@ struct Printer<'a> {
     state: Mutex<State<'a>>,
 }
 
-/// A finding as one line of JSON.
+/// One finding as a line of JSON.
 #[derive(Serialize)]
 struct FindingLine<'a> {
     r#type: &'static str,
@@ -171,7 +171,7 @@ struct SummaryLine {
 
 impl<'a> Printer<'a> {
     fn state(&self) -> MutexGuard<'_, State<'a>> {
-        // Nothing panics while it is held.
+        // No code panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -237,7 +237,7 @@ impl Watcher for Printer<'_> {
     fn progressed(&self, totals: &Totals) {
         let Totals { accounts, entries, transactions, findings, .. } = *totals;
         if let Some(bar) = &self.bar {
-            // Accounts are opened meanwhile.
+            // Accounts can be opened during the audit.
             bar.set_length(bar.length().unwrap_or(0).max(accounts));
             bar.set_position(accounts);
             bar.set_message(format!("{entries} entries, {transactions} transactions, {findings} findings"));
@@ -245,20 +245,20 @@ impl Watcher for Printer<'_> {
         }
         let now = self.world.uptime();
         let mut state = self.state();
-        if now.saturating_sub(state.told_at) >= LINE_INTERVAL {
-            state.told_at = now;
+        if now.saturating_sub(state.printed_at) >= LINE_INTERVAL {
+            state.printed_at = now;
             let line = format!(
                 "audited {accounts} accounts so far: {entries} entries, {transactions} transactions; \
                  findings: {findings}"
             );
-            // Whoever does not read how far it is may still read what was found.
-            let _unheard = writeln!(io::stderr(), "{line}");
+            // A failure of the progress output must not stop the audit.
+            let _printed = writeln!(io::stderr(), "{line}");
         }
     }
 }
 
 fn json(line: &impl Serialize) -> String {
-    serde_json::to_string(line).expect("texts and numbers can always be written as JSON")
+    serde_json::to_string(line).expect("strings and numbers always serialize to JSON")
 }
 
 #[cfg(test)]

@@ -23,15 +23,15 @@ fn parse(arguments: &[&str]) -> Result<VerifyCommand, String> {
 }
 
 #[test]
-fn options_that_are_none_are_refused_with_what_is_allowed() {
+fn invalid_options_are_refused_with_the_allowed_values() {
     let refused = |arguments: &[&str], allowed: &str| {
-        let told = parse(arguments).unwrap_err();
-        assert!(told.contains(allowed), "{told}");
+        let message = parse(arguments).unwrap_err();
+        assert!(message.contains(allowed), "{message}");
     };
-    refused(&["--concurrency", "0"], "allowed are 1 to 64");
-    refused(&["--concurrency", "65"], "allowed are 1 to 64");
-    refused(&["--concurrency", "x"], "allowed are 1 to 64");
-    refused(&["--account", "x"], "write the id of the user, a slash, and the id of the account");
+    refused(&["--concurrency", "0"], "must be from 1 to 64");
+    refused(&["--concurrency", "65"], "must be from 1 to 64");
+    refused(&["--concurrency", "x"], "must be from 1 to 64");
+    refused(&["--account", "x"], "must be the id of the user, a slash, and the id of the account");
     refused(&["--account", "x/y"], "the id of the user is not a UUID");
     let nil = uuid::Uuid::nil();
     refused(&["--account", &format!("{nil}/y")], "the id of the account is not a UUID");
@@ -39,7 +39,7 @@ fn options_that_are_none_are_refused_with_what_is_allowed() {
     assert!(command.json && command.account.is_some() && command.concurrency.get() == 64);
 }
 
-/// One sound account, and one with a transaction that nobody opened.
+/// A consistent account, and a transaction on an account that was never opened.
 async fn store(world: &Arc<dyn World>) -> (Store, AccountKey) {
     let store = MemoryStore::new(Arc::clone(world));
     let key = |account| AccountKey { user: UserId::from_uuid(world.uuid()), account };
@@ -74,7 +74,7 @@ async fn print(arguments: &[&str]) -> (Verdict, String, AccountKey) {
 }
 
 #[tokio::test]
-async fn findings_are_lines_for_a_person() {
+async fn findings_are_printed_as_text_lines() {
     let (verdict, printed, orphan) = print(&[]).await;
     assert_eq!(verdict, Verdict::Findings);
     let lines: Vec<&str> = printed.lines().collect();
@@ -90,7 +90,7 @@ async fn findings_are_lines_for_a_person() {
 }
 
 #[tokio::test]
-async fn findings_are_objects_for_a_program() {
+async fn findings_are_printed_as_json_objects() {
     let (verdict, printed, orphan) = print(&["--json"]).await;
     assert_eq!(verdict, Verdict::Findings);
     let lines: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -100,14 +100,14 @@ async fn findings_are_objects_for_a_program() {
     assert_eq!(finding["user_id"], orphan.user.to_string());
     assert_eq!(finding["account_id"], orphan.account.to_string());
     assert_eq!(finding["found"], "0 pages and 1 transactions");
-    assert!(finding.get("sequence").is_none(), "what is not known is left out");
+    assert!(finding.get("sequence").is_none(), "unknown members are omitted");
     let members = [("type", json!("summary")), ("accounts", json!(2)), ("findings", json!(1))];
     for (name, value) in members {
         assert_eq!(summary[name], value, "{summary}");
     }
 }
 
-/// Takes nothing.
+/// Output whose writes always fail.
 struct Closed;
 
 impl Write for Closed {
@@ -121,9 +121,9 @@ impl Write for Closed {
 }
 
 #[tokio::test]
-async fn findings_that_nobody_takes_are_no_clean_audit() {
+async fn an_audit_fails_if_its_findings_cannot_be_printed() {
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     let (store, _) = store(&world).await;
-    let told = run(&parse(&[]).unwrap(), &store, &world, &mut Closed).await.unwrap_err();
-    assert_eq!(told.to_string(), "the findings could not be printed");
+    let message = run(&parse(&[]).unwrap(), &store, &world, &mut Closed).await.unwrap_err();
+    assert_eq!(message.to_string(), "the findings could not be printed");
 }

@@ -1,4 +1,4 @@
-//! Whose certificates clients may show, as the file now is.
+//! Verification of client certificates against the current authorities.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -7,7 +7,7 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
-/// Asks the verifier of the authorities that were read last.
+/// Verifier that can be replaced when the file with the authorities changes.
 #[derive(Debug)]
 pub(super) struct CurrentClients {
     verifier: RwLock<Arc<dyn ClientCertVerifier>>,
@@ -33,7 +33,8 @@ impl ClientCertVerifier for CurrentClients {
         self.required
     }
 
-    /// None: they may change. A client without hints shows the certificate that it has.
+    /// Returns no hints, because the authorities can change. A client without hints sends the certificate that
+    /// it has.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

@@ -1,4 +1,4 @@
-//! The files of TLS: what is in them, and whether it can be served with.
+//! Reading and validation of the TLS files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,36 +14,36 @@ use rustls::sign::CertifiedKey;
 use secrecy::zeroize::Zeroizing;
 use sha2::{Digest as _, Sha256};
 
-/// Largest file that is read.
+/// Maximum size of a file in bytes.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Why files cannot be served with.
+/// Reason why a TLS file is not usable.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsFault {
     /// A file cannot be read.
     #[error("{setting} is {}, which cannot be read", path.display())]
     Unreadable {
-        /// The setting that names it.
+        /// The setting with its path.
         setting: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         #[source]
         source: std::io::Error,
     },
-    /// A file does not have in it what it must have.
+    /// The content of a file is not valid.
     #[error("{setting} is {}, which cannot be used: {reason}", path.display())]
     Unusable {
-        /// The setting that names it.
+        /// The setting with its path.
         setting: &'static str,
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem with the content.
         reason: String,
     },
 }
 
-/// What the files have in them.
+/// Raw content of the files.
 #[derive(Debug)]
 pub(super) struct Content {
     certificate: Vec<u8>,
@@ -51,7 +51,7 @@ pub(super) struct Content {
     authorities: Option<Vec<u8>>,
 }
 
-/// The bytes of a private key: never shown, and gone from memory afterwards.
+/// Bytes of a private key. They are never printed, and they are erased from memory after use.
 struct Secret(Zeroizing<Vec<u8>>);
 
 impl std::fmt::Debug for Secret {
@@ -60,7 +60,7 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// What connections are accepted with.
+/// Parsed certificate, key and client verifier of a listener.
 #[derive(Debug)]
 pub(super) struct Material {
     pub(super) certificate: Arc<CertifiedKey>,
@@ -78,7 +78,7 @@ impl Content {
         })
     }
 
-    /// Tells whether it changed, without keeping the key.
+    /// Returns a digest of the content, to detect changes without keeping a copy of the key.
     pub(super) fn digest(&self) -> [u8; 32] {
         let Self { certificate, key, authorities } = self;
         let parts = [certificate.as_slice(), &key.0, authorities.as_deref().unwrap_or_default()];
@@ -99,11 +99,11 @@ impl Content {
         let key = PrivateKeyDer::from_pem_slice(&self.key.0).map_err(|error| {
             let is_absent = matches!(error, pem::Error::NoItemsFound);
             let unread = || format!("its PEM cannot be read: {error}");
-            of_key(if is_absent { "there is no private key in PEM form in it".to_owned() } else { unread() })
+            of_key(if is_absent { "it contains no private key in PEM form".to_owned() } else { unread() })
         })?;
         let certified = CertifiedKey::from_der(chain, key, provider).map_err(|error| {
             if let rustls::Error::InvalidCertificate(reason) = &error {
-                let reason = format!("it is no certificate: {reason}");
+                let reason = format!("it is not a valid certificate: {reason}");
                 return unusable("tls-certificate", &config.certificate, reason);
             }
             let is_another = matches!(error, rustls::Error::InconsistentKeys(_));
@@ -132,7 +132,7 @@ fn verifier(
         .map_err(|error| unusable(setting, path, format!("{error}")))
 }
 
-/// The certificates in a file, at least one.
+/// Parses the certificates of a file, at least one.
 fn certificates(
     setting: &'static str,
     path: &Path,
@@ -141,7 +141,7 @@ fn certificates(
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bytes).collect();
     let found = found.map_err(|error| unusable(setting, path, format!("its PEM cannot be read: {error}")))?;
     if found.is_empty() {
-        return Err(unusable(setting, path, "there is no certificate in PEM form in it".to_owned()));
+        return Err(unusable(setting, path, "it contains no certificate in PEM form".to_owned()));
     }
     Ok(found)
 }
@@ -153,7 +153,7 @@ fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, TlsFault> {
         return Err(unusable(
             setting,
             path,
-            format!("it has {length} bytes, and {FILE_BYTES_MAX} are allowed"),
+            format!("it has {length} bytes; the maximum is {FILE_BYTES_MAX}"),
         ));
     }
     std::fs::read(path).map_err(fault)

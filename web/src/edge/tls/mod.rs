@@ -1,9 +1,9 @@
-//! TLS in the process itself: TLS 1.2 and 1.3, with the cryptography of `ring`, chosen here and not by
-//! whatever library of the process asks first.
+//! TLS in the process itself: TLS 1.2 and 1.3, with the `ring` cryptography provider. The provider is passed
+//! explicitly, because a process-wide default could be installed by any library.
 //!
-//! The files are read at the start, where anything wrong with them stops it, and looked at again every
-//! few seconds: a renewed certificate serves the next connection, without a restart. New files that cannot
-//! be used change nothing, and are told in the log.
+//! The files are read at startup, where an invalid file stops the process, and checked for changes every few
+//! seconds: new connections use a renewed certificate without a restart. New files that are not usable are
+//! logged and ignored.
 
 mod clients;
 mod files;
@@ -25,26 +25,26 @@ use self::files::{Content, Material};
 
 pub use self::files::TlsFault;
 
-/// Between two looks at the files. New content is taken up when two looks have seen the same: it may be
-/// half written at the first.
-pub const LOOK_DELAY: Duration = Duration::from_secs(2);
+/// Interval between two checks of the files. New content is loaded when two consecutive checks read the same
+/// content, because a file may be only partly written at the first one.
+pub const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What a process serves TLS with, as the files now are.
+/// TLS configuration that follows the content of its files.
 #[derive(Debug)]
 pub struct Tls {
     config: TlsConfig,
     provider: Arc<CryptoProvider>,
     certificate: Arc<CurrentCertificate>,
     clients: Option<Arc<CurrentClients>>,
-    /// What is served, and what was there to serve then.
+    /// The content that was read at startup.
     first: Content,
 }
 
 impl Tls {
-    /// Reads the files.
+    /// Reads and validates the files.
     ///
     /// # Errors
-    /// [`TlsFault`], which names the setting, the file and what is wrong with it.
+    /// [`TlsFault`] with the setting, the file and the reason.
     pub fn open(config: &TlsConfig) -> Result<Self, TlsFault> {
         let provider = Arc::new(ring::default_provider());
         let first = Content::read(config)?;
@@ -56,10 +56,10 @@ impl Tls {
         Ok(Self { config: config.clone(), provider, certificate, clients, first })
     }
 
-    /// What a listener accepts connections with.
+    /// Builds the server configuration of a listener.
     ///
     /// # Errors
-    /// When the cryptography does not know the versions of TLS: a mistake in how this program is built.
+    /// When the cryptography provider does not support the TLS versions, which is a build error of this program.
     pub fn server_config(&self) -> Result<ServerConfig, rustls::Error> {
         let builder = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?;
@@ -70,14 +70,14 @@ impl Tls {
         Ok(builder.with_cert_resolver(self.certificate.clone()))
     }
 
-    /// Looks at the files for as long as the process runs, and takes up what is new in them.
+    /// Checks the files as long as the process runs, and loads new content.
     pub async fn watch(self, world: Arc<dyn World>) {
         let (mut served, mut refused) = (self.first.digest(), None);
         let mut seen = served;
         loop {
-            world.sleep(LOOK_DELAY).await;
+            world.sleep(CHECK_INTERVAL).await;
             let config = self.config.clone();
-            // Files may lie on something slow.
+            // The file system may be slow.
             let read = tokio::task::spawn_blocking(move || Content::read(&config)).await;
             let Ok(read) = read else { continue };
             let digest = read.as_ref().ok().map(Content::digest);
@@ -91,19 +91,19 @@ impl Tls {
             }
             match read.and_then(|content| content.material(&self.config, &self.provider)) {
                 Ok(material) => {
-                    self.take_up(material);
+                    self.apply(material);
                     (served, refused) = (digest.unwrap_or_default(), None);
-                    info!("Took up the certificate in {}", self.config.certificate.display());
+                    info!("Loaded the certificate in {}", self.config.certificate.display());
                 }
                 Err(fault) => {
-                    warn!("TLS goes on with what it had: {}", chain(&fault));
+                    warn!("TLS keeps its current certificate: {}", chain(&fault));
                     refused = Some(digest);
                 }
             }
         }
     }
 
-    fn take_up(&self, material: Material) {
+    fn apply(&self, material: Material) {
         let Material { certificate, clients } = material;
         *self.certificate.0.write().unwrap_or_else(PoisonError::into_inner) = certificate;
         if let Some((current, verifier)) = self.clients.as_ref().zip(clients) {
@@ -112,7 +112,7 @@ impl Tls {
     }
 }
 
-/// The certificate that new connections get.
+/// Certificate for new connections.
 #[derive(Debug)]
 struct CurrentCertificate(RwLock<Arc<CertifiedKey>>);
 
