@@ -4,7 +4,7 @@
 //! Each process counts by itself: what a partner may do with all of them together is that many times
 //! more. Nobody has to ask a store for it, and no store that is away can stop a request.
 
-pub mod crowd;
+pub mod concurrency;
 pub mod fields;
 pub mod heads;
 pub mod rates;
@@ -13,6 +13,6 @@ pub mod rates;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryAfter(pub u64);
 
-pub use crowd::{Crowd, bound_crowd};
+pub use concurrency::{ConcurrencyLimit, limit_concurrency};
 pub use heads::bound_heads;
 pub use rates::{Rates, Spent};

@@ -26,7 +26,7 @@ use rustls::ServerConfig;
 use crate::books::Books;
 use crate::gate_desk::GateDesk;
 use crate::keyring::Keyring;
-use crate::limits::{Crowd, Rates, bound_crowd, bound_heads};
+use crate::limits::{ConcurrencyLimit, Rates, bound_heads, limit_concurrency};
 use crate::listeners::AllWorkers;
 use crate::metrics::Metrics;
 use crate::negotiate::refuse_in_format;
@@ -72,8 +72,8 @@ pub struct App {
     pub verifier: Verifier,
     /// How much each caller may ask for.
     pub rates: Arc<Rates>,
-    /// The requests in hand.
-    pub crowd: Arc<Crowd>,
+    /// How many requests may be in progress at once.
+    pub concurrency: Arc<ConcurrencyLimit>,
     /// The clock.
     pub world: Arc<dyn World>,
 }
@@ -125,7 +125,7 @@ impl App {
             serves_peers: false,
             verifier: Verifier { terms: SignatureTerms::default(), is_tls: false },
             rates: Arc::new(Rates::new(&HttpLimits::default(), world())),
-            crowd: Arc::new(Crowd::of(HttpLimits::default().connections_max)),
+            concurrency: Arc::new(ConcurrencyLimit::new(HttpLimits::default().connections_max)),
             world: world(),
         }
     }
@@ -134,8 +134,8 @@ impl App {
     #[must_use]
     pub fn within(self, limits: HttpLimits) -> Self {
         let rates = Arc::new(Rates::new(&limits, Arc::clone(&self.world)));
-        let crowd = Arc::new(Crowd::of(limits.connections_max));
-        Self { limits, rates, crowd, ..self }
+        let concurrency = Arc::new(ConcurrencyLimit::new(limits.connections_max));
+        Self { limits, rates, concurrency, ..self }
     }
 }
 
@@ -164,7 +164,7 @@ pub fn build(
         limits,
         serves_peers,
         verifier,
-        crowd,
+        concurrency,
         rates,
         world,
     } = app.clone();
@@ -181,7 +181,7 @@ pub fn build(
         .app_data(Data::from(callee))
         .app_data(Data::new(limits))
         .app_data(Data::from(rates))
-        .app_data(Data::from(crowd))
+        .app_data(Data::from(concurrency))
         .app_data(Data::new(verifier))
         .app_data(Data::new(observer))
         .configure(|config| {
@@ -190,7 +190,7 @@ pub fn build(
             }
             routes::configure(config);
         })
-        .wrap(from_fn(bound_crowd))
+        .wrap(from_fn(limit_concurrency))
         .wrap(from_fn(bound_heads))
         .wrap(from_fn(observe))
         // Outside of what counts: a client's mistake stays one, whatever status its protocol has for it.
