@@ -4,21 +4,19 @@
 use std::net::TcpListener;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Duration;
 
+use actix_web::Error;
 use actix_web::body::MessageBody;
 use actix_web::dev::{Server, ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::middleware::from_fn;
 use actix_web::web::Data;
-use actix_web::{Error, HttpServer};
-use futures::FutureExt as _;
 use postonce_shared::accept::Acceptor;
 use postonce_shared::adapters::http::Exchange;
 use postonce_shared::bank::Bank;
 use postonce_shared::config::{HttpLimits, SignatureTerms};
 use postonce_shared::ports::world::World;
 use postonce_worker::gatekeeper::Gatekeeper;
-use postonce_worker::http::{Callee, Connections, ForgetPartner, attend};
+use postonce_worker::http::{Callee, ForgetPartner, attend, start};
 use postonce_worker::meter::Meter;
 use postonce_worker::metrics::{PriceCollector, WorkerCollector};
 use rustls::ServerConfig;
@@ -40,8 +38,6 @@ use crate::signatures::Verifier;
 
 /// How long requests in hand may take to end when the server stops.
 const DRAIN_S: u64 = 10;
-/// How long a TLS handshake may take, where the head of a request may take longer.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the handlers need, by role. A handler takes the ones that it uses.
 #[derive(Clone)]
@@ -198,31 +194,13 @@ pub fn build(
         .wrap(from_fn(attend))
 }
 
-/// Starts to serve on a bound address, over TLS if there is something to serve it with. The caller awaits the server, and stops it gracefully through
-/// its handle: signals are the caller's business.
+/// Starts to serve on a bound address, over TLS if there is something to serve it with. The caller awaits the
+/// server, and stops it gracefully through its handle: signals are the caller's business.
 ///
 /// # Errors
 /// When the address cannot be listened on.
 pub fn serve(app: App, listener: TcpListener, tls: Option<ServerConfig>) -> std::io::Result<Server> {
-    let HttpLimits { head_patience, keep_alive, connections_max, .. } = app.limits;
-    let connections = Connections::new(Arc::clone(&app.world), keep_alive.saturating_add(head_patience));
-    app.world.spawn(Arc::clone(&connections).watch().boxed());
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let connections_max = connections_max.div_ceil(threads);
-    let server = HttpServer::new(move || build(&app))
-        .workers(threads)
-        .max_connections(connections_max)
-        // As many handshakes as connections: a crowd that never ends its own keeps nobody waiting.
-        .max_connection_rate(connections_max)
-        .tls_handshake_timeout(head_patience.min(HANDSHAKE_PATIENCE))
-        .client_request_timeout(head_patience)
-        .keep_alive(keep_alive)
-        .on_connect(move |stream, data| connections.admit(stream, data))
-        .shutdown_timeout(DRAIN_S)
-        .disable_signals();
-    let server = match tls {
-        Some(tls) => server.listen_rustls_0_23(listener, tls)?,
-        None => server.listen(listener)?,
-    };
-    Ok(server.run())
+    let (world, limits) = (Arc::clone(&app.world), app.limits);
+    start(move || build(&app), &world, &limits, threads, DRAIN_S, listener, tls)
 }
