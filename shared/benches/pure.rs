@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use postonce_shared::adapters::page_body;
-use postonce_shared::conformance::sealed::seal;
+use postonce_shared::cluster::doorbell_secret::RingSecret;
 use postonce_shared::domain::account::{Account, Revision, Versioned};
 use postonce_shared::domain::decision::{Means, Work, decide};
 use postonce_shared::domain::ids::{
@@ -18,9 +18,9 @@ use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind
 use postonce_shared::domain::journal::PAGE_ENTRIES_MAX;
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::envelope::seal::{Purpose, Seal};
-use postonce_shared::envelope::{Body, Envelope};
-use postonce_shared::ring_secret::RingSecret;
+use postonce_shared::messaging::envelope::seal::{Purpose, Seal};
+use postonce_shared::messaging::envelope::{Body, Envelope};
+use postonce_shared::testing::conformance::sealed::seal;
 use uuid::Uuid;
 
 /// Items of an envelope under load.

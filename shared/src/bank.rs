@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use crate::accept::Acceptor;
-use crate::account_cache::AccountCache;
-use crate::completions::Completions;
-use crate::dead_letter_office::DeadLetterOffice;
-use crate::envelope::seal::Seal;
-use crate::order_numbers::OrderNumbers;
-use crate::partner_grants::PartnerGrants;
+use crate::access::partner_grants::PartnerGrants;
+use crate::cluster::completions::Completions;
+use crate::cluster::replies::{NoReplies, Replies};
+use crate::messaging::envelope::seal::Seal;
 use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
-use crate::ports::replies::{NoReplies, Replies};
 use crate::ports::world::World;
-use crate::post::Poster;
-use crate::recover::Repair;
+use crate::protocol::accept::Acceptor;
+use crate::protocol::account_cache::AccountCache;
+use crate::protocol::dead_letters::DeadLetterOffice;
+use crate::protocol::order_numbers::OrderNumbers;
+use crate::protocol::post::Poster;
+use crate::protocol::recover::Repair;
 
 /// Everything that a process of the bank can do. Pass on what is used, not the whole.
 #[derive(Clone)]

@@ -9,11 +9,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::decorators::WorldDecorator;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::World;
+use postonce_shared::testing::decorators::WorldDecorator;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 

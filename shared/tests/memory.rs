@@ -6,7 +6,6 @@ use std::time::Duration;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::conformance;
 use postonce_shared::domain::account::{Account, Versioned};
 use postonce_shared::domain::decision::{Means, Work, decide};
 use postonce_shared::domain::ids::{
@@ -18,6 +17,7 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::ledger::{Committed, NewTransaction, Opened};
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::{World, WorldExt as _};
+use postonce_shared::testing::conformance;
 
 async fn fresh() -> Store {
     MemoryStore::new(Arc::new(SystemWorld::new()))

@@ -1,7 +1,7 @@
 //! Every error that the API answers with, in one published table: status, stable code, title.
 //!
 //! An [`ApiError`] carries two texts: `detail` is for the client, the cause is for the log. The cause
-//! never reaches a response; the middleware in [`crate::observe`] writes it down, once.
+//! never reaches a response; the middleware in [`crate::edge::observe`] writes it down, once.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,14 +10,14 @@ use std::sync::Arc;
 use actix_web::http::{StatusCode, header};
 use actix_web::{HttpResponse, ResponseError};
 use postonce_schemas::json::{Problem, Violation};
-use postonce_shared::accept::AcceptFault;
-use postonce_shared::dead_letter_office::OfficeFault;
-use postonce_shared::order_numbers::OrderNumberFault;
 use postonce_shared::ports::fault::{Cause, StoreFault};
+use postonce_shared::protocol::accept::AcceptFault;
+use postonce_shared::protocol::dead_letters::OfficeFault;
+use postonce_shared::protocol::order_numbers::OrderNumberFault;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 
-use crate::pages::not_a_cursor;
+use crate::api::pages::not_a_cursor;
 use crate::readiness::Part;
 
 /// The media type of every error.

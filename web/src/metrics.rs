@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use postonce_shared::accept::{AcceptFault, Acceptance};
 use postonce_shared::ports::operations::StorageOperations;
+use postonce_shared::protocol::accept::{AcceptFault, Acceptance};
 use postonce_worker::metrics::{OperationsCollector, PREFIX};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::EncodeLabelSet;

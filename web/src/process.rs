@@ -10,24 +10,24 @@ use futures::future::{Either, select};
 use postonce_shared::adapters::http::{Exchange, advertised};
 use postonce_shared::bank::Bank;
 use postonce_shared::config::{Config, StorageConfig};
-use postonce_shared::envelope;
-use postonce_shared::recover::{Recovered, Scope};
+use postonce_shared::messaging::envelope;
+use postonce_shared::protocol::recover::{Recovered, Scope};
 use postonce_worker::drain::{Drain, drain};
-use postonce_worker::heartbeat::Heartbeat;
 use postonce_worker::meter::Meter;
 use postonce_worker::process::{find_secret, run_in_roster};
+use postonce_worker::upkeep::heartbeat::Heartbeat;
 use postonce_worker::worker::{Worker, WorkerConfig};
 use tracing::{error, info, warn};
 
-use crate::api_keys::{Established, FirstKey};
-use crate::doors::Doors;
-use crate::keyring::Keyring;
-use crate::office::OfficeTerms;
+use crate::access::api_keys::{Established, FirstKey};
+use crate::access::keyring::Keyring;
+use crate::access::signatures::Verifier;
+use crate::admin::service::OfficeTerms;
+use crate::edge::http_servers::Doors;
 use crate::readiness::{Part, Readiness};
 use crate::server::App;
-use crate::signatures::Verifier;
 use postonce_shared::ports::fault::chain;
-use postonce_shared::ports::roster::{Address, ProcessKind};
+use postonce_shared::ports::process_registry::{Address, ProcessKind};
 
 /// Files that a process opens besides its connections: the store, other processes, logs.
 const FILES_BESIDES: usize = 512;

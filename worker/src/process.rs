@@ -9,14 +9,14 @@ use futures::future::{Either, join, select};
 use postonce_shared::adapters::http::{Exchange, advertised};
 use postonce_shared::bank::Bank;
 use postonce_shared::config::Config;
-use postonce_shared::envelope;
-use postonce_shared::ports::roster::{Address, ProcessKind};
+use postonce_shared::messaging::envelope;
+use postonce_shared::ports::process_registry::{Address, ProcessKind};
 use tracing::info;
 
 use crate::drain::{Drain, drain};
-use crate::heartbeat::Heartbeat;
 use crate::http::{Callee, WorkerApp, serve};
 use crate::readiness::{Part, Readiness};
+use crate::upkeep::heartbeat::Heartbeat;
 use crate::worker::Worker;
 
 /// Runs a worker until `stop` returns; then drains: what is in hand is finished, for at most 10 s.

@@ -6,26 +6,26 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::{Either, join, select};
 use postonce_shared::bank::Bank;
+use postonce_shared::cluster::gate::Gate;
 use postonce_shared::config::Config;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::RequestRate;
-use postonce_shared::envelope;
-use postonce_shared::gate::Gate;
+use postonce_shared::messaging::envelope;
+use postonce_shared::messaging::queue_count::QueueCount;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::WorldExt as _;
-use postonce_shared::queue_count::QueueCount;
 use tracing::{error, info, warn};
 
+use crate::background_task::Errand;
 use crate::drain::Drain;
-use crate::errand::Errand;
-use crate::gatekeeper::Gatekeeper;
-use crate::leases::QueueLeases;
-use crate::listener::Listener;
+use crate::listening::gatekeeper::Gatekeeper;
+use crate::listening::leases::QueueLeases;
+use crate::listening::listener::Listener;
+use crate::listening::receivers::Bounds;
+use crate::listening::session::Means;
 use crate::meter::Meter;
-use crate::posting::Posting;
-use crate::receivers::Bounds;
-use crate::session::Means;
-use crate::sweeping::Sweeping;
+use crate::posting::posting_handler::Posting;
+use crate::upkeep::payload_sweep::Sweeping;
 
 /// How long a drain may take: what is in hand then comes back when its leases end.
 pub const DRAIN_MAX: Duration = Duration::from_secs(10);

@@ -9,9 +9,9 @@ use secrecy::SecretString;
 use super::sources::Found;
 use super::{ConfigError, LogFormat, StorageConfig};
 use crate::adapters::azure::AzureConnection;
+use crate::cluster::doorbell_secret::{RING_SECRET_CHARS_MIN, RingKeys};
 use crate::domain::ids::PartnerId;
-use crate::ports::roster::Address;
-use crate::ring_secret::{RING_SECRET_CHARS_MIN, RingKeys};
+use crate::ports::process_registry::Address;
 
 pub(super) fn storage(found: &Found) -> Result<StorageConfig, ConfigError> {
     match found.value.split_once(':') {

@@ -7,13 +7,13 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::decorators::WorldDecorator;
 use postonce_shared::domain::account::{Account, AccountStatus, Versioned};
 use postonce_shared::domain::money::OverdraftLimit;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Marks};
 use postonce_shared::ports::world::World;
+use postonce_shared::testing::decorators::WorldDecorator;
 
 use crate::fake::Fault::{Cut, CutAndLandLate, DoAndCut, Refuse};
 use crate::means::{Bench, account, commit_of, deposit, revision_of};

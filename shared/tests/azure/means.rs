@@ -7,7 +7,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::decorators::WorldDecorator;
 use postonce_shared::domain::account::{Account, Revision, Versioned};
 use postonce_shared::domain::decision::{AccountCommit, Means, Work, decide};
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, OrderNumber, PartnerId};
@@ -18,6 +17,7 @@ use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::ledger::{AcceptOutcome, NewTransaction, Opened};
 use postonce_shared::ports::world::{World, WorldExt as _};
+use postonce_shared::testing::decorators::WorldDecorator;
 use tokio::net::TcpListener;
 use uuid::Uuid;
 

@@ -2,13 +2,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::join_all;
-use postonce_shared::accept::{AcceptFault, Acceptance};
-use postonce_shared::decorators::LedgerDecorator;
 use postonce_shared::domain::ids::AccountId;
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::domain::money::Currency;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{AcceptOutcome, AcceptReach, Ledger, NewTransaction};
+use postonce_shared::protocol::accept::{AcceptFault, Acceptance};
+use postonce_shared::testing::decorators::LedgerDecorator;
 use uuid::Uuid;
 
 use crate::stage::{

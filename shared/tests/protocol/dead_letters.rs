@@ -1,11 +1,11 @@
 use std::time::Duration;
 
 use postonce_shared::bank::Bank;
-use postonce_shared::conformance::sealed::held_in;
-use postonce_shared::dead_letter_office::{Decided, REASON_CHARS_MAX};
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::ports::dead_letters::ResolutionKind;
+use postonce_shared::protocol::dead_letters::{Decided, REASON_CHARS_MAX};
+use postonce_shared::testing::conformance::sealed::held_in;
 
 use crate::stage::{Stage, account, deposit, queue, submit};
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use postonce_shared::accept::{Acceptance, Admission, Refusal};
 use postonce_shared::bank::Bank;
 use postonce_shared::domain::ids::{AccountId, PartnerId};
 use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::legacy::{self, LegacyOrder};
+use postonce_shared::messaging::direct_producers::{self, LegacyOrder};
+use postonce_shared::protocol::accept::{Acceptance, Admission, Refusal};
 
 use uuid::Uuid;
 
@@ -15,7 +15,7 @@ use crate::stage::{Countdown, Stage, TroubledLedger, account, deposit, key, subm
 fn order(message: u128, amount: &str) -> LegacyOrder {
     let key = key(message);
     let body = format!("{}|{}|{}|{amount}\n", key.account.user, key.account.account, key.message);
-    legacy::parse(body.as_bytes()).unwrap().unwrap()
+    direct_producers::parse(body.as_bytes()).unwrap().unwrap()
 }
 
 async fn admit(bank: &Bank, order: &LegacyOrder) -> Admission {

@@ -6,21 +6,21 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::accept::Acceptance;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::conformance::sealed::held_in;
-use postonce_shared::dead_letter_office::Decided;
-use postonce_shared::decorators::{LedgerDecorator, SyncStoreDecorator};
 use postonce_shared::domain::account::Revision;
 use postonce_shared::domain::ids::{OrderNumber, TransactionKey};
 use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::order_numbers::{FIRST_COUNTER, OrderNumbers};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Ledger, Marks, StoredTransaction};
 use postonce_shared::ports::sync_store::{Swapped, SyncStore};
-use postonce_shared::recover::Scope;
+use postonce_shared::protocol::accept::Acceptance;
+use postonce_shared::protocol::dead_letters::Decided;
+use postonce_shared::protocol::order_numbers::{FIRST_COUNTER, OrderNumbers};
+use postonce_shared::protocol::recover::Scope;
+use postonce_shared::testing::conformance::sealed::held_in;
+use postonce_shared::testing::decorators::{LedgerDecorator, SyncStoreDecorator};
 
 use crate::stage::{
     Countdown, Stage, TroubledLedger, account, deposit, key, queue, register, submit, withdrawal,
@@ -91,9 +91,11 @@ async fn whoever_listens_is_woken_by_accepted_work() {
     let stage = Stage::in_world(Arc::new(TestWorld::new(1))).await;
     let bank = stage.process();
     let _ = submit(&bank, 1, deposit("1.00")).await.unwrap();
-    let rung =
-        tokio::time::timeout(Duration::from_secs(20), bank.doorbell.rung(postonce_shared::envelope::WORK))
-            .await;
+    let rung = tokio::time::timeout(
+        Duration::from_secs(20),
+        bank.doorbell.rung(postonce_shared::messaging::envelope::WORK),
+    )
+    .await;
     assert_eq!(rung.unwrap(), BTreeSet::from([queue()]));
 }
 

@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::claim_check::{ClaimCheck, Claimed};
-use postonce_shared::conformance::sealed::{envelope_in, held_in, resealed, seal};
-use postonce_shared::dead_letter_office::Decided;
-use postonce_shared::dispatch::Dispatch;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::instruction::{Details, UnknownMembers};
-use postonce_shared::envelope::claim::PAYLOADS;
-use postonce_shared::envelope::{Body, Claim, Content, Envelope};
+use postonce_shared::messaging::claim_check::{ClaimCheck, Claimed};
+use postonce_shared::messaging::dispatch::Dispatch;
+use postonce_shared::messaging::envelope::claim::PAYLOADS;
+use postonce_shared::messaging::envelope::{Body, Claim, Content, Envelope};
+use postonce_shared::messaging::sweep::{AGE_MIN, Sweep, Swept};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::Listing;
 use postonce_shared::ports::payload_store::{PayloadEntry, PayloadStore};
 use postonce_shared::ports::queue::Message;
-use postonce_shared::sweep::{AGE_MIN, Sweep, Swept};
+use postonce_shared::protocol::dead_letters::Decided;
+use postonce_shared::testing::conformance::sealed::{envelope_in, held_in, resealed, seal};
 
 use crate::stage::{Countdown, Stage, TroubledQueue, account, deposit, queue, submit};
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::ports::ledger::Marks;
-use postonce_shared::recover::{Recovered, Scope};
+use postonce_shared::protocol::recover::{Recovered, Scope};
 
 use crate::stage::{Countdown, Stage, TroubledQueue, deposit, key, queue, submit};
 

@@ -6,32 +6,32 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::accept::{AcceptFault, Acceptance};
-use postonce_shared::adapters::bell::LocalBell;
+use postonce_shared::adapters::local_doorbell::LocalBell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::{Bank, Links};
-use postonce_shared::completions::{Completion, Completions};
-use postonce_shared::conformance::sealed::{envelope_in, seal};
-use postonce_shared::decorators::{LedgerDecorator, WorkQueueDecorator};
+use postonce_shared::cluster::completions::{Completion, Completions};
+use postonce_shared::cluster::doorbell_secret::{RingKeys, RingSecret};
+use postonce_shared::cluster::replies::Replies;
+use postonce_shared::cluster::reply_to::{ReplySeal, ReplyTo};
 use postonce_shared::domain::account::Account;
 use postonce_shared::domain::decision::{AccountCommit, Work};
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::envelope::{self, Envelope};
-use postonce_shared::order_numbers::{OrderNumbers, Register};
+use postonce_shared::messaging::envelope::{self, Envelope};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{AcceptOutcome, Committed, Ledger, NewTransaction, StoredTransaction};
+use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::queue::{Held, QueueName, WorkQueue};
-use postonce_shared::ports::replies::Replies;
-use postonce_shared::ports::roster::Address;
 use postonce_shared::ports::sync_store::SyncStore;
 use postonce_shared::ports::world::World;
-use postonce_shared::reply_to::{ReplySeal, ReplyTo};
-use postonce_shared::ring_secret::{RingKeys, RingSecret};
+use postonce_shared::protocol::accept::{AcceptFault, Acceptance};
+use postonce_shared::protocol::order_numbers::{OrderNumbers, Register};
+use postonce_shared::testing::conformance::sealed::{envelope_in, seal};
+use postonce_shared::testing::decorators::{LedgerDecorator, WorkQueueDecorator};
 use uuid::Uuid;
 
 /// One queue: the tests look into it.
@@ -72,7 +72,7 @@ pub struct Stage {
 struct Mail(Mutex<BTreeMap<Address, Arc<Completions>>>, ReplySeal);
 
 impl Replies for Mail {
-    fn tell(&self, to: &ReplyTo, completion: Completion) {
+    fn send(&self, to: &ReplyTo, completion: Completion) {
         if let Some(process) = self.0.lock().unwrap().get(self.1.open(to).unwrap()) {
             process.announce(&completion.key, &completion.outcome);
         }

@@ -5,19 +5,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::accept::{AcceptFault, Acceptance};
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::bank::Bank;
-use postonce_shared::decorators::LedgerDecorator;
+use postonce_shared::cluster::replies::PendingReplies;
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::{Outcome, Transaction};
-use postonce_shared::envelope::Envelope;
-use postonce_shared::owed_replies::OwedReplies;
+use postonce_shared::messaging::envelope::Envelope;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Ledger, StoredTransaction};
 use postonce_shared::ports::world::World as _;
+use postonce_shared::protocol::accept::{AcceptFault, Acceptance};
+use postonce_shared::testing::decorators::LedgerDecorator;
 
 use crate::stage::{Stage, account, address, deposit, key, submit};
 
@@ -48,13 +48,13 @@ async fn envelopes(stage: &Stage) -> Vec<Envelope> {
 
 /// What a worker does with an envelope.
 async fn work_off(worker: &Bank, envelope: Envelope) {
-    let mut owed = OwedReplies::new(&worker.completions, &worker.replies);
+    let mut pending = PendingReplies::new(&worker.completions, &worker.replies);
     for work in &envelope.items {
-        envelope.reply_to.iter().for_each(|to| owed.note(&work.key, to));
+        envelope.reply_to.iter().for_each(|to| pending.add(&work.key, to));
     }
     let settled = worker.poster.post(account(), envelope.items).await;
     assert!(settled.iter().all(|(_, result)| result.is_ok()), "{settled:?}");
-    owed.pay();
+    pending.send();
 }
 
 async fn work_off_next(stage: &Stage, worker: &Bank) {

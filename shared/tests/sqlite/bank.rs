@@ -13,7 +13,6 @@ use uuid::Uuid;
 
 use postonce_shared::adapters::sqlite::{Enqueue, OpenFault, SqliteStore};
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::decorators::WorldDecorator;
 use postonce_shared::domain::account::{Account, Versioned};
 use postonce_shared::domain::decision::{AccountCommit, Means, decide};
 use postonce_shared::domain::ids::{
@@ -22,12 +21,13 @@ use postonce_shared::domain::ids::{
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::envelope::Written;
+use postonce_shared::messaging::envelope::Written;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{NewTransaction, Opened};
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::{World, WorldExt as _};
+use postonce_shared::testing::decorators::WorldDecorator;
 
 /// No test waits longer: what has to happen happens at once, or after SQLite's patience of some
 /// seconds.

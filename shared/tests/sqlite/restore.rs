@@ -11,15 +11,15 @@ use postonce_shared::adapters::sqlite::backup::{BackupFault, Existing, take};
 use postonce_shared::adapters::sqlite::restore::{
     Intent, NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced, Restoration, Terms,
 };
+use postonce_shared::cluster::gate::{Gate, GateState};
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{Partner, PartnerStatus, Reach};
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::gate::{Gate, GateState};
-use postonce_shared::order_numbers::{OrderNumbers, REGISTER, Register};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::api_keys::ApiKeyRecord;
-use postonce_shared::ports::roster::{Address, ProcessId, ProcessKind, RosterEntry};
+use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind, RosterEntry};
 use postonce_shared::ports::sync_store::Swapped;
+use postonce_shared::protocol::order_numbers::{OrderNumbers, REGISTER, Register};
 use rusqlite::Connection;
 use uuid::Uuid;
 

@@ -10,10 +10,12 @@ use postonce_shared::domain::journal::{JournalPage, PageHash};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::Transaction;
-use postonce_shared::order_numbers::FIRST_COUNTER;
+use postonce_shared::oversight::verify::{
+    AccountAudit, AccountRow, FindingKind, Look, Report, Subject, Suspects,
+};
 use postonce_shared::ports::archive::StoredPage;
 use postonce_shared::ports::ledger::{Marks, StoredTransaction};
-use postonce_shared::verify::{AccountAudit, AccountRow, FindingKind, Look, Report, Subject, Suspects};
+use postonce_shared::protocol::order_numbers::FIRST_COUNTER;
 use uuid::Uuid;
 
 /// The time of the bank of these tests.

@@ -8,9 +8,9 @@ use postonce_shared::domain::money::{Amount, Balance, Currency, OverdraftLimit};
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::order_numbers::FIRST_COUNTER;
-use postonce_shared::verify::FindingKind::{self, *};
-use postonce_shared::verify::{AccountRow, OVERDUE_AFTER, Suspects};
+use postonce_shared::oversight::verify::FindingKind::{self, *};
+use postonce_shared::oversight::verify::{AccountRow, OVERDUE_AFTER, Suspects};
+use postonce_shared::protocol::order_numbers::FIRST_COUNTER;
 
 use super::books::{Books, NOW, euro};
 
@@ -291,8 +291,8 @@ fn an_order_number_that_nobody_reserved_is_found() {
 
 #[test]
 fn a_page_that_cannot_be_read_explains_what_is_missing() {
+    use postonce_shared::oversight::verify::{AccountAudit, Look, Subject};
     use postonce_shared::ports::archive::{Damaged, StoredPage};
-    use postonce_shared::verify::{AccountAudit, Look, Subject};
     let books = books();
     for damaged in 0..books.pages.len() {
         let mut suspects = Suspects::default();

@@ -6,27 +6,29 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::open::enqueue;
 use postonce_shared::adapters::sqlite::SqliteStore;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
-use postonce_shared::conformance::sealed::{held_in, seal};
-use postonce_shared::dead_letter_office::DeadLetterOffice;
 use postonce_shared::domain::account::Account;
 use postonce_shared::domain::ids::{
     AccountId, AccountKey, MessageId, OrderNumber, PartnerId, TransactionKey, UserId,
 };
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, OverdraftLimit};
-use postonce_shared::envelope;
-use postonce_shared::order_numbers::REGISTER;
+use postonce_shared::messaging::envelope;
+use postonce_shared::oversight::verify::{
+    Extent, Finding, FindingKind, Totals, Verifier, VerifyFault, Watcher,
+};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::archive::{Archive, Readable, StoredPage};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Listing, NewTransaction, StoredTransaction};
 use postonce_shared::ports::queue::{Lease, Message};
 use postonce_shared::ports::world::{World, WorldExt as _};
-use postonce_shared::verify::{Extent, Finding, FindingKind, Totals, Verifier, VerifyFault, Watcher};
+use postonce_shared::protocol::dead_letters::DeadLetterOffice;
+use postonce_shared::protocol::order_numbers::REGISTER;
+use postonce_shared::store::enqueue;
+use postonce_shared::testing::conformance::sealed::{held_in, seal};
 
 use super::books::euro;
 
@@ -73,7 +75,7 @@ impl Desk {
             bank: Bank::new(
                 store,
                 system(),
-                Arc::new(postonce_shared::adapters::bell::LocalBell::default()),
+                Arc::new(postonce_shared::adapters::local_doorbell::LocalBell::default()),
                 seal(),
                 1,
             ),

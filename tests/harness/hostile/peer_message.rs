@@ -3,12 +3,12 @@
 
 use postonce_shared::adapters::http::signature::{Signed, Stamp};
 use postonce_shared::adapters::http::{GateEpoch, Recipient, decode_ring};
-use postonce_shared::completions::note;
+use postonce_shared::cluster::completions::note;
+use postonce_shared::cluster::doorbell_secret::RingKeys;
 use postonce_shared::domain::instruction::Fingerprint;
 use postonce_shared::domain::time::Timestamp;
+use postonce_shared::ports::process_registry::{Address, ProcessId};
 use postonce_shared::ports::queue::QueueName;
-use postonce_shared::ports::roster::{Address, ProcessId};
-use postonce_shared::ring_secret::RingKeys;
 use postonce_worker::http::Status;
 use uuid::Uuid;
 

@@ -11,9 +11,9 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::FutureExt as _;
-use postonce_shared::conformance::sealed::unsealed;
-use postonce_shared::envelope;
+use postonce_shared::messaging::envelope;
 use postonce_shared::ports::queue::{Held, Message, QueueName};
+use postonce_shared::testing::conformance::sealed::unsealed;
 
 use super::faults::{Fault, length};
 use super::network::{Network, now};

@@ -19,7 +19,6 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use postonce_shared::accept::Acceptance;
 use postonce_shared::domain::decision::AccountCommit;
 use postonce_shared::domain::ids::{AccountKey, OrderNumber, PartnerId, TransactionKey};
 use postonce_shared::domain::instruction::Instruction;
@@ -28,6 +27,7 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::dead_letters::DeadLetter;
 use postonce_shared::ports::ledger::{NewTransaction, StoredTransaction};
 use postonce_shared::ports::queue::{Message, QueueName};
+use postonce_shared::protocol::accept::Acceptance;
 use serde_json::Value;
 
 use super::books::{Books, Content};

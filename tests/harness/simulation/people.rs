@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{Either, select};
-use postonce_shared::accept::Acceptance;
+use postonce_shared::cluster::gate::{Gate, GateState};
 use postonce_shared::domain::account::{Account, AccountStatus};
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind, UnknownMembers};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
-use postonce_shared::enquire;
-use postonce_shared::gate::{Gate, GateState};
-use postonce_shared::recover::Scope;
+use postonce_shared::protocol::accept::Acceptance;
+use postonce_shared::protocol::enquire;
+use postonce_shared::protocol::recover::Scope;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 

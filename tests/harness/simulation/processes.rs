@@ -8,23 +8,23 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
-use postonce_shared::adapters::bell::LocalBell;
+use postonce_shared::adapters::local_doorbell::LocalBell;
 use postonce_shared::bank::{Bank, Links};
-use postonce_shared::completions::{Completion, Completions};
+use postonce_shared::cluster::completions::{Completion, Completions};
+use postonce_shared::cluster::doorbell_secret::{RingKeys, RingSecret};
+use postonce_shared::cluster::replies::Replies;
+use postonce_shared::cluster::reply_to::{ReplySeal, ReplyTo};
 use postonce_shared::config::HttpLimits;
-use postonce_shared::envelope;
-use postonce_shared::envelope::seal::Seal;
+use postonce_shared::messaging::envelope;
+use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::ports::doorbell::Doorbell;
+use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::queue::QueueName;
-use postonce_shared::ports::replies::Replies;
-use postonce_shared::ports::roster::Address;
 use postonce_shared::ports::world::World;
-use postonce_shared::reply_to::{ReplySeal, ReplyTo};
-use postonce_shared::ring_secret::{RingKeys, RingSecret};
 use postonce_worker::drain::{DrainStarter, drain};
-use postonce_worker::gatekeeper::Gatekeeper;
+use postonce_worker::listening::gatekeeper::Gatekeeper;
+use postonce_worker::listening::receivers::Bounds;
 use postonce_worker::meter::Meter;
-use postonce_worker::receivers::Bounds;
 use postonce_worker::worker::{Worker, WorkerConfig};
 
 use super::faults::{Fault, length};
@@ -275,7 +275,7 @@ impl Doorbell for Wires {
 }
 
 impl Replies for Wires {
-    fn tell(&self, to: &ReplyTo, completion: Completion) {
+    fn send(&self, to: &ReplyTo, completion: Completion) {
         let Processes { network, .. } = &*self.processes;
         // Clocks that are too far apart cost the reply, as they do over HTTP.
         let Ok(to) = self.seal.open(to) else { return };

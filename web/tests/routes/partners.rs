@@ -2,7 +2,7 @@
 
 use actix_web::test::TestRequest;
 use futures::future::join_all;
-use postonce_web::scopes::Scope;
+use postonce_web::access::scopes::Scope;
 use serde_json::{Value, json};
 
 use super::desk::{ACCOUNT, Answer, Desk, json as with_json};
@@ -95,7 +95,7 @@ async fn two_keys_work_at_a_time_to_change_over() {
     let of_another = format!("mill/keys/{}", keys[0]["key_id"].as_str().unwrap());
     assert_eq!(delete(&desk, "nobody/keys/0123456789abcdef").await.problem(), (404, "partner_unknown"));
     // The key of the shop, asked for as one of the mill, by a key of neither.
-    let operator = postonce_web::api_keys::NewKey::random();
+    let operator = postonce_web::access::api_keys::NewKey::random();
     desk.admit(&operator, "operator", &[Scope::Admin]).await;
     let request = TestRequest::delete().uri(&format!("{PARTNERS}/{of_another}"));
     let answer = desk.call(super::desk::with_key(request, &operator)).await;

@@ -7,7 +7,7 @@ use postonce_shared::adapters::http::{
     COMPLETIONS_PATH, GATE_PATH, GateEpoch, PARTNERS_PATH, PartnerChanged, RING_PATH, STATUS_PATH,
     decode_ring,
 };
-use postonce_shared::completions::note;
+use postonce_shared::cluster::completions::note;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::ports::doorbell::Doorbell as _;
 

@@ -14,8 +14,8 @@ use actix_web::web::{Data, ServiceConfig, get};
 use actix_web::{App, Error, HttpResponse, HttpServer};
 use futures::FutureExt as _;
 use postonce_shared::config::HttpLimits;
+use postonce_shared::oversight::prices::Prices;
 use postonce_shared::ports::world::World;
-use postonce_shared::prices::Prices;
 use serde_json::json;
 
 use super::connections::Connections;

@@ -16,7 +16,7 @@ use postonce_shared::adapters::http::REQUEST_BYTES_MAX;
 use postonce_shared::adapters::http::signature::{
     ADDRESSEE_HEADER, NONCE_HEADER, Refused, SIGNATURE_HEADER, Signed, TIMESTAMP_HEADER,
 };
-use postonce_shared::audit::{Event, On, Outcome, UNKNOWN};
+use postonce_shared::oversight::audit::{Event, On, Outcome, UNKNOWN};
 
 use super::Callee;
 

@@ -13,18 +13,18 @@ use std::time::Duration;
 use actix_web::web::{Data, post};
 use actix_web::{App, HttpResponse, HttpServer};
 use futures::FutureExt as _;
+use postonce_shared::access::partner_grants::Denial;
 use postonce_shared::adapters::http::{
     COMPLETIONS_PATH, CallFault, Exchange, PARTNERS_PATH, PartnerChanged, Question, RING_PATH, Recipient,
     STATUS_PATH, decode_ring,
 };
-use postonce_shared::completions::{Completion, News, note};
+use postonce_shared::cluster::completions::{Completion, News, note};
+use postonce_shared::cluster::replies::Replies as _;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{Partner, Reach};
-use postonce_shared::partner_grants::Denial;
 use postonce_shared::ports::doorbell::Doorbell as _;
+use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind};
 use postonce_shared::ports::queue::QueueName;
-use postonce_shared::ports::replies::Replies as _;
-use postonce_shared::ports::roster::{Address, ProcessId, ProcessKind};
 use postonce_worker::http::{Callee, SignedBody, Status};
 use postonce_worker::readiness::Part;
 use tokio::sync::Semaphore;
@@ -159,7 +159,7 @@ async fn whoever_waits_elsewhere_is_told() {
     let waiters: Vec<_> =
         completions.iter().map(|completion| web.callee.completions.register(&completion.key)).collect();
     for completion in &completions {
-        worker.replies.tell(&worker.seal.ask(&web.address).unwrap(), completion.clone());
+        worker.replies.send(&worker.seal.ask(&web.address).unwrap(), completion.clone());
     }
     for (mut waiter, completion) in waiters.into_iter().zip(&completions) {
         assert_eq!(within(waiter.outcome()).await, completion.outcome);
@@ -194,7 +194,7 @@ async fn the_note_of_a_process_with_an_outdated_secret_is_only_a_hint() {
         Exchange::new(&town.store.ports(), &town.world, Some(&keys("another-secret-long-enough"))).unwrap();
     let told = completion(&*town.world, 1);
     let mut waiter = web.callee.completions.register(&told.key);
-    outdated.replies.tell(&outdated.seal.ask(&web.address).unwrap(), told.clone());
+    outdated.replies.send(&outdated.seal.ask(&web.address).unwrap(), told.clone());
     assert_eq!(within(waiter.news()).await, News::Hint);
     assert_eq!(waiter.look(), None);
 }
@@ -220,9 +220,9 @@ async fn a_note_that_is_lost_twice_is_dropped() {
         let notes = Data::clone(&notes);
         until(move || notes.lock().unwrap().len() >= count)
     };
-    worker.replies.tell(&worker.seal.ask(&address).unwrap(), lost.clone());
+    worker.replies.send(&worker.seal.ask(&address).unwrap(), lost.clone());
     told(2).await;
-    worker.replies.tell(&worker.seal.ask(&address).unwrap(), later.clone());
+    worker.replies.send(&worker.seal.ask(&address).unwrap(), later.clone());
     told(4).await;
     assert_eq!(*notes.lock().unwrap(), [lost.clone(), lost, later.clone(), later]);
 }
@@ -240,13 +240,13 @@ async fn nobody_is_called_at_an_address_that_no_process_of_the_bank_wrote() {
     let told = completion(&*town.world, 1);
     let mut waiter = web.callee.completions.register(&told.key);
 
-    worker.replies.tell(&stranger.seal.ask(&address).unwrap(), told.clone());
+    worker.replies.send(&stranger.seal.ask(&address).unwrap(), told.clone());
     let late = worker.seal.ask(&address).unwrap();
     town.clock.advance(Duration::from_secs(91));
-    worker.replies.tell(&late, told.clone());
+    worker.replies.send(&late, told.clone());
     // Calls are made in the order in which they are asked for, each on a line of its own: by the time that this
     // one was answered, any other would have knocked.
-    worker.replies.tell(&worker.seal.ask(&web.address).unwrap(), told.clone());
+    worker.replies.send(&worker.seal.ask(&web.address).unwrap(), told.clone());
     assert_eq!(within(waiter.outcome()).await, told.outcome);
     assert_eq!(thief.accept().map(drop).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }

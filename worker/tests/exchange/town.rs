@@ -6,22 +6,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
+use postonce_shared::access::partner_grants::PartnerGrants;
 use postonce_shared::adapters::http::Exchange;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
-use postonce_shared::completions::Completion;
-use postonce_shared::conformance::sealed::seal;
+use postonce_shared::cluster::completions::Completion;
+use postonce_shared::cluster::doorbell_secret::RingKeys;
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::partner_grants::PartnerGrants;
 use postonce_shared::ports::doorbell::Doorbell as _;
+use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind, RosterEntry};
 use postonce_shared::ports::queue::QueueName;
-use postonce_shared::ports::roster::{Address, ProcessId, ProcessKind, RosterEntry};
 use postonce_shared::ports::world::{World, WorldExt as _};
-use postonce_shared::ring_secret::RingKeys;
+use postonce_shared::testing::conformance::sealed::seal;
 use postonce_worker::http::{Callee, WorkerApp, serve};
 use postonce_worker::readiness::{Part, Readiness};
 
@@ -82,7 +82,10 @@ impl Town {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
         let callee = Callee::of(&bank, &exchange, &Arc::default(), None, &readiness, address.clone());
-        let app = WorkerApp { callee: callee.clone(), prices: postonce_shared::prices::Prices::default() };
+        let app = WorkerApp {
+            callee: callee.clone(),
+            prices: postonce_shared::oversight::prices::Prices::default(),
+        };
         let server = serve(app, listener).unwrap();
         let handle = server.handle();
         tokio::spawn(server);

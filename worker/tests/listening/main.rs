@@ -13,7 +13,7 @@ mod stage;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use postonce_shared::gate::GateState;
+use postonce_shared::cluster::gate::GateState;
 use postonce_shared::ports::doorbell::Doorbell as _;
 use postonce_shared::ports::queue::{QueueName, RECEIVE_MAX};
 use postonce_shared::ports::world::World as _;

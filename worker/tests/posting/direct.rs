@@ -6,22 +6,22 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use postonce_shared::access::partner_cache::{ABSENT_TTL, GRANT_FRESH, GRANT_TTL};
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::bank::Bank;
-use postonce_shared::decorators::PartnersDecorator;
 use postonce_shared::domain::account::Versioned;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{ActiveKey, Partner, PartnerStatus, Reach, RequestRate};
 use postonce_shared::domain::scope::Scope;
-use postonce_shared::partner_memory::{ABSENT_TTL, GRANT_FRESH, GRANT_TTL};
 use postonce_shared::ports::api_keys::ApiKeyRecord;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::partners::Partners;
 use postonce_shared::ports::queue::Message;
 use postonce_shared::ports::world::World as _;
-use postonce_worker::handler::Health;
+use postonce_shared::testing::decorators::PartnersDecorator;
+use postonce_worker::listening::handler::Health;
 use postonce_worker::meter::Meter;
-use postonce_worker::posting::Posting;
+use postonce_worker::posting::posting_handler::Posting;
 use postonce_worker::worker::WorkerConfig;
 use uuid::Uuid;
 

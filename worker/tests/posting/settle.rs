@@ -5,22 +5,22 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::conformance::sealed::seal;
-use postonce_shared::decorators::{LedgerDecorator, WorkQueueDecorator};
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::instruction::TransactionKind;
-use postonce_shared::envelope::Envelope;
-use postonce_shared::envelope::seal::Purpose;
+use postonce_shared::messaging::envelope::Envelope;
+use postonce_shared::messaging::envelope::seal::Purpose;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Ledger, StoredTransaction};
 use postonce_shared::ports::queue::{Held, Lease, QueueName, WorkQueue};
-use postonce_worker::delivery::Delivery;
-use postonce_worker::disposition::Disposition;
+use postonce_shared::testing::conformance::sealed::seal;
+use postonce_shared::testing::decorators::{LedgerDecorator, WorkQueueDecorator};
 use postonce_worker::drain::drain;
+use postonce_worker::listening::delivery::Delivery;
 use postonce_worker::meter::Meter;
-use postonce_worker::settle::Settlement;
+use postonce_worker::posting::disposition::Disposition;
+use postonce_worker::posting::settle::Settlement;
 use postonce_worker::worker::Worker;
 
 use crate::stage::{Stage, account, config, instruction, opened, outage, queue, settlement};
@@ -178,10 +178,12 @@ async fn work_is_posted_in_the_order_in_which_it_came() {
     tokio::time::timeout(VISIBILITY, both).await.unwrap();
     let account = stage.store.ledger.account(account(1)).await.unwrap().unwrap().value;
     assert_eq!((account.balance.is_zero(), account.sequence), (true, 2), "both are posted");
-    let register =
-        postonce_shared::order_numbers::OrderNumbers::new(stage.store.sync.clone(), stage.world.clone())
-            .register()
-            .await
-            .unwrap();
+    let register = postonce_shared::protocol::order_numbers::OrderNumbers::new(
+        stage.store.sync.clone(),
+        stage.world.clone(),
+    )
+    .register()
+    .await
+    .unwrap();
     assert!(register.returned > 0, "unused numbers went back at the end of the drain");
 }

@@ -10,18 +10,18 @@ use async_trait::async_trait;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::claim_check::ClaimCheck;
-use postonce_shared::conformance::sealed::{envelope_in, held_in, seal, seal_of, unsealed};
-use postonce_shared::decorators::LedgerDecorator;
 use postonce_shared::domain::decision::{AccountCommit, Work};
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
-use postonce_shared::envelope::seal::Purpose;
-use postonce_shared::envelope::{Claim, Envelope};
+use postonce_shared::messaging::claim_check::ClaimCheck;
+use postonce_shared::messaging::envelope::seal::Purpose;
+use postonce_shared::messaging::envelope::{Claim, Envelope};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Ledger, Marks, StoredTransaction};
+use postonce_shared::testing::conformance::sealed::{envelope_in, held_in, seal, seal_of, unsealed};
+use postonce_shared::testing::decorators::LedgerDecorator;
 use postonce_worker::meter::Meter;
-use postonce_worker::posting::Posting;
+use postonce_worker::posting::posting_handler::Posting;
 
 use crate::stage::{DEQUEUE_COUNT_MAX, Stage, account, config, instruction, outage, queue};
 

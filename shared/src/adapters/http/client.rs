@@ -8,9 +8,9 @@ use reqwest::Method;
 
 use super::BODY_BYTES_MAX;
 use super::signature::{ADDRESSEE_HEADER, NONCE_HEADER, SIGNATURE_HEADER, Stamp, TIMESTAMP_HEADER};
-use crate::ports::roster::Address;
+use crate::cluster::doorbell_secret::RingSecret;
+use crate::ports::process_registry::Address;
 use crate::ports::world::{World, WorldExt as _};
-use crate::ring_secret::RingSecret;
 
 /// Longest wait for a connection: processes of one bank are near each other.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);

@@ -7,38 +7,38 @@
 //! it, the HTTP server, is not here: it asks a [`Recipient`] whether to listen.
 
 mod advertised;
-mod bell;
+mod broadcast;
 mod client;
+mod doorbell;
 mod lines;
 mod recipient;
 mod replies;
 pub mod signature;
-mod switchboard;
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 pub use advertised::advertised;
-pub use bell::HttpBell;
+pub use broadcast::{Question, Switchboard};
 pub use client::CallFault;
+pub use doorbell::HttpBell;
 pub use recipient::Recipient;
 pub use replies::HttpReplies;
-pub use switchboard::{Question, Switchboard};
 
 use client::PeerClient;
 
-use crate::adapters::bell::LocalBell;
+use crate::adapters::local_doorbell::LocalBell;
 use crate::bank::Links;
-use crate::completions::Completions;
-use crate::completions::note::{NOTE_ITEM_BYTES_MAX, NOTE_ITEMS_MAX};
-use crate::envelope::seal::Seal;
+use crate::cluster::completions::Completions;
+use crate::cluster::completions::note::{NOTE_ITEM_BYTES_MAX, NOTE_ITEMS_MAX};
+use crate::cluster::doorbell_secret::{RingKeys, RingSecret};
+use crate::cluster::reply_to::ReplySeal;
+use crate::messaging::envelope::seal::Seal;
 use crate::ports::Store;
+use crate::ports::process_registry::ProcessId;
 use crate::ports::queue::QueueName;
-use crate::ports::roster::ProcessId;
 use crate::ports::world::{World, WorldExt as _};
-use crate::reply_to::ReplySeal;
-use crate::ring_secret::{RingKeys, RingSecret};
 
 /// Where a process takes rings.
 pub const RING_PATH: &str = "/internal/ring";

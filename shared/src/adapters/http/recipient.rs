@@ -8,9 +8,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::signature::{NonceBytes, Refused, SIGNATURE_AGE_MAX, Signed};
+use crate::cluster::doorbell_secret::RingKeys;
 use crate::domain::time::Timestamp;
-use crate::ports::roster::Address;
-use crate::ring_secret::RingKeys;
+use crate::ports::process_registry::Address;
 
 /// Most nonces that are remembered. A nonce is remembered for at most two minutes, where the clock of the
 /// caller is a minute ahead, so this is enough for 8,700 requests a second without a pause. The callers

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use crate::cluster::doorbell_secret::RingKeys;
 use crate::domain::time::Timestamp;
-use crate::ports::roster::Address;
-use crate::ring_secret::RingKeys;
+use crate::ports::process_registry::Address;
 
 /// The header with the time at which a request was signed, in milliseconds since 1970.
 pub const TIMESTAMP_HEADER: &str = "x-postonce-timestamp";

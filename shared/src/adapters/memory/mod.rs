@@ -18,8 +18,8 @@ mod ledger;
 mod log;
 mod partners;
 mod payload_store;
+mod process_registry;
 mod queue;
-mod roster;
 mod sync_store;
 pub mod world;
 
@@ -34,7 +34,7 @@ use crate::ports::api_keys::ApiKeyRecord;
 use crate::ports::dead_letters::DeadLetter;
 use crate::ports::operations::{Operation, PriceKind, Service, StorageOperations};
 use crate::ports::payload_store::is_name;
-use crate::ports::roster::{ProcessId, RosterEntry};
+use crate::ports::process_registry::{ProcessId, RosterEntry};
 use crate::ports::world::World;
 use flaws::Flaw;
 
