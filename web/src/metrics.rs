@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use postonce_shared::ports::operations::StorageOperations;
-use postonce_shared::protocol::accept::{AcceptFault, Acceptance};
+use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted};
 use postonce_worker::metrics::{OperationsCollector, PREFIX};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -76,8 +76,8 @@ impl Metrics {
     /// Counts what became of a deposit or a withdrawal that reached the acceptor.
     pub fn submitted(&self, acceptance: &Result<Acceptance, AcceptFault>) {
         let outcome = match acceptance {
-            Ok(Acceptance::Accepted(_)) => "accepted",
-            Ok(Acceptance::Replayed(_)) => "replayed",
+            Ok(Acceptance::Accepted(Accepted { replayed: false, .. })) => "accepted",
+            Ok(Acceptance::Accepted(Accepted { replayed: true, .. })) => "replayed",
             Ok(Acceptance::KeyReused) => "key_reused",
             Ok(Acceptance::AccountUnknown) => "account_unknown",
             Ok(Acceptance::CurrencyMismatch { .. }) => "currency_mismatch",

@@ -15,7 +15,7 @@ use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Ledger, Marks, StoredTransaction};
 use postonce_shared::ports::sync_store::{Swapped, SyncStore};
-use postonce_shared::protocol::accept::Acceptance;
+use postonce_shared::protocol::accept::{Acceptance, Accepted};
 use postonce_shared::protocol::dead_letters::Decided;
 use postonce_shared::protocol::order_numbers::{FIRST_COUNTER, OrderNumbers};
 use postonce_shared::protocol::recover::Scope;
@@ -130,7 +130,9 @@ async fn who_waits_is_told_by_the_worker_of_the_same_process_without_a_read() {
     };
     let both = async { futures::join!(asked, posted) };
     let (answer, _) = tokio::time::timeout(Duration::from_secs(20), both).await.unwrap();
-    let Ok(Acceptance::Accepted(transaction)) = answer else { panic!("{answer:?}") };
+    let Ok(Acceptance::Accepted(Accepted { transaction, replayed: false })) = answer else {
+        panic!("{answer:?}")
+    };
     assert!(matches!(transaction.outcome, Some(Outcome::Posted { .. })));
 }
 

@@ -181,6 +181,14 @@ pub async fn submit(bank: &Bank, message: u128, instruction: Instruction) -> Res
     bank.acceptor.submit(key(message), instruction, None, None).await
 }
 
+/// Whether the answer is a replay; `None` where nothing was accepted.
+pub const fn replayed(answer: &Result<Acceptance, AcceptFault>) -> Option<bool> {
+    match answer {
+        Ok(Acceptance::Accepted(accepted)) => Some(accepted.replayed),
+        _ => None,
+    }
+}
+
 /// How often something goes wrong before it goes well.
 #[derive(Default)]
 pub struct Countdown(AtomicU32);

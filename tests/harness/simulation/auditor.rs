@@ -27,7 +27,7 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::dead_letters::DeadLetter;
 use postonce_shared::ports::ledger::{NewTransaction, StoredTransaction};
 use postonce_shared::ports::queue::{Message, QueueName};
-use postonce_shared::protocol::accept::Acceptance;
+use postonce_shared::protocol::accept::{Acceptance, Accepted};
 use serde_json::Value;
 
 use super::books::{Books, Content};
@@ -91,9 +91,7 @@ impl Auditor {
     pub fn answered(&self, key: &TransactionKey, instruction: &Instruction, answer: &Acceptance) {
         let content = Content::of(instruction);
         self.look(|books| match answer {
-            Acceptance::Accepted(transaction) | Acceptance::Replayed(transaction) => {
-                books.promised(key, &content, transaction)
-            }
+            Acceptance::Accepted(Accepted { transaction, .. }) => books.promised(key, &content, transaction),
             Acceptance::KeyReused => books.refused_as_reused(key, &content),
             // It may be opened at this moment.
             Acceptance::AccountUnknown => Ok(()),
