@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use actix_web::HttpResponse;
 use actix_web::http::{StatusCode, header};
 use postonce_schemas::json as wire;
-use postonce_shared::adapters::partner_body;
 use postonce_shared::domain::account::{Account, Holder};
 use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use postonce_shared::domain::instruction::{Instruction, UnknownMembers};
@@ -314,9 +313,12 @@ fn reach(reach: &Reach) -> wire::PartnerReach {
     }
 }
 
-/// The name of the state of a partner: the same content is the same state.
+/// The `ETag` of a partner: a hash of its representation, equal in all processes of one version. The scopes of
+/// its keys are left out: they never change, and would have to be read for every comparison.
 pub fn etag(partner: &Partner) -> String {
-    let digest: [u8; 32] = Sha256::digest(partner_body::encode(partner).as_bytes()).into();
+    let representation = serde_json::to_vec(&self::partner(partner, &BTreeMap::new()))
+        .expect("texts and numbers can always be written as JSON");
+    let digest: [u8; 32] = Sha256::digest(representation).into();
     format!("\"{}\"", hex::encode(digest.split_at(16).0))
 }
 
