@@ -13,7 +13,7 @@ use postonce_shared::adapters::http::signature::{
 };
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::cluster::completions::{Completion, note};
-use postonce_shared::cluster::doorbell_secret::RingKeys;
+use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
 use postonce_shared::domain::ids::{OrderNumber, PartnerId, TransactionKey};
 use postonce_shared::domain::money::{Balance, Currency};
 use postonce_shared::domain::transaction::Outcome;
@@ -89,7 +89,7 @@ async fn the_port_of_the_partners_takes_no_completions(stand: Stand) {
     };
     let key = TransactionKey { account, partner, message: id };
     let body = note::encode(&[Completion { key, outcome }]);
-    let keys = RingKeys::parse(SECRET).expect("a sound secret");
+    let keys = DoorbellKeys::parse(SECRET).expect("a sound secret");
     let forge = async || {
         let addressee = Address::parse(&bank.webs[0].internal_address()).expect("an address");
         let stamp = Stamp::new(world.uuid(), world.now(), &addressee);

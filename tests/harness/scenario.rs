@@ -8,7 +8,7 @@ use std::sync::Arc;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
 use postonce_shared::adapters::sqlite::SqliteStore;
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::cluster::doorbell_secret::RingSecret;
+use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, UserId};
 use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::ports::Store;
@@ -342,7 +342,7 @@ impl Scenario {
             let enqueue = store::enqueue(
                 self.queue_count(),
                 Arc::default(),
-                Seal::new(&Arc::new(RingSecret::new(None))),
+                Seal::new(&Arc::new(DoorbellSecret::new(None))),
             );
             return SqliteStore::open(Path::new(path), enqueue, world).expect("the file can be opened");
         }
@@ -354,7 +354,7 @@ impl Scenario {
 
     /// The seal of the bank's messages: the secret is the one that its processes find in the store.
     pub async fn seal(&self) -> Seal {
-        let secret = Arc::new(RingSecret::new(None));
+        let secret = Arc::new(DoorbellSecret::new(None));
         secret.establish(&*self.store().await.sync, &SystemWorld::new()).await;
         Seal::new(&secret)
     }

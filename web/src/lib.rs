@@ -16,8 +16,8 @@ pub mod edge;
 
 pub mod server;
 
+pub mod http_servers;
+
 pub mod cli;
 
 pub mod process;
-
-pub use postonce_worker::readiness;

@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{ArgMatches, Args, Command, FromArgMatches as _, Subcommand};
-use postonce_shared::adapters::http::Exchange;
+use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::completions::Completions;
-use postonce_shared::cluster::doorbell_secret::RingSecret;
+use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::config::{Config, StorageConfig, add_settings};
 use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::messaging::sweep::{Sweep, Swept};
-use postonce_shared::oversight::audit::{Event, On};
+use postonce_shared::oversight::audit::{AuditTarget, Event};
 use postonce_shared::ports::world::World;
-use postonce_shared::protocol::recover::Scope;
+use postonce_shared::protocol::recover::RecoveryScope;
 use postonce_shared::store;
 use postonce_shared::telemetry::{self, LogTo};
 use postonce_web::access::adoption::adopt;
-use postonce_web::access::partner_broadcast::PartnerRing;
-use postonce_web::access::partner_service::PartnerDesk;
+use postonce_web::access::partner_broadcast::PartnerBroadcast;
+use postonce_web::access::partner_service::PartnerService;
 use postonce_web::api::openapi::{json_schema, openapi_json};
 use postonce_web::cli::backup::{self, BackupCommand, RestoreCommand};
 use postonce_web::cli::keys::{self, KeysCommand};
@@ -135,11 +135,11 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         | None => {}
     }
     let completions: Arc<Completions> = Arc::default();
-    let secret = Arc::new(RingSecret::new(config.ring_secret.as_ref()));
+    let secret = Arc::new(DoorbellSecret::new(config.ring_secret.as_ref()));
     let seal = Seal::new(&secret);
     let store = store::open(&config, Arc::clone(&world), &completions, &seal);
     let store = store.await.context("the store cannot be opened")?;
-    let exchange = Exchange::with(&store, &world, secret)?;
+    let exchange = PeerNetwork::with(&store, &world, secret)?;
     let bank = Bank::linked(store, world, exchange.links(&completions), config.queue_count);
     if let Some(command) = command {
         operate(command, &bank, &exchange).await?;
@@ -154,7 +154,7 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
 }
 
 /// Carries out a command on a store that is open.
-async fn operate(command: Operation, bank: &Bank, exchange: &Exchange) -> anyhow::Result<()> {
+async fn operate(command: Operation, bank: &Bank, exchange: &PeerNetwork) -> anyhow::Result<()> {
     let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
     match command {
         Operation::Keys(command) => {
@@ -176,10 +176,12 @@ async fn operate(command: Operation, bank: &Bank, exchange: &Exchange) -> anyhow
     }
 }
 
-async fn recover(bank: &Bank, exchange: &Exchange) -> anyhow::Result<()> {
+async fn recover(bank: &Bank, exchange: &PeerNetwork) -> anyhow::Result<()> {
     find_secret(bank, exchange);
-    let recovered = bank.repair.recover(Scope::Unqueued).await;
-    let on = recovered.as_ref().map_or_else(|_| On::nothing(), |it| On::one("enqueued", it.enqueued));
+    let recovered = bank.repair.recover(RecoveryScope::Unqueued).await;
+    let on = recovered
+        .as_ref()
+        .map_or_else(|_| AuditTarget::nothing(), |it| AuditTarget::one("enqueued", it.enqueued));
     let recovered = Event::operated("work.recover", on, recovered);
     let recovered = recovered.context("the log cannot be recovered")?;
     println!(
@@ -192,7 +194,8 @@ async fn recover(bank: &Bank, exchange: &Exchange) -> anyhow::Result<()> {
 
 async fn sweep(bank: &Bank) -> anyhow::Result<()> {
     let swept = Sweep::new(&bank.store, Arc::clone(&bank.world)).run().await;
-    let on = swept.as_ref().map_or_else(|_| On::nothing(), |it| On::one("removed", it.removed));
+    let on =
+        swept.as_ref().map_or_else(|_| AuditTarget::nothing(), |it| AuditTarget::one("removed", it.removed));
     let swept = Event::operated("payloads.sweep", on, swept);
     let Swept { removed, open, unreadable, young } = swept.context("the payloads cannot be swept")?;
     println!(
@@ -203,11 +206,11 @@ async fn sweep(bank: &Bank) -> anyhow::Result<()> {
 }
 
 /// Where it is decided who may do what; those that run hear of it.
-async fn partner_desk(bank: &Bank, exchange: &Exchange) -> anyhow::Result<PartnerDesk> {
+async fn partner_desk(bank: &Bank, exchange: &PeerNetwork) -> anyhow::Result<PartnerService> {
     find_secret(bank, exchange);
     adopt(&bank.store, &*bank.world).await.context("the partners of older keys cannot be made")?;
-    let ring = PartnerRing::new(exchange, Arc::clone(&bank.world), None);
-    Ok(PartnerDesk::new(&bank.store, Arc::clone(&bank.world), ring))
+    let ring = PartnerBroadcast::new(exchange, Arc::clone(&bank.world), None);
+    Ok(PartnerService::new(&bank.store, Arc::clone(&bank.world), ring))
 }
 
 async fn audit(command: &VerifyCommand, config: &Config, world: Arc<dyn World>) -> anyhow::Result<ExitCode> {

@@ -10,32 +10,32 @@ use actix_web::body::MessageBody;
 use actix_web::dev::{Server, ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::middleware::from_fn;
 use actix_web::web::Data;
-use postonce_shared::adapters::http::Exchange;
+use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::bank::Bank;
 use postonce_shared::config::{HttpLimits, SignatureTerms};
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::accept::Acceptor;
-use postonce_worker::http::{Callee, ForgetPartner, attend, start};
+use postonce_worker::http::{ForgetPartner, PeerState, attend, start};
 use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
 use postonce_worker::metrics::{PriceCollector, WorkerCollector};
 use rustls::ServerConfig;
 
 use crate::access::keyring::Keyring;
-use crate::access::partner_broadcast::PartnerRing;
-use crate::access::partner_service::PartnerDesk;
+use crate::access::partner_broadcast::PartnerBroadcast;
+use crate::access::partner_service::PartnerService;
 use crate::access::rates::Rates;
 use crate::access::signatures::Verifier;
-use crate::admin::gate::GateDesk;
-use crate::admin::service::{Office, OfficeTerms};
+use crate::admin::gate::GateService;
+use crate::admin::service::{AdminService, AdminTerms};
 use crate::admin::workers::AllWorkers;
-use crate::api::account_service::Books;
+use crate::api::account_service::AccountService;
 use crate::api::negotiate::refuse_in_format;
 use crate::api::routes;
 use crate::edge::limits::{ConcurrencyLimit, bound_heads, limit_concurrency};
 use crate::edge::observe::{Observer, observe};
 use crate::metrics::Metrics;
-use crate::readiness::Readiness;
+use postonce_worker::readiness::Readiness;
 
 /// How long requests in hand may take to end when the server stops.
 const DRAIN_S: u64 = 10;
@@ -46,21 +46,21 @@ pub struct App {
     /// Accepts deposits and withdrawals.
     pub acceptor: Arc<Acceptor>,
     /// Accounts, and reads of transactions.
-    pub books: Arc<Books>,
+    pub accounts_service: Arc<AccountService>,
     /// What operators look at.
-    pub office: Arc<Office>,
+    pub admin: Arc<AdminService>,
     /// Where the work is held and released.
-    pub gate: Arc<GateDesk>,
+    pub gate: Arc<GateService>,
     /// Who may call.
     pub keyring: Arc<Keyring>,
     /// Where it is decided who may do what.
-    pub partners: Arc<PartnerDesk>,
+    pub partners: Arc<PartnerService>,
     /// What is missing.
     pub readiness: Arc<Readiness>,
     /// Counts.
     pub metrics: Arc<Metrics>,
     /// What the process is to the others of the bank.
-    pub callee: Arc<Callee>,
+    pub callee: Arc<PeerState>,
     /// What a client may ask of a connection.
     pub limits: HttpLimits,
     /// Whether the other processes of the bank call at the same address as partners.
@@ -80,9 +80,9 @@ impl App {
     /// it has one, counts on `meter` and obeys the gate by `gatekeeper`.
     pub fn over(
         bank: &Bank,
-        exchange: &Exchange,
+        exchange: &PeerNetwork,
         (meter, gatekeeper): (&Arc<Meter>, Option<Arc<Gatekeeper>>),
-        terms: OfficeTerms,
+        terms: AdminTerms,
         readiness: Arc<Readiness>,
     ) -> Self {
         let world = || Arc::clone(&bank.world);
@@ -94,7 +94,7 @@ impl App {
             address: terms.address.to_string(),
             meter: Arc::clone(meter),
             operations: operations(),
-            switchboard: Arc::clone(&exchange.switchboard),
+            broadcast: Arc::clone(&exchange.broadcast),
         };
         let keyring = Arc::new(Keyring::new(&bank.store, world()));
         let forget: ForgetPartner = {
@@ -104,17 +104,17 @@ impl App {
                 grants.forget(partner);
             })
         };
-        let ring = PartnerRing::new(exchange, world(), Some(Arc::clone(&forget)));
+        let ring = PartnerBroadcast::new(exchange, world(), Some(Arc::clone(&forget)));
         let mut callee =
-            Callee::of(bank, exchange, meter, gatekeeper.clone(), &readiness, terms.address.clone());
+            PeerState::of(bank, exchange, meter, gatekeeper.clone(), &readiness, terms.address.clone());
         callee.partners = forget;
         Self {
             callee: Arc::new(callee),
-            partners: Arc::new(PartnerDesk::new(&bank.store, world(), ring)),
+            partners: Arc::new(PartnerService::new(&bank.store, world(), ring)),
             acceptor: Arc::clone(&bank.acceptor),
-            books: Arc::new(Books::new(bank.store.clone(), world(), bank.repair.clone())),
-            office: Arc::new(Office::new(bank, Arc::new(workers), terms)),
-            gate: Arc::new(GateDesk::new(bank, exchange, gatekeeper)),
+            accounts_service: Arc::new(AccountService::new(bank.store.clone(), world(), bank.repair.clone())),
+            admin: Arc::new(AdminService::new(bank, Arc::new(workers), terms)),
+            gate: Arc::new(GateService::new(bank, exchange, gatekeeper)),
             keyring,
             readiness,
             metrics: Arc::new(metrics),
@@ -150,8 +150,8 @@ pub fn build(
 > {
     let App {
         acceptor,
-        books,
-        office,
+        accounts_service,
+        admin,
         gate,
         keyring,
         partners,
@@ -168,8 +168,8 @@ pub fn build(
     let observer = Observer { metrics: Arc::clone(&metrics), readiness: Arc::clone(&readiness), world };
     actix_web::App::new()
         .app_data(Data::from(acceptor))
-        .app_data(Data::from(books))
-        .app_data(Data::from(office))
+        .app_data(Data::from(accounts_service))
+        .app_data(Data::from(admin))
         .app_data(Data::from(gate))
         .app_data(Data::from(keyring))
         .app_data(Data::from(partners))

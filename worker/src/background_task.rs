@@ -5,7 +5,7 @@ use async_trait::async_trait;
 
 /// A chore. It handles its own faults: the next turn comes.
 #[async_trait]
-pub trait Errand: Send + Sync {
+pub trait BackgroundTask: Send + Sync {
     /// Whether it has anything to do by now; a chore that has not leaves its turn to the next one.
     fn is_due(&self) -> bool {
         true

@@ -2,6 +2,7 @@
 
 pub mod background_task;
 pub mod backoff;
+pub mod config;
 pub mod drain;
 pub mod meter;
 pub mod metrics;

@@ -32,7 +32,7 @@ pub enum Part {
     /// The store knows its first API key.
     FirstKey,
     /// Others know where to ring.
-    Roster,
+    ProcessRegistry,
     /// The process is not ending.
     Running,
 }
@@ -44,7 +44,7 @@ impl Part {
             Self::Ledger => "ledger",
             Self::Queue => "queue",
             Self::FirstKey => "first_key",
-            Self::Roster => "roster",
+            Self::ProcessRegistry => "roster",
             Self::Running => "running",
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! A remembered answer ends in one of three ways:
 //!
-//! 1. A process that changes a partner tells all others ([`PartnerMemory::forget`]), so that the change counts
+//! 1. A process that changes a partner tells all others ([`PartnerCache::forget`]), so that the change counts
 //!    at once.
 //! 2. Where that call is lost, the change counts after [`GRANT_FRESH`]: the next question goes to the store,
 //!    while concurrent ones are still answered from memory.
@@ -50,7 +50,7 @@ pub enum Answer<G, R> {
 }
 
 /// Answers of the store, by key: grants `G` and refusals `R`.
-pub struct PartnerMemory<K: Hash + Eq, G, R> {
+pub struct PartnerCache<K: Hash + Eq, G, R> {
     world: Arc<dyn World>,
     answers: Mutex<Answers<K, G, R>>,
 }
@@ -58,7 +58,7 @@ pub struct PartnerMemory<K: Hash + Eq, G, R> {
 struct Answers<K: Hash + Eq, G, R> {
     granted: LruCache<K, Held<G>>,
     refused: LruCache<K, (R, Duration)>,
-    /// How often [`PartnerMemory::forget`] was called: an answer that was asked for before a call is not
+    /// How often [`PartnerCache::forget`] was called: an answer that was asked for before a call is not
     /// remembered after it.
     generation: u64,
 }
@@ -80,7 +80,7 @@ enum Remembered<G, R> {
     Nothing,
 }
 
-impl<K: Hash + Eq + Clone, G: OfPartner, R: Clone> PartnerMemory<K, G, R> {
+impl<K: Hash + Eq + Clone, G: OfPartner, R: Clone> PartnerCache<K, G, R> {
     /// A memory without answers.
     pub fn new(world: Arc<dyn World>) -> Self {
         let (granted, refused) = (LruCache::new(REMEMBERED_MAX), LruCache::new(REMEMBERED_MAX));

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use futures::future::try_join_all;
 
-use crate::access::partner_cache::{Answer, OfPartner, PartnerMemory};
+use crate::access::partner_cache::{Answer, OfPartner, PartnerCache};
 use crate::domain::ids::{AccountKey, PartnerId};
 use crate::domain::instruction::TransactionKind;
 use crate::domain::partner::{Partner, PartnerStatus};
@@ -104,14 +104,14 @@ impl PartnerGrant {
 pub struct PartnerGrants {
     partners: Arc<dyn Partners>,
     keys: Arc<dyn ApiKeys>,
-    memory: PartnerMemory<PartnerId, PartnerGrant, Denial>,
+    memory: PartnerCache<PartnerId, PartnerGrant, Denial>,
 }
 
 impl PartnerGrants {
     /// The grants of a store. Nothing is read yet.
     pub fn new(store: &Store, world: Arc<dyn World>) -> Self {
         let (partners, keys) = (Arc::clone(&store.partners), Arc::clone(&store.api_keys));
-        Self { partners, keys, memory: PartnerMemory::new(world) }
+        Self { partners, keys, memory: PartnerCache::new(world) }
     }
 
     /// A partner that exists and is active. Where it is not remembered, that is one read of the store for the

@@ -11,7 +11,7 @@ use crate::ports::queue::QueueName;
 
 /// Wakes the listeners of the same process.
 #[derive(Debug, Default)]
-pub struct LocalBell(Mutex<BTreeMap<String, Chime>>);
+pub struct LocalDoorbell(Mutex<BTreeMap<String, Chime>>);
 
 /// What rang for one kind of work and was not heard yet.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ struct Chime {
     rung: Arc<Notify>,
 }
 
-impl LocalBell {
+impl LocalDoorbell {
     fn chime<T>(&self, kind: &str, look: impl FnOnce(&mut Chime) -> T) -> T {
         let mut chimes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         look(chimes.entry(kind.to_owned()).or_default())
@@ -28,7 +28,7 @@ impl LocalBell {
 }
 
 #[async_trait]
-impl Doorbell for LocalBell {
+impl Doorbell for LocalDoorbell {
     fn ring(&self, queue: &QueueName) {
         self.chime(queue.kind(), |chime| {
             chime.queues.insert(queue.clone());
@@ -56,7 +56,7 @@ mod tests {
 
     #[tokio::test]
     async fn rings_are_kept_until_they_are_heard_and_each_queue_once() {
-        let bell = LocalBell::default();
+        let bell = LocalDoorbell::default();
         let work = |partition| QueueName::of_partition("work", partition);
         bell.ring(&work(1));
         bell.ring(&work(0));

@@ -1,7 +1,7 @@
 //! The secret that the processes of one bank share: configured, or made on first use and kept in the
 //! store, where all of them find it.
 //!
-//! While it is being changed there are two of them, written `new,old` ([`RingKeys`]).
+//! While it is being changed there are two of them, written `new,old` ([`DoorbellKeys`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub const CODE_BYTES: usize = 32;
 /// The secrets that are good now. The first one signs, and each of them verifies: so a new one can be
 /// brought in while processes run that know only the old one.
 #[derive(Debug, Clone)]
-pub struct RingKeys(Arc<[Key]>);
+pub struct DoorbellKeys(Arc<[Key]>);
 
 /// One secret, and the key that is derived from it for seals.
 struct Key {
@@ -66,20 +66,20 @@ impl fmt::Debug for Key {
     "is not one secret of at least {RING_SECRET_CHARS_MIN} visible ASCII characters without spaces, or two with a \
      comma between them"
 )]
-pub struct InvalidRingKeys;
+pub struct InvalidDoorbellKeys;
 
-impl RingKeys {
+impl DoorbellKeys {
     /// Reads one secret, or two as `new,old`.
     ///
     /// # Errors
-    /// [`InvalidRingKeys`]
-    pub fn parse(text: &str) -> Result<Self, InvalidRingKeys> {
+    /// [`InvalidDoorbellKeys`]
+    pub fn parse(text: &str) -> Result<Self, InvalidDoorbellKeys> {
         let secrets: Vec<&str> = text.split(',').collect();
         let sound = |secret: &&str| {
             secret.len() >= RING_SECRET_CHARS_MIN && secret.bytes().all(|byte| byte.is_ascii_graphic())
         };
         if secrets.len() > SECRETS_MAX || !secrets.iter().all(sound) {
-            return Err(InvalidRingKeys);
+            return Err(InvalidDoorbellKeys);
         }
         Ok(Self(secrets.into_iter().map(Key::of).collect()))
     }
@@ -122,21 +122,21 @@ fn updated(mut mac: Hmac<Sha256>, parts: &[&[u8]]) -> Hmac<Sha256> {
 
 /// The secret, as soon as it is known.
 #[derive(Debug)]
-pub struct RingSecret(watch::Sender<Option<RingKeys>>);
+pub struct DoorbellSecret(watch::Sender<Option<DoorbellKeys>>);
 
-impl RingSecret {
+impl DoorbellSecret {
     /// The configured secret; without one it has to be established.
-    pub fn new(configured: Option<&RingKeys>) -> Self {
+    pub fn new(configured: Option<&DoorbellKeys>) -> Self {
         Self(watch::Sender::new(configured.cloned()))
     }
 
     /// The secret, if it is known by now.
-    pub fn known(&self) -> Option<RingKeys> {
+    pub fn known(&self) -> Option<DoorbellKeys> {
         self.0.borrow().clone()
     }
 
     /// The secret. Waits until it is known.
-    pub async fn get(&self) -> RingKeys {
+    pub async fn get(&self) -> DoorbellKeys {
         let mut known = self.0.subscribe();
         let secret = known.wait_for(Option::is_some).await.ok().and_then(|secret| secret.clone());
         // The sender lives as long as `self`.
@@ -152,7 +152,7 @@ impl RingSecret {
         let mut longest = RETRY_DELAY_MIN;
         while self.known().is_none() {
             match agree(sync, world).await {
-                Ok(secret) => match RingKeys::parse(secret.expose_secret()) {
+                Ok(secret) => match DoorbellKeys::parse(secret.expose_secret()) {
                     Ok(keys) => {
                         self.0.send_replace(Some(keys));
                         return;
@@ -201,7 +201,7 @@ mod tests {
     async fn processes_that_start_at_once_agree_on_a_secret() {
         let world: Arc<dyn World> = Arc::new(SystemWorld::new());
         let store = MemoryStore::empty(Arc::clone(&world));
-        let processes: Vec<_> = (0..8).map(|_| (store.ports().sync, RingSecret::new(None))).collect();
+        let processes: Vec<_> = (0..8).map(|_| (store.ports().sync, DoorbellSecret::new(None))).collect();
         let establish = processes.iter().map(|(sync, secret)| async {
             secret.establish(&**sync, &*world).await;
             secret.get().await.first().secret.expose_secret().to_owned()
@@ -210,8 +210,8 @@ mod tests {
         let first = secrets.first().unwrap();
         assert!(first.len() >= 64 && secrets.iter().all(|secret| secret == first));
 
-        let configured = RingKeys::parse("0123456789abcdef").unwrap();
-        let with_its_own = RingSecret::new(Some(&configured));
+        let configured = DoorbellKeys::parse("0123456789abcdef").unwrap();
+        let with_its_own = DoorbellSecret::new(Some(&configured));
         with_its_own.establish(&*store.ports().sync, &*world).await;
         assert_eq!(with_its_own.get().await.first().secret.expose_secret(), "0123456789abcdef");
     }
@@ -221,8 +221,9 @@ mod tests {
         const OLD: &str = "0123456789abcdef";
         const NEW: &str = "fedcba9876543210";
         let steps = [OLD, &format!("{OLD},{NEW}"), &format!("{NEW},{OLD}"), NEW];
-        let keys: Vec<RingKeys> = steps.iter().map(|text| RingKeys::parse(text).unwrap()).collect();
-        let understands = |one: &RingKeys, other: &RingKeys| one.verify(&[b"a", b"b"], &other.sign(&[b"ab"]));
+        let keys: Vec<DoorbellKeys> = steps.iter().map(|text| DoorbellKeys::parse(text).unwrap()).collect();
+        let understands =
+            |one: &DoorbellKeys, other: &DoorbellKeys| one.verify(&[b"a", b"b"], &other.sign(&[b"ab"]));
         for (before, after) in keys.iter().zip(keys.iter().skip(1)) {
             assert!(understands(before, after) && understands(after, before), "while a step is rolled out");
         }
@@ -236,12 +237,12 @@ mod tests {
     fn only_secrets_that_could_be_used_are_read() {
         let long = "0123456789abcdef";
         for sound in [long.to_owned(), format!("{long},{long}")] {
-            assert!(RingKeys::parse(&sound).is_ok(), "{sound}");
+            assert!(DoorbellKeys::parse(&sound).is_ok(), "{sound}");
         }
         let three = format!("{long},{long},{long}");
         let second_short = format!("{long},short");
         for wrong in ["", ",", "short", "0123456789 abcdef", "0123456789abcdef,", &three, &second_short] {
-            assert_eq!(RingKeys::parse(wrong).unwrap_err(), InvalidRingKeys, "{wrong}");
+            assert_eq!(DoorbellKeys::parse(wrong).unwrap_err(), InvalidDoorbellKeys, "{wrong}");
         }
     }
 }

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cluster::doorbell_secret::{CODE_BYTES, RingKeys, RingSecret};
+use crate::cluster::doorbell_secret::{CODE_BYTES, DoorbellKeys, DoorbellSecret};
 use crate::domain::time::Timestamp;
 use crate::ports::process_registry::Address;
 use crate::ports::world::World;
@@ -80,19 +80,19 @@ fn signed(address: &Address, until: Timestamp) -> Vec<u8> {
 /// Asks for replies, and opens what others ask, with the secret of the bank.
 #[derive(Clone)]
 pub struct ReplySeal {
-    secret: Arc<RingSecret>,
+    secret: Arc<DoorbellSecret>,
     world: Arc<dyn World>,
 }
 
 impl ReplySeal {
     /// The seal of a process.
-    pub fn new(secret: &Arc<RingSecret>, world: &Arc<dyn World>) -> Self {
+    pub fn new(secret: &Arc<DoorbellSecret>, world: &Arc<dyn World>) -> Self {
         Self { secret: Arc::clone(secret), world: Arc::clone(world) }
     }
 
     /// Asks for a reply at an address, from now on for a while; `None` while the secret is not known.
     pub fn ask(&self, address: &Address) -> Option<ReplyTo> {
-        let keys: RingKeys = self.secret.known()?;
+        let keys: DoorbellKeys = self.secret.known()?;
         let until = self.world.now().after(WANTED_FOR);
         let code = keys.sign(&[&signed(address, until)]);
         Some(ReplyTo { address: address.clone(), until, code })
@@ -127,9 +127,9 @@ mod tests {
     use crate::adapters::memory::world::TestWorld;
 
     fn seal(secret: Option<&str>, world: &Arc<TestWorld>) -> ReplySeal {
-        let keys = secret.map(|text| RingKeys::parse(text).unwrap());
+        let keys = secret.map(|text| DoorbellKeys::parse(text).unwrap());
         let world: Arc<dyn World> = world.clone();
-        ReplySeal::new(&Arc::new(RingSecret::new(keys.as_ref())), &world)
+        ReplySeal::new(&Arc::new(DoorbellSecret::new(keys.as_ref())), &world)
     }
 
     fn address(text: &str) -> Address {
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn a_signed_request_is_no_proof_and_a_proof_no_signed_request() {
         let world = Arc::new(TestWorld::new(1));
-        let keys = RingKeys::parse("0123456789abcdef").unwrap();
+        let keys = DoorbellKeys::parse("0123456789abcdef").unwrap();
         let asked = seal(Some("0123456789abcdef"), &world).ask(&address("http://10.0.0.7:8080")).unwrap();
         let (path, time) = (asked.address.to_string(), asked.until.unix_ms().to_string());
         for method in ["GET", "POST", "PUT"] {

@@ -18,7 +18,7 @@ use self::values::{
     secret, storage,
 };
 use crate::adapters::azure::AzureConnection;
-use crate::cluster::doorbell_secret::RingKeys;
+use crate::cluster::doorbell_secret::DoorbellKeys;
 use crate::domain::ids::PartnerId;
 use crate::oversight::prices::Prices;
 use crate::oversight::scaling::ScalingPolicy;
@@ -78,7 +78,7 @@ pub struct Config {
     /// Where the other processes reach that address, if it is not the one where this process listens.
     pub advertise: Option<Address>,
     /// What the processes sign with, if it is not to be made up.
-    pub ring_secret: Option<RingKeys>,
+    pub ring_secret: Option<DoorbellKeys>,
     /// The first API key, if it is not to be made up.
     pub bootstrap_key: Option<SecretString>,
     /// How long a received message is hidden from other workers.

@@ -56,7 +56,7 @@ pub struct Event<'a> {
     /// The stable code of what was wanted, such as `gate.change`.
     pub act: &'a str,
     /// The ids of what it was wanted on, and what else there is to say.
-    pub on: On,
+    pub on: AuditTarget,
     /// What came of it.
     pub outcome: Outcome<'a>,
     /// The address that the connection came from, or [`COMMAND_LINE`].
@@ -65,7 +65,7 @@ pub struct Event<'a> {
 
 impl<'a> Event<'a> {
     /// What somebody did on the command line.
-    pub const fn by_operator(act: &'a str, on: On, outcome: Outcome<'a>) -> Self {
+    pub const fn by_operator(act: &'a str, on: AuditTarget, outcome: Outcome<'a>) -> Self {
         Self { who: OPERATOR, key: "", act, on, outcome, from: COMMAND_LINE }
     }
 
@@ -73,7 +73,7 @@ impl<'a> Event<'a> {
     ///
     /// # Errors
     /// Those of the act.
-    pub fn operated<T, E>(act: &'a str, on: On, ended: Result<T, E>) -> Result<T, E> {
+    pub fn operated<T, E>(act: &'a str, on: AuditTarget, ended: Result<T, E>) -> Result<T, E> {
         let outcome = if ended.is_ok() { Outcome::Done } else { Outcome::Failed("command_failed") };
         Self::by_operator(act, on, outcome).record();
         ended
@@ -95,9 +95,9 @@ impl<'a> Event<'a> {
 /// What an act was wanted on: names of the bank's own, such as `account_id`, with ids. Nothing that a
 /// client wrote may be put in before it turned out to be an id.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct On(Vec<(String, String)>);
+pub struct AuditTarget(Vec<(String, String)>);
 
-impl On {
+impl AuditTarget {
     /// Nothing in particular.
     pub const fn nothing() -> Self {
         Self(Vec::new())
@@ -123,7 +123,7 @@ impl On {
     }
 }
 
-impl fmt::Display for On {
+impl fmt::Display for AuditTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (name, id)) in self.0.iter().enumerate() {
             let space = if index == 0 { "" } else { " " };
@@ -140,10 +140,13 @@ mod tests {
 
     #[test]
     fn what_an_act_was_on_is_told_in_pairs() {
-        assert_eq!(On::nothing().to_string(), "");
-        let on = On::one("user_id", "u-1").and("changed", "status");
+        assert_eq!(AuditTarget::nothing().to_string(), "");
+        let on = AuditTarget::one("user_id", "u-1").and("changed", "status");
         assert_eq!(on.to_string(), "user_id=u-1 changed=status");
-        assert_eq!(On::one("file", "a b\n.db").and("to", "").to_string(), r#"file="a b\n.db" to="""#);
+        assert_eq!(
+            AuditTarget::one("file", "a b\n.db").and("to", "").to_string(),
+            r#"file="a b\n.db" to="""#
+        );
     }
 
     #[test]

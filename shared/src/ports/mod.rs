@@ -27,7 +27,7 @@ use ledger::{Accounts, Ledger, TransactionLog};
 use operations::StorageOperations;
 use partners::Partners;
 use payload_store::PayloadStore;
-use process_registry::Roster;
+use process_registry::ProcessRegistry;
 use queue::WorkQueue;
 use sync_store::SyncStore;
 
@@ -55,7 +55,7 @@ pub struct Store {
     /// Who may call, and on what terms.
     pub partners: Arc<dyn Partners>,
     /// Who can be called.
-    pub roster: Arc<dyn Roster>,
+    pub roster: Arc<dyn ProcessRegistry>,
     /// What all of this costs.
     pub operations: Arc<StorageOperations>,
 }

@@ -129,7 +129,7 @@ impl fmt::Display for Address {
 
 /// One process in the roster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RosterEntry {
+pub struct RegisteredProcess {
     /// The process.
     pub id: ProcessId,
     /// What it does.
@@ -142,7 +142,7 @@ pub struct RosterEntry {
     pub next_by: Timestamp,
 }
 
-impl RosterEntry {
+impl RegisteredProcess {
     /// Whether the process missed its time, and is taken for dead.
     pub fn is_stale(&self, now: Timestamp) -> bool {
         now > self.next_by.after(GRACE)
@@ -156,23 +156,26 @@ impl RosterEntry {
 
 /// The processes of one store.
 #[async_trait]
-pub trait Roster: Send + Sync {
+pub trait ProcessRegistry: Send + Sync {
     /// Writes the entry of a process, whatever stood there before. One operation of the store.
-    async fn announce(&self, entry: &RosterEntry) -> Result<(), StoreFault>;
+    async fn announce(&self, entry: &RegisteredProcess) -> Result<(), StoreFault>;
 
     /// Removes the entry of a process. That there is none is fine.
     async fn withdraw(&self, id: ProcessId) -> Result<(), StoreFault>;
 
     /// All entries, stale ones included, by id. One operation of the store for as many as any bank
     /// has. Entries of a kind that this program does not know are left out.
-    async fn list(&self) -> Result<Vec<RosterEntry>, StoreFault>;
+    async fn list(&self) -> Result<Vec<RegisteredProcess>, StoreFault>;
 }
 
 /// The processes that are taken for alive. What was forgotten long ago is removed on the way.
 ///
 /// # Errors
 /// [`StoreFault`] when the roster cannot be read.
-pub async fn living(roster: &dyn Roster, now: Timestamp) -> Result<Vec<RosterEntry>, StoreFault> {
+pub async fn living(
+    roster: &dyn ProcessRegistry,
+    now: Timestamp,
+) -> Result<Vec<RegisteredProcess>, StoreFault> {
     let mut entries = roster.list().await?;
     for entry in entries.iter().filter(|entry| entry.is_forgotten(now)) {
         if let Err(fault) = roster.withdraw(entry.id).await {
@@ -222,7 +225,7 @@ mod tests {
     #[test]
     fn an_entry_stands_until_its_time_and_some_grace() {
         let at = |seconds: i64| Timestamp::from_unix_ms(seconds.saturating_mul(1000));
-        let entry = RosterEntry {
+        let entry = RegisteredProcess {
             id: ProcessId::from_uuid(Uuid::from_u128(1)),
             kind: ProcessKind::Worker,
             address: Address::parse("h:1").unwrap(),

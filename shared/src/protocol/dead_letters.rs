@@ -41,7 +41,7 @@ pub enum Decided {
 
 /// The wish could not be carried out; the letter is still open, and asking again is safe.
 #[derive(Debug, thiserror::Error)]
-pub enum OfficeFault {
+pub enum DeadLetterFault {
     /// The store could not be used.
     #[error("the dead letter could not be resolved")]
     Store(#[from] StoreFault),
@@ -50,7 +50,7 @@ pub enum OfficeFault {
     Post(#[source] PostFault),
 }
 
-impl OfficeFault {
+impl DeadLetterFault {
     /// Whether trying again later can help.
     pub fn is_transient(&self) -> bool {
         match self {
@@ -61,7 +61,7 @@ impl OfficeFault {
 }
 
 /// Sets letters aside, and resolves them.
-pub struct DeadLetterOffice {
+pub struct DeadLetterService {
     ledger: Arc<dyn Ledger>,
     letters: Arc<dyn DeadLetters>,
     queue: Arc<dyn WorkQueue>,
@@ -72,7 +72,7 @@ pub struct DeadLetterOffice {
     queue_count: u16,
 }
 
-impl DeadLetterOffice {
+impl DeadLetterService {
     /// The office of a store.
     pub fn new(
         store: &Store,
@@ -126,8 +126,8 @@ impl DeadLetterOffice {
     /// Sends the work of a letter again.
     ///
     /// # Errors
-    /// [`OfficeFault`]: some of the work may have been sent, which does no harm.
-    pub async fn replay(&self, id: &str, by: &str) -> Result<Decided, OfficeFault> {
+    /// [`DeadLetterFault`]: some of the work may have been sent, which does no harm.
+    pub async fn replay(&self, id: &str, by: &str) -> Result<Decided, DeadLetterFault> {
         let letter = match self.open_letter(id).await? {
             Ok(letter) => letter,
             Err(decided) => return Ok(decided),
@@ -165,8 +165,8 @@ impl DeadLetterOffice {
     /// others may have changed the payload since; what is not final of them, repair sends again.
     ///
     /// # Errors
-    /// [`OfficeFault`]: some of the work may be rejected already.
-    pub async fn discard(&self, id: &str, by: &str) -> Result<Decided, OfficeFault> {
+    /// [`DeadLetterFault`]: some of the work may be rejected already.
+    pub async fn discard(&self, id: &str, by: &str) -> Result<Decided, DeadLetterFault> {
         let letter = match self.open_letter(id).await? {
             Ok(letter) => letter,
             Err(decided) => return Ok(decided),
@@ -187,7 +187,7 @@ impl DeadLetterOffice {
         for (account, work) in by_account {
             let settled = self.poster.discard(account, work.into_values().collect()).await;
             if let Some(fault) = settled.into_iter().find_map(|(_, result)| result.err()) {
-                return Err(OfficeFault::Post(fault));
+                return Err(DeadLetterFault::Post(fault));
             }
         }
         self.resolve(id, ResolutionKind::Discarded, by).await
@@ -201,7 +201,7 @@ impl DeadLetterOffice {
         })
     }
 
-    async fn resolve(&self, id: &str, kind: ResolutionKind, by: &str) -> Result<Decided, OfficeFault> {
+    async fn resolve(&self, id: &str, kind: ResolutionKind, by: &str) -> Result<Decided, DeadLetterFault> {
         let resolution = Resolution { kind, by: by.to_owned(), at: self.world.now() };
         let resolved = self.letters.resolve(id, &resolution).await?;
         tracing::info!(dead_letter = id, by, "A person {} dead letter {id}", kind.code());

@@ -16,7 +16,7 @@ use futures::future::join_all;
 
 use crate::cluster::completions::Completions;
 use crate::domain::account::{Account, Revision, Versioned};
-use crate::domain::decision::{AccountCommit, Means, Undecidable, Work, decide, discard};
+use crate::domain::decision::{AccountCommit, DecisionContext, Undecidable, Work, decide, discard};
 use crate::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use crate::domain::journal::PAGE_ENTRIES_MAX;
 use crate::ports::fault::StoreFault;
@@ -205,10 +205,10 @@ impl Poster {
             Purpose::Post => self.numbers.take(work.len()).await.map_err(PostFault::OrderNumbers)?,
             Purpose::Discard => Vec::new(),
         };
-        let means = Means { nonce: self.world.nonce(), now: self.world.now(), numbers: &numbers };
+        let context = DecisionContext { nonce: self.world.nonce(), now: self.world.now(), numbers: &numbers };
         let decided = match purpose {
-            Purpose::Post => decide(account, work, &means),
-            Purpose::Discard => discard(account, work, &means),
+            Purpose::Post => decide(account, work, &context),
+            Purpose::Discard => discard(account, work, &context),
         };
         match decided {
             Ok(commit) => Ok((commit, numbers)),

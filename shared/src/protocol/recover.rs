@@ -34,7 +34,7 @@ const LISTING_LEN: usize = 500;
 
 /// Which transactions recovery takes up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum RecoveryScope {
     /// Those that a status read would repair as well.
     Old,
     /// Those too that are young, where their queue is empty: nothing can be on its way then.
@@ -93,10 +93,10 @@ impl Repair {
     ///
     /// # Errors
     /// [`StoreFault`] as above; what was enqueued until then stays so.
-    pub async fn recover(&self, scope: Scope) -> Result<Recovered, StoreFault> {
+    pub async fn recover(&self, scope: RecoveryScope) -> Result<Recovered, StoreFault> {
         let empty = match scope {
-            Scope::Unqueued => self.empty_queues().await?,
-            Scope::Old => BTreeSet::new(),
+            RecoveryScope::Unqueued => self.empty_queues().await?,
+            RecoveryScope::Old => BTreeSet::new(),
         };
         let mut recovered = Recovered::default();
         let mut cursor: Option<String> = None;

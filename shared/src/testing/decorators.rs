@@ -45,7 +45,7 @@ use crate::ports::ledger::{
 };
 use crate::ports::partners::Partners;
 use crate::ports::payload_store::{PayloadEntry, PayloadStore};
-use crate::ports::process_registry::{ProcessId, Roster, RosterEntry};
+use crate::ports::process_registry::{ProcessId, ProcessRegistry, RegisteredProcess};
 use crate::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
 use crate::ports::sync_store::{Swapped, SyncStore};
 use crate::ports::world::World;
@@ -157,10 +157,10 @@ decorator!(PartnersDecorator of Partners {
     fn save(partner: &Partner, expected: Option<&Revision>) -> Swapped;
 });
 
-decorator!(RosterDecorator of Roster {
-    fn announce(entry: &RosterEntry) -> ();
+decorator!(ProcessRegistryDecorator of ProcessRegistry {
+    fn announce(entry: &RegisteredProcess) -> ();
     fn withdraw(id: ProcessId) -> ();
-    fn list() -> Vec<RosterEntry>;
+    fn list() -> Vec<RegisteredProcess>;
 });
 
 /// In front of a [`World`]: every method passes on unless it is written anew.

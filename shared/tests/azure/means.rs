@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::decision::{AccountCommit, Means, Work, decide};
+use postonce_shared::domain::decision::{AccountCommit, DecisionContext, Work, decide};
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, OrderNumber, PartnerId};
 use postonce_shared::domain::ids::{TransactionKey, UserId};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
@@ -167,9 +167,12 @@ pub fn commit_of(account: &Versioned<Account>, work: &[(&NewTransaction, Revisio
             revision: revision.clone(),
         })
         .collect();
-    let means =
-        Means { nonce: SystemWorld::new().nonce(), now: Timestamp::from_unix_ms(9), numbers: &numbers };
-    decide(account, &work, &means).unwrap()
+    let context = DecisionContext {
+        nonce: SystemWorld::new().nonce(),
+        now: Timestamp::from_unix_ms(9),
+        numbers: &numbers,
+    };
+    decide(account, &work, &context).unwrap()
 }
 
 fn euro() -> Currency {

@@ -5,20 +5,20 @@ use std::sync::Arc;
 use postonce_shared::bank::Bank;
 use postonce_shared::domain::ids::{AccountId, PartnerId};
 use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::messaging::direct_producers::{self, LegacyOrder};
+use postonce_shared::messaging::direct_producers::{self, DirectOrder};
 use postonce_shared::protocol::accept::{Acceptance, Accepted, Admission, Refusal};
 
 use uuid::Uuid;
 
 use crate::stage::{Countdown, Stage, TroubledLedger, account, deposit, key, submit, withdrawal};
 
-fn order(message: u128, amount: &str) -> LegacyOrder {
+fn order(message: u128, amount: &str) -> DirectOrder {
     let key = key(message);
     let body = format!("{}|{}|{}|{amount}\n", key.account.user, key.account.account, key.message);
     direct_producers::parse(body.as_bytes()).unwrap().unwrap()
 }
 
-async fn admit(bank: &Bank, order: &LegacyOrder) -> Admission {
+async fn admit(bank: &Bank, order: &DirectOrder) -> Admission {
     bank.acceptor.admit(order, &PartnerId::parse("shop").unwrap()).await.unwrap()
 }
 
@@ -62,7 +62,7 @@ async fn an_order_and_a_request_with_the_same_content_are_one_transaction() {
 async fn what_is_not_acceptable_changes_nothing() {
     let stage = Stage::new().await;
     let bank = stage.process();
-    let told = async |order: &LegacyOrder| match admit(&bank, order).await {
+    let told = async |order: &DirectOrder| match admit(&bank, order).await {
         Admission::Refused(refusal) => refusal.to_string(),
         other @ (Admission::Open(_) | Admission::Final) => panic!("{other:?}"),
     };

@@ -18,7 +18,7 @@ use postonce_shared::ports::sync_store::{Swapped, SyncStore};
 use postonce_shared::protocol::accept::{Acceptance, Accepted};
 use postonce_shared::protocol::dead_letters::Decided;
 use postonce_shared::protocol::order_numbers::{FIRST_COUNTER, OrderNumbers};
-use postonce_shared::protocol::recover::Scope;
+use postonce_shared::protocol::recover::RecoveryScope;
 use postonce_shared::testing::conformance::sealed::held_in;
 use postonce_shared::testing::decorators::{LedgerDecorator, SyncStoreDecorator};
 
@@ -158,14 +158,14 @@ async fn a_discard_that_failed_leaves_the_letter_open() {
         store.ledger = Arc::new(ledger);
     });
     let message = bank.store.queue.receive(&queue(), 1, Duration::from_secs(60)).await.unwrap().remove(0);
-    bank.dead_letter_office
+    bank.dead_letters
         .set_aside(&queue(), &message, &held_in(&message.body), "it could not be posted")
         .await
         .unwrap();
     let id = &message.lease.message_id;
-    assert!(bank.dead_letter_office.discard(id, "operator").await.is_err());
+    assert!(bank.dead_letters.discard(id, "operator").await.is_err());
     assert_eq!(bank.store.dead_letters.find(id).await.unwrap().unwrap().resolution, None);
-    assert_eq!(bank.dead_letter_office.discard(id, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.discard(id, "operator").await.unwrap(), Decided::Done);
     assert!(matches!(stage.outcome(7).await, Some(Outcome::Rejected { .. })));
 }
 
@@ -176,7 +176,7 @@ async fn recovery_looks_at_every_page_of_the_log() {
     for message in 0..501 {
         let _ = submit(&bank, message, deposit("1.00")).await.unwrap();
     }
-    assert_eq!(bank.repair.recover(Scope::Old).await.unwrap().looked_at, 501);
+    assert_eq!(bank.repair.recover(RecoveryScope::Old).await.unwrap().looked_at, 501);
 }
 
 #[tokio::test]

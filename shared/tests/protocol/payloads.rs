@@ -207,7 +207,7 @@ async fn a_letter_with_the_work_of_a_payload_is_replayed_in_messages_of_its_own(
     assert!(body.len() > 3 * postonce_shared::ports::queue::BODY_BYTES_MAX);
     let id = set_aside(&stage, body).await;
     assert!(stage.stored(500).await.marks.dead_letter);
-    assert_eq!(bank.dead_letter_office.replay(&id, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), Decided::Done);
     assert_eq!(stage.queued().await, 500);
     assert!(!stage.stored(500).await.marks.dead_letter);
 }
@@ -220,7 +220,7 @@ async fn a_letter_with_many_items_that_nobody_can_read_is_replayed_whole() {
     let body =
         String::from_utf8(Envelope::of(work, None).encode(&seal())).unwrap().replace("deposit", "depot");
     let id = set_aside(&stage, resealed(body.as_bytes())).await;
-    assert_eq!(bank.dead_letter_office.replay(&id, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), Decided::Done);
     let sent: usize = messages(&stage)
         .await
         .iter()
@@ -237,12 +237,12 @@ async fn a_letter_with_a_claim_is_replayed_as_it_is_and_gives_up_nothing() {
     let work = accepted(&stage, 2).await;
     let claim = Claim::on(put(&stage, work).await).encode(&seal());
     let given_up = set_aside(&stage, claim.clone()).await;
-    assert_eq!(bank.dead_letter_office.discard(&given_up, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.discard(&given_up, "operator").await.unwrap(), Decided::Done);
     for message in 1..=2 {
         assert!(stage.outcome(message).await.is_none(), "repair sends it again");
     }
     let replayed = set_aside(&stage, claim.clone()).await;
-    assert_eq!(bank.dead_letter_office.replay(&replayed, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.replay(&replayed, "operator").await.unwrap(), Decided::Done);
     assert_eq!(messages(&stage).await.remove(0).body, claim);
 }
 
@@ -254,7 +254,7 @@ async fn set_aside(stage: &Stage, body: Vec<u8>) -> String {
     let message = Message { body, ..received };
     stage
         .process()
-        .dead_letter_office
+        .dead_letters
         .set_aside(&queue(), &message, &held_in(&message.body), "a reason")
         .await
         .unwrap();

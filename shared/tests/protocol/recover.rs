@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::ports::ledger::Marks;
-use postonce_shared::protocol::recover::{Recovered, Scope};
+use postonce_shared::protocol::recover::{Recovered, RecoveryScope};
 
 use crate::stage::{Countdown, Stage, TroubledQueue, deposit, key, queue, submit};
 
@@ -70,7 +70,7 @@ async fn repair_keeps_away_from_dead_letters_and_from_what_is_final() {
     let dead = Marks { dead_letter: true, ..Marks::default() };
     assert!(ledger.mark(&key(7), &stored.revision, dead).await.unwrap().is_some());
     assert!(!consider(&stage).await);
-    assert_eq!(stage.process().repair.recover(Scope::Unqueued).await.unwrap().enqueued, 0);
+    assert_eq!(stage.process().repair.recover(RecoveryScope::Unqueued).await.unwrap().enqueued, 0);
     let work = stage.stored(7).await.work().unwrap();
     let _ = stage.process().poster.post(work.key.account, vec![work]).await;
     assert!(!consider(&stage).await);
@@ -80,8 +80,18 @@ async fn repair_keeps_away_from_dead_letters_and_from_what_is_final() {
 async fn a_whole_log_is_recovered_where_nothing_can_be_on_its_way() {
     let (stage, _world) = forgotten().await;
     let bank = stage.process();
-    assert_eq!(bank.repair.recover(Scope::Old).await.unwrap(), Recovered { looked_at: 1, enqueued: 0 });
-    assert_eq!(bank.repair.recover(Scope::Unqueued).await.unwrap(), Recovered { looked_at: 1, enqueued: 1 });
-    assert_eq!(bank.repair.recover(Scope::Unqueued).await.unwrap().enqueued, 0, "now it is on its way");
+    assert_eq!(
+        bank.repair.recover(RecoveryScope::Old).await.unwrap(),
+        Recovered { looked_at: 1, enqueued: 0 }
+    );
+    assert_eq!(
+        bank.repair.recover(RecoveryScope::Unqueued).await.unwrap(),
+        Recovered { looked_at: 1, enqueued: 1 }
+    );
+    assert_eq!(
+        bank.repair.recover(RecoveryScope::Unqueued).await.unwrap().enqueued,
+        0,
+        "now it is on its way"
+    );
     assert_eq!(bank.store.queue.backlog(&queue()).await.unwrap().depth, 1);
 }

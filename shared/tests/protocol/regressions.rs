@@ -22,7 +22,7 @@ use postonce_shared::ports::world::World;
 use postonce_shared::protocol::dead_letters::Decided;
 use postonce_shared::protocol::group_commit::{Flush, GroupCommit};
 use postonce_shared::protocol::order_numbers::OrderNumbers;
-use postonce_shared::protocol::recover::{REPAIR_DELAY, Scope};
+use postonce_shared::protocol::recover::{REPAIR_DELAY, RecoveryScope};
 use postonce_shared::testing::conformance::sealed::{envelope_in, held_in, resealed, seal};
 use postonce_shared::testing::decorators::{LedgerDecorator, SyncStoreDecorator};
 
@@ -56,7 +56,7 @@ async fn all_that_is_unqueued_is_recovered_and_not_only_the_first() {
     for message in 1..=3 {
         forget(&stage, message).await;
     }
-    let recovered = stage.process().repair.recover(Scope::Unqueued).await.unwrap();
+    let recovered = stage.process().repair.recover(RecoveryScope::Unqueued).await.unwrap();
     assert_eq!((recovered.looked_at, recovered.enqueued), (3, 3));
 }
 
@@ -155,12 +155,12 @@ async fn a_discard_that_failed_leaves_the_mark_that_keeps_repair_away() {
         ledger.commits_lost = Countdown::of(1);
         store.ledger = Arc::new(ledger);
     });
-    bank.dead_letter_office
+    bank.dead_letters
         .set_aside(&queue(), &message, &held_in(&message.body), "it could not be posted")
         .await
         .unwrap();
     let _ = bank.store.queue.delete(&queue(), &message.lease).await.unwrap();
-    assert!(bank.dead_letter_office.discard(&message.lease.message_id, "operator").await.is_err());
+    assert!(bank.dead_letters.discard(&message.lease.message_id, "operator").await.is_err());
     assert!(stage.stored(7).await.marks.dead_letter, "its letter is open");
 }
 
@@ -174,13 +174,13 @@ async fn a_replay_that_sends_nothing_does_not_say_that_it_is_done() {
     let bank = stage.process();
     bank.store.queue.send(&queue(), &envelope.encode(&seal()), Duration::ZERO).await.unwrap();
     let message = receive_one(&stage).await;
-    bank.dead_letter_office
+    bank.dead_letters
         .set_aside(&queue(), &message, &held_in(&message.body), "it was never accepted")
         .await
         .unwrap();
     let _ = bank.store.queue.delete(&queue(), &message.lease).await.unwrap();
     let before = stage.queued().await;
-    let decided = bank.dead_letter_office.replay(&message.lease.message_id, "operator").await.unwrap();
+    let decided = bank.dead_letters.replay(&message.lease.message_id, "operator").await.unwrap();
     assert!(decided != Decided::Done || stage.queued().await > before, "nothing was sent");
 }
 
@@ -196,11 +196,11 @@ async fn one_unreadable_item_does_not_keep_its_neighbour_from_being_discarded() 
     let bank = stage.process();
     bank.store.queue.send(&queue(), &resealed(body.as_bytes()), Duration::ZERO).await.unwrap();
     let message = receive_one(&stage).await;
-    bank.dead_letter_office
+    bank.dead_letters
         .set_aside(&queue(), &message, &held_in(&message.body), "it cannot be read")
         .await
         .unwrap();
-    let decided = bank.dead_letter_office.discard(&message.lease.message_id, "operator").await.unwrap();
+    let decided = bank.dead_letters.discard(&message.lease.message_id, "operator").await.unwrap();
     assert_eq!(decided, Decided::Done);
     let outcome = stage.outcome(8).await;
     assert!(
@@ -237,10 +237,8 @@ async fn a_message_whose_row_nobody_can_read_can_be_set_aside() {
     let bank = stage.process_over(|store| {
         store.ledger = Arc::new(DamagedLedger { inner: Arc::clone(&store.ledger), damaged: key(7) });
     });
-    let set_aside = bank
-        .dead_letter_office
-        .set_aside(&queue(), &message, &held_in(&message.body), "its row is damaged")
-        .await;
+    let set_aside =
+        bank.dead_letters.set_aside(&queue(), &message, &held_in(&message.body), "its row is damaged").await;
     assert!(set_aside.is_ok(), "else the message stays on the queue for ever: {set_aside:?}");
 }
 

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::adapters::local_doorbell::LocalBell;
+use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::{Bank, Links};
 use postonce_shared::cluster::completions::{Completion, Completions};
-use postonce_shared::cluster::doorbell_secret::{RingKeys, RingSecret};
+use postonce_shared::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
 use postonce_shared::cluster::replies::Replies;
 use postonce_shared::cluster::reply_to::{ReplySeal, ReplyTo};
 use postonce_shared::domain::account::Account;
@@ -89,8 +89,8 @@ impl Stage {
     }
 
     pub async fn in_world(world: Arc<dyn World>) -> Self {
-        let keys = RingKeys::parse("the-secret-of-the-stage").unwrap();
-        let seal = ReplySeal::new(&Arc::new(RingSecret::new(Some(&keys))), &world);
+        let keys = DoorbellKeys::parse("the-secret-of-the-stage").unwrap();
+        let seal = ReplySeal::new(&Arc::new(DoorbellSecret::new(Some(&keys))), &world);
         let mail = Arc::new(Mail(Mutex::default(), seal.clone()));
         let stage = Self { store: MemoryStore::empty(Arc::clone(&world)), world, mail, seal };
         let eur = Currency::parse("EUR").unwrap();
@@ -108,7 +108,7 @@ impl Stage {
     pub fn process_over(&self, trouble: impl FnOnce(&mut Store)) -> Bank {
         let mut store = self.store.ports();
         trouble(&mut store);
-        let bell = Arc::new(LocalBell::default());
+        let bell = Arc::new(LocalDoorbell::default());
         Bank::new(store, Arc::clone(&self.world), bell, seal(), QUEUES)
     }
 
@@ -116,7 +116,7 @@ impl Stage {
     pub fn linked_process(&self, number: u16, trouble: impl FnOnce(&mut Store)) -> Bank {
         let mut store = self.store.ports();
         trouble(&mut store);
-        let doorbell = Arc::new(LocalBell::default());
+        let doorbell = Arc::new(LocalDoorbell::default());
         let completions: Arc<Completions> = Arc::default();
         completions.take_replies_at(address(number), self.seal.clone());
         self.mail.0.lock().unwrap().insert(address(number), Arc::clone(&completions));

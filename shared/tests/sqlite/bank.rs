@@ -14,7 +14,7 @@ use uuid::Uuid;
 use postonce_shared::adapters::sqlite::{Enqueue, OpenFault, SqliteStore};
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::domain::account::{Account, Versioned};
-use postonce_shared::domain::decision::{AccountCommit, Means, decide};
+use postonce_shared::domain::decision::{AccountCommit, DecisionContext, decide};
 use postonce_shared::domain::ids::{
     AccountId, AccountKey, MessageId, OrderNumber, PartnerId, TransactionKey, UserId,
 };
@@ -148,8 +148,9 @@ impl Bank {
         }
         let numbers = (u64::from(first_number)..).take(work.len()).map(OrderNumber::from_counter);
         let numbers: Vec<OrderNumber> = numbers.collect();
-        let means = Means { nonce: self.world.nonce(), now: World::now(&*self.world), numbers: &numbers };
-        decide(&account, &work, &means).unwrap()
+        let context =
+            DecisionContext { nonce: self.world.nonce(), now: World::now(&*self.world), numbers: &numbers };
+        decide(&account, &work, &context).unwrap()
     }
 }
 

@@ -17,7 +17,7 @@ use postonce_shared::domain::partner::{Partner, PartnerStatus, Reach};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::api_keys::ApiKeyRecord;
-use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind, RosterEntry};
+use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind, RegisteredProcess};
 use postonce_shared::ports::sync_store::Swapped;
 use postonce_shared::protocol::order_numbers::{OrderNumbers, REGISTER, Register};
 use rusqlite::Connection;
@@ -89,7 +89,7 @@ fn nothing_that_was_told_since_the_backup_comes_again() {
             assert!(matches!(store.partners.save(&partner(id), None).await.unwrap(), Swapped::Done(_)));
         }
         gate.set(GateState::Held { release_at: None }).await.unwrap();
-        let process = RosterEntry {
+        let process = RegisteredProcess {
             id: ProcessId::from_uuid(Uuid::from_u128(1)),
             kind: ProcessKind::Worker,
             address: Address::parse("127.0.0.1:1").unwrap(),

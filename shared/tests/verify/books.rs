@@ -1,7 +1,7 @@
 //! The rows of one account as values, made by the bank's own decisions, for tests to change.
 
 use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::decision::{Means, Work, decide};
+use postonce_shared::domain::decision::{DecisionContext, Work, decide};
 use postonce_shared::domain::ids::{
     AccountId, AccountKey, MessageId, Nonce, OrderNumber, PartnerId, TransactionKey, UserId,
 };
@@ -96,8 +96,8 @@ impl Books {
             (0..work.len()).map(|index| OrderNumber::from_counter(counter(index))).collect();
         let before = Versioned { value: self.account.clone(), revision: Revision::new("1") };
         let nonce = Nonce::from_uuid(Uuid::from_u128(u128::from(self.account.version)));
-        let means = Means { nonce, now: Timestamp::from_unix_ms(NOW), numbers: &numbers };
-        let commit = decide(&before, &work, &means).unwrap();
+        let context = DecisionContext { nonce, now: Timestamp::from_unix_ms(NOW), numbers: &numbers };
+        let commit = decide(&before, &work, &context).unwrap();
         for (stored, item) in self.transactions[first..].iter_mut().zip(commit.finalizations) {
             stored.transaction.outcome = Some(item.outcome);
         }

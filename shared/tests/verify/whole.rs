@@ -25,7 +25,7 @@ use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Listing, NewTransaction, StoredTransaction};
 use postonce_shared::ports::queue::{Lease, Message};
 use postonce_shared::ports::world::{World, WorldExt as _};
-use postonce_shared::protocol::dead_letters::DeadLetterOffice;
+use postonce_shared::protocol::dead_letters::DeadLetterService;
 use postonce_shared::protocol::order_numbers::REGISTER;
 use postonce_shared::store::enqueue;
 use postonce_shared::testing::conformance::sealed::{held_in, seal};
@@ -75,7 +75,7 @@ impl Desk {
             bank: Bank::new(
                 store,
                 system(),
-                Arc::new(postonce_shared::adapters::local_doorbell::LocalBell::default()),
+                Arc::new(postonce_shared::adapters::local_doorbell::LocalDoorbell::default()),
                 seal(),
                 1,
             ),
@@ -351,8 +351,14 @@ async fn a_damaged_register_is_told_and_the_rest_is_read() {
 /// A letter as the worker sets it aside.
 async fn set_aside(desk: &Desk, body: Vec<u8>) {
     let Bank { store, poster, doorbell, world, .. } = &desk.bank;
-    let office =
-        DeadLetterOffice::new(store, &seal(), Arc::clone(poster), Arc::clone(doorbell), Arc::clone(world), 1);
+    let office = DeadLetterService::new(
+        store,
+        &seal(),
+        Arc::clone(poster),
+        Arc::clone(doorbell),
+        Arc::clone(world),
+        1,
+    );
     let lease = Lease { message_id: world.uuid().simple().to_string(), pop_receipt: "r".to_owned() };
     let message = Message { lease, body, dequeue_count: 5, inserted_at: world.now() };
     office

@@ -2,7 +2,7 @@
 
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::domain::money::Currency;
-use postonce_shared::messaging::direct_producers::{self, Form, LegacyOrder};
+use postonce_shared::messaging::direct_producers::{self, DirectOrder, Form};
 
 /// Most characters of what is told about a body: it goes into the dead letter.
 const TOLD_CHARS_MAX: usize = 8 * 1024;
@@ -32,8 +32,8 @@ pub(super) fn form_of(input: &[u8]) -> Option<Form> {
 }
 
 /// What was read can be written in both forms, and is read back as the same order.
-fn check_order(order: &LegacyOrder) {
-    let text = |order: &LegacyOrder| {
+fn check_order(order: &DirectOrder) {
+    let text = |order: &DirectOrder| {
         let sign = match order.kind {
             TransactionKind::Deposit => "",
             TransactionKind::Withdrawal => "-",

@@ -15,7 +15,7 @@ use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::protocol::accept::{Acceptance, Accepted};
 use postonce_shared::protocol::enquire;
-use postonce_shared::protocol::recover::Scope;
+use postonce_shared::protocol::recover::RecoveryScope;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -210,7 +210,7 @@ impl People {
                         let repair = member.bank.repair.clone();
                         people.scheduler().spawn(
                             member.life,
-                            async move { drop(repair.recover(Scope::Old).await) }.boxed(),
+                            async move { drop(repair.recover(RecoveryScope::Old).await) }.boxed(),
                         );
                     }
                     3 => people.draw(&member),
@@ -287,7 +287,7 @@ impl People {
 
     /// Replays every dead letter.
     pub async fn replay_letters(&self, member: &Member) {
-        let office = &member.bank.dead_letter_office;
+        let office = &member.bank.dead_letters;
         let Ok(listing) = member.bank.store.dead_letters.list(true, None, 100).await else { return };
         for letter in listing.items {
             drop(office.replay(&letter.id, "an operator").await);

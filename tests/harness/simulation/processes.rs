@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
-use postonce_shared::adapters::local_doorbell::LocalBell;
+use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::bank::{Bank, Links};
 use postonce_shared::cluster::completions::{Completion, Completions};
-use postonce_shared::cluster::doorbell_secret::{RingKeys, RingSecret};
+use postonce_shared::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
 use postonce_shared::cluster::replies::Replies;
 use postonce_shared::cluster::reply_to::{ReplySeal, ReplyTo};
 use postonce_shared::config::HttpLimits;
@@ -21,11 +21,12 @@ use postonce_shared::ports::doorbell::Doorbell;
 use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::World;
+use postonce_worker::config::Bounds;
+use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::{DrainStarter, drain};
 use postonce_worker::listening::gatekeeper::Gatekeeper;
-use postonce_worker::listening::receivers::Bounds;
 use postonce_worker::meter::Meter;
-use postonce_worker::worker::{Worker, WorkerConfig};
+use postonce_worker::worker::Worker;
 
 use super::faults::{Fault, length};
 use super::network::Network;
@@ -91,7 +92,7 @@ pub struct Member {
     pub bank: Bank,
     /// Who obeys the gate in it, if it posts.
     pub gatekeeper: Option<Arc<Gatekeeper>>,
-    bell: Arc<LocalBell>,
+    bell: Arc<LocalDoorbell>,
     address: Address,
     starter: Option<Arc<DrainStarter>>,
 }
@@ -146,9 +147,9 @@ impl Processes {
         let skew = if scheduler.below(2) == 0 { skew } else { skew.saturating_neg() };
         self.network.note(format!("{} begins as {role:?}, its clock off by {skew} ms", life.number()));
         let world: Arc<dyn World> = Arc::new(ProcessWorld::new(scheduler, life, skew));
-        let bell = Arc::new(LocalBell::default());
-        let keys = RingKeys::parse(RING_SECRET).expect("it is long enough");
-        let secret = Arc::new(RingSecret::new(Some(&keys)));
+        let bell = Arc::new(LocalDoorbell::default());
+        let keys = DoorbellKeys::parse(RING_SECRET).expect("it is long enough");
+        let secret = Arc::new(DoorbellSecret::new(Some(&keys)));
         let seal = ReplySeal::new(&secret, &world);
         let (processes, own_bell) = (Arc::clone(self), Arc::clone(&bell));
         let wires = Arc::new(Wires { processes, bell: own_bell, seal: seal.clone() });
@@ -246,7 +247,7 @@ impl Processes {
 /// What one process hears and says beside the store.
 struct Wires {
     processes: Arc<Processes>,
-    bell: Arc<LocalBell>,
+    bell: Arc<LocalDoorbell>,
     seal: ReplySeal,
 }
 

@@ -12,7 +12,7 @@ use actix_web::HttpRequest;
 use actix_web::dev::ServiceResponse;
 use actix_web::http::StatusCode;
 use postonce_shared::domain::partner::Partner;
-use postonce_shared::oversight::audit::{Event, On, Outcome, UNKNOWN};
+use postonce_shared::oversight::audit::{AuditTarget, Event, Outcome, UNKNOWN};
 use postonce_worker::http::Refusal;
 use uuid::Uuid;
 
@@ -45,7 +45,7 @@ pub fn act_of(method: &str, route: &str) -> Option<&'static str> {
 
 /// What handlers add to the event of their request.
 #[derive(Default)]
-struct Told(On);
+struct Told(AuditTarget);
 
 /// Adds something to the event of a request: a name of ours, and an id or a code, never what a client
 /// wrote.
@@ -103,10 +103,10 @@ fn published<B>(response: &ServiceResponse<B>) -> Option<Published> {
 
 /// The ids in the path. What was not found to be something of ours may be anything, also a name, so then
 /// only UUIDs are told.
-fn ids(request: &HttpRequest, outcome: Outcome<'_>) -> On {
+fn ids(request: &HttpRequest, outcome: Outcome<'_>) -> AuditTarget {
     let known = |value: &str| outcome == Outcome::Done || Uuid::try_parse(value).is_ok();
     let ids = request.match_info().iter().filter(|(_, value)| known(value));
-    ids.fold(On::nothing(), |on, (name, value)| on.and(name, value))
+    ids.fold(AuditTarget::nothing(), |on, (name, value)| on.and(name, value))
 }
 
 /// The id of the key that was presented: of one that belongs to a partner, and of one that we may have

@@ -21,8 +21,7 @@ use crate::access::keyring::{Grant, Keyring};
 use crate::access::rates::{Rates, RetryAfter};
 use crate::access::scopes::{Permission, Scope};
 use crate::access::signatures::Verifier;
-use crate::api::account_service::View;
-use crate::api::respond;
+use crate::access::view::View;
 use crate::api::soap;
 use crate::error::{ApiError, Code};
 
@@ -49,7 +48,7 @@ impl<P> Caller<P> {
     /// [`ApiError`] of status 404.
     pub fn within(&self, account: AccountKey) -> Result<AccountKey, ApiError> {
         let reach = &self.grant.partner.reach;
-        if reach.has_account(account) { Ok(account) } else { Err(respond::account_unknown()) }
+        if reach.has_account(account) { Ok(account) } else { Err(ApiError::account_unknown()) }
     }
 
     /// Whose transactions it sees: its own, or, with the scope `admin`, those of all partners.

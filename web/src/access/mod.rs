@@ -11,3 +11,4 @@ pub mod partner_terms;
 pub mod rates;
 pub mod scopes;
 pub mod signatures;
+pub mod view;

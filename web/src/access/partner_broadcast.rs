@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use postonce_shared::adapters::http::{
-    CallFault, Exchange, PARTNERS_PATH, PartnerChanged, Question, Switchboard,
+    CallFault, PARTNERS_PATH, PartnerChanged, PeerBroadcast, PeerNetwork, Question,
 };
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::ports::fault::chain;
-use postonce_shared::ports::process_registry::RosterEntry;
+use postonce_shared::ports::process_registry::RegisteredProcess;
 use postonce_shared::ports::world::World;
 use postonce_worker::http::ForgetPartner;
 use tokio::sync::oneshot;
@@ -26,16 +26,16 @@ const ATTEMPTS_MAX: u32 = 3;
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Rings at this process, and at all others that are in the roster.
-pub struct PartnerRing {
-    switchboard: Arc<Switchboard>,
+pub struct PartnerBroadcast {
+    broadcast: Arc<PeerBroadcast>,
     forget: Option<ForgetPartner>,
     world: Arc<dyn World>,
 }
 
-impl PartnerRing {
+impl PartnerBroadcast {
     /// The ring of a process; `forget` makes the process itself forget a partner, if it remembers any.
-    pub fn new(exchange: &Exchange, world: Arc<dyn World>, forget: Option<ForgetPartner>) -> Arc<Self> {
-        Arc::new(Self { switchboard: Arc::clone(&exchange.switchboard), forget, world })
+    pub fn new(exchange: &PeerNetwork, world: Arc<dyn World>, forget: Option<ForgetPartner>) -> Arc<Self> {
+        Arc::new(Self { broadcast: Arc::clone(&exchange.broadcast), forget, world })
     }
 
     /// Rings for a partner. Returns when all have heard it that can be reached.
@@ -48,7 +48,7 @@ impl PartnerRing {
         let mut delay = RETRY_DELAY;
         for attempt in 1..=ATTEMPTS_MAX {
             let is_last = attempt == ATTEMPTS_MAX;
-            match self.switchboard.ask(&question, ANSWER_TIME_MAX).await {
+            match self.broadcast.ask(&question, ANSWER_TIME_MAX).await {
                 Ok(answers) if answers.iter().all(is_heard) => return,
                 Ok(answers) if is_last => answers.iter().filter(|it| !is_heard(it)).for_each(warn_of),
                 Ok(_) => {}
@@ -67,11 +67,11 @@ impl PartnerRing {
 }
 
 /// Whether a process knows it now, or is of a program that remembers no partners.
-fn is_heard((_, answer): &(RosterEntry, Result<Vec<u8>, CallFault>)) -> bool {
+fn is_heard((_, answer): &(RegisteredProcess, Result<Vec<u8>, CallFault>)) -> bool {
     matches!(answer, Ok(_) | Err(CallFault::Refused(404)))
 }
 
-fn warn_of((entry, answer): &(RosterEntry, Result<Vec<u8>, CallFault>)) {
+fn warn_of((entry, answer): &(RegisteredProcess, Result<Vec<u8>, CallFault>)) {
     let why = answer.as_ref().err().map(|fault| chain(fault)).unwrap_or_default();
     let (kind, id, address) = (entry.kind.code(), entry.id, &entry.address);
     warn!("The {kind} {id} at {address} notices a change of partners within 5 minutes only: {why}");
@@ -79,13 +79,13 @@ fn warn_of((entry, answer): &(RosterEntry, Result<Vec<u8>, CallFault>)) {
 
 /// A ring that has to come, also when whoever began the change goes away in the middle of it.
 pub(crate) struct OwedRing {
-    ring: Arc<PartnerRing>,
+    ring: Arc<PartnerBroadcast>,
     partner: Option<PartnerId>,
 }
 
 impl OwedRing {
     /// For a change of that partner, which is about to begin.
-    pub(crate) fn of(ring: &Arc<PartnerRing>, partner: &PartnerId) -> Self {
+    pub(crate) fn of(ring: &Arc<PartnerBroadcast>, partner: &PartnerId) -> Self {
         Self { ring: Arc::clone(ring), partner: Some(partner.clone()) }
     }
 

@@ -19,7 +19,7 @@ use postonce_shared::ports::sync_store::Swapped;
 use postonce_shared::ports::world::{World, WorldExt as _};
 
 use crate::access::api_keys::NewKey;
-use crate::access::partner_broadcast::{OwedRing, PartnerRing};
+use crate::access::partner_broadcast::{OwedRing, PartnerBroadcast};
 use crate::access::partner_terms::{TermsChange, Unfit};
 use crate::access::scopes::Scope;
 
@@ -55,16 +55,16 @@ pub enum Put {
 }
 
 /// Makes and changes partners and their keys.
-pub struct PartnerDesk {
+pub struct PartnerService {
     partners: Arc<dyn Partners>,
     keys: Arc<dyn ApiKeys>,
     world: Arc<dyn World>,
-    ring: Arc<PartnerRing>,
+    ring: Arc<PartnerBroadcast>,
 }
 
-impl PartnerDesk {
+impl PartnerService {
     /// The desk of a store. Every change, also one that may have happened, is rung.
-    pub fn new(store: &Store, world: Arc<dyn World>, ring: Arc<PartnerRing>) -> Self {
+    pub fn new(store: &Store, world: Arc<dyn World>, ring: Arc<PartnerBroadcast>) -> Self {
         let (partners, keys) = (Arc::clone(&store.partners), Arc::clone(&store.api_keys));
         Self { partners, keys, world, ring }
     }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join;
-use postonce_shared::adapters::http::{CallFault, Exchange, GATE_PATH, GateEpoch, Question, Switchboard};
+use postonce_shared::adapters::http::{
+    CallFault, GATE_PATH, GateEpoch, PeerBroadcast, PeerNetwork, Question,
+};
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::gate::{Gate, GateOrder, GateState};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::{StoreFault, chain};
-use postonce_shared::ports::process_registry::{ProcessId, RosterEntry};
+use postonce_shared::ports::process_registry::{ProcessId, RegisteredProcess};
 use postonce_shared::ports::world::World;
 use postonce_worker::listening::gatekeeper::Gatekeeper;
 use tracing::warn;
@@ -28,21 +30,21 @@ pub struct Acknowledgment {
 }
 
 /// The gate, and whoever obeys it.
-pub struct GateDesk {
+pub struct GateService {
     gate: Gate,
     world: Arc<dyn World>,
     own: ProcessId,
     gatekeeper: Option<Arc<Gatekeeper>>,
-    switchboard: Arc<Switchboard>,
+    broadcast: Arc<PeerBroadcast>,
 }
 
-impl GateDesk {
+impl GateService {
     /// The gate of a bank, obeyed by the worker of this process, if it has one, and by all that can be
     /// reached.
-    pub fn new(bank: &Bank, exchange: &Exchange, gatekeeper: Option<Arc<Gatekeeper>>) -> Self {
+    pub fn new(bank: &Bank, exchange: &PeerNetwork, gatekeeper: Option<Arc<Gatekeeper>>) -> Self {
         let gate = Gate::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
-        let (own, switchboard) = (exchange.id, Arc::clone(&exchange.switchboard));
-        Self { gate, world: Arc::clone(&bank.world), own, gatekeeper, switchboard }
+        let (own, broadcast) = (exchange.id, Arc::clone(&exchange.broadcast));
+        Self { gate, world: Arc::clone(&bank.world), own, gatekeeper, broadcast }
     }
 
     /// The time, for schedules.
@@ -77,7 +79,7 @@ impl GateDesk {
 
     async fn tell_others(&self, epoch: u64) -> Vec<Acknowledgment> {
         let question = Question::put(GATE_PATH, GateEpoch { epoch }.encode()).of_workers();
-        let answers = match self.switchboard.ask(&question, ANSWER_TIME_MAX).await {
+        let answers = match self.broadcast.ask(&question, ANSWER_TIME_MAX).await {
             Ok(answers) => answers,
             Err(fault) => {
                 // The gate is changed; they notice by themselves.
@@ -85,7 +87,7 @@ impl GateDesk {
                 return Vec::new();
             }
         };
-        let acknowledgment = |(entry, answer): (RosterEntry, Result<Vec<u8>, CallFault>)| {
+        let acknowledgment = |(entry, answer): (RegisteredProcess, Result<Vec<u8>, CallFault>)| {
             let listener = entry.id;
             let epoch = answer.ok().and_then(|body| GateEpoch::decode(&body)).map(|obeyed| obeyed.epoch);
             if epoch.is_none() {

@@ -21,7 +21,7 @@ use postonce_shared::ports::ledger::Listing;
 use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::queue::{Backlog, QueueName};
 use postonce_shared::ports::world::World;
-use postonce_shared::protocol::dead_letters::{DeadLetterOffice, Decided, OfficeFault};
+use postonce_shared::protocol::dead_letters::{DeadLetterFault, DeadLetterService, Decided};
 use postonce_shared::protocol::order_numbers::{OrderNumberFault, OrderNumbers, Register};
 
 use crate::admin::costs::{CostReport, WorkerReports};
@@ -68,7 +68,7 @@ pub struct ScaleReport {
 
 /// What the configuration tells the office.
 #[derive(Debug, Clone)]
-pub struct OfficeTerms {
+pub struct AdminTerms {
     /// Where the other processes call this one.
     pub address: Address,
     /// What the number of workers goes by.
@@ -78,10 +78,10 @@ pub struct OfficeTerms {
 }
 
 /// The office of the operators.
-pub struct Office {
+pub struct AdminService {
     store: Store,
     world: Arc<dyn World>,
-    letters: Arc<DeadLetterOffice>,
+    letters: Arc<DeadLetterService>,
     order_numbers: Arc<OrderNumbers>,
     demand: DemandWatch,
     listeners: Arc<dyn ListenerStatus>,
@@ -92,18 +92,18 @@ pub struct Office {
     queues_ever: QueueCount,
 }
 
-impl Office {
+impl AdminService {
     /// The office of a bank, whose workers say how they listen and what they did.
-    pub fn new<W>(bank: &Bank, workers: Arc<W>, terms: OfficeTerms) -> Self
+    pub fn new<W>(bank: &Bank, workers: Arc<W>, terms: AdminTerms) -> Self
     where
         W: ListenerStatus + WorkerReports + 'static,
     {
-        let OfficeTerms { address: _, scaling, prices } = terms;
+        let AdminTerms { address: _, scaling, prices } = terms;
         Self {
             demand: DemandWatch::new(&bank.store, bank.queue_count, Arc::clone(&bank.world)),
             store: bank.store.clone(),
             world: Arc::clone(&bank.world),
-            letters: Arc::clone(&bank.dead_letter_office),
+            letters: Arc::clone(&bank.dead_letters),
             order_numbers: Arc::clone(&bank.order_numbers),
             listeners: workers.clone(),
             workers,
@@ -164,16 +164,16 @@ impl Office {
     /// Sends the work of a letter again.
     ///
     /// # Errors
-    /// [`OfficeFault`]: the letter is still open.
-    pub async fn replay(&self, id: &str, by: &PartnerId) -> Result<Decided, OfficeFault> {
+    /// [`DeadLetterFault`]: the letter is still open.
+    pub async fn replay(&self, id: &str, by: &PartnerId) -> Result<Decided, DeadLetterFault> {
         self.letters.replay(id, by.as_str()).await
     }
 
     /// Gives up the work of a letter.
     ///
     /// # Errors
-    /// [`OfficeFault`]: the letter is still open.
-    pub async fn discard(&self, id: &str, by: &PartnerId) -> Result<Decided, OfficeFault> {
+    /// [`DeadLetterFault`]: the letter is still open.
+    pub async fn discard(&self, id: &str, by: &PartnerId) -> Result<Decided, DeadLetterFault> {
         self.letters.discard(id, by.as_str()).await
     }
 

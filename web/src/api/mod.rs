@@ -5,6 +5,7 @@ pub mod handlers;
 pub mod negotiate;
 pub mod openapi;
 pub mod pages;
+pub mod panics;
 pub mod paths;
 pub mod respond;
 pub mod routes;

@@ -88,7 +88,8 @@ impl PageQuery {
     /// # Errors
     /// [`ApiError`] of status 400 when the cursor is not one of that listing.
     pub fn position(&self, listing: &str) -> Result<Option<String>, ApiError> {
-        let decoded = self.cursor.as_deref().map(|cursor| decode(listing, cursor).ok_or_else(not_a_cursor));
+        let decoded =
+            self.cursor.as_deref().map(|cursor| decode(listing, cursor).ok_or_else(ApiError::cursor_invalid));
         decoded.transpose()
     }
 }
@@ -102,14 +103,6 @@ fn number(text: &str) -> Option<usize> {
 pub fn cursor(listing: &str, position: &str) -> String {
     let check = check(listing, position);
     BASE64_URL_SAFE_NO_PAD.encode([check.as_slice(), position.as_bytes()].concat())
-}
-
-/// A cursor that leads nowhere.
-pub fn not_a_cursor() -> ApiError {
-    ApiError::new(
-        Code::CursorInvalid,
-        "Pass the next_cursor of the page before, unchanged, to the same listing.",
-    )
 }
 
 fn decode(listing: &str, cursor: &str) -> Option<String> {

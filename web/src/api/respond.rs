@@ -24,7 +24,7 @@ use sha2::{Digest as _, Sha256};
 use crate::access::scopes::Scope;
 use crate::admin::costs::{CostReport, ProcessReport, ReportedOperation};
 use crate::admin::service::{QueueReport, ScaleReport};
-use crate::api::account_service::Opening;
+use crate::api::account_service::OpenOutcome;
 use crate::api::negotiate::Reply;
 use crate::api::paths;
 use crate::error::{ApiError, Code};
@@ -43,7 +43,7 @@ pub fn accepted_or_refused(acceptance: Acceptance) -> Result<Accepted, ApiError>
                 "This id was used on this account for other content. Use a new id for a new request.";
             refused(Code::IdempotencyKeyReused, detail.to_owned())
         }
-        Acceptance::AccountUnknown => Err(account_unknown()),
+        Acceptance::AccountUnknown => Err(ApiError::account_unknown()),
         Acceptance::CurrencyMismatch { account } => {
             let detail = format!("The account is in {account}. The id is not used up.");
             refused(Code::CurrencyMismatch, detail)
@@ -77,16 +77,16 @@ pub fn acceptance(
 ///
 /// # Errors
 /// [`ApiError`] when it exists with other terms.
-pub fn opening(opening: Opening, reply: Reply) -> Result<HttpResponse, ApiError> {
+pub fn opening(opening: OpenOutcome, reply: Reply) -> Result<HttpResponse, ApiError> {
     match opening {
-        Opening::Created(account) => {
+        OpenOutcome::Created(account) => {
             let location = (header::LOCATION, paths::of_account(account.key));
             let mut created = HttpResponse::Created();
             created.insert_header(location);
             Ok(reply.with(created, self::account(account)))
         }
-        Opening::Same(account) => Ok(reply.with(HttpResponse::Ok(), self::account(account))),
-        Opening::Different(account) => {
+        OpenOutcome::Same(account) => Ok(reply.with(HttpResponse::Ok(), self::account(account))),
+        OpenOutcome::Different(account) => {
             let detail = format!(
                 "The account is in {}, with an overdraft limit of {}. Change it with PATCH; its currency and \
                  holder stay.",
@@ -95,25 +95,6 @@ pub fn opening(opening: Opening, reply: Reply) -> Result<HttpResponse, ApiError>
             Err(ApiError::new(Code::AccountExists, detail))
         }
     }
-}
-
-/// There is no such account.
-pub fn account_unknown() -> ApiError {
-    ApiError::new(
-        Code::AccountUnknown,
-        "Open the account first, with PUT. The id of the request is not used up.",
-    )
-}
-
-/// There is no such user.
-pub fn user_unknown() -> ApiError {
-    ApiError::new(Code::UserUnknown, "None of the accounts of this user is yours to look at.")
-}
-
-/// There is no such transaction, of this partner.
-pub fn transaction_unknown() -> ApiError {
-    let detail = "No transaction of yours with this id was accepted on this account.";
-    ApiError::new(Code::TransactionUnknown, detail)
 }
 
 /// An account.

@@ -9,8 +9,8 @@ use actix_web::{HttpRequest, HttpResponse, Route};
 use crate::api::handlers::{
     self, accounts, admin, dead_letters, documents, gate, health, partners, submit, transactions,
 };
+use crate::api::panics::answer_panics;
 use crate::api::soap;
-use crate::edge::observe::survive;
 use crate::error::{ApiError, Code};
 
 /// A path and what its methods do.
@@ -86,7 +86,7 @@ pub fn configure(config: &mut ServiceConfig) {
         }
         let allowed = allowed.join(", ");
         let refuse = to(move || std::future::ready(method_not_allowed(&allowed)));
-        config.service(resource.route(refuse).wrap(from_fn(survive)));
+        config.service(resource.route(refuse).wrap(from_fn(answer_panics)));
     }
     config.default_service(to(not_found));
 }

@@ -18,7 +18,7 @@ use postonce_shared::cluster::gate::{GateOrder, GateState};
 use postonce_shared::config::StorageConfig;
 use postonce_shared::domain::ids::OrderNumber;
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::oversight::audit::{Event, On};
+use postonce_shared::oversight::audit::{AuditTarget, Event};
 use postonce_shared::ports::api_keys::ApiKeyRecord;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::World;
@@ -77,7 +77,7 @@ pub fn back_up(
     let bar = Bar::new();
     let taken = backup::take(store, &command.file, existing, world, &mut |progress| bar.show(progress));
     bar.clear();
-    let on = On::one("file", command.file.display());
+    let on = AuditTarget::one("file", command.file.display());
     let Taken { bytes, contents } = Event::operated("store.backup", on, taken)?;
     let seconds = world.uptime().saturating_sub(started).as_millis();
     let (file, size) = (command.file.display(), HumanBytes(bytes));
@@ -115,7 +115,7 @@ pub fn restore(
     let bar = Bar::new();
     let restored = prepared.carry_out(&mut |progress| bar.show(progress));
     bar.clear();
-    let on = On::one("file", command.file.display());
+    let on = AuditTarget::one("file", command.file.display());
     let plan = Event::operated("store.restore", on, restored)?;
     let seconds = world.uptime().saturating_sub(started).as_millis();
     let store = plan.store.display();

@@ -7,13 +7,13 @@ use anyhow::{Context as _, bail};
 use clap::Subcommand;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{Partner, Reach};
-use postonce_shared::oversight::audit::{Event, On, Outcome};
+use postonce_shared::oversight::audit::{AuditTarget, Event, Outcome};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::api_keys::ApiKeyRecord;
 use postonce_shared::ports::fault::StoreFault;
 
 use crate::access::api_keys::NewKey;
-use crate::access::partner_service::{Changed, PartnerDesk};
+use crate::access::partner_service::{Changed, PartnerService};
 use crate::access::scopes::Scope;
 
 /// What to do with API keys.
@@ -75,7 +75,7 @@ const PARTNER_SCOPES: [Scope; 4] = [Scope::Deposit, Scope::Withdraw, Scope::Read
 pub async fn run(
     command: KeysCommand,
     store: &Store,
-    desk: &PartnerDesk,
+    desk: &PartnerService,
     (out, err): (&mut (dyn Write + Send), &mut (dyn Write + Send)),
 ) -> anyhow::Result<()> {
     match command {
@@ -99,10 +99,11 @@ pub async fn run(
             let record = store.api_keys.find(&id).await.context("the keys could not be read")?;
             let Some(record) = record else {
                 // What is no id of a key may be a key.
-                Event::by_operator("key.revoke", On::nothing(), Outcome::Refused("key_unknown")).record();
+                Event::by_operator("key.revoke", AuditTarget::nothing(), Outcome::Refused("key_unknown"))
+                    .record();
                 bail!("there is no key with the id {id}; `keys list` shows them");
             };
-            let on = On::one("partner", &record.partner).and("key", &id);
+            let on = AuditTarget::one("partner", &record.partner).and("key", &id);
             let revoked = desk.revoke_key(&record.partner, &id).await;
             match recorded("key.revoke", on, revoked).context("the key could not be revoked")? {
                 Changed::Done(_) => {}
@@ -118,7 +119,7 @@ pub async fn run(
 }
 
 /// Whether a key works, and why not.
-async fn status(desk: &PartnerDesk, record: &ApiKeyRecord) -> anyhow::Result<String> {
+async fn status(desk: &PartnerService, record: &ApiKeyRecord) -> anyhow::Result<String> {
     if let Some(at) = record.revoked_at {
         return Ok(format!("revoked {at}"));
     }
@@ -135,13 +136,13 @@ async fn status(desk: &PartnerDesk, record: &ApiKeyRecord) -> anyhow::Result<Str
 ///
 /// # Errors
 /// When the store cannot be used, or so many keys work already.
-pub async fn add_key(desk: &PartnerDesk, partner: &PartnerId, scopes: &[Scope]) -> anyhow::Result<NewKey> {
+pub async fn add_key(desk: &PartnerService, partner: &PartnerId, scopes: &[Scope]) -> anyhow::Result<NewKey> {
     let added = desk.add_key(partner, scopes).await;
     let (key, changed) = match added {
         Ok((key, changed)) => (Some(key), Ok(changed)),
         Err(fault) => (None, Err(fault)),
     };
-    let on = On::one("partner", partner);
+    let on = AuditTarget::one("partner", partner);
     let on = key.iter().fold(on, |on, key| on.and("key", key.id()));
     let changed = recorded("key.add", on, changed)
         .context("the key could not be stored; it may stand in the list, and can be revoked")?;
@@ -158,14 +159,14 @@ pub async fn add_key(desk: &PartnerDesk, partner: &PartnerId, scopes: &[Scope]) 
 ///
 /// # Errors
 /// [`StoreFault`]: it may have been made.
-pub async fn create(desk: &PartnerDesk, partner: &Partner) -> Result<bool, StoreFault> {
+pub async fn create(desk: &PartnerService, partner: &Partner) -> Result<bool, StoreFault> {
     let created = desk.create(partner).await;
     let outcome = match &created {
         Ok(true) => Outcome::Done,
         Ok(false) => Outcome::Refused("partner_exists"),
         Err(_) => Outcome::Failed("storage_unavailable"),
     };
-    Event::by_operator("partner.change", On::one("partner", &partner.id), outcome).record();
+    Event::by_operator("partner.change", AuditTarget::one("partner", &partner.id), outcome).record();
     created
 }
 
@@ -173,7 +174,11 @@ pub async fn create(desk: &PartnerDesk, partner: &Partner) -> Result<bool, Store
 ///
 /// # Errors
 /// Those of the change.
-pub fn recorded(act: &str, on: On, changed: Result<Changed, StoreFault>) -> Result<Changed, StoreFault> {
+pub fn recorded(
+    act: &str,
+    on: AuditTarget,
+    changed: Result<Changed, StoreFault>,
+) -> Result<Changed, StoreFault> {
     let outcome = match &changed {
         Ok(Changed::Done(_)) => Outcome::Done,
         Ok(Changed::Unknown) => Outcome::Refused("partner_unknown"),
@@ -188,22 +193,23 @@ pub fn recorded(act: &str, on: On, changed: Result<Changed, StoreFault>) -> Resu
 mod tests {
     use std::sync::Arc;
 
-    use postonce_shared::adapters::http::Exchange;
+    use postonce_shared::adapters::http::PeerNetwork;
     use postonce_shared::adapters::memory::MemoryStore;
     use postonce_shared::adapters::memory::world::TestWorld;
     use postonce_shared::ports::world::World;
 
     use super::*;
     use crate::access::keyring::Keyring;
-    use crate::access::partner_broadcast::PartnerRing;
+    use crate::access::partner_broadcast::PartnerBroadcast;
 
     #[tokio::test]
     async fn a_key_is_added_listed_and_revoked() {
         let world = Arc::new(TestWorld::new(1));
         let store = MemoryStore::new(world.clone());
         let as_world: Arc<dyn World> = world.clone();
-        let exchange = Exchange::new(&store, &as_world, None).unwrap();
-        let desk = PartnerDesk::new(&store, as_world.clone(), PartnerRing::new(&exchange, as_world, None));
+        let exchange = PeerNetwork::new(&store, &as_world, None).unwrap();
+        let desk =
+            PartnerService::new(&store, as_world.clone(), PartnerBroadcast::new(&exchange, as_world, None));
         let run = async |command| {
             let (mut out, mut err) = (Vec::new(), Vec::new());
             let done = run(command, &store, &desk, (&mut out, &mut err)).await;

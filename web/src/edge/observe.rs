@@ -1,18 +1,15 @@
 //! What happens around every request: it is counted, logged once, and its failures are noted. Bodies
 //! and keys are never logged.
 
-use std::any::Any;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use actix_web::body::{BoxBody, MessageBody};
+use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
 use actix_web::http::header::{self, HeaderName};
 use actix_web::middleware::Next;
 use actix_web::web::Data;
 use actix_web::{Error, HttpMessage as _};
-use futures::FutureExt as _;
 use postonce_shared::access::token_bucket::Standing;
 use postonce_shared::domain::partner::Partner;
 use postonce_shared::ports::world::World;
@@ -22,8 +19,8 @@ use crate::access::rates::RetryAfter;
 use crate::edge::limits::fields;
 use crate::error::{ApiError, Fault};
 use crate::metrics::Metrics;
-use crate::readiness::Readiness;
 use postonce_shared::ports::fault::chain;
+use postonce_worker::readiness::Readiness;
 
 /// What a caller may ask for (draft-ietf-httpapi-ratelimit-headers-10).
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -78,24 +75,6 @@ pub async fn observe<B: MessageBody>(
     Ok(response)
 }
 
-/// Around each route: a handler that panics is a bug of ours; its request is answered all the same.
-///
-/// # Errors
-/// As [`observe`].
-pub async fn survive(
-    request: ServiceRequest,
-    next: Next<impl MessageBody + 'static>,
-) -> Result<ServiceResponse<BoxBody>, Error> {
-    let of_panic = request.request().clone();
-    match AssertUnwindSafe(next.call(request)).catch_unwind().await {
-        Ok(response) => Ok(response?.map_into_boxed_body()),
-        Err(panic) => {
-            let error = ApiError::internal(format!("a handler panicked: {}", words(&*panic)));
-            Ok(ServiceResponse::from_err(error, of_panic))
-        }
-    }
-}
-
 /// Tells an authenticated caller how much more it may ask for, and one that asked too much when it may
 /// come again.
 fn tell_standing<B>(response: &mut ServiceResponse<B>) {
@@ -115,11 +94,6 @@ fn tell_standing<B>(response: &mut ServiceResponse<B>) {
 
 fn fault_of<B>(response: &ServiceResponse<B>) -> Option<&Fault> {
     response.response().error()?.as_error::<ApiError>()?.fault()
-}
-
-fn words(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without words")
 }
 
 /// The method, as one of a few: a client must not be able to invent labels of metrics.

@@ -8,13 +8,13 @@ use actix_web::dev::Service as _;
 use actix_web::http::header::HeaderMap;
 use actix_web::test::{TestRequest, init_service};
 use futures::future::join_all;
-use postonce_shared::adapters::http::Exchange;
-use postonce_shared::adapters::local_doorbell::LocalBell;
+use postonce_shared::adapters::http::PeerNetwork;
+use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::completions::Completions;
-use postonce_shared::cluster::doorbell_secret::RingKeys;
+use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
 use postonce_shared::domain::account::Versioned;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, PartnerId};
@@ -27,14 +27,14 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::sync_store::Swapped;
 use postonce_shared::ports::world::World;
-use postonce_shared::protocol::dead_letters::DeadLetterOffice;
+use postonce_shared::protocol::dead_letters::DeadLetterService;
 use postonce_shared::protocol::post::Poster;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
-use postonce_web::admin::service::OfficeTerms;
-use postonce_web::readiness::{Part, Readiness};
+use postonce_web::admin::service::AdminTerms;
 use postonce_web::server::{App, build};
 use postonce_worker::meter::Meter;
+use postonce_worker::readiness::{Part, Readiness};
 use serde_json::Value;
 
 /// Queues of the test bank.
@@ -58,7 +58,7 @@ pub struct Desk {
     pub store: Store,
     pub world: Arc<TestWorld>,
     pub app: App,
-    pub letters: Arc<DeadLetterOffice>,
+    pub letters: Arc<DeadLetterService>,
     pub completions: Arc<Completions>,
     poster: Arc<Poster>,
     meter: Arc<Meter>,
@@ -124,16 +124,16 @@ impl Desk {
         let as_world: Arc<dyn World> = world.clone();
         let mut store = MemoryStore::new(as_world.clone());
         exchange(&mut store);
-        let secret = RingKeys::parse(RING_SECRET).unwrap();
-        let exchange = Exchange::new(&store, &as_world, Some(&secret)).unwrap();
+        let secret = DoorbellKeys::parse(RING_SECRET).unwrap();
+        let exchange = PeerNetwork::new(&store, &as_world, Some(&secret)).unwrap();
         let seal = Seal::new(&exchange.secret);
         let bank = Bank::new(store.clone(), as_world, exchange.local.clone(), seal.clone(), QUEUE_COUNT);
         let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]);
         [Part::Ledger, Part::Queue, Part::FirstKey].into_iter().for_each(|part| readiness.gain(part));
         let meter: Arc<Meter> = Arc::default();
-        let terms = OfficeTerms { address: address(), scaling: policy(), prices: Prices::default() };
+        let terms = AdminTerms { address: address(), scaling: policy(), prices: Prices::default() };
         let app = App::over(&bank, &exchange, (&meter, None), terms, readiness);
-        let (letters, poster, completions) = (bank.dead_letter_office, bank.poster, bank.completions);
+        let (letters, poster, completions) = (bank.dead_letters, bank.poster, bank.completions);
         let key = NewKey::random();
         let desk = Self { store, world, app, letters, completions, poster, meter, key, seal };
         desk.admit(&desk.key, "shop", Scope::ALL).await;
@@ -229,7 +229,7 @@ impl Desk {
 
     /// Posts whatever waits, as the worker of another process does: nobody here is told.
     pub async fn post_elsewhere(&self) {
-        let bell = Arc::new(LocalBell::default());
+        let bell = Arc::new(LocalDoorbell::default());
         let other = Bank::new(self.store.clone(), self.world.clone(), bell, self.seal.clone(), QUEUE_COUNT);
         self.post_by(&other.poster).await;
     }

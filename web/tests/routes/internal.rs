@@ -10,7 +10,7 @@ use postonce_shared::adapters::http::signature::{
 };
 use postonce_shared::adapters::http::{COMPLETIONS_PATH, GATE_PATH, PARTNERS_PATH, RING_PATH, STATUS_PATH};
 use postonce_shared::cluster::completions::{Completion, note};
-use postonce_shared::cluster::doorbell_secret::RingKeys;
+use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
 use postonce_shared::domain::ids::{AccountKey, OrderNumber, PartnerId, TransactionKey};
 use postonce_shared::domain::money::{Balance, Currency};
 use postonce_shared::domain::partner::PartnerStatus;
@@ -63,7 +63,7 @@ impl Call {
         to: &Address,
     ) -> Self {
         let stamp = Stamp::new(desk.world.uuid(), at, to);
-        let signature = stamp.on(route.0, route.1, body).sign(&RingKeys::parse(secret).unwrap());
+        let signature = stamp.on(route.0, route.1, body).sign(&DoorbellKeys::parse(secret).unwrap());
         Self { route, stamp, signature, body: body.to_vec() }
     }
 

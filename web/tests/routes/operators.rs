@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix_web::test::TestRequest;
 use postonce_shared::messaging::envelope::queues;
 use postonce_shared::ports::world::World as _;
-use postonce_web::readiness::Part;
+use postonce_worker::readiness::Part;
 use serde_json::{Value, json};
 
 use super::desk::{ACCOUNT, Desk, id};

@@ -18,11 +18,11 @@ pub use status::{OperationCount, QueueListeners, Status};
 
 use std::sync::Arc;
 
-use postonce_shared::adapters::http::{Exchange, Recipient};
-use postonce_shared::adapters::local_doorbell::LocalBell;
+use postonce_shared::adapters::http::{PeerNetwork, Recipient};
+use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::completions::Completions;
-use postonce_shared::cluster::doorbell_secret::RingSecret;
+use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::operations::StorageOperations;
@@ -44,17 +44,17 @@ fn forget_partner(bank: &Bank) -> ForgetPartner {
 
 /// What this process is to others that call it.
 #[derive(Clone)]
-pub struct Callee {
+pub struct PeerState {
     /// Its name.
     pub id: ProcessId,
     /// When it started.
     pub started_at: Timestamp,
     /// What a call has to be signed with.
-    pub secret: Arc<RingSecret>,
+    pub secret: Arc<DoorbellSecret>,
     /// Knows the address of this process, and which calls it took.
     pub recipient: Arc<Recipient>,
     /// Rung by rings: for this process only, or they would go round for ever.
-    pub bell: Arc<LocalBell>,
+    pub bell: Arc<LocalDoorbell>,
     /// Told by replies.
     pub completions: Arc<Completions>,
     /// What its worker counts.
@@ -71,12 +71,12 @@ pub struct Callee {
     pub world: Arc<dyn World>,
 }
 
-impl Callee {
+impl PeerState {
     /// The process of that bank and exchange, whose worker, if it has one, counts and obeys there. Others
     /// call it at `address`.
     pub fn of(
         bank: &Bank,
-        exchange: &Exchange,
+        exchange: &PeerNetwork,
         meter: &Arc<Meter>,
         gatekeeper: Option<Arc<Gatekeeper>>,
         readiness: &Arc<Readiness>,

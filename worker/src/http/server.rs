@@ -19,7 +19,7 @@ use postonce_shared::ports::world::World;
 use serde_json::json;
 
 use super::connections::Connections;
-use super::{Callee, Refusal, attend, configure};
+use super::{PeerState, Refusal, attend, configure};
 use crate::meter::Meter;
 use crate::metrics::{OPENMETRICS, WorkerMetrics};
 use crate::readiness::{Part, Readiness};
@@ -38,7 +38,7 @@ const DRAIN_S: u64 = 1;
 /// What the server of a worker process needs.
 pub struct WorkerApp {
     /// What the process is to others.
-    pub callee: Callee,
+    pub callee: PeerState,
     /// What storage operations cost.
     pub prices: Prices,
 }
@@ -93,7 +93,7 @@ pub fn serve(app: WorkerApp, listener: TcpListener) -> std::io::Result<Server> {
 ///
 /// # Errors
 /// When the address cannot be listened on.
-pub fn serve_peers(callee: Callee, listener: TcpListener) -> std::io::Result<Server> {
+pub fn serve_peers(callee: PeerState, listener: TcpListener) -> std::io::Result<Server> {
     let routes = |config: &mut ServiceConfig| {
         config.default_service(actix_web::web::to(not_for_partners));
     };
@@ -102,7 +102,7 @@ pub fn serve_peers(callee: Callee, listener: TcpListener) -> std::io::Result<Ser
 
 /// Serves the routes for other processes of the bank, and `routes`.
 fn serve_beside(
-    callee: Callee,
+    callee: PeerState,
     routes: impl Fn(&mut ServiceConfig) + Clone + Send + 'static,
     listener: TcpListener,
 ) -> std::io::Result<Server> {

@@ -16,9 +16,9 @@ use postonce_shared::adapters::http::REQUEST_BYTES_MAX;
 use postonce_shared::adapters::http::signature::{
     ADDRESSEE_HEADER, NONCE_HEADER, Refused, SIGNATURE_HEADER, Signed, TIMESTAMP_HEADER,
 };
-use postonce_shared::oversight::audit::{Event, On, Outcome, UNKNOWN};
+use postonce_shared::oversight::audit::{AuditTarget, Event, Outcome, UNKNOWN};
 
-use super::Callee;
+use super::PeerState;
 
 /// How long a body may take to arrive.
 const BODY_PATIENCE: Duration = Duration::from_secs(5);
@@ -147,13 +147,13 @@ fn note(request: &HttpRequest, refusal: &Refusal) {
     }
     let route = request.match_pattern().unwrap_or_default();
     let from = request.peer_addr().map_or_else(|| UNKNOWN.to_owned(), |peer| peer.to_string());
-    let on = On::one("method", request.method()).and("route", route);
+    let on = AuditTarget::one("method", request.method()).and("route", route);
     let outcome = Outcome::Refused("internal_signature_invalid");
     Event { who: UNKNOWN, key: "", act: "internal", on, outcome, from: &from }.record();
 }
 
 async fn read(request: &HttpRequest, payload: Payload) -> Result<ClaimedBody, Refusal> {
-    let callee = request.app_data::<Data<Callee>>().ok_or_else(|| {
+    let callee = request.app_data::<Data<PeerState>>().ok_or_else(|| {
         Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "The server was built without a callee.")
     })?;
     let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());

@@ -16,7 +16,7 @@ use postonce_shared::ports::world::World;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
-use crate::background_task::Errand;
+use crate::background_task::BackgroundTask;
 use crate::backoff::Backoff;
 use crate::drain::Drain;
 
@@ -211,7 +211,7 @@ impl Gatekeeper {
 
 /// In case a ring was lost.
 #[async_trait]
-impl Errand for Gatekeeper {
+impl BackgroundTask for Gatekeeper {
     async fn run(&self) {
         // Logged where it failed; the next turn comes.
         let _unread = self.look().await;

@@ -1,7 +1,7 @@
 //! Listens to the queues of one kind of work: wakes at once, and costs next to nothing when idle.
 //!
 //! A queue is looked into when somebody rings for it, when something is known to come back to it
-//! ([`Agenda`]), when the gate is released, and by the safety poll, in case a ring was lost. There is
+//! ([`PollSchedule`]), when the gate is released, and by the safety poll, in case a ring was lost. There is
 //! one safety poll for all queues: it takes them in turn, and backs off while it finds nothing. A
 //! look that finds work becomes a [`Session`], which brings as many receivers as it takes and ends
 //! when nothing is left.
@@ -21,11 +21,11 @@ use postonce_shared::ports::queue::QueueName;
 use tokio::sync::oneshot;
 use tracing::debug;
 
-use crate::background_task::Errand;
+use crate::background_task::BackgroundTask;
 use crate::backoff::Backoff;
 use crate::listening::handler::Handler;
-use crate::listening::poll_schedule::Agenda;
-use crate::listening::session::{Ended, Means, Rings, Session};
+use crate::listening::poll_schedule::PollSchedule;
+use crate::listening::session::{Ended, Rings, Session, SessionContext};
 
 /// First wait when the queues are empty.
 const IDLE_DELAY_MIN: Duration = Duration::from_millis(100);
@@ -45,13 +45,13 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Listens to the queues of one kind of work.
 pub struct Listener<H> {
     /// What its sessions share.
-    pub means: Arc<Means<H>>,
+    pub context: Arc<SessionContext<H>>,
     /// Wakes it.
     pub doorbell: Arc<dyn Doorbell>,
     /// Longest wait between two looks into empty queues.
     pub idle_delay_max: Duration,
     /// Done in turn, one at each safety poll.
-    pub errands: Vec<Arc<dyn Errand>>,
+    pub background_tasks: Vec<Arc<dyn BackgroundTask>>,
 }
 
 /// What makes the listener look.
@@ -80,7 +80,7 @@ struct Loop {
     sessions: BTreeMap<QueueName, Duration>,
     rings: BTreeMap<QueueName, Rings>,
     jobs: FuturesUnordered<BoxFuture<'static, Event>>,
-    agenda: Agenda,
+    agenda: PollSchedule,
     idle: Backoff,
     poll_at: Duration,
     polled_at: Duration,
@@ -108,7 +108,7 @@ impl<H: Handler> Listener<H> {
             sessions: BTreeMap::new(),
             rings: BTreeMap::new(),
             jobs: FuturesUnordered::new(),
-            agenda: Agenda::default(),
+            agenda: PollSchedule::default(),
             idle: Backoff::steady(IDLE_DELAY_MIN, self.idle_delay_max),
             poll_at: now,
             polled_at: now,
@@ -122,16 +122,16 @@ impl<H: Handler> Listener<H> {
             left_to_others: BTreeMap::new(),
             left_since: None,
         };
-        for queue in &self.means.leases.queues() {
+        for queue in &self.context.leases.queues() {
             state.agenda.note(queue, now.saturating_add(UNKNOWN_TIME_MAX));
-            self.means.meter.listeners(queue).allow(self.means.receivers.ceiling.get());
+            self.context.meter.listeners(queue).allow(self.context.receivers.ceiling.get());
         }
         loop {
             match self.next_event(&mut state).await {
                 Event::Drained => break,
                 Event::Released => {
                     // Whatever was shared out before the hold: now everybody starts.
-                    self.means.leases.forget_others();
+                    self.context.leases.forget_others();
                     self.start_all(&mut state);
                 }
                 Event::Rung(queues) => self.rung(queues, &mut state),
@@ -147,14 +147,14 @@ impl<H: Handler> Listener<H> {
                 state.sessions.remove(&queue);
             }
         }
-        if self.means.leases.is_held() {
-            self.means.leases.release().await;
+        if self.context.leases.is_held() {
+            self.context.leases.release().await;
         }
         debug!("Stopped listening for {}", H::NAME);
     }
 
     async fn next_event(&self, state: &mut Loop) -> Event {
-        let Means { world, gatekeeper, drain, .. } = &*self.means;
+        let SessionContext { world, gatekeeper, drain, .. } = &*self.context;
         let until = self.next_time(state, gatekeeper.is_open()).saturating_sub(self.now());
         let job = async {
             match state.jobs.next().await {
@@ -173,7 +173,7 @@ impl<H: Handler> Listener<H> {
     }
 
     fn now(&self) -> Duration {
-        self.means.world.uptime()
+        self.context.world.uptime()
     }
 
     /// When something is due next.
@@ -185,14 +185,14 @@ impl<H: Handler> Listener<H> {
 
     /// The next chore in turn that has something to do. After the last one a poll has none, which pays
     /// for the looks of other kinds.
-    fn next_errand(&self, state: &mut Loop) -> Option<Arc<dyn Errand>> {
-        let turns = self.errands.len().saturating_add(1);
+    fn next_errand(&self, state: &mut Loop) -> Option<Arc<dyn BackgroundTask>> {
+        let turns = self.background_tasks.len().saturating_add(1);
         for _ in 0..turns {
             let turn = state.errands_done.checked_rem(turns)?;
             state.errands_done = state.errands_done.saturating_add(1);
-            let errand = self.errands.get(turn)?;
-            if errand.is_due() {
-                return Some(Arc::clone(errand));
+            let task = self.background_tasks.get(turn)?;
+            if task.is_due() {
+                return Some(Arc::clone(task));
             }
         }
         None
@@ -202,11 +202,11 @@ impl<H: Handler> Listener<H> {
         let now = self.now();
         if state.errand_at <= now {
             state.errand_at = now.saturating_add(self.idle_delay_max);
-            if let Some(errand) = self.next_errand(state) {
-                self.means.world.spawn(async move { errand.run().await }.boxed());
+            if let Some(task) = self.next_errand(state) {
+                self.context.world.spawn(async move { task.run().await }.boxed());
             }
         }
-        if !self.means.gatekeeper.is_open() {
+        if !self.context.gatekeeper.is_open() {
             return;
         }
         for queue in state.agenda.take_due(now) {
@@ -225,13 +225,13 @@ impl<H: Handler> Listener<H> {
     /// The safety poll: one queue in turn.
     fn poll(&self, state: &mut Loop) {
         state.polled_at = self.now();
-        state.poll_at = state.polled_at.saturating_add(state.idle.next(&*self.means.world));
+        state.poll_at = state.polled_at.saturating_add(state.idle.next(&*self.context.world));
         // An errand that is due about then rides along, so that an idle process wakes once.
         let near = self.idle_delay_max.checked_div(10).unwrap_or_default();
         if state.errand_at.abs_diff(state.poll_at) < near {
             state.errand_at = state.poll_at;
         }
-        let queues = self.means.leases.queues();
+        let queues = self.context.leases.queues();
         let turn = state.polled.checked_rem(queues.len());
         state.polled = state.polled.saturating_add(1);
         if let Some(queue) = turn.and_then(|turn| queues.get(turn)) {
@@ -242,10 +242,10 @@ impl<H: Handler> Listener<H> {
     fn rung(&self, queues: BTreeSet<QueueName>, state: &mut Loop) {
         for queue in queues {
             // Somebody may have more queues than this process was told of.
-            self.means.leases.add(&queue);
-            self.means.meter.listeners(&queue).allow(self.means.receivers.ceiling.get());
+            self.context.leases.add(&queue);
+            self.context.meter.listeners(&queue).allow(self.context.receivers.ceiling.get());
             self.ring(&queue, state);
-            if self.means.leases.is_mine(&queue) {
+            if self.context.leases.is_mine(&queue) {
                 self.start(&queue, Occasion::Expected, state);
             } else {
                 self.leave_to_others(&queue, state);
@@ -260,7 +260,7 @@ impl<H: Handler> Listener<H> {
     }
 
     fn leave_to_others(&self, queue: &QueueName, state: &mut Loop) {
-        let left = self.means.leases.others_left();
+        let left = self.context.leases.others_left();
         let now = self.now();
         state.left_to_others.insert(queue.clone(), now.saturating_add(left.unwrap_or_default()));
         state.left_since.get_or_insert(now);
@@ -268,7 +268,7 @@ impl<H: Handler> Listener<H> {
     }
 
     fn start_all(&self, state: &mut Loop) {
-        for queue in self.means.leases.queues() {
+        for queue in self.context.leases.queues() {
             // A session that is just ending looks again.
             self.ring(&queue, state);
             self.start(&queue, Occasion::Expected, state);
@@ -277,14 +277,14 @@ impl<H: Handler> Listener<H> {
 
     /// Starts a session, unless one is under way: that one looks again if it was rung for.
     fn start(&self, queue: &QueueName, occasion: Occasion, state: &mut Loop) {
-        if state.sessions.contains_key(queue) || !self.means.gatekeeper.is_open() {
+        if state.sessions.contains_key(queue) || !self.context.gatekeeper.is_open() {
             return;
         }
         let rings = state.rings.entry(queue.clone()).or_default().subscribe();
-        let session = Session::new(Arc::clone(&self.means), queue.clone(), rings);
+        let session = Session::new(Arc::clone(&self.context), queue.clone(), rings);
         let (tell, told) = oneshot::channel();
         // A task of its own, so that queues use more than one core.
-        self.means.world.spawn(async move { drop(tell.send(session.run().await)) }.boxed());
+        self.context.world.spawn(async move { drop(tell.send(session.run().await)) }.boxed());
         let name = queue.clone();
         let job = async move { Event::Ended(name, occasion, told.await.ok().flatten()) };
         state.jobs.push(job.boxed());
@@ -297,7 +297,7 @@ impl<H: Handler> Listener<H> {
         let started = state.sessions.remove(queue).unwrap_or(now);
         let Some(Ended { received, seen, back_in }) = ended else {
             state.agenda.note(queue, now.saturating_add(RESTART_DELAY));
-            state.agenda.note(queue, now.saturating_add(self.means.visibility_timeout));
+            state.agenda.note(queue, now.saturating_add(self.context.visibility_timeout));
             return;
         };
         for delay in back_in {
@@ -305,7 +305,7 @@ impl<H: Handler> Listener<H> {
         }
         if received > 0 || occasion == Occasion::Expected {
             // Others may have received as well, and may die over it.
-            state.agenda.note(queue, now.saturating_add(self.means.visibility_timeout));
+            state.agenda.note(queue, now.saturating_add(self.context.visibility_timeout));
         }
         if received > 0 {
             if state.busy_last.is_none_or(|last| now.saturating_sub(last) > PAUSE) {
@@ -313,13 +313,13 @@ impl<H: Handler> Listener<H> {
             }
             state.busy_last = Some(now);
             state.idle.reset();
-            let next = now.saturating_add(state.idle.next(&*self.means.world));
+            let next = now.saturating_add(state.idle.next(&*self.context.world));
             // However busy some queues are: a ring for another one may have been lost.
             let polled_at = state.polled_at.max(state.busy_since);
             state.poll_at = next.min(polled_at.saturating_add(BUSY_POLL_INTERVAL)).max(now);
         }
         let rung = state.rings.get(queue).is_some_and(|rings| *rings.borrow() > seen);
-        if self.means.leases.is_mine(queue) {
+        if self.context.leases.is_mine(queue) {
             if rung {
                 self.start(queue, Occasion::Expected, state);
             }
@@ -341,8 +341,8 @@ impl<H: Handler> Listener<H> {
         let resumed = state.busy_last.is_some_and(|last| now.saturating_sub(last) <= PAUSE);
         let since = if resumed { Some(state.busy_since) } else { oldest };
         let lasting = since.is_some_and(|since| now.saturating_sub(since) >= LASTING);
-        let held = self.means.leases.is_held();
-        let leases = Arc::clone(&self.means.leases);
+        let held = self.context.leases.is_held();
+        let leases = Arc::clone(&self.context.leases);
         // Work that lasts elsewhere as well can be shared by more hands.
         let joins = state.left_since.is_some_and(|since| now.saturating_sub(since) >= LASTING_ELSEWHERE);
         let job = if lasting || joins {
@@ -364,7 +364,7 @@ impl<H: Handler> Listener<H> {
     fn leased(&self, state: &mut Loop) {
         let now = self.now();
         for (queue, until) in std::mem::take(&mut state.left_to_others) {
-            if self.means.leases.is_mine(&queue) {
+            if self.context.leases.is_mine(&queue) {
                 self.start(&queue, Occasion::Expected, state);
             } else if now < until {
                 state.left_to_others.insert(queue, until);
@@ -374,8 +374,8 @@ impl<H: Handler> Listener<H> {
         if state.left_to_others.is_empty() {
             state.left_since = None;
         }
-        if self.means.leases.is_held() {
-            self.note_lease(Some(self.means.leases.renewal_interval()), state);
+        if self.context.leases.is_held() {
+            self.note_lease(Some(self.context.leases.renewal_interval()), state);
         }
     }
 }

@@ -12,9 +12,9 @@ const GRID: Duration = Duration::from_secs(1);
 
 /// The looks to come, on the clock of the process's uptime.
 #[derive(Debug, Default)]
-pub struct Agenda(BTreeMap<QueueName, BTreeSet<u32>>);
+pub struct PollSchedule(BTreeMap<QueueName, BTreeSet<u32>>);
 
-impl Agenda {
+impl PollSchedule {
     /// Notes a look into a queue; it comes at most [one second](GRID) later.
     pub fn note(&mut self, queue: &QueueName, at: Duration) {
         let slot = at.as_millis().div_ceil(GRID.as_millis());
@@ -50,7 +50,7 @@ mod tests {
     fn looks_come_on_time_and_close_ones_are_one() {
         let (one, two) = (QueueName::of_partition("work", 1), QueueName::of_partition("work", 2));
         let ms = Duration::from_millis;
-        let mut agenda = Agenda::default();
+        let mut agenda = PollSchedule::default();
         assert_eq!(agenda.next(), None);
         agenda.note(&one, ms(20_001));
         agenda.note(&one, ms(20_900));

@@ -1,23 +1,15 @@
 //! How many receivers of a queue work side by side. Pure: the same backlog gives the same number.
 
-use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use postonce_shared::ports::queue::RECEIVE_MAX;
+
+use crate::config::Bounds;
 
 /// Full receives that each receiver may have waiting before another one joins.
 const RECEIVES_AHEAD: u64 = 2;
 /// Each full one of these that the oldest message has waited adds a receiver.
 const AGE_STEP: Duration = Duration::from_secs(1);
-
-/// Between how many receivers a queue with work may have in one process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
-    /// As soon as there is work.
-    pub floor: NonZeroUsize,
-    /// However much there is.
-    pub ceiling: NonZeroUsize,
-}
 
 /// What is known to wait in a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -46,6 +38,8 @@ pub fn wanted(demand: Demand, bounds: Bounds) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroUsize;
+
     use super::*;
 
     #[test]

@@ -17,12 +17,13 @@ use tokio::sync::watch;
 use tracing::{error, warn};
 
 use crate::backoff::Backoff;
+use crate::config::Bounds;
 use crate::drain::Drain;
 use crate::listening::delivery::Delivery;
 use crate::listening::gatekeeper::Gatekeeper;
 use crate::listening::handler::{Handled, Handler, Health};
 use crate::listening::leases::QueueLeases;
-use crate::listening::receivers::{Bounds, Demand, wanted};
+use crate::listening::receivers::{Demand, wanted};
 use crate::meter::{ListenerGauge, Meter};
 
 /// First wait after a fault.
@@ -41,7 +42,7 @@ const SLOW: Duration = Duration::from_millis(250);
 pub type Rings = watch::Sender<u64>;
 
 /// What the sessions of a listener share.
-pub struct Means<H> {
+pub struct SessionContext<H> {
     /// What is done with the messages.
     pub handler: Arc<H>,
     /// Where they come from.
@@ -114,7 +115,7 @@ struct Begun {
 
 /// Works off one queue.
 pub struct Session<H> {
-    means: Arc<Means<H>>,
+    context: Arc<SessionContext<H>>,
     name: QueueName,
     /// How often it was rung for the queue.
     rings: watch::Receiver<u64>,
@@ -124,9 +125,9 @@ pub struct Session<H> {
 
 impl<H: Handler> Session<H> {
     /// A session on a queue.
-    pub fn new(means: Arc<Means<H>>, name: QueueName, rings: watch::Receiver<u64>) -> Self {
-        let gauge = means.meter.listeners(&name);
-        Self { means, name, rings, gauge, depth_asked_at: AtomicU64::new(0) }
+    pub fn new(context: Arc<SessionContext<H>>, name: QueueName, rings: watch::Receiver<u64>) -> Self {
+        let gauge = context.meter.listeners(&name);
+        Self { context, name, rings, gauge, depth_asked_at: AtomicU64::new(0) }
     }
 
     /// Runs until the queue is empty or somebody else tends to it, the gate is held, or the drain
@@ -147,12 +148,12 @@ impl<H: Handler> Session<H> {
         let mut faults = Backoff::new(FAULT_DELAY_MIN, FAULT_DELAY_MAX);
         // One looks first: whether there is work for more, it has to see.
         let (mut look, mut receivers, mut delay) = (true, 1, Duration::ZERO);
-        let mut first = !self.means.drain.is_started();
+        let mut first = !self.context.drain.is_started();
         let mut begun = self.begin();
         loop {
             // The first look is free: it may be for something that whoever tends to the queue was not
             // told of.
-            let settles_in_time = settling <= self.means.receivers.ceiling.get();
+            let settles_in_time = settling <= self.context.receivers.ceiling.get();
             while look
                 && settles_in_time
                 && rounds.len().saturating_sub(settling) < receivers
@@ -180,7 +181,7 @@ impl<H: Handler> Session<H> {
                 Step::Round(Round::Away) => Health::Away,
                 Step::Round(Round::Done { received, demand, rest }) => {
                     ended.received = ended.received.saturating_add(received);
-                    receivers = if delay.is_zero() { wanted(demand, self.means.receivers) } else { 1 };
+                    receivers = if delay.is_zero() { wanted(demand, self.context.receivers) } else { 1 };
                     look = true;
                     match rest {
                         Rest::Settled(handled) => {
@@ -205,7 +206,7 @@ impl<H: Handler> Session<H> {
                 Health::Away => {
                     look = true;
                     receivers = 1;
-                    delay = faults.next(&*self.means.world);
+                    delay = faults.next(&*self.context.world);
                 }
             }
         }
@@ -219,7 +220,7 @@ impl<H: Handler> Session<H> {
         settles_in_time: bool,
         begun: &Begun,
     ) -> Step<H::Done> {
-        let room = receiving < self.means.receivers.ceiling.get() && settles_in_time && self.may_look();
+        let room = receiving < self.context.receivers.ceiling.get() && settles_in_time && self.may_look();
         let patience = if receiving == 0 { Duration::ZERO } else { SLOW };
         let helper = async { if room { self.another_hand(begun, patience).await } else { pending().await } };
         match select(rounds.next(), std::pin::pin!(helper)).await {
@@ -234,7 +235,7 @@ impl<H: Handler> Session<H> {
     }
 
     fn begin(&self) -> Begun {
-        Begun { at: self.means.world.uptime(), rings: self.rung() }
+        Begun { at: self.context.world.uptime(), rings: self.rung() }
     }
 
     /// Returns when it rang since the last receiver began, and some time has passed since it did: what came
@@ -245,20 +246,21 @@ impl<H: Handler> Session<H> {
             // The listener is gone.
             return pending().await;
         }
-        let busy = self.means.world.uptime().saturating_sub(begun.at);
+        let busy = self.context.world.uptime().saturating_sub(begun.at);
         let patience = patience.saturating_sub(busy);
         if !patience.is_zero() {
-            self.means.world.sleep(patience).await;
+            self.context.world.sleep(patience).await;
         }
     }
 
     fn may_look(&self) -> bool {
-        !self.means.drain.is_started() && self.means.leases.is_mine(&self.name)
+        !self.context.drain.is_started() && self.context.leases.is_mine(&self.name)
     }
 
     /// Receives once, and handles what came; after a delay, where something was away.
     async fn round(&self, delay: Duration) -> Round<H::Done> {
-        let Means { handler, queue, gatekeeper, world, meter, visibility_timeout, drain, .. } = &*self.means;
+        let SessionContext { handler, queue, gatekeeper, world, meter, visibility_timeout, drain, .. } =
+            &*self.context;
         if !delay.is_zero() {
             select(std::pin::pin!(drain.started()), world.sleep(delay)).await;
             if drain.is_started() {
@@ -301,7 +303,7 @@ impl<H: Handler> Session<H> {
     }
 
     async fn settle(&self, done: H::Done) -> Round<H::Done> {
-        Round::Settled(self.means.handler.settle(&self.name, done).await)
+        Round::Settled(self.context.handler.settle(&self.name, done).await)
     }
 
     /// What waits behind messages that were just received. Nothing is known of it unless they were as
@@ -320,8 +322,8 @@ impl<H: Handler> Session<H> {
                 self.gauge.see(depth, oldest_age);
                 return Demand { depth, oldest_age };
             }
-            let asked = self.means.queue.backlog(&self.name);
-            let depth = match select(asked, self.means.world.sleep(DEPTH_TIME_MAX)).await {
+            let asked = self.context.queue.backlog(&self.name);
+            let depth = match select(asked, self.context.world.sleep(DEPTH_TIME_MAX)).await {
                 // What is in hand is counted as well.
                 Either::Left((Ok(backlog), _)) => {
                     backlog.depth.saturating_sub(u64::try_from(RECEIVE_MAX).unwrap_or(0))
@@ -335,7 +337,7 @@ impl<H: Handler> Session<H> {
     }
 
     fn may_ask_depth(&self) -> bool {
-        let now = u64::try_from(self.means.world.uptime().as_millis()).unwrap_or(u64::MAX).max(1);
+        let now = u64::try_from(self.context.world.uptime().as_millis()).unwrap_or(u64::MAX).max(1);
         let interval = u64::try_from(DEPTH_INTERVAL.as_millis()).unwrap_or(u64::MAX);
         let asked = self.depth_asked_at.load(Ordering::Relaxed);
         let due = asked == 0 || now.saturating_sub(asked) >= interval;

@@ -15,7 +15,7 @@ use postonce_shared::access::token_bucket::{Bucket, Standing};
 use postonce_shared::bank::Bank;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{Partner, RequestRate};
-use postonce_shared::messaging::direct_producers::LegacyOrder;
+use postonce_shared::messaging::direct_producers::DirectOrder;
 use postonce_shared::ports::fault::{Cause, chain};
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::accept::{Acceptor, Admission};
@@ -59,7 +59,7 @@ impl DirectOrders {
     /// # Errors
     /// [`Unopened::Refused`] with what an operator can do, [`Unopened::Postponed`] above the rate, and
     /// [`Unopened::LedgerAway`] while terms or ledger cannot be used.
-    pub async fn admit(&self, order: &LegacyOrder, partner: &PartnerId) -> Result<Admission, Unopened> {
+    pub async fn admit(&self, order: &DirectOrder, partner: &PartnerId) -> Result<Admission, Unopened> {
         let found = self.grants.find(partner).await;
         let found = found.map_err(|fault| unopened(fault.is_transient(), fault.into()))?;
         let grant = found.map_err(refused)?;

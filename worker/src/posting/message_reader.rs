@@ -10,7 +10,7 @@ use postonce_shared::bank::Bank;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::RequestRate;
 use postonce_shared::messaging::claim_check::{ClaimCheck, Claimed};
-use postonce_shared::messaging::direct_producers::{self, LegacyOrder};
+use postonce_shared::messaging::direct_producers::{self, DirectOrder};
 use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::messaging::envelope::{Body, Claim, Content, Envelope, Unreadable};
 use postonce_shared::ports::queue::Message;
@@ -23,7 +23,7 @@ use crate::meter::Meter;
 use crate::posting::direct_orders::DirectOrders;
 
 /// Opens messages of accepted work.
-pub struct Opening {
+pub struct MessageReader {
     direct: DirectOrders,
     claims: ClaimCheck,
     seal: Seal,
@@ -33,7 +33,7 @@ pub struct Opening {
     time_max: Duration,
 }
 
-impl Opening {
+impl MessageReader {
     /// Opening at a bank. Orders of direct producers are accepted in the name of `legacy_partner`;
     /// without one they are refused. `request_rate` is its rate, if it has none of its own. No message takes
     /// longer than `time_max`.
@@ -93,7 +93,7 @@ impl Opening {
         }
     }
 
-    async fn admit(&self, order: &LegacyOrder) -> Result<Envelope, Unopened> {
+    async fn admit(&self, order: &DirectOrder) -> Result<Envelope, Unopened> {
         let Some(partner) = &self.legacy_partner else {
             let why = "the body is of a direct producer, and no partner is configured to accept it for; \
                        set legacy-partner (POSTONCE_LEGACY_PARTNER), then replay";

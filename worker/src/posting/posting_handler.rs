@@ -27,19 +27,19 @@ use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::ledger::Ledger;
 use postonce_shared::ports::queue::{Held, Message, QueueName, WorkQueue};
 use postonce_shared::ports::world::World;
-use postonce_shared::protocol::dead_letters::DeadLetterOffice;
+use postonce_shared::protocol::dead_letters::DeadLetterService;
 use postonce_shared::protocol::post::{PostFault, Poster, Settled};
 use tracing::{error, info, warn};
 
+use crate::config::WorkerConfig;
 use crate::listening::delivery::{Delivery, Unopened};
 use crate::listening::handler::{Handled, Handler, Health};
 use crate::meter::Meter;
 use crate::posting::disposition::{Disposition, Treatment, choose, treat};
 use crate::posting::lookup::look_up;
-use crate::posting::message_reader::Opening;
+use crate::posting::message_reader::MessageReader;
 use crate::posting::renewal::Renewal;
 use crate::posting::settle::Settlement;
-use crate::worker::WorkerConfig;
 
 /// Accounts that are posted side by side out of one receive.
 const ACCOUNTS_AT_ONCE: usize = 128;
@@ -58,12 +58,12 @@ pub struct Posted {
 }
 
 /// Posts accepted work.
-pub struct Posting {
+pub struct PostingHandler {
     poster: Arc<Poster>,
     queue: Arc<dyn WorkQueue>,
     ledger: Arc<dyn Ledger>,
-    office: Arc<DeadLetterOffice>,
-    opening: Opening,
+    office: Arc<DeadLetterService>,
+    opening: MessageReader,
     claims: ClaimCheck,
     seal: Seal,
     world: Arc<dyn World>,
@@ -76,7 +76,7 @@ pub struct Posting {
     ledger_away: AtomicBool,
 }
 
-impl Posting {
+impl PostingHandler {
     /// Posting at a bank. A received message is hidden for its `visibility_timeout` at a time; work that
     /// cannot be posted in `dequeue_count_max` receipts is tried alone, and then set aside.
     pub fn new(bank: &Bank, meter: Arc<Meter>, config: &WorkerConfig) -> Self {
@@ -87,11 +87,16 @@ impl Posting {
         Self {
             claims: ClaimCheck::new(&bank.store, &bank.seal, Arc::clone(&bank.world)),
             seal: bank.seal.clone(),
-            opening: Opening::new(bank, Arc::clone(&meter), (legacy_partner.clone(), request_rate), time_max),
+            opening: MessageReader::new(
+                bank,
+                Arc::clone(&meter),
+                (legacy_partner.clone(), request_rate),
+                time_max,
+            ),
             poster: Arc::clone(&bank.poster),
             queue: Arc::clone(&bank.store.queue),
             ledger: Arc::clone(&bank.store.ledger),
-            office: Arc::clone(&bank.dead_letter_office),
+            office: Arc::clone(&bank.dead_letters),
             world: Arc::clone(&bank.world),
             completions: Arc::clone(&bank.completions),
             replies: Arc::clone(&bank.replies),
@@ -119,7 +124,7 @@ impl Posting {
 }
 
 #[async_trait]
-impl Handler for Posting {
+impl Handler for PostingHandler {
     type Work = Envelope;
     type Done = Posted;
 
@@ -172,7 +177,7 @@ impl Handler for Posting {
 
 /// The work of one receive.
 struct Round<'a> {
-    posting: &'a Posting,
+    posting: &'a PostingHandler,
     name: &'a QueueName,
     settlement: Settlement,
 }
@@ -240,7 +245,7 @@ impl Round<'_> {
         match self.treatment(delivery) {
             Treatment::Together | Treatment::Alone => {
                 let visibility = self.posting.visibility_timeout;
-                let Posting { queue, seal, .. } = self.posting;
+                let PostingHandler { queue, seal, .. } = self.posting;
                 match delivery.begin_alone(&**queue, self.name, seal, visibility).await {
                     Ok(Held::Ours(())) => {}
                     Ok(Held::Lost) => return true,
@@ -273,7 +278,7 @@ impl Round<'_> {
     }
 
     fn renewal(&self) -> Renewal<'_> {
-        let Posting { queue, world, meter, visibility_timeout, .. } = self.posting;
+        let PostingHandler { queue, world, meter, visibility_timeout, .. } = self.posting;
         Renewal { queue: &**queue, name: self.name, world: &**world, meter, visibility: *visibility_timeout }
     }
 
@@ -314,7 +319,7 @@ impl Round<'_> {
 
     /// The replies that are due for the work of messages, by account.
     fn pending_replies(&self, deliveries: &[&Delivery<Envelope>]) -> BTreeMap<AccountKey, PendingReplies> {
-        let Posting { completions, replies, .. } = self.posting;
+        let PostingHandler { completions, replies, .. } = self.posting;
         let mut pending: BTreeMap<AccountKey, PendingReplies> = BTreeMap::new();
         let envelopes = deliveries.iter().filter_map(|delivery| delivery.content.as_ref().ok());
         for (envelope, to) in envelopes.filter_map(|envelope| Some((envelope, envelope.reply_to.as_ref()?))) {

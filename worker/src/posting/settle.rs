@@ -14,7 +14,7 @@ use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::ledger::Ledger;
 use postonce_shared::ports::queue::{Held, Message, QueueName, WorkQueue};
 use postonce_shared::ports::world::World;
-use postonce_shared::protocol::dead_letters::DeadLetterOffice;
+use postonce_shared::protocol::dead_letters::DeadLetterService;
 use tracing::{error, warn};
 
 use crate::backoff::Backoff;
@@ -42,7 +42,7 @@ pub struct Settlement {
     /// Asked whether work is final before it is set aside.
     pub ledger: Arc<dyn Ledger>,
     /// Where work goes that cannot be posted.
-    pub office: Arc<DeadLetterOffice>,
+    pub office: Arc<DeadLetterService>,
     /// Where payloads are removed.
     pub claims: ClaimCheck,
     /// What is written anew carries it.

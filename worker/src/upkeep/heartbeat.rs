@@ -11,12 +11,14 @@ use async_trait::async_trait;
 use futures::future::{Either, select};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::{StoreFault, chain};
-use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind, Roster, RosterEntry};
+use postonce_shared::ports::process_registry::{
+    Address, ProcessId, ProcessKind, ProcessRegistry, RegisteredProcess,
+};
 use postonce_shared::ports::world::World;
 use tokio::sync::Mutex;
 use tracing::{info, warn};
 
-use crate::background_task::Errand;
+use crate::background_task::BackgroundTask;
 use crate::backoff::Backoff;
 use crate::drain::Drain;
 
@@ -37,7 +39,7 @@ const WITHDRAWAL_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The place of this process in the roster.
 pub struct Heartbeat {
-    roster: Arc<dyn Roster>,
+    roster: Arc<dyn ProcessRegistry>,
     world: Arc<dyn World>,
     id: ProcessId,
     kind: ProcessKind,
@@ -79,7 +81,7 @@ impl Heartbeat {
     /// The place of the process with that id, of that kind, which is called at that address, and whose safety
     /// poll comes about every `idle_delay_max`.
     pub fn new(
-        roster: &Arc<dyn Roster>,
+        roster: &Arc<dyn ProcessRegistry>,
         world: &Arc<dyn World>,
         (id, kind): (ProcessId, ProcessKind),
         address: Address,
@@ -142,7 +144,7 @@ impl Heartbeat {
         if beats.withdrawn {
             return Ok(());
         }
-        let entry = RosterEntry {
+        let entry = RegisteredProcess {
             id: self.id,
             kind: self.kind,
             address: self.address.clone(),
@@ -162,7 +164,7 @@ impl Heartbeat {
 }
 
 #[async_trait]
-impl Errand for Heartbeat {
+impl BackgroundTask for Heartbeat {
     async fn run(&self) {
         let last = self.beats.lock().await.last;
         let due = last.is_none_or(|last| self.world.uptime().saturating_sub(last) >= self.rhythm.due_after);

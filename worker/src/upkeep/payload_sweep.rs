@@ -11,7 +11,7 @@ use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::{World, WorldExt as _};
 use tracing::{info, warn};
 
-use crate::background_task::Errand;
+use crate::background_task::BackgroundTask;
 
 /// Time between two sweeps of a process.
 const INTERVAL: Duration = Duration::from_secs(24 * 3600);
@@ -20,14 +20,14 @@ const INTERVAL: Duration = Duration::from_secs(24 * 3600);
 const FIRST_WITHIN: Duration = Duration::from_secs(3600);
 
 /// Sweeps once a day.
-pub struct Sweeping {
+pub struct PayloadSweep {
     sweep: Sweep,
     world: Arc<dyn World>,
     /// By the uptime of the world.
     due_at: Mutex<Duration>,
 }
 
-impl Sweeping {
+impl PayloadSweep {
     /// Sweeping at a bank.
     pub fn new(bank: &Bank) -> Self {
         let world = Arc::clone(&bank.world);
@@ -37,7 +37,7 @@ impl Sweeping {
 }
 
 #[async_trait]
-impl Errand for Sweeping {
+impl BackgroundTask for PayloadSweep {
     fn is_due(&self) -> bool {
         self.world.uptime() >= *self.due_at.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -15,7 +15,7 @@ use actix_web::{App, HttpResponse, HttpServer};
 use futures::FutureExt as _;
 use postonce_shared::access::partner_grants::Denial;
 use postonce_shared::adapters::http::{
-    COMPLETIONS_PATH, CallFault, Exchange, PARTNERS_PATH, PartnerChanged, Question, RING_PATH, Recipient,
+    COMPLETIONS_PATH, CallFault, PARTNERS_PATH, PartnerChanged, PeerNetwork, Question, RING_PATH, Recipient,
     STATUS_PATH, decode_ring,
 };
 use postonce_shared::cluster::completions::{Completion, News, note};
@@ -25,7 +25,7 @@ use postonce_shared::domain::partner::{Partner, Reach};
 use postonce_shared::ports::doorbell::Doorbell as _;
 use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind};
 use postonce_shared::ports::queue::QueueName;
-use postonce_worker::http::{Callee, SignedBody, Status};
+use postonce_worker::http::{PeerState, SignedBody, Status};
 use postonce_worker::readiness::Part;
 use tokio::sync::Semaphore;
 
@@ -36,7 +36,7 @@ async fn the_first_ring_of_a_process_is_heard_by_every_worker_and_by_itself() {
     let town = Town::new();
     let workers = [town.worker().await, town.worker().await];
     let store = town.store.ports();
-    let web = Exchange::new(&store, &town.world, Some(&town.secret)).unwrap();
+    let web = PeerNetwork::new(&store, &town.world, Some(&town.secret)).unwrap();
     let reads = || store.operations.snapshot().values().sum::<u64>();
     assert_eq!(reads(), 0, "nothing is read before somebody rings");
     web.bell.ring(&queue(0));
@@ -120,7 +120,7 @@ async fn rings_collect_while_one_is_in_flight() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
     let recipient = Arc::new(Recipient::new(address.clone(), town.world.now()));
-    let callee = Callee { recipient, ..town.house().callee };
+    let callee = PeerState { recipient, ..town.house().callee };
     let (app_data, callee) = (Data::clone(&slow), Data::new(callee));
     let server = HttpServer::new(move || {
         let ring = async |body: SignedBody, slow: Data<Slow>| {
@@ -175,7 +175,7 @@ async fn a_process_takes_only_calls_that_are_for_its_own_address() {
     let misled = town.fresh_id();
     town.announce(misled, &Address::parse(&other).unwrap()).await;
     let asker = town.exchange();
-    let answers = within(asker.switchboard.ask(&Question::get(STATUS_PATH), DEADLINE)).await.unwrap();
+    let answers = within(asker.broadcast.ask(&Question::get(STATUS_PATH), DEADLINE)).await.unwrap();
     assert_eq!(answers.len(), 2);
     for (entry, answer) in answers {
         if entry.id == misled {
@@ -191,7 +191,8 @@ async fn the_note_of_a_process_with_an_outdated_secret_is_only_a_hint() {
     let town = Town::new();
     let web = town.house();
     let outdated =
-        Exchange::new(&town.store.ports(), &town.world, Some(&keys("another-secret-long-enough"))).unwrap();
+        PeerNetwork::new(&town.store.ports(), &town.world, Some(&keys("another-secret-long-enough")))
+            .unwrap();
     let told = completion(&*town.world, 1);
     let mut waiter = web.callee.completions.register(&told.key);
     outdated.replies.send(&outdated.seal.ask(&web.address).unwrap(), told.clone());
@@ -235,7 +236,8 @@ async fn nobody_is_called_at_an_address_that_no_process_of_the_bank_wrote() {
     thief.set_nonblocking(true).unwrap();
     let address = Address::parse(&thief.local_addr().unwrap().to_string()).unwrap();
     let stranger =
-        Exchange::new(&town.store.ports(), &town.world, Some(&keys("another-secret-long-enough"))).unwrap();
+        PeerNetwork::new(&town.store.ports(), &town.world, Some(&keys("another-secret-long-enough")))
+            .unwrap();
     let (web, worker) = (town.house(), town.exchange());
     let told = completion(&*town.world, 1);
     let mut waiter = web.callee.completions.register(&told.key);
@@ -273,7 +275,7 @@ async fn processes_understand_each_other_while_the_secret_is_changed() {
     for (round, secret) in
         ["0123456789abcdef,fedcba9876543210", "fedcba9876543210,0123456789abcdef"].into_iter().enumerate()
     {
-        let web = Exchange::new(&town.store.ports(), &town.world, Some(&keys(secret))).unwrap();
+        let web = PeerNetwork::new(&town.store.ports(), &town.world, Some(&keys(secret))).unwrap();
         web.bell.ring(&queue(u16::try_from(round).unwrap()));
         if round == 0 {
             assert_eq!(worker.heard().await, BTreeSet::from([queue(0)]), "it signs with the old one");
@@ -295,7 +297,7 @@ async fn all_other_workers_are_asked_at_once() {
     other.callee.meter.listeners(&queue(0)).allow(7);
     other.callee.meter.received.add(3);
 
-    let answers = within(asker.switchboard.ask(&Question::get(STATUS_PATH), DEADLINE)).await.unwrap();
+    let answers = within(asker.broadcast.ask(&Question::get(STATUS_PATH), DEADLINE)).await.unwrap();
     let mut ids: Vec<ProcessId> = answers.iter().map(|(entry, _)| entry.id).collect();
     ids.sort();
     let mut expected = vec![other.callee.id, dead];
@@ -319,7 +321,7 @@ async fn a_process_that_only_serves_the_api_is_asked_and_never_rung() {
     town.announce_as(ProcessKind::Web, web.callee.id, &web.address).await;
     let asker = town.exchange();
     let asked = async |question: Question| {
-        let answers = within(asker.switchboard.ask(&question, DEADLINE)).await.unwrap();
+        let answers = within(asker.broadcast.ask(&question, DEADLINE)).await.unwrap();
         assert!(answers.iter().all(|(_, answer)| answer.is_ok()), "{answers:?}");
         answers.into_iter().map(|(entry, _)| entry.id).collect::<BTreeSet<ProcessId>>()
     };
@@ -353,8 +355,9 @@ async fn a_worker_listens_only_to_who_knows_the_secret() {
         assert_eq!(answer.status(), 401, "{method} {path}");
     }
     let stranger =
-        Exchange::new(&town.store.ports(), &town.world, Some(&keys("another-secret-long-enough"))).unwrap();
-    let answers = within(stranger.switchboard.ask(&Question::get(STATUS_PATH), DEADLINE)).await.unwrap();
+        PeerNetwork::new(&town.store.ports(), &town.world, Some(&keys("another-secret-long-enough")))
+            .unwrap();
+    let answers = within(stranger.broadcast.ask(&Question::get(STATUS_PATH), DEADLINE)).await.unwrap();
     assert!(matches!(answers[0].1, Err(CallFault::Refused(401))), "{answers:?}");
     stranger.bell.ring(&queue(0));
     within(stranger.bell.until_heard(DEADLINE)).await;

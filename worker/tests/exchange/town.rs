@@ -7,22 +7,22 @@ use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
 use postonce_shared::access::partner_grants::PartnerGrants;
-use postonce_shared::adapters::http::Exchange;
+use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::completions::Completion;
-use postonce_shared::cluster::doorbell_secret::RingKeys;
+use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::ports::doorbell::Doorbell as _;
-use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind, RosterEntry};
+use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind, RegisteredProcess};
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::testing::conformance::sealed::seal;
-use postonce_worker::http::{Callee, WorkerApp, serve};
+use postonce_worker::http::{PeerState, WorkerApp, serve};
 use postonce_worker::readiness::{Part, Readiness};
 
 /// Nothing here takes longer; most takes milliseconds.
@@ -32,8 +32,8 @@ pub fn queue(partition: u16) -> QueueName {
     QueueName::of_partition("work", partition)
 }
 
-pub fn keys(text: &str) -> RingKeys {
-    RingKeys::parse(text).unwrap()
+pub fn keys(text: &str) -> DoorbellKeys {
+    DoorbellKeys::parse(text).unwrap()
 }
 
 /// One store, and processes that share it.
@@ -41,13 +41,13 @@ pub struct Town {
     pub world: Arc<dyn World>,
     pub clock: Arc<TestWorld>,
     pub store: MemoryStore,
-    pub secret: RingKeys,
+    pub secret: DoorbellKeys,
 }
 
 /// A process that serves.
 pub struct House {
     pub address: Address,
-    pub callee: Callee,
+    pub callee: PeerState,
     pub grants: Arc<PartnerGrants>,
     pub readiness: Arc<Readiness>,
     pub server: ServerHandle,
@@ -70,18 +70,18 @@ impl Town {
         Self { world, clock, store, secret: keys("0123456789abcdef") }
     }
 
-    pub fn exchange(&self) -> Exchange {
-        Exchange::new(&self.store.ports(), &self.world, Some(&self.secret)).unwrap()
+    pub fn exchange(&self) -> PeerNetwork {
+        PeerNetwork::new(&self.store.ports(), &self.world, Some(&self.secret)).unwrap()
     }
 
     /// A process with the server of a worker. It is not in the roster yet.
     pub fn house(&self) -> House {
         let exchange = self.exchange();
         let bank = Bank::new(self.store.ports(), Arc::clone(&self.world), exchange.local.clone(), seal(), 1);
-        let readiness = Readiness::starting([Part::Roster]);
+        let readiness = Readiness::starting([Part::ProcessRegistry]);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
-        let callee = Callee::of(&bank, &exchange, &Arc::default(), None, &readiness, address.clone());
+        let callee = PeerState::of(&bank, &exchange, &Arc::default(), None, &readiness, address.clone());
         let app = WorkerApp {
             callee: callee.clone(),
             prices: postonce_shared::oversight::prices::Prices::default(),
@@ -98,7 +98,7 @@ impl Town {
     }
 
     pub async fn announce_as(&self, kind: ProcessKind, id: ProcessId, address: &Address) {
-        let entry = RosterEntry {
+        let entry = RegisteredProcess {
             id,
             kind,
             address: address.clone(),

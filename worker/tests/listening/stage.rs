@@ -7,22 +7,22 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::adapters::local_doorbell::LocalBell;
+use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::cluster::gate::Gate;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::ports::world::{World, WorldExt as _};
-use postonce_worker::background_task::Errand;
+use postonce_worker::background_task::BackgroundTask;
+use postonce_worker::config::Bounds;
 use postonce_worker::drain::{Drain, DrainStarter, drain};
 use postonce_worker::listening::delivery::{Delivery, Unopened};
 use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::listening::handler::{Handled, Handler, Health};
 use postonce_worker::listening::leases::QueueLeases;
 use postonce_worker::listening::listener::Listener;
-use postonce_worker::listening::receivers::Bounds;
-use postonce_worker::listening::session::Means;
+use postonce_worker::listening::session::SessionContext;
 use postonce_worker::meter::Meter;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -118,7 +118,7 @@ pub struct Stage {
 
 pub struct Process {
     pub reader: Arc<Reader>,
-    pub bell: Arc<LocalBell>,
+    pub bell: Arc<LocalDoorbell>,
     pub gatekeeper: Arc<Gatekeeper>,
     pub meter: Arc<Meter>,
     pub leases: Arc<QueueLeases>,
@@ -156,7 +156,7 @@ impl Stage {
         let leases = QueueLeases::new(me, Reader::NAME, queues, sync, Arc::clone(&world), VISIBILITY / 2);
         let leases = Arc::new(leases);
         let ceiling = NonZeroUsize::new(ceiling).unwrap();
-        let means = Means {
+        let context = SessionContext {
             handler: Arc::clone(&reader),
             queue: Arc::clone(&self.store.queue),
             gatekeeper: Arc::clone(&gatekeeper),
@@ -167,9 +167,9 @@ impl Stage {
             receivers: Bounds { floor: NonZeroUsize::MIN, ceiling },
             drain: drain.clone(),
         };
-        let doorbell: Arc<LocalBell> = Arc::clone(&bell);
-        let errands: Vec<Arc<dyn Errand>> = vec![gatekeeper.clone()];
-        let listener = Listener { means: Arc::new(means), doorbell, idle_delay_max, errands };
+        let doorbell: Arc<LocalDoorbell> = Arc::clone(&bell);
+        let background_tasks: Vec<Arc<dyn BackgroundTask>> = vec![gatekeeper.clone()];
+        let listener = Listener { context: Arc::new(context), doorbell, idle_delay_max, background_tasks };
         let (watching, until) = (Arc::clone(&gatekeeper), drain.clone());
         let task = tokio::spawn(async move {
             futures::join!(watching.watch(&until), listener.run());

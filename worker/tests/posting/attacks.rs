@@ -9,10 +9,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use postonce_shared::adapters::local_doorbell::LocalBell;
+use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::bank::Bank;
-use postonce_shared::cluster::doorbell_secret::RingSecret;
+use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::domain::decision::{AccountCommit, Work};
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::messaging::envelope::claim::PAYLOAD_BYTES_MAX;
@@ -25,7 +25,7 @@ use postonce_shared::ports::payload_store::PayloadStore;
 use postonce_shared::testing::conformance::sealed::{held_in, seal, unsealed};
 use postonce_shared::testing::decorators::{LedgerDecorator, PayloadStoreDecorator};
 use postonce_worker::meter::Meter;
-use postonce_worker::posting::posting_handler::Posting;
+use postonce_worker::posting::posting_handler::PostingHandler;
 
 use crate::stage::{DEQUEUE_COUNT_MAX, Stage, account, config, queue};
 
@@ -67,7 +67,7 @@ impl LedgerDecorator for Troubled {
 struct Desk {
     stage: Stage<TestWorld>,
     bank: Bank,
-    posting: Posting,
+    posting: PostingHandler,
     trouble: Arc<Trouble>,
 }
 
@@ -76,8 +76,8 @@ impl Desk {
         let (stage, trouble) = (Stage::still().await, Arc::<Trouble>::default());
         let mut store = stage.store.clone();
         store.ledger = Arc::new(Troubled(Arc::clone(&store.ledger), Arc::clone(&trouble)));
-        let bank = Bank::new(store, stage.world.clone(), Arc::new(LocalBell::default()), seal, 1);
-        let posting = Posting::new(&bank, Arc::new(Meter::default()), &config(VISIBILITY));
+        let bank = Bank::new(store, stage.world.clone(), Arc::new(LocalDoorbell::default()), seal, 1);
+        let posting = PostingHandler::new(&bank, Arc::new(Meter::default()), &config(VISIBILITY));
         Self { stage, bank, posting, trouble }
     }
 
@@ -95,7 +95,7 @@ impl Desk {
         self.stage.send(vec![work.clone()]).await;
         let received = self.stage.receive(VISIBILITY).await.remove(0);
         self.bank
-            .dead_letter_office
+            .dead_letters
             .set_aside(&queue(), &received, &held_in(&received.body), "a person has to look")
             .await
             .unwrap();
@@ -135,7 +135,7 @@ async fn discarding_a_claim_of_an_outsider_gives_up_nothing_that_lies_in_other_l
     let desk = Desk::new(seal()).await;
     let work = desk.dead(1).await;
     let letter = desk.letter_of_a_claim(names_of(&work)).await;
-    let _ = desk.bank.dead_letter_office.discard(&letter, "operator").await.unwrap();
+    let _ = desk.bank.dead_letters.discard(&letter, "operator").await.unwrap();
     assert!(desk.row(&work).await.transaction.outcome.is_none(), "its own letter is still open");
 }
 
@@ -144,7 +144,7 @@ async fn replaying_a_claim_of_an_outsider_sends_nothing_that_lies_in_other_lette
     let desk = Desk::new(seal()).await;
     let work = desk.dead(1).await;
     let letter = desk.letter_of_a_claim(names_of(&work)).await;
-    let _ = desk.bank.dead_letter_office.replay(&letter, "operator").await.unwrap();
+    let _ = desk.bank.dead_letters.replay(&letter, "operator").await.unwrap();
     assert!(desk.row(&work).await.marks.dead_letter, "its own letter is still open");
     desk.handle_next().await;
     assert_eq!(desk.stage.balance(1).await, "0.00");
@@ -159,7 +159,7 @@ async fn discarding_a_claim_of_an_outsider_rejects_no_work_of_the_bank_that_is_o
     let content = unsealed(&Envelope::of(vec![work.clone()], None).encode(&seal()));
     let payload = gzipped(&seal().seal(Purpose::Payload("work-7"), content));
     let letter = desk.letter_of_a_claim(payload).await;
-    let _ = desk.bank.dead_letter_office.discard(&letter, "operator").await.unwrap();
+    let _ = desk.bank.dead_letters.discard(&letter, "operator").await.unwrap();
     assert!(desk.row(&work).await.transaction.outcome.is_none(), "it was never marked, and is to be posted");
 }
 
@@ -188,7 +188,7 @@ async fn sealed_work_does_not_wait_for_the_rows_of_unsealed_messages() {
 /// repair sends it again, and a person who gives up the letter gives up nothing.
 #[tokio::test]
 async fn a_worker_without_the_secret_marks_what_it_sets_aside() {
-    let desk = Desk::new(Seal::new(&Arc::new(RingSecret::new(None)))).await;
+    let desk = Desk::new(Seal::new(&Arc::new(DoorbellSecret::new(None)))).await;
     let work = desk.stage.accept(account(1), 1).await;
     desk.stage.send(vec![work.clone()]).await;
     desk.trouble.refuses.store(true, Ordering::SeqCst);
@@ -199,7 +199,7 @@ async fn a_worker_without_the_secret_marks_what_it_sets_aside() {
     assert_eq!((letters.len(), desk.stage.depth().await), (1, 0));
     let marked = desk.row(&work).await.marks.dead_letter;
     desk.trouble.refuses.store(false, Ordering::SeqCst);
-    let _ = desk.bank.dead_letter_office.discard(&letters[0].id, "operator").await.unwrap();
+    let _ = desk.bank.dead_letters.discard(&letters[0].id, "operator").await.unwrap();
     let given_up = desk.row(&work).await.transaction.outcome.is_some();
     assert_eq!((marked, given_up), (true, true), "(marked, given up by the person who was told so)");
 }
@@ -207,7 +207,7 @@ async fn a_worker_without_the_secret_marks_what_it_sets_aside() {
 /// It cannot tell a newer version under the seal of the bank from one that an outsider wrote.
 #[tokio::test]
 async fn a_worker_without_the_secret_leaves_newer_versions_to_others() {
-    let desk = Desk::new(Seal::new(&Arc::new(RingSecret::new(None)))).await;
+    let desk = Desk::new(Seal::new(&Arc::new(DoorbellSecret::new(None)))).await;
     let newer = seal().seal(Purpose::Message, br#"{"v":99,"anything":"else"}"#.to_vec());
     desk.stage.send_body(&newer).await;
     desk.handle_next().await;

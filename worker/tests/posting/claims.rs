@@ -21,12 +21,12 @@ use postonce_shared::ports::payload_store::PayloadStore;
 use postonce_shared::ports::queue::{Held, Lease, QueueName, WorkQueue};
 use postonce_shared::testing::conformance::sealed::{envelope_in, seal, unsealed};
 use postonce_shared::testing::decorators::{PayloadStoreDecorator, WorkQueueDecorator};
-use postonce_worker::background_task::Errand as _;
+use postonce_worker::background_task::BackgroundTask as _;
 use postonce_worker::listening::delivery::Delivery;
 use postonce_worker::listening::handler::Handler as _;
 use postonce_worker::meter::Meter;
-use postonce_worker::posting::posting_handler::Posting;
-use postonce_worker::upkeep::payload_sweep::Sweeping;
+use postonce_worker::posting::posting_handler::PostingHandler;
+use postonce_worker::upkeep::payload_sweep::PayloadSweep;
 
 use crate::stage::{DEQUEUE_COUNT_MAX, Stage, account, config, handle, instruction, outage};
 
@@ -89,7 +89,7 @@ impl WorkQueueDecorator for WatchedQueue {
 struct Rounds {
     watch: Arc<Watch>,
     meter: Arc<Meter>,
-    posting: Posting,
+    posting: PostingHandler,
 }
 
 impl Rounds {
@@ -105,7 +105,7 @@ async fn stage() -> (Stage<TestWorld>, Rounds) {
         store.queue = Arc::new(WatchedQueue(Arc::clone(&store.queue), Arc::clone(&watch)));
     });
     let (stage, meter) = (watched.await, Arc::new(Meter::default()));
-    let posting = Posting::new(&stage.bank(), Arc::clone(&meter), &config(VISIBILITY));
+    let posting = PostingHandler::new(&stage.bank(), Arc::clone(&meter), &config(VISIBILITY));
     (stage, Rounds { watch, meter, posting })
 }
 
@@ -289,7 +289,7 @@ async fn a_worker_sweeps_once_a_day() {
     let work = many(&stage).await;
     send_claim(&stage, work.clone()).await;
     rounds.handle_next(&stage).await;
-    let sweeping = Sweeping::new(&stage.bank());
+    let sweeping = PayloadSweep::new(&stage.bank());
     let orphan = ClaimCheck::new(&stage.store, &seal(), stage.world.clone())
         .put(Envelope::of(work, None))
         .await

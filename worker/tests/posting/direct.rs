@@ -19,10 +19,10 @@ use postonce_shared::ports::partners::Partners;
 use postonce_shared::ports::queue::Message;
 use postonce_shared::ports::world::World as _;
 use postonce_shared::testing::decorators::PartnersDecorator;
+use postonce_worker::config::WorkerConfig;
 use postonce_worker::listening::handler::Health;
 use postonce_worker::meter::Meter;
-use postonce_worker::posting::posting_handler::Posting;
-use postonce_worker::worker::WorkerConfig;
+use postonce_worker::posting::posting_handler::PostingHandler;
 use uuid::Uuid;
 
 use crate::stage::{DEQUEUE_COUNT_MAX, Stage, account, config, outage, read_and_handle};
@@ -61,7 +61,7 @@ struct Desk {
     stage: Stage<TestWorld>,
     bank: Bank,
     meter: Arc<Meter>,
-    posting: Posting,
+    posting: PostingHandler,
     switch: Arc<Switch>,
 }
 
@@ -72,7 +72,7 @@ impl Desk {
             store.partners = Arc::new(SwitchedPartners(Arc::clone(&store.partners), Arc::clone(&switch)));
         });
         let config = WorkerConfig { legacy_partner: Some(shop()), ..config(VISIBILITY) };
-        let posting = Posting::new(&bank, Arc::clone(&meter), &config);
+        let posting = PostingHandler::new(&bank, Arc::clone(&meter), &config);
         Self { stage, bank, meter, posting, switch }
     }
 
@@ -123,7 +123,7 @@ impl Desk {
         let mut letters = self.stage.letters().await;
         assert_eq!((letters.len(), self.stage.depth().await), (1, 0));
         let letter = letters.remove(0);
-        let _ = self.bank.dead_letter_office.discard(&letter.id, "test").await.unwrap();
+        let _ = self.bank.dead_letters.discard(&letter.id, "test").await.unwrap();
         letter.reason
     }
 

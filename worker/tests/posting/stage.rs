@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postonce_shared::adapters::local_doorbell::LocalBell;
+use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
@@ -26,14 +26,15 @@ use postonce_shared::ports::ledger::NewTransaction;
 use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::ports::world::World;
 use postonce_shared::testing::conformance::sealed::{envelope_in, seal};
+use postonce_worker::config::Bounds;
+use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::{DrainStarter, drain};
 use postonce_worker::listening::delivery::{Delivery, Unopened};
 use postonce_worker::listening::handler::{Handler as _, Health};
-use postonce_worker::listening::receivers::Bounds;
 use postonce_worker::meter::Meter;
-use postonce_worker::posting::posting_handler::Posting;
+use postonce_worker::posting::posting_handler::PostingHandler;
 use postonce_worker::posting::settle::Settlement;
-use postonce_worker::worker::{Worker, WorkerConfig};
+use postonce_worker::worker::Worker;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -84,13 +85,13 @@ pub fn config(visibility_timeout: Duration) -> WorkerConfig {
 }
 
 /// Handles and settles messages, as a session does.
-pub async fn handle(posting: &Posting, deliveries: Vec<Delivery<Envelope>>) -> Health {
+pub async fn handle(posting: &PostingHandler, deliveries: Vec<Delivery<Envelope>>) -> Health {
     let (posted, _) = posting.handle(&queue(), deliveries).await;
     posting.settle(&queue(), posted).await.health
 }
 
 /// The same, with messages that are to be read first.
-pub async fn read_and_handle(posting: &Posting, messages: Vec<Message>) -> Health {
+pub async fn read_and_handle(posting: &PostingHandler, messages: Vec<Message>) -> Health {
     let mut deliveries = Vec::new();
     for message in messages {
         let content = posting.read(&message).await;
@@ -105,7 +106,7 @@ pub fn settlement(bank: &Bank) -> Settlement {
         name: queue(),
         queue: Arc::clone(&bank.store.queue),
         ledger: Arc::clone(&bank.store.ledger),
-        office: Arc::clone(&bank.dead_letter_office),
+        office: Arc::clone(&bank.dead_letters),
         claims: ClaimCheck::new(&bank.store, &bank.seal, Arc::clone(&bank.world)),
         seal: bank.seal.clone(),
         world: Arc::clone(&bank.world),
@@ -152,7 +153,7 @@ impl Stage<SystemWorld> {
 
 impl Stage<TestWorld> {
     /// Receives what is there and handles it, as a session does; then waits until all of it is back.
-    pub async fn handle_next(&self, posting: &Posting, visibility: Duration) {
+    pub async fn handle_next(&self, posting: &PostingHandler, visibility: Duration) {
         let _ = read_and_handle(posting, self.receive(visibility).await).await;
         self.world.advance(visibility + Duration::from_secs(1));
     }
@@ -188,7 +189,7 @@ impl<W: World + 'static> Stage<W> {
     pub fn bank_over(&self, trouble: impl FnOnce(&mut Store)) -> Bank {
         let mut store = self.store.clone();
         trouble(&mut store);
-        Bank::new(store, self.world.clone(), Arc::new(LocalBell::default()), seal(), 1)
+        Bank::new(store, self.world.clone(), Arc::new(LocalDoorbell::default()), seal(), 1)
     }
 
     pub fn worker(&self) -> Running {

@@ -21,7 +21,7 @@ use postonce_shared::ports::ledger::{Committed, Ledger, Marks, StoredTransaction
 use postonce_shared::testing::conformance::sealed::{envelope_in, held_in, seal, seal_of, unsealed};
 use postonce_shared::testing::decorators::LedgerDecorator;
 use postonce_worker::meter::Meter;
-use postonce_worker::posting::posting_handler::Posting;
+use postonce_worker::posting::posting_handler::PostingHandler;
 
 use crate::stage::{DEQUEUE_COUNT_MAX, Stage, account, config, instruction, outage, queue};
 
@@ -54,7 +54,7 @@ impl LedgerDecorator for Unreliable {
 /// A worker that handles what is there when it is told to, over a ledger that may be away.
 struct Desk {
     stage: Stage<TestWorld>,
-    posting: Posting,
+    posting: PostingHandler,
     meter: Arc<Meter>,
     outages: Arc<Outages>,
 }
@@ -65,7 +65,7 @@ impl Desk {
         let bank = stage.bank_over(|store| {
             store.ledger = Arc::new(Unreliable(Arc::clone(&store.ledger), Arc::clone(&outages)));
         });
-        let posting = Posting::new(&bank, Arc::clone(&meter), &config(VISIBILITY));
+        let posting = PostingHandler::new(&bank, Arc::clone(&meter), &config(VISIBILITY));
         Self { stage, posting, meter, outages }
     }
 
@@ -203,7 +203,7 @@ async fn what_was_never_accepted_is_for_a_person_and_its_neighbors_post() {
     assert!(!seal().verify(Purpose::Message, &letters[0].body), "the letter has no seal either");
     // A replay does not launder it: it comes back.
     let bank = desk.stage.bank();
-    let _ = bank.dead_letter_office.replay(&letters[0].id, "operator").await.unwrap();
+    let _ = bank.dead_letters.replay(&letters[0].id, "operator").await.unwrap();
     let bodies = desk.bodies().await;
     assert!(bodies.len() == 1 && !seal().verify(Purpose::Message, &bodies[0]));
     desk.handle_next().await;
@@ -230,7 +230,7 @@ async fn what_lies_in_the_dead_letters_is_not_posted_by_naming_it() {
     desk.stage.send(vec![work.clone()]).await;
     let message = desk.stage.receive(VISIBILITY).await.remove(0);
     let bank = desk.stage.bank();
-    bank.dead_letter_office
+    bank.dead_letters
         .set_aside(&queue(), &message, &held_in(&message.body), "a person has to look")
         .await
         .unwrap();
@@ -238,7 +238,7 @@ async fn what_lies_in_the_dead_letters_is_not_posted_by_naming_it() {
     desk.stage.send_body(&forged(std::slice::from_ref(&work))).await;
     desk.handle_next().await;
     assert_eq!((desk.stage.balance(1).await.as_str(), desk.stage.depth().await), ("0.00", 0));
-    let _ = bank.dead_letter_office.replay(&message.lease.message_id, "operator").await.unwrap();
+    let _ = bank.dead_letters.replay(&message.lease.message_id, "operator").await.unwrap();
     desk.handle_next().await;
     assert_eq!(desk.stage.balance(1).await, "1.00", "a person may");
 }
@@ -251,24 +251,24 @@ async fn a_discarded_letter_without_a_seal_rejects_only_what_is_marked() {
     desk.stage.send_body(&forged(std::slice::from_ref(&work))).await;
     let message = desk.stage.receive(VISIBILITY).await.remove(0);
     let bank = desk.stage.bank();
-    bank.dead_letter_office
+    bank.dead_letters
         .set_aside(&queue(), &message, &held_in(&message.body), "it names what is on its way")
         .await
         .unwrap();
     let row = async || desk.stage.store.ledger.transaction(&work.key).await.unwrap().unwrap();
     assert!(!row().await.marks.dead_letter, "a name marks nothing");
-    let _ = bank.dead_letter_office.discard(&message.lease.message_id, "operator").await.unwrap();
+    let _ = bank.dead_letters.discard(&message.lease.message_id, "operator").await.unwrap();
     assert!(row().await.transaction.outcome.is_none(), "it is still to be posted");
     // As an older version set it aside, with its mark.
     let marks = Marks { dead_letter: true, ..row().await.marks };
     let _ = desk.stage.store.ledger.mark(&work.key, &row().await.revision, marks).await.unwrap();
     desk.stage.send_body(&unsealed(&Envelope::of(vec![work.clone()], None).encode(&seal()))).await;
     let message = desk.stage.receive(VISIBILITY).await.remove(0);
-    bank.dead_letter_office
+    bank.dead_letters
         .set_aside(&queue(), &message, &held_in(&message.body), "of an older version")
         .await
         .unwrap();
-    let _ = bank.dead_letter_office.discard(&message.lease.message_id, "operator").await.unwrap();
+    let _ = bank.dead_letters.discard(&message.lease.message_id, "operator").await.unwrap();
     assert!(row().await.transaction.outcome.is_some());
 }
 

@@ -6,17 +6,18 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::attempt::Patience;
+use super::flaw::Flaw;
 use super::keys::Key;
-use super::rows::{Flaw, corrupt, parse, time};
+use super::rows::{corrupt, parse, time};
 use super::table::{Found, ROWS_MAX, Scanned, Table};
 use crate::ports::fault::StoreFault;
-use crate::ports::process_registry::{Address, ProcessId, ProcessKind, Roster, RosterEntry};
+use crate::ports::process_registry::{Address, ProcessId, ProcessKind, ProcessRegistry, RegisteredProcess};
 use crate::ports::world::World;
 
 const PARTITION: &str = "process";
 
 /// The roster of one store.
-pub(super) struct AzureRoster {
+pub(super) struct AzureProcessRegistry {
     pub(super) world: Arc<dyn World>,
     pub(super) table: Table,
 }
@@ -31,8 +32,8 @@ struct EntryRow {
 }
 
 impl EntryRow {
-    fn of(entry: &RosterEntry) -> Self {
-        let RosterEntry { id: _, kind, address, started_at, next_by } = entry;
+    fn of(entry: &RegisteredProcess) -> Self {
+        let RegisteredProcess { id: _, kind, address, started_at, next_by } = entry;
         Self {
             kind: kind.code().to_owned(),
             address: address.to_string(),
@@ -42,9 +43,9 @@ impl EntryRow {
     }
 
     /// `None` when a newer program wrote it for a kind of its own.
-    fn to_entry(&self, id: &str) -> Result<Option<RosterEntry>, Flaw> {
+    fn to_entry(&self, id: &str) -> Result<Option<RegisteredProcess>, Flaw> {
         let Some(kind) = ProcessKind::from_code(&self.kind) else { return Ok(None) };
-        Ok(Some(RosterEntry {
+        Ok(Some(RegisteredProcess {
             id: ProcessId::parse(id).ok_or(Flaw("RowKey"))?,
             kind,
             address: Address::parse(&self.address).map_err(|_| Flaw("Address"))?,
@@ -54,7 +55,7 @@ impl EntryRow {
     }
 }
 
-fn read(found: &Found, doing: &'static str) -> Result<Option<RosterEntry>, StoreFault> {
+fn read(found: &Found, doing: &'static str) -> Result<Option<RegisteredProcess>, StoreFault> {
     let row: EntryRow = parse(found, doing)?;
     row.to_entry(found.key.row()).map_err(|flaw| corrupt(found, doing, flaw))
 }
@@ -64,8 +65,8 @@ fn key(id: ProcessId) -> Key {
 }
 
 #[async_trait]
-impl Roster for AzureRoster {
-    async fn announce(&self, entry: &RosterEntry) -> Result<(), StoreFault> {
+impl ProcessRegistry for AzureProcessRegistry {
+    async fn announce(&self, entry: &RegisteredProcess) -> Result<(), StoreFault> {
         let (key, row) = (key(entry.id), EntryRow::of(entry));
         let mut patience = Patience::new(&self.world);
         let written = patience.repeat_write(|| self.table.replace(&key, &row)).await;
@@ -79,7 +80,7 @@ impl Roster for AzureRoster {
         removed.map_err(|failure| patience.fault(failure, "withdrawing a process"))
     }
 
-    async fn list(&self) -> Result<Vec<RosterEntry>, StoreFault> {
+    async fn list(&self) -> Result<Vec<RegisteredProcess>, StoreFault> {
         let doing = "reading the roster";
         let filter = format!("PartitionKey eq '{PARTITION}'");
         let (mut entries, mut continuation) = (Vec::new(), None);

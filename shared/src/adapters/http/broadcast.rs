@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::client::{Call, CallFault, PeerClient};
 use crate::ports::fault::StoreFault;
-use crate::ports::process_registry::{ProcessId, ProcessKind, Roster, RosterEntry, living};
+use crate::ports::process_registry::{ProcessId, ProcessKind, ProcessRegistry, RegisteredProcess, living};
 use crate::ports::world::World;
 
 /// What every process is asked.
@@ -41,17 +41,17 @@ impl Question {
 }
 
 /// Asks all processes.
-pub struct Switchboard {
+pub struct PeerBroadcast {
     own: ProcessId,
-    roster: Arc<dyn Roster>,
+    roster: Arc<dyn ProcessRegistry>,
     client: Arc<PeerClient>,
     world: Arc<dyn World>,
 }
 
-impl Switchboard {
+impl PeerBroadcast {
     pub(super) fn new(
         own: ProcessId,
-        roster: &Arc<dyn Roster>,
+        roster: &Arc<dyn ProcessRegistry>,
         client: &Arc<PeerClient>,
         world: &Arc<dyn World>,
     ) -> Self {
@@ -67,7 +67,7 @@ impl Switchboard {
         &self,
         question: &Question,
         timeout: Duration,
-    ) -> Result<Vec<(RosterEntry, Result<Vec<u8>, CallFault>)>, StoreFault> {
+    ) -> Result<Vec<(RegisteredProcess, Result<Vec<u8>, CallFault>)>, StoreFault> {
         let entries = living(&*self.roster, self.world.now()).await?;
         let is_asked = |kind| !question.workers_only || kind == ProcessKind::Worker;
         let others = entries.into_iter().filter(|entry| entry.id != self.own && is_asked(entry.kind));
@@ -77,10 +77,10 @@ impl Switchboard {
 
     async fn ask_one(
         &self,
-        entry: RosterEntry,
+        entry: RegisteredProcess,
         question: &Question,
         timeout: Duration,
-    ) -> (RosterEntry, Result<Vec<u8>, CallFault>) {
+    ) -> (RegisteredProcess, Result<Vec<u8>, CallFault>) {
         let Question { method, path, body, workers_only: _ } = question.clone();
         let (client, address) = (Arc::clone(&self.client), entry.address.clone());
         let (tell, answer) = oneshot::channel();

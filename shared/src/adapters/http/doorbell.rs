@@ -15,10 +15,10 @@ use tracing::{debug, warn};
 use super::client::{Call, CallFault, PeerClient};
 use super::lines::{Lines, Load, Persistence};
 use super::{RING_PATH, encode_ring};
-use crate::adapters::local_doorbell::LocalBell;
+use crate::adapters::local_doorbell::LocalDoorbell;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::fault::chain;
-use crate::ports::process_registry::{Address, ProcessId, ProcessKind, Roster, living};
+use crate::ports::process_registry::{Address, ProcessId, ProcessKind, ProcessRegistry, living};
 use crate::ports::queue::QueueName;
 use crate::ports::world::World;
 
@@ -54,10 +54,10 @@ struct Peer {
 }
 
 /// Wakes the listeners of this process, and those of all workers.
-pub struct HttpBell {
-    local: Arc<LocalBell>,
+pub struct HttpDoorbell {
+    local: Arc<LocalDoorbell>,
     own: ProcessId,
-    roster: Arc<dyn Roster>,
+    roster: Arc<dyn ProcessRegistry>,
     world: Arc<dyn World>,
     lines: Lines<Peer, BTreeSet<QueueName>>,
     known: Mutex<Known>,
@@ -76,11 +76,11 @@ struct Known {
     rung: BTreeSet<QueueName>,
 }
 
-impl HttpBell {
+impl HttpDoorbell {
     pub(super) fn new(
-        local: &Arc<LocalBell>,
+        local: &Arc<LocalDoorbell>,
         own: ProcessId,
-        roster: &Arc<dyn Roster>,
+        roster: &Arc<dyn ProcessRegistry>,
         client: &Arc<PeerClient>,
         world: &Arc<dyn World>,
     ) -> Arc<Self> {
@@ -170,7 +170,7 @@ impl HttpBell {
 }
 
 /// Whatever happens to the reading, the next one can start.
-struct Reading<'a>(&'a HttpBell);
+struct Reading<'a>(&'a HttpDoorbell);
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
@@ -180,7 +180,7 @@ impl Drop for Reading<'_> {
 
 async fn ring_at(
     client: Arc<PeerClient>,
-    bell: Weak<HttpBell>,
+    bell: Weak<HttpDoorbell>,
     peer: Peer,
     queues: BTreeSet<QueueName>,
 ) -> bool {
@@ -209,7 +209,7 @@ async fn ring_at(
 }
 
 #[async_trait]
-impl Doorbell for HttpBell {
+impl Doorbell for HttpDoorbell {
     fn ring(&self, queue: &QueueName) {
         self.local.ring(queue);
         let peers: Vec<Peer> = {

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::signature::{NonceBytes, Refused, SIGNATURE_AGE_MAX, Signed};
-use crate::cluster::doorbell_secret::RingKeys;
+use crate::cluster::doorbell_secret::DoorbellKeys;
 use crate::domain::time::Timestamp;
 use crate::ports::process_registry::Address;
 
@@ -56,7 +56,7 @@ impl Recipient {
         &self,
         request: &Signed<'_>,
         signature: &str,
-        keys: &RingKeys,
+        keys: &DoorbellKeys,
         now: Timestamp,
     ) -> Result<(), Refused> {
         let (signed_at, nonce) = request.verify(keys, signature, now)?;
@@ -106,8 +106,8 @@ mod tests {
         Timestamp::from_unix_ms(START.saturating_add(seconds.saturating_mul(1000)))
     }
 
-    fn keys() -> RingKeys {
-        RingKeys::parse("0123456789abcdef").unwrap()
+    fn keys() -> DoorbellKeys {
+        DoorbellKeys::parse("0123456789abcdef").unwrap()
     }
 
     fn address() -> Address {

@@ -34,7 +34,7 @@ use crate::ports::api_keys::ApiKeyRecord;
 use crate::ports::dead_letters::DeadLetter;
 use crate::ports::operations::{Operation, PriceKind, Service, StorageOperations};
 use crate::ports::payload_store::is_name;
-use crate::ports::process_registry::{ProcessId, RosterEntry};
+use crate::ports::process_registry::{ProcessId, RegisteredProcess};
 use crate::ports::world::World;
 use flaws::Flaw;
 
@@ -114,7 +114,7 @@ struct Tables {
     payloads: BTreeMap<String, payload_store::Payload>,
     api_keys: BTreeMap<String, ApiKeyRecord>,
     partners: BTreeMap<PartnerId, Versioned<Partner>>,
-    roster: BTreeMap<ProcessId, RosterEntry>,
+    roster: BTreeMap<ProcessId, RegisteredProcess>,
     marks: Marks,
 }
 

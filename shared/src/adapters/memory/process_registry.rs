@@ -4,11 +4,11 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use crate::ports::fault::StoreFault;
-use crate::ports::process_registry::{ProcessId, Roster, RosterEntry};
+use crate::ports::process_registry::{ProcessId, ProcessRegistry, RegisteredProcess};
 
 #[async_trait]
-impl Roster for MemoryStore {
-    async fn announce(&self, entry: &RosterEntry) -> Result<(), StoreFault> {
+impl ProcessRegistry for MemoryStore {
+    async fn announce(&self, entry: &RegisteredProcess) -> Result<(), StoreFault> {
         self.count_row("update");
         self.step(|tables| tables.roster.insert(entry.id, entry.clone()));
         Ok(())
@@ -20,7 +20,7 @@ impl Roster for MemoryStore {
         Ok(())
     }
 
-    async fn list(&self) -> Result<Vec<RosterEntry>, StoreFault> {
+    async fn list(&self) -> Result<Vec<RegisteredProcess>, StoreFault> {
         self.count_query();
         Ok(self.step(|tables| tables.roster.values().cloned().collect()))
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, Error, OpenFlags, ffi};
 
-use super::lock::resolved;
+use super::paths::resolved;
 use super::private;
 
 /// What a connection is for.

@@ -27,6 +27,7 @@ mod meter;
 mod migrations;
 mod names;
 mod partners;
+mod paths;
 mod payload_store;
 mod private;
 mod process_registry;
@@ -121,7 +122,7 @@ impl SqliteStore {
             payloads: Arc::new(payload_store::SqlitePayloadStore::new(Arc::clone(&database))),
             api_keys: Arc::new(api_keys::SqliteApiKeys::new(Arc::clone(&database))),
             partners: Arc::new(partners::SqlitePartners::new(Arc::clone(&database))),
-            roster: Arc::new(process_registry::SqliteRoster::new(database)),
+            roster: Arc::new(process_registry::SqliteProcessRegistry::new(database)),
             operations,
         }
     }

@@ -11,23 +11,23 @@ use super::fault::SqlFault;
 use super::meter;
 use super::writer::Verdict;
 use crate::ports::fault::StoreFault;
-use crate::ports::process_registry::{Address, ProcessId, ProcessKind, Roster, RosterEntry};
+use crate::ports::process_registry::{Address, ProcessId, ProcessKind, ProcessRegistry, RegisteredProcess};
 
 /// The roster in the file.
-pub(super) struct SqliteRoster {
+pub(super) struct SqliteProcessRegistry {
     database: Arc<Database>,
 }
 
-impl SqliteRoster {
+impl SqliteProcessRegistry {
     pub(super) fn new(database: Arc<Database>) -> Self {
         Self { database }
     }
 }
 
 #[async_trait]
-impl Roster for SqliteRoster {
-    async fn announce(&self, entry: &RosterEntry) -> Result<(), StoreFault> {
-        let RosterEntry { id, kind, address, started_at, next_by } = entry.clone();
+impl ProcessRegistry for SqliteProcessRegistry {
+    async fn announce(&self, entry: &RegisteredProcess) -> Result<(), StoreFault> {
+        let RegisteredProcess { id, kind, address, started_at, next_by } = entry.clone();
         let job = move |connection: &Connection| {
             let sql = "INSERT OR REPLACE INTO roster (id, kind, address, started_at, next_by)
                        VALUES (?1, ?2, ?3, ?4, ?5)";
@@ -47,7 +47,7 @@ impl Roster for SqliteRoster {
         self.database.write(meter::TABLE_DELETE, "withdrawing a process", job).await
     }
 
-    async fn list(&self) -> Result<Vec<RosterEntry>, StoreFault> {
+    async fn list(&self) -> Result<Vec<RegisteredProcess>, StoreFault> {
         let job = |connection: &Connection| {
             let sql = "SELECT id, kind, address, started_at, next_by FROM roster ORDER BY id";
             let mut statement = connection.prepare_cached(sql)?;
@@ -59,10 +59,10 @@ impl Roster for SqliteRoster {
 }
 
 /// The entry in a row; `None` when a newer program wrote it for a kind of its own.
-fn read(row: &Row<'_>) -> Result<Option<RosterEntry>, SqlFault> {
+fn read(row: &Row<'_>) -> Result<Option<RegisteredProcess>, SqlFault> {
     let kind: String = row.get(1)?;
     let Some(kind) = ProcessKind::from_code(&kind) else { return Ok(None) };
-    Ok(Some(RosterEntry {
+    Ok(Some(RegisteredProcess {
         id: columns::code(row, 0, "id", ProcessId::parse)?,
         kind,
         address: columns::code(row, 2, "address", |text| Address::parse(text).ok())?,

@@ -28,7 +28,7 @@ pub struct Work {
 
 /// What a decision needs besides the account and the work.
 #[derive(Debug)]
-pub struct Means<'a> {
+pub struct DecisionContext<'a> {
     /// Marks this commit.
     pub nonce: Nonce,
     /// The time of the decision.
@@ -112,13 +112,13 @@ pub enum Undecidable {
 pub fn decide(
     account: &Versioned<Account>,
     work: &[Work],
-    means: &Means<'_>,
+    context: &DecisionContext<'_>,
 ) -> Result<AccountCommit, Undecidable> {
-    if means.numbers.len() < work.len() {
-        return Err(Undecidable::TooFewNumbers { numbers: means.numbers.len(), work: work.len() });
+    if context.numbers.len() < work.len() {
+        return Err(Undecidable::TooFewNumbers { numbers: context.numbers.len(), work: work.len() });
     }
-    let mut numbers = means.numbers.iter().copied();
-    settle(account, work, means, |before, item| match balance_after(before, item) {
+    let mut numbers = context.numbers.iter().copied();
+    settle(account, work, context, |before, item| match balance_after(before, item) {
         Ok(balance_after) => Verdict::Post {
             balance_after,
             order_number: numbers.next().expect("there is a number for each piece of work"),
@@ -134,9 +134,9 @@ pub fn decide(
 pub fn discard(
     account: &Versioned<Account>,
     work: &[Work],
-    means: &Means<'_>,
+    context: &DecisionContext<'_>,
 ) -> Result<AccountCommit, Undecidable> {
-    settle(account, work, means, |_, _| Verdict::Reject(RejectReason::Discarded))
+    settle(account, work, context, |_, _| Verdict::Reject(RejectReason::Discarded))
 }
 
 /// The rules of the bank, in the order of their precedence.
@@ -167,7 +167,7 @@ enum Verdict {
 fn settle(
     account: &Versioned<Account>,
     work: &[Work],
-    means: &Means<'_>,
+    context: &DecisionContext<'_>,
     mut judge: impl FnMut(&Account, &Work) -> Verdict,
 ) -> Result<AccountCommit, Undecidable> {
     check(account.value.key, work)?;
@@ -176,25 +176,25 @@ fn settle(
     let mut finalizations = Vec::with_capacity(work.len());
     for item in work {
         let outcome = match judge(&after, item) {
-            Verdict::Reject(reason) => Outcome::Rejected { reason, rejected_at: means.now },
+            Verdict::Reject(reason) => Outcome::Rejected { reason, rejected_at: context.now },
             Verdict::Post { balance_after, order_number } => {
                 after.sequence = next(after.sequence);
                 after.balance = balance_after;
-                entries.push(entry(item, after.sequence, order_number, balance_after, means.now));
-                let (sequence, posted_at) = (after.sequence, means.now);
+                entries.push(entry(item, after.sequence, order_number, balance_after, context.now));
+                let (sequence, posted_at) = (after.sequence, context.now);
                 Outcome::Posted { order_number, sequence, balance_after, posted_at }
             }
         };
         let Work { key, revision, instruction: _, accepted_at: _ } = item.clone();
         finalizations.push(Finalization { key, revision, outcome });
     }
-    let page =
-        (!entries.is_empty()).then(|| JournalPage::seal(after.key, entries, account.value.head, means.nonce));
+    let page = (!entries.is_empty())
+        .then(|| JournalPage::seal(after.key, entries, account.value.head, context.nonce));
     if let Some(page) = &page {
         after.head = page.hash;
     }
     after.version = next(after.version);
-    Ok(AccountCommit { guard: account.revision.clone(), after, finalizations, page, nonce: means.nonce })
+    Ok(AccountCommit { guard: account.revision.clone(), after, finalizations, page, nonce: context.nonce })
 }
 
 fn check(account: AccountKey, work: &[Work]) -> Result<(), Undecidable> {

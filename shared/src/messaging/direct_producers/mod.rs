@@ -17,7 +17,7 @@ use crate::domain::money::{Amount, AmountError, Currency, check_decimal};
 
 /// What a producer asks for. The amount is checked as far as that goes without its currency.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LegacyOrder {
+pub struct DirectOrder {
     /// The account.
     pub account: AccountKey,
     /// The producer's own id of the transaction: its idempotency key.
@@ -58,16 +58,16 @@ pub struct Violation {
 
 /// A body of that form, but with violations: all that were found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InvalidLegacyBody {
+pub struct InvalidDirectOrder {
     /// The form that it seems to have.
     pub form: Form,
     /// At least one.
     pub violations: Vec<Violation>,
 }
 
-impl std::error::Error for InvalidLegacyBody {}
+impl std::error::Error for InvalidDirectOrder {}
 
-impl fmt::Display for InvalidLegacyBody {
+impl fmt::Display for InvalidDirectOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let violations: Vec<String> = self.violations.iter().map(Violation::to_string).collect();
         write!(f, "the {} is not a UserAccountTransaction: {}", self.form, violations.join("; "))
@@ -106,7 +106,7 @@ impl From<AmountError> for LegacyAmountError {
     }
 }
 
-impl LegacyOrder {
+impl DirectOrder {
     /// The amount as it was written, without its sign.
     pub fn magnitude(&self) -> &str {
         &self.magnitude
@@ -125,8 +125,8 @@ impl LegacyOrder {
 /// Reads a body; `None` when it has neither of the forms.
 ///
 /// # Errors
-/// [`InvalidLegacyBody`], with everything that is wrong with it.
-pub fn parse(body: &[u8]) -> Option<Result<LegacyOrder, InvalidLegacyBody>> {
+/// [`InvalidDirectOrder`], with everything that is wrong with it.
+pub fn parse(body: &[u8]) -> Option<Result<DirectOrder, InvalidDirectOrder>> {
     let body = trimmed(body);
     let form = match body.first()? {
         b'<' => Form::Xml,
@@ -146,7 +146,7 @@ pub fn parse(body: &[u8]) -> Option<Result<LegacyOrder, InvalidLegacyBody>> {
         },
     };
     let order = fields.and_then(|fields| fields.check(form, &mut violations));
-    Some(order.filter(|_| violations.is_empty()).ok_or(InvalidLegacyBody { form, violations }))
+    Some(order.filter(|_| violations.is_empty()).ok_or(InvalidDirectOrder { form, violations }))
 }
 
 /// Without a byte order mark and white space around it. Producers add line ends.
@@ -186,7 +186,7 @@ fn split(text: &str, violations: &mut Vec<Violation>) -> Option<Fields> {
 
 impl Fields {
     /// The order, if every field is sound; what is not is told.
-    fn check(self, form: Form, violations: &mut Vec<Violation>) -> Option<LegacyOrder> {
+    fn check(self, form: Form, violations: &mut Vec<Violation>) -> Option<DirectOrder> {
         let mut refuse = |place: usize, rule: String| {
             let name = NAMES.get(place).copied().unwrap_or_default();
             let field = match form {
@@ -207,7 +207,7 @@ impl Fields {
         let amount = checked(amount, 3, parse_amount, &mut refuse);
         let (kind, magnitude) = amount?;
         let account = AccountKey { user: user?, account: account? };
-        Some(LegacyOrder { account, message: message?, kind, magnitude })
+        Some(DirectOrder { account, message: message?, kind, magnitude })
     }
 }
 

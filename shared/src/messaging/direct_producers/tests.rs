@@ -23,7 +23,7 @@ fn delimited(amount: &str) -> String {
     format!("{USER}|{ACCOUNT}|{MESSAGE}|{amount}")
 }
 
-fn sound(body: impl AsRef<[u8]>) -> LegacyOrder {
+fn sound(body: impl AsRef<[u8]>) -> DirectOrder {
     let body = body.as_ref();
     parse(body)
         .unwrap_or_else(|| panic!("{} has a form", String::from_utf8_lossy(body)))
@@ -40,9 +40,9 @@ fn told(body: impl AsRef<[u8]>) -> String {
     invalid.violations.iter().map(Violation::to_string).collect::<Vec<_>>().join("\n")
 }
 
-fn order(kind: TransactionKind, magnitude: &str) -> LegacyOrder {
+fn order(kind: TransactionKind, magnitude: &str) -> DirectOrder {
     let account = AccountKey { user: USER.parse().unwrap(), account: ACCOUNT.parse().unwrap() };
-    LegacyOrder { account, message: MESSAGE.parse().unwrap(), kind, magnitude: magnitude.to_owned() }
+    DirectOrder { account, message: MESSAGE.parse().unwrap(), kind, magnitude: magnitude.to_owned() }
 }
 
 #[test]

@@ -15,9 +15,9 @@
 //! can check the seal of a newer envelope before it reads the version, and a worker that knows no seals
 //! reads the body as JSON with a member that it does not know.
 //!
-//! The key is derived from the secret of the bank with a label of its own ([`RingKeys::seal`]).
+//! The key is derived from the secret of the bank with a label of its own ([`DoorbellKeys::seal`]).
 //!
-//! [`RingKeys::seal`]: crate::cluster::doorbell_secret::RingKeys::seal
+//! [`DoorbellKeys::seal`]: crate::cluster::doorbell_secret::RingKeys::seal
 
 use std::borrow::Cow;
 use std::fmt;
@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use futures::future::select;
 
-use crate::cluster::doorbell_secret::{CODE_BYTES, RingSecret};
+use crate::cluster::doorbell_secret::{CODE_BYTES, DoorbellSecret};
 use crate::ports::world::World;
 
 /// What a sealed body begins with.
@@ -63,14 +63,14 @@ impl Purpose<'_> {
 /// are written without a seal and none verifies: everything still posts, at the cost of reading rows.
 #[derive(Clone)]
 pub struct Seal {
-    secret: Arc<RingSecret>,
+    secret: Arc<DoorbellSecret>,
     /// Whether the secret was waited for once.
     waited: Arc<AtomicBool>,
 }
 
 impl Seal {
     /// The seal of a process.
-    pub fn new(secret: &Arc<RingSecret>) -> Self {
+    pub fn new(secret: &Arc<DoorbellSecret>) -> Self {
         Self { secret: Arc::clone(secret), waited: Arc::default() }
     }
 
@@ -133,7 +133,7 @@ fn split(body: &[u8]) -> Option<([u8; CODE_BYTES], &[u8])> {
 mod tests {
     use super::*;
     use crate::adapters::http::signature::Stamp;
-    use crate::cluster::doorbell_secret::RingKeys;
+    use crate::cluster::doorbell_secret::DoorbellKeys;
     use crate::domain::time::Timestamp;
 
     const OLD: &str = "0123456789abcdef";
@@ -141,7 +141,7 @@ mod tests {
     const BODY: &[u8] = br#"{"v":1,"items":[]}"#;
 
     fn seal(secrets: &str) -> Seal {
-        Seal::new(&Arc::new(RingSecret::new(Some(&RingKeys::parse(secrets).unwrap()))))
+        Seal::new(&Arc::new(DoorbellSecret::new(Some(&DoorbellKeys::parse(secrets).unwrap()))))
     }
 
     fn sealed(secrets: &str) -> Vec<u8> {
@@ -197,14 +197,14 @@ mod tests {
 
     #[test]
     fn without_the_secret_nothing_is_sealed_and_nothing_verifies() {
-        let unknown = Seal::new(&Arc::new(RingSecret::new(None)));
+        let unknown = Seal::new(&Arc::new(DoorbellSecret::new(None)));
         assert_eq!(unknown.seal(Purpose::Message, BODY.to_vec()), BODY);
         assert!(!unknown.verify(Purpose::Message, &sealed(OLD)));
     }
 
     #[test]
     fn a_signed_request_and_a_code_of_the_secret_itself_are_no_seals() {
-        let (keys, sealed) = (RingKeys::parse(OLD).unwrap(), sealed(OLD));
+        let (keys, sealed) = (DoorbellKeys::parse(OLD).unwrap(), sealed(OLD));
         let (code, rest) = split(&sealed).unwrap();
         let parts: [&[u8]; 2] = [b"message\n", rest];
         assert_ne!(keys.sign(&parts), code, "the key is another one");

@@ -7,7 +7,6 @@ use quick_xml::escape::resolve_xml_entity;
 use quick_xml::events::{BytesDecl, BytesRef, BytesStart, Event};
 use quick_xml::name::{NamespaceError, PrefixDeclaration, QName};
 
-use super::write::XML_NAMESPACE;
 use super::{Attribute, Element, Name, Node, is_white_space, shown};
 
 /// Most elements of a document: a tree takes more memory than its text.
@@ -16,6 +15,8 @@ const ELEMENTS_MAX: usize = 10_000;
 const NAMESPACE_BYTES_MAX: usize = 256;
 /// The namespace of declarations themselves, which nobody may declare.
 const XMLNS_NAMESPACE: &str = "http://www.w3.org/2000/xmlns/";
+/// The namespace that the prefix `xml` has without a declaration.
+pub(super) const XML_NAMESPACE: &str = "http://www.w3.org/XML/1998/namespace";
 /// Most characters that the parser's own words take.
 const WORDS_CHARS_MAX: usize = 200;
 

@@ -5,11 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::read::is_char;
+use super::read::{XML_NAMESPACE, is_char};
 use super::{Attribute, Element, Name, Node};
-
-/// The namespace that the prefix `xml` has without a declaration.
-pub(super) const XML_NAMESPACE: &str = "http://www.w3.org/XML/1998/namespace";
 
 /// Writes an element so that it stands for itself, with every namespace that it needs.
 pub fn write(element: &Element) -> String {

@@ -6,7 +6,7 @@ use super::{AcceptFault, Acceptor, as_stored};
 use crate::domain::decision::Work;
 use crate::domain::ids::{AccountKey, PartnerId, TransactionKey};
 use crate::domain::money::Currency;
-use crate::messaging::direct_producers::{LegacyAmountError, LegacyOrder};
+use crate::messaging::direct_producers::{DirectOrder, LegacyAmountError};
 use crate::ports::ledger::{AcceptOutcome, NewTransaction};
 use crate::ports::world::WorldExt as _;
 
@@ -52,7 +52,7 @@ impl Acceptor {
     /// # Errors
     /// [`AcceptFault`] when the log could not be reached: the order may be accepted, and asking again
     /// is safe.
-    pub async fn admit(&self, order: &LegacyOrder, partner: &PartnerId) -> Result<Admission, AcceptFault> {
+    pub async fn admit(&self, order: &DirectOrder, partner: &PartnerId) -> Result<Admission, AcceptFault> {
         let account = order.account;
         let Some(currency) = self.currency(account).await? else {
             return Ok(Admission::Refused(Refusal::AccountUnknown(account)));

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::adapters::system::SystemWorld;
 use crate::domain::account::{Account, Revision, Versioned};
-use crate::domain::decision::{AccountCommit, Means, Work, decide, discard};
+use crate::domain::decision::{AccountCommit, DecisionContext, Work, decide, discard};
 use crate::domain::ids::{AccountId, AccountKey, MessageId, OrderNumber, PartnerId, TransactionKey, UserId};
 use crate::domain::instruction::{Details, Instruction, TransactionKind, UnknownMembers};
 use crate::domain::journal::{JournalPage, PageHash};
@@ -159,8 +159,8 @@ impl Case {
         discard(account, work, &self.means(&[])).unwrap()
     }
 
-    fn means<'a>(&self, numbers: &'a [OrderNumber]) -> Means<'a> {
-        Means { nonce: self.world.nonce(), now: self.world.now(), numbers }
+    fn means<'a>(&self, numbers: &'a [OrderNumber]) -> DecisionContext<'a> {
+        DecisionContext { nonce: self.world.nonce(), now: self.world.now(), numbers }
     }
 
     pub(super) async fn committed(&self, commit: &AccountCommit) {

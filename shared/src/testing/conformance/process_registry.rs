@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::case::{Case, moment};
 use crate::ports::Store;
-use crate::ports::process_registry::{Address, ProcessId, ProcessKind, RosterEntry, living};
+use crate::ports::process_registry::{Address, ProcessId, ProcessKind, RegisteredProcess, living};
 use crate::ports::world::WorldExt as _;
 
-/// Checks [`crate::ports::process_registry::Roster`].
+/// Checks [`crate::ports::process_registry::ProcessRegistry`].
 pub async fn roster_contract<F>(fresh: F)
 where
     F: AsyncFn() -> Store,
@@ -21,9 +21,9 @@ where
 }
 
 impl Case {
-    fn roster_entry(&self) -> RosterEntry {
+    fn roster_entry(&self) -> RegisteredProcess {
         let now = self.world.now();
-        RosterEntry {
+        RegisteredProcess {
             id: ProcessId::from_uuid(self.world.uuid()),
             kind: ProcessKind::Worker,
             address: Address::parse("http://worker-1.bank:40123").unwrap(),
@@ -32,7 +32,7 @@ impl Case {
         }
     }
 
-    async fn entry_now(&self, id: ProcessId) -> Option<RosterEntry> {
+    async fn entry_now(&self, id: ProcessId) -> Option<RegisteredProcess> {
         self.store.roster.list().await.unwrap().into_iter().find(|entry| entry.id == id)
     }
 
@@ -50,7 +50,7 @@ async fn an_entry_is_read_back(case: &Case) {
 
 async fn the_last_announcement_stands(case: &Case) {
     let first = case.roster_entry();
-    let moved = RosterEntry {
+    let moved = RegisteredProcess {
         address: Address::parse("http://[::1]:9").unwrap(),
         started_at: moment(8),
         next_by: first.next_by.after(Duration::from_secs(1)),
@@ -78,7 +78,7 @@ async fn who_withdraws_is_gone(case: &Case) {
 }
 
 async fn entries_are_listed_by_id_with_one_operation(case: &Case) {
-    let mut entries: Vec<RosterEntry> = (0..20).map(|_| case.roster_entry()).collect();
+    let mut entries: Vec<RegisteredProcess> = (0..20).map(|_| case.roster_entry()).collect();
     // So that what a first write has to create is there.
     case.store.roster.announce(&entries[0]).await.unwrap();
     for entry in &entries {
@@ -92,7 +92,7 @@ async fn entries_are_listed_by_id_with_one_operation(case: &Case) {
     assert!(listed.is_sorted_by(|one, other| one.id < other.id), "by id, each once");
     entries.sort_by_key(|entry| entry.id);
     // Others may use the store at the same time.
-    let ours: Vec<RosterEntry> =
+    let ours: Vec<RegisteredProcess> =
         listed.into_iter().filter(|listed| entries.iter().any(|entry| entry.id == listed.id)).collect();
     assert_eq!(ours, entries);
 }
@@ -103,14 +103,14 @@ async fn who_missed_its_time_is_forgotten(case: &Case) {
     let late = |by: u64| {
         let next_by =
             crate::domain::time::Timestamp::from_unix_ms(now.unix_ms() - i64::try_from(by * 1000).unwrap());
-        RosterEntry { next_by, ..case.roster_entry() }
+        RegisteredProcess { next_by, ..case.roster_entry() }
     };
     let (stale, forgotten) = (late(100), late(2 * 24 * 3600));
     for entry in [&alive, &stale, &forgotten] {
         case.store.roster.announce(entry).await.unwrap();
     }
     let found = living(&*case.store.roster, now).await.unwrap();
-    let finds = |entry: &RosterEntry| found.iter().any(|found| found.id == entry.id);
+    let finds = |entry: &RegisteredProcess| found.iter().any(|found| found.id == entry.id);
     assert!(finds(&alive) && !finds(&stale) && !finds(&forgotten));
     assert_eq!(case.entry_now(stale.id).await, Some(stale), "it may only be slow");
     assert_eq!(case.entry_now(forgotten.id).await, None, "whoever reads removes what is long gone");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::cluster::doorbell_secret::{RingKeys, RingSecret};
+use crate::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
 use crate::domain::ids::TransactionKey;
 use crate::messaging::envelope::seal::{Purpose, Seal};
 use crate::messaging::envelope::{Body, Content, Envelope};
@@ -17,7 +17,7 @@ pub fn seal() -> Seal {
 
 /// The seal of a bank with another secret, or with two as `new,old`.
 pub fn seal_of(secrets: &str) -> Seal {
-    Seal::new(&Arc::new(RingSecret::new(Some(&RingKeys::parse(secrets).unwrap()))))
+    Seal::new(&Arc::new(DoorbellSecret::new(Some(&DoorbellKeys::parse(secrets).unwrap()))))
 }
 
 /// The work in a sealed body.

@@ -20,8 +20,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::access::adoption::adopt;
 use crate::access::scopes::Scope;
-use crate::readiness::{Part, Readiness};
 use postonce_shared::ports::fault::chain;
+use postonce_worker::readiness::{Part, Readiness};
 
 /// Fewest characters of a key that somebody configured.
 pub const CONFIGURED_KEY_CHARS_MIN: usize = 16;

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use postonce_shared::access::partner_cache::{Answer, OfPartner, PartnerMemory};
+use postonce_shared::access::partner_cache::{Answer, OfPartner, PartnerCache};
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::Partner;
 use postonce_shared::domain::time::Timestamp;
@@ -52,7 +52,7 @@ pub struct Keyring {
     partners: Arc<dyn Partners>,
     world: Arc<dyn World>,
     /// By the hash of the key.
-    memory: PartnerMemory<[u8; 32], Grant, ()>,
+    memory: PartnerCache<[u8; 32], Grant, ()>,
     awaits_first_key: AtomicBool,
 }
 
@@ -62,7 +62,7 @@ impl Keyring {
         Self {
             keys: Arc::clone(&store.api_keys),
             partners: Arc::clone(&store.partners),
-            memory: PartnerMemory::new(Arc::clone(&world)),
+            memory: PartnerCache::new(Arc::clone(&world)),
             world,
             awaits_first_key: AtomicBool::new(false),
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use postonce_shared::domain::account::{Account, Versioned};
-use postonce_shared::domain::ids::{AccountId, AccountKey, PartnerId, TransactionKey, UserId};
+use postonce_shared::domain::ids::{AccountId, AccountKey, TransactionKey, UserId};
 use postonce_shared::domain::journal::Entry;
 use postonce_shared::domain::money::{AmountError, OverdraftLimit};
 use postonce_shared::domain::transaction::{Transaction, TransactionStatus};
@@ -19,6 +19,7 @@ use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::protocol::enquire;
 use postonce_shared::protocol::recover::Repair;
 
+use crate::access::view::View;
 use crate::api::translate::{AccountChange, AccountTerms};
 use postonce_shared::ports::fault::chain;
 
@@ -34,7 +35,7 @@ const STORE_PAGES_MAX: u32 = 10;
 /// What became of the wish to open an account.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Opening {
+pub enum OpenOutcome {
     /// It is open now, and this request opened it.
     Created(Account),
     /// It existed with these terms.
@@ -46,7 +47,7 @@ pub enum Opening {
 /// What became of the wish to change an account.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Changing {
+pub enum ChangeOutcome {
     /// It is as was wished.
     Done(Account),
     /// There is no such account.
@@ -59,34 +60,14 @@ pub enum Changing {
     Busy,
 }
 
-/// Whose transactions are shown. Message ids are chosen by partners, and what one of them does is not for
-/// another to know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum View<'a> {
-    /// Those of this partner.
-    Own(&'a PartnerId),
-    /// Those of all partners.
-    Everyones,
-}
-
-impl<'a> View<'a> {
-    /// The only partner that it shows, if it is one.
-    const fn partner(self) -> Option<&'a PartnerId> {
-        match self {
-            Self::Own(own) => Some(own),
-            Self::Everyones => None,
-        }
-    }
-}
-
 /// The accounts of the bank and what was posted on them.
-pub struct Books {
+pub struct AccountService {
     store: Store,
     world: Arc<dyn World>,
     repair: Repair,
 }
 
-impl Books {
+impl AccountService {
     /// The books of a store.
     pub const fn new(store: Store, world: Arc<dyn World>, repair: Repair) -> Self {
         Self { store, world, repair }
@@ -98,16 +79,16 @@ impl Books {
     ///
     /// # Errors
     /// [`StoreFault`] when it may not have been opened; asking again is safe. So with all methods.
-    pub async fn open(&self, key: AccountKey, terms: AccountTerms) -> Result<Opening, StoreFault> {
+    pub async fn open(&self, key: AccountKey, terms: AccountTerms) -> Result<OpenOutcome, StoreFault> {
         let AccountTerms { currency, overdraft_limit, holder } = terms;
         let wished = Account::open(key, currency, overdraft_limit, holder, self.world.now());
         Ok(match self.store.accounts.open(&wished).await? {
-            Opened::Created(Versioned { value, revision: _ }) => Opening::Created(value),
+            Opened::Created(Versioned { value, revision: _ }) => OpenOutcome::Created(value),
             Opened::Existing(Versioned { value, revision: _ }) => {
                 let same = value.currency == wished.currency
                     && value.overdraft_limit == wished.overdraft_limit
                     && value.holder == wished.holder;
-                if same { Opening::Same(value) } else { Opening::Different(value) }
+                if same { OpenOutcome::Same(value) } else { OpenOutcome::Different(value) }
             }
         })
     }
@@ -117,30 +98,32 @@ impl Books {
     ///
     /// # Errors
     /// [`StoreFault`]; see [`Self::open`].
-    pub async fn change(&self, key: AccountKey, wish: &AccountChange) -> Result<Changing, StoreFault> {
+    pub async fn change(&self, key: AccountKey, wish: &AccountChange) -> Result<ChangeOutcome, StoreFault> {
         for attempt in 0..CHANGE_ATTEMPTS_MAX {
-            let Some(found) = self.store.ledger.account(key).await? else { return Ok(Changing::Unknown) };
+            let Some(found) = self.store.ledger.account(key).await? else {
+                return Ok(ChangeOutcome::Unknown);
+            };
             let account = found.value;
             let limit = wish.overdraft_limit.as_deref();
             let limit = limit.map(|text| OverdraftLimit::parse(text, account.currency)).transpose();
             let limit = match limit {
                 Ok(limit) => limit.unwrap_or(account.overdraft_limit),
-                Err(error) => return Ok(Changing::LimitInvalid(error)),
+                Err(error) => return Ok(ChangeOutcome::LimitInvalid(error)),
             };
             let status = wish.status.unwrap_or(account.status);
             if (limit, status) == (account.overdraft_limit, account.status) {
-                return Ok(Changing::Done(account));
+                return Ok(ChangeOutcome::Done(account));
             }
             let Ok(after) = account.changed(limit, status) else {
-                return Ok(Changing::BalanceNotZero(account));
+                return Ok(ChangeOutcome::BalanceNotZero(account));
             };
             if self.store.accounts.change(&found.revision, &after).await?.is_some() {
-                return Ok(Changing::Done(after));
+                return Ok(ChangeOutcome::Done(after));
             }
             let longest = CHANGE_DELAY.saturating_mul(2_u32.saturating_pow(attempt));
             self.world.sleep(self.world.jitter(longest)).await;
         }
-        Ok(Changing::Busy)
+        Ok(ChangeOutcome::Busy)
     }
 
     /// An account.

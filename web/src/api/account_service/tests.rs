@@ -1,7 +1,7 @@
-use postonce_shared::adapters::local_doorbell::LocalBell;
+use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::cluster::doorbell_secret::RingSecret;
+use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::domain::account::{AccountStatus, Revision};
 use postonce_shared::domain::money::Currency;
 use postonce_shared::messaging::envelope::seal::Seal;
@@ -50,19 +50,19 @@ impl Accounts for Contended {
     }
 }
 
-async fn close_while_it_changes(changes: u32) -> Changing {
+async fn close_while_it_changes(changes: u32) -> ChangeOutcome {
     let world: Arc<TestWorld> = Arc::new(TestWorld::new(1));
     let mut store = MemoryStore::new(world.clone());
     let (inner, ledger) = (Arc::clone(&store.accounts), Arc::clone(&store.ledger));
     store.accounts = Arc::new(Contended { inner, ledger, changes: changes.into() });
-    let bell = Arc::new(LocalBell::default());
-    let seal = Seal::new(&Arc::new(RingSecret::new(None)));
+    let bell = Arc::new(LocalDoorbell::default());
+    let seal = Seal::new(&Arc::new(DoorbellSecret::new(None)));
     let repair = Repair::new(&store, &seal, world.clone(), bell, 1);
-    let books = Books::new(store, world.clone(), repair);
+    let accounts_service = AccountService::new(store, world.clone(), repair);
     let currency = Currency::parse("EUR").unwrap();
     let overdraft_limit = OverdraftLimit::none(currency);
     let terms = AccountTerms { currency, overdraft_limit, holder: None };
-    assert!(matches!(books.open(key(), terms).await.unwrap(), Opening::Created(_)));
+    assert!(matches!(accounts_service.open(key(), terms).await.unwrap(), OpenOutcome::Created(_)));
     let wish = AccountChange { overdraft_limit: None, status: Some(AccountStatus::Closed) };
     let clock = async {
         loop {
@@ -71,14 +71,14 @@ async fn close_while_it_changes(changes: u32) -> Changing {
         }
     };
     tokio::select! {
-        changing = books.change(key(), &wish) => changing.unwrap(),
+        changing = accounts_service.change(key(), &wish) => changing.unwrap(),
         () = clock => panic!("the clock never ends"),
     }
 }
 
 #[tokio::test]
 async fn a_change_is_tried_again_while_others_change_the_account() {
-    let Changing::Done(account) = close_while_it_changes(3).await else { panic!("not done") };
+    let ChangeOutcome::Done(account) = close_while_it_changes(3).await else { panic!("not done") };
     assert_eq!((account.status, account.version), (AccountStatus::Closed, 5));
-    assert_eq!(close_while_it_changes(100).await, Changing::Busy);
+    assert_eq!(close_while_it_changes(100).await, ChangeOutcome::Busy);
 }

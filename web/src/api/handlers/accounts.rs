@@ -9,12 +9,12 @@ use postonce_shared::protocol::accept::Acceptor;
 use crate::access::audit;
 use crate::access::authentication::Caller;
 use crate::access::scopes::{Accounts, Read};
-use crate::api::account_service::{Books, Changing};
+use crate::api::account_service::{AccountService, ChangeOutcome};
 use crate::api::negotiate::Reply;
 use crate::api::openapi::{
     AccountPath, ChangingRefusals, ListingRefusals, OpeningRefusals, PageParams, ReadingRefusals, UserPath,
 };
-use crate::api::pages::{PageQuery, cursor, not_a_cursor};
+use crate::api::pages::{PageQuery, cursor};
 use crate::api::translate::{self, InboundDocument};
 use crate::api::{paths, respond};
 use crate::error::{ApiError, Code};
@@ -43,7 +43,7 @@ pub async fn open(
     caller: Caller<Accounts>,
     request: HttpRequest,
     payload: Payload,
-    books: Data<Books>,
+    accounts_service: Data<AccountService>,
     acceptor: Data<Acceptor>,
 ) -> Result<HttpResponse, ApiError> {
     let reply = Reply::to(&request)?;
@@ -52,7 +52,7 @@ pub async fn open(
     let terms = translate::account_terms(&document)?;
     let key = caller.within(key)?;
     let currency = terms.currency;
-    let response = respond::opening(books.open(key, terms).await?, reply)?;
+    let response = respond::opening(accounts_service.open(key, terms).await?, reply)?;
     acceptor.remember(key, currency);
     Ok(response)
 }
@@ -75,7 +75,7 @@ pub async fn change(
     caller: Caller<Accounts>,
     request: HttpRequest,
     payload: Payload,
-    books: Data<Books>,
+    accounts_service: Data<AccountService>,
 ) -> Result<HttpResponse, ApiError> {
     let reply = Reply::to(&request)?;
     let key = paths::account(&request)?;
@@ -83,18 +83,18 @@ pub async fn change(
     let wish = translate::account_change(&document)?;
     audit::tell(&request, "changes", wish.members());
     let key = caller.within(key)?;
-    match books.change(key, &wish).await? {
-        Changing::Done(account) => Ok(reply.with(HttpResponse::Ok(), respond::account(account))),
-        Changing::Unknown => Err(respond::account_unknown()),
-        Changing::BalanceNotZero(account) => {
+    match accounts_service.change(key, &wish).await? {
+        ChangeOutcome::Done(account) => Ok(reply.with(HttpResponse::Ok(), respond::account(account))),
+        ChangeOutcome::Unknown => Err(ApiError::account_unknown()),
+        ChangeOutcome::BalanceNotZero(account) => {
             let detail = format!("The balance is {}; an account is closed at zero only.", account.balance);
             Err(ApiError::new(Code::AccountBalanceNotZero, detail))
         }
-        Changing::LimitInvalid(error) => {
+        ChangeOutcome::LimitInvalid(error) => {
             let violation = Violation { field: "overdraft_limit".to_owned(), message: error.to_string() };
             Err(ApiError::violations(Code::ValidationFailed, vec![violation]))
         }
-        Changing::Busy => {
+        ChangeOutcome::Busy => {
             Err(ApiError::new(Code::AccountBusy, "Postings changed the account each time. Try again."))
         }
     }
@@ -113,11 +113,11 @@ pub async fn change(
 pub async fn find(
     caller: Caller<Read>,
     request: HttpRequest,
-    books: Data<Books>,
+    accounts_service: Data<AccountService>,
 ) -> Result<HttpResponse, ApiError> {
     let reply = Reply::to(&request)?;
     let key = caller.within(paths::account(&request)?)?;
-    let account = books.account(key).await?.ok_or_else(respond::account_unknown)?;
+    let account = accounts_service.account(key).await?.ok_or_else(ApiError::account_unknown)?;
     Ok(reply.with(HttpResponse::Ok(), respond::account(account)))
 }
 
@@ -137,17 +137,20 @@ pub async fn find(
 pub async fn list(
     caller: Caller<Read>,
     request: HttpRequest,
-    books: Data<Books>,
+    accounts_service: Data<AccountService>,
 ) -> Result<HttpResponse, ApiError> {
     let reply = Reply::to(&request)?;
     let user = paths::user(&request)?;
     let page = PageQuery::of(&request)?;
     let listing = format!("accounts of {user}");
-    let after = page.position(&listing)?.map(|id| id.parse()).transpose().map_err(|_| not_a_cursor())?;
+    let after =
+        page.position(&listing)?.map(|id| id.parse()).transpose().map_err(|_| ApiError::cursor_invalid())?;
     let found = match caller.grant().partner.reach.of_user(user) {
-        WithinUser::All => books.accounts(user, after, page.limit).await?,
-        WithinUser::Only(accounts) if accounts.is_empty() => return Err(respond::user_unknown()),
-        WithinUser::Only(accounts) => books.named_accounts(user, &accounts, after, page.limit).await?,
+        WithinUser::All => accounts_service.accounts(user, after, page.limit).await?,
+        WithinUser::Only(accounts) if accounts.is_empty() => return Err(ApiError::user_unknown()),
+        WithinUser::Only(accounts) => {
+            accounts_service.named_accounts(user, &accounts, after, page.limit).await?
+        }
     };
     let accounts = found.items.into_iter().map(respond::account).collect();
     let next_cursor = found.next.map(|next| cursor(&listing, &next));

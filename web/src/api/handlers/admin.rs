@@ -6,7 +6,7 @@ use postonce_schemas::json::{OrderNumbers, QueueList, Scale, StorageOperations};
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::Admin;
-use crate::admin::service::Office;
+use crate::admin::service::AdminService;
 use crate::api::openapi::Refusals;
 use crate::api::respond;
 use crate::error::ApiError;
@@ -20,9 +20,9 @@ use crate::error::ApiError;
     responses((status = 200, description = "The queues, by name.", body = QueueList), Refusals),
     security(("api_key" = ["admin"]))
 )]
-pub async fn queues(_caller: Caller<Admin>, office: Data<Office>) -> Result<HttpResponse, ApiError> {
-    let now = office.now();
-    let reports = office.queues().await.map_err(ApiError::queue)?;
+pub async fn queues(_caller: Caller<Admin>, admin: Data<AdminService>) -> Result<HttpResponse, ApiError> {
+    let now = admin.now();
+    let reports = admin.queues().await.map_err(ApiError::queue)?;
     let queues = reports.into_iter().map(|report| respond::queue(report, now)).collect();
     Ok(HttpResponse::Ok().json(QueueList { queues }))
 }
@@ -38,8 +38,11 @@ pub async fn queues(_caller: Caller<Admin>, office: Data<Office>) -> Result<Http
     responses((status = 200, description = "Where the numbers went.", body = OrderNumbers), Refusals),
     security(("api_key" = ["admin"]))
 )]
-pub async fn order_numbers(_caller: Caller<Admin>, office: Data<Office>) -> Result<HttpResponse, ApiError> {
-    Ok(HttpResponse::Ok().json(respond::order_numbers(office.order_numbers().await?)))
+pub async fn order_numbers(
+    _caller: Caller<Admin>,
+    admin: Data<AdminService>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(HttpResponse::Ok().json(respond::order_numbers(admin.order_numbers().await?)))
 }
 
 /// Look at the cost of storage
@@ -56,10 +59,10 @@ pub async fn order_numbers(_caller: Caller<Admin>, office: Data<Office>) -> Resu
 )]
 pub async fn storage_operations(
     _caller: Caller<Admin>,
-    office: Data<Office>,
+    admin: Data<AdminService>,
 ) -> Result<HttpResponse, ApiError> {
-    let costs = office.costs().await;
-    Ok(HttpResponse::Ok().json(respond::costs(&costs, office.prices())))
+    let costs = admin.costs().await;
+    Ok(HttpResponse::Ok().json(respond::costs(&costs, admin.prices())))
 }
 
 /// Ask how many workers are wanted
@@ -90,7 +93,7 @@ pub async fn storage_operations(
     responses((status = 200, description = "The number, and why.", body = Scale), Refusals),
     security(("api_key" = ["admin"]))
 )]
-pub async fn scale(_caller: Caller<Admin>, office: Data<Office>) -> Result<HttpResponse, ApiError> {
-    let report = office.scale().await.map_err(ApiError::shared_queue)?;
+pub async fn scale(_caller: Caller<Admin>, admin: Data<AdminService>) -> Result<HttpResponse, ApiError> {
+    let report = admin.scale().await.map_err(ApiError::shared_queue)?;
     Ok(HttpResponse::Ok().json(respond::scale(report)))
 }

@@ -7,7 +7,7 @@ use postonce_shared::protocol::dead_letters::Decided;
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::Admin;
-use crate::admin::service::Office;
+use crate::admin::service::AdminService;
 use crate::api::openapi::{
     DeadLetterPath, DeadLetterRefusals, DecisionRefusals, LetterListingRefusals, PageParams, ResolvedParam,
 };
@@ -30,12 +30,12 @@ use crate::error::{ApiError, Code};
 pub async fn list(
     _caller: Caller<Admin>,
     request: HttpRequest,
-    office: Data<Office>,
+    admin: Data<AdminService>,
 ) -> Result<HttpResponse, ApiError> {
     let page = PageQuery::of(&request)?;
     let listing = if page.include_resolved { "all dead letters" } else { "open dead letters" };
     let position = page.position(listing)?;
-    let found = office.dead_letters(!page.include_resolved, position.as_deref(), page.limit).await?;
+    let found = admin.dead_letters(!page.include_resolved, position.as_deref(), page.limit).await?;
     Ok(HttpResponse::Ok().json(DeadLetterPage {
         dead_letters: found.items.into_iter().map(respond::dead_letter).collect(),
         next_cursor: found.next.map(|next| cursor(listing, &next)),
@@ -57,9 +57,9 @@ pub async fn list(
 pub async fn find(
     _caller: Caller<Admin>,
     request: HttpRequest,
-    office: Data<Office>,
+    admin: Data<AdminService>,
 ) -> Result<HttpResponse, ApiError> {
-    letter(&office, id(&request)).await
+    letter(&admin, id(&request)).await
 }
 
 /// Send the work of a dead letter again
@@ -77,10 +77,10 @@ pub async fn find(
 pub async fn replay(
     caller: Caller<Admin>,
     request: HttpRequest,
-    office: Data<Office>,
+    admin: Data<AdminService>,
 ) -> Result<HttpResponse, ApiError> {
-    let decided = office.replay(id(&request), caller.partner()).await?;
-    decision(&office, id(&request), decided).await
+    let decided = admin.replay(id(&request), caller.partner()).await?;
+    decision(&admin, id(&request), decided).await
 }
 
 /// Discard a dead letter
@@ -98,19 +98,19 @@ pub async fn replay(
 pub async fn discard(
     caller: Caller<Admin>,
     request: HttpRequest,
-    office: Data<Office>,
+    admin: Data<AdminService>,
 ) -> Result<HttpResponse, ApiError> {
-    let decided = office.discard(id(&request), caller.partner()).await?;
-    decision(&office, id(&request), decided).await
+    let decided = admin.discard(id(&request), caller.partner()).await?;
+    decision(&admin, id(&request), decided).await
 }
 
 fn id(request: &HttpRequest) -> &str {
     request.match_info().query("id")
 }
 
-async fn decision(office: &Office, id: &str, decided: Decided) -> Result<HttpResponse, ApiError> {
+async fn decision(admin: &AdminService, id: &str, decided: Decided) -> Result<HttpResponse, ApiError> {
     match decided {
-        Decided::Done => letter(office, id).await,
+        Decided::Done => letter(admin, id).await,
         Decided::Unknown => Err(unknown()),
         Decided::AlreadyResolved => {
             let detail = "Read the letter to see what was decided, by whom and when.";
@@ -119,8 +119,8 @@ async fn decision(office: &Office, id: &str, decided: Decided) -> Result<HttpRes
     }
 }
 
-async fn letter(office: &Office, id: &str) -> Result<HttpResponse, ApiError> {
-    let letter = office.dead_letter(id).await?.ok_or_else(unknown)?;
+async fn letter(admin: &AdminService, id: &str) -> Result<HttpResponse, ApiError> {
+    let letter = admin.dead_letter(id).await?.ok_or_else(unknown)?;
     Ok(HttpResponse::Ok().json(respond::dead_letter(letter)))
 }
 

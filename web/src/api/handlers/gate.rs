@@ -8,7 +8,7 @@ use postonce_shared::cluster::gate::{GateOrder, GateState};
 use crate::access::audit;
 use crate::access::authentication::Caller;
 use crate::access::scopes::Admin;
-use crate::admin::gate::{Acknowledgment, GateDesk};
+use crate::admin::gate::{Acknowledgment, GateService};
 use crate::api::openapi::{GateRefusals, Refusals};
 use crate::api::translate::{self, InboundDocument};
 use crate::error::ApiError;
@@ -22,7 +22,7 @@ use crate::error::ApiError;
     responses((status = 200, description = "The gate as it now is.", body = Gate), Refusals),
     security(("api_key" = ["admin"]))
 )]
-pub async fn find(_caller: Caller<Admin>, desk: Data<GateDesk>) -> Result<HttpResponse, ApiError> {
+pub async fn find(_caller: Caller<Admin>, desk: Data<GateService>) -> Result<HttpResponse, ApiError> {
     Ok(HttpResponse::Ok().json(gate(desk.read().await?)))
 }
 
@@ -47,7 +47,7 @@ pub async fn change(
     _caller: Caller<Admin>,
     request: HttpRequest,
     payload: Payload,
-    desk: Data<GateDesk>,
+    desk: Data<GateService>,
 ) -> Result<HttpResponse, ApiError> {
     let document = InboundDocument::read(&request, payload).await?;
     let state = translate::gate_state(&document, desk.now())?;

@@ -9,7 +9,7 @@ use crate::access::scopes::Metrics as ReadMetrics;
 use crate::api::openapi::MetricsRefusals;
 use crate::error::ApiError;
 use crate::metrics::{Metrics, OPENMETRICS};
-use crate::readiness::Readiness;
+use postonce_worker::readiness::Readiness;
 
 /// Ask whether the process runs
 #[utoipa::path(

@@ -15,14 +15,14 @@ use postonce_shared::domain::partner::{Partner, PartnerStatus};
 
 use crate::access::audit;
 use crate::access::authentication::Caller;
-use crate::access::partner_service::{Changed, PartnerDesk, Put};
+use crate::access::partner_service::{Changed, PartnerService, Put};
 use crate::access::partner_terms::{Unfit, add_signature_key, remove_signature_key};
 use crate::access::scopes::Admin;
 use crate::api::openapi::{
     KeyAddingRefusals, KeyRevokingRefusals, PageParams, PartnerKeyPath, PartnerListingRefusals, PartnerPath,
     PartnerPutHeaders, PartnerPuttingRefusals, PartnerRefusals, SignatureKeyAddingRefusals,
 };
-use crate::api::pages::{PageQuery, cursor, not_a_cursor};
+use crate::api::pages::{PageQuery, cursor};
 use crate::api::translate::{self, InboundDocument};
 use crate::api::{paths, respond};
 use crate::error::{ApiError, Code};
@@ -40,12 +40,12 @@ use crate::error::{ApiError, Code};
 pub async fn list(
     _caller: Caller<Admin>,
     request: HttpRequest,
-    desk: Data<PartnerDesk>,
+    desk: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
     const LISTING: &str = "partners";
     let page = PageQuery::of(&request)?;
     let after = page.position(LISTING)?.map(|id| PartnerId::parse(&id)).transpose();
-    let after = after.map_err(|_| not_a_cursor())?;
+    let after = after.map_err(|_| ApiError::cursor_invalid())?;
     // One more than asked for, to know whether there is more.
     let mut partners = desk.list(after.as_ref(), page.limit.saturating_add(1)).await?;
     let more = partners.len() > page.limit;
@@ -76,7 +76,7 @@ pub async fn list(
 pub async fn find(
     _caller: Caller<Admin>,
     request: HttpRequest,
-    desk: Data<PartnerDesk>,
+    desk: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
     let id = paths::partner(&request)?;
     let partner = desk.find(&id).await?.ok_or_else(unknown)?;
@@ -110,7 +110,7 @@ pub async fn put(
     caller: Caller<Admin>,
     request: HttpRequest,
     payload: Payload,
-    desk: Data<PartnerDesk>,
+    desk: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
     let id = paths::partner(&request)?;
     let document = InboundDocument::read(&request, payload).await?;
@@ -157,7 +157,7 @@ pub async fn add_key(
     _caller: Caller<Admin>,
     request: HttpRequest,
     payload: Payload,
-    desk: Data<PartnerDesk>,
+    desk: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
     let id = paths::partner(&request)?;
     let document = InboundDocument::read(&request, payload).await?;
@@ -192,7 +192,7 @@ pub async fn add_key(
 pub async fn revoke_key(
     caller: Caller<Admin>,
     request: HttpRequest,
-    desk: Data<PartnerDesk>,
+    desk: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
     let (id, key_id) = (paths::partner(&request)?, key_id(&request));
     if key_id == caller.grant().key_id {
@@ -219,7 +219,7 @@ pub async fn add_signing(
     _caller: Caller<Admin>,
     request: HttpRequest,
     payload: Payload,
-    desk: Data<PartnerDesk>,
+    desk: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
     let id = paths::partner(&request)?;
     let document = InboundDocument::read(&request, payload).await?;
@@ -247,7 +247,7 @@ pub async fn add_signing(
 pub async fn remove_signing(
     _caller: Caller<Admin>,
     request: HttpRequest,
-    desk: Data<PartnerDesk>,
+    desk: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
     let (id, key_id) = (paths::partner(&request)?, key_id(&request));
     let changed = desk.change(&id, |partner| remove_signature_key(partner, key_id)).await?;
@@ -260,7 +260,7 @@ fn key_id(request: &HttpRequest) -> &str {
 
 async fn answer(
     mut response: actix_web::HttpResponseBuilder,
-    desk: &PartnerDesk,
+    desk: &PartnerService,
     partner: &Partner,
 ) -> Result<HttpResponse, ApiError> {
     let scopes = desk.scopes_of(std::slice::from_ref(partner)).await?;

@@ -9,7 +9,7 @@ use postonce_shared::protocol::accept::Acceptor;
 
 use crate::access::authentication::{Caller, Undecided};
 use crate::access::signatures::Verifier;
-use crate::api::account_service::Books;
+use crate::api::account_service::AccountService;
 use crate::api::soap::envelope::{self, Request, Version};
 use crate::api::soap::fault::content_type;
 use crate::api::soap::service::Service;
@@ -27,7 +27,7 @@ pub async fn call(
     request: HttpRequest,
     payload: Payload,
     acceptor: Data<Acceptor>,
-    books: Data<Books>,
+    accounts_service: Data<AccountService>,
     metrics: Data<Metrics>,
 ) -> Result<HttpResponse, ApiError> {
     let version = version(&request)?;
@@ -38,8 +38,13 @@ pub async fn call(
         // Also a fault relates to it.
         request.extensions_mut().insert(addressing.clone());
     }
-    let service =
-        Service { caller: &caller, http: &request, acceptor: &acceptor, books: &books, metrics: &metrics };
+    let service = Service {
+        caller: &caller,
+        http: &request,
+        acceptor: &acceptor,
+        accounts_service: &accounts_service,
+        metrics: &metrics,
+    };
     let answer = service.carry_out(&message).await?;
     let body = envelope::write(version, message.addressing.as_ref(), answer);
     Ok(HttpResponse::Ok().content_type(content_type(version)).body(body))

@@ -8,12 +8,13 @@ use postonce_shared::domain::transaction::TransactionStatus;
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::Read;
-use crate::api::account_service::{Books, View};
+use crate::access::view::View;
+use crate::api::account_service::AccountService;
 use crate::api::negotiate::Reply;
 use crate::api::openapi::{
     AccountPath, PageParams, StatementRefusals, StatusParam, TransactionPath, TransactionRefusals,
 };
-use crate::api::pages::{PageQuery, cursor, not_a_cursor};
+use crate::api::pages::{PageQuery, cursor};
 use crate::api::{paths, respond};
 use crate::error::ApiError;
 
@@ -32,14 +33,14 @@ use crate::error::ApiError;
 pub async fn find(
     caller: Caller<Read>,
     request: HttpRequest,
-    books: Data<Books>,
+    accounts_service: Data<AccountService>,
 ) -> Result<HttpResponse, ApiError> {
     let reply = Reply::to(&request)?;
     let (account, message) = paths::message(&request)?;
     // Out of reach, the answer is that of an account that does not exist, where there are no transactions.
-    let account = caller.within(account).map_err(|_| respond::transaction_unknown())?;
+    let account = caller.within(account).map_err(|_| ApiError::transaction_unknown())?;
     let key = TransactionKey { account, partner: caller.partner().clone(), message };
-    let transaction = books.transaction(&key).await?.ok_or_else(respond::transaction_unknown)?;
+    let transaction = accounts_service.transaction(&key).await?.ok_or_else(ApiError::transaction_unknown)?;
     Ok(reply.with(HttpResponse::Ok(), respond::transaction(transaction)))
 }
 
@@ -60,7 +61,7 @@ pub async fn find(
 pub async fn statement(
     caller: Caller<Read>,
     request: HttpRequest,
-    books: Data<Books>,
+    accounts_service: Data<AccountService>,
 ) -> Result<HttpResponse, ApiError> {
     let reply = Reply::to(&request)?;
     let account = paths::account(&request)?;
@@ -73,10 +74,11 @@ pub async fn statement(
     let position = page.position(&listing)?;
     let account = caller.within(account)?;
     let (transactions, next) = match page.status {
-        TransactionStatus::Posted => posted(&books, (account, view), position, page.limit).await?,
+        TransactionStatus::Posted => posted(&accounts_service, (account, view), position, page.limit).await?,
         status @ (TransactionStatus::Accepted | TransactionStatus::Rejected) => {
-            let found = books.by_status((account, view), status, position.as_deref(), page.limit).await?;
-            let found = found.ok_or_else(respond::account_unknown)?;
+            let found =
+                accounts_service.by_status((account, view), status, position.as_deref(), page.limit).await?;
+            let found = found.ok_or_else(ApiError::account_unknown)?;
             let transactions = found.items.into_iter().map(|stored| respond::transaction(stored.transaction));
             (transactions.collect(), found.next)
         }
@@ -86,13 +88,16 @@ pub async fn statement(
 }
 
 async fn posted(
-    books: &Books,
+    accounts_service: &AccountService,
     (account, view): (AccountKey, View<'_>),
     position: Option<String>,
     limit: usize,
 ) -> Result<(Vec<Transaction>, Option<String>), ApiError> {
-    let from = position.map_or(Ok(1), |sequence| sequence.parse()).map_err(|_| not_a_cursor())?;
-    let found = books.statement((account, view), from, limit).await?.ok_or_else(respond::account_unknown)?;
+    let from = position.map_or(Ok(1), |sequence| sequence.parse()).map_err(|_| ApiError::cursor_invalid())?;
+    let found = accounts_service
+        .statement((account, view), from, limit)
+        .await?
+        .ok_or_else(ApiError::account_unknown)?;
     let transactions = found.items.into_iter().map(|entry| respond::entry(account, entry));
     Ok((transactions.collect(), found.next))
 }

@@ -12,7 +12,7 @@ use super::envelope::Request;
 use super::message::{self, Asked};
 use super::operations::Operation;
 use crate::access::authentication::{Caller, Undecided};
-use crate::api::account_service::Books;
+use crate::api::account_service::AccountService;
 use crate::api::respond;
 use crate::error::ApiError;
 use crate::formats::table::members_of;
@@ -29,7 +29,7 @@ pub struct Service<'a> {
     /// Accepts deposits and withdrawals.
     pub acceptor: &'a Acceptor,
     /// Reads.
-    pub books: &'a Books,
+    pub accounts_service: &'a AccountService,
     /// Counts.
     pub metrics: &'a Metrics,
 }
@@ -54,14 +54,15 @@ impl Service<'_> {
             }
             Asked::Account(account) => {
                 let account = self.caller.within(account)?;
-                let account = self.books.account(account).await?.ok_or_else(respond::account_unknown)?;
+                let account =
+                    self.accounts_service.account(account).await?.ok_or_else(ApiError::account_unknown)?;
                 Ok(answer.with(ACCOUNT.write(&members_of(&respond::account(account).into()))))
             }
             Asked::Transaction(account, message) => {
-                let account = self.caller.within(account).map_err(|_| respond::transaction_unknown())?;
+                let account = self.caller.within(account).map_err(|_| ApiError::transaction_unknown())?;
                 let key = TransactionKey { account, partner: self.caller.partner().clone(), message };
-                let found = self.books.transaction(&key).await?;
-                Ok(answer.with(of_transaction(found.ok_or_else(respond::transaction_unknown)?)))
+                let found = self.accounts_service.transaction(&key).await?;
+                Ok(answer.with(of_transaction(found.ok_or_else(ApiError::transaction_unknown)?)))
             }
         }
     }

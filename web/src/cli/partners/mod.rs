@@ -13,10 +13,10 @@ use postonce_shared::domain::ids::{AccountKey, PartnerId, UserId};
 use postonce_shared::domain::partner::{
     Partner, PartnerStatus, Reach, RequestRate, SignatureAlgorithm, SignatureKey,
 };
-use postonce_shared::oversight::audit::On;
+use postonce_shared::oversight::audit::AuditTarget;
 
 use self::shown::{list, reach_in_words, show};
-use crate::access::partner_service::{Changed, PartnerDesk};
+use crate::access::partner_service::{Changed, PartnerService};
 use crate::access::partner_terms::{
     TermsChange, add_signature_key, format_name, named_reach, remove_signature_key, requests,
     signature_algorithm, signature_key_id, signature_material,
@@ -199,7 +199,7 @@ impl TermsArgs {
 /// When the store cannot be used, or the wish does not fit the partner.
 pub async fn run(
     command: PartnersCommand,
-    desk: &PartnerDesk,
+    desk: &PartnerService,
     (out, err): (&mut (dyn Write + Send), &mut (dyn Write + Send)),
 ) -> anyhow::Result<()> {
     match command {
@@ -228,7 +228,7 @@ pub async fn run(
             };
             ensure!(terms != TermsChange::default(), "say what is to change; --help lists it");
             let changed = desk.change(&id, |partner| terms.apply(partner)).await;
-            let changed = recorded("partner.change", On::one("partner", &id), changed);
+            let changed = recorded("partner.change", AuditTarget::one("partner", &id), changed);
             show(&done(&id, changed)?, desk, out).await?;
         }
         PartnersCommand::List => list(desk, out).await?,
@@ -245,14 +245,14 @@ pub async fn run(
 }
 
 async fn turn(
-    desk: &PartnerDesk,
+    desk: &PartnerService,
     id: &PartnerId,
     status: PartnerStatus,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
     let terms = TermsChange { status: Some(status), ..TermsChange::default() };
     let changed = desk.change(id, |partner| terms.apply(partner)).await;
-    let on = On::one("partner", id).and("status", status.code());
+    let on = AuditTarget::one("partner", id).and("status", status.code());
     done(id, recorded("partner.change", on, changed))?;
     writeln!(out, "{id} is {}", status.code())?;
     Ok(())
@@ -260,7 +260,7 @@ async fn turn(
 
 async fn sign(
     command: SignatureKeysCommand,
-    desk: &PartnerDesk,
+    desk: &PartnerService,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
     match command {
@@ -270,13 +270,13 @@ async fn sign(
                 .map_err(|rule| anyhow::anyhow!("what stands in {} {rule}", file.display()))?;
             let key = SignatureKey { id: key_id, algorithm, material };
             let changed = desk.change(&partner, |partner| add_signature_key(partner, &key)).await;
-            let on = On::one("partner", &partner).and("key", &key.id);
+            let on = AuditTarget::one("partner", &partner).and("key", &key.id);
             done(&partner, recorded("signature_key.add", on, changed))?;
             writeln!(out, "{partner} may sign with {}", key.id)?;
         }
         SignatureKeysCommand::Remove { partner, key_id } => {
             let changed = desk.change(&partner, |partner| remove_signature_key(partner, &key_id)).await;
-            let on = On::one("partner", &partner);
+            let on = AuditTarget::one("partner", &partner);
             // What is no id of a key may be a key.
             let on = if matches!(changed, Ok(Changed::Done(_))) { on.and("key", &key_id) } else { on };
             done(&partner, recorded("signature_key.remove", on, changed))?;

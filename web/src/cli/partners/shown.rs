@@ -7,13 +7,13 @@ use anyhow::Context as _;
 use postonce_shared::domain::partner::{Partner, Reach, RequestRate};
 
 use super::DEFAULT;
-use crate::access::partner_service::PartnerDesk;
+use crate::access::partner_service::PartnerService;
 
 /// Partners that are read at once for the list.
 const LIST_PAGE: usize = 200;
 
 /// Prints all partners, a line each.
-pub async fn list(desk: &PartnerDesk, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
+pub async fn list(desk: &PartnerService, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     let mut after = None;
     loop {
         let page = desk.list(after.as_ref(), LIST_PAGE).await.context("the partners could not be read")?;
@@ -30,7 +30,11 @@ pub async fn list(desk: &PartnerDesk, out: &mut (dyn Write + Send)) -> anyhow::R
 }
 
 /// Prints what a partner may do, and its keys.
-pub async fn show(partner: &Partner, desk: &PartnerDesk, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
+pub async fn show(
+    partner: &Partner,
+    desk: &PartnerService,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<()> {
     let scopes = desk.scopes_of(std::slice::from_ref(partner)).await.context("its keys could not be read")?;
     writeln!(out, "{}: {}", partner.id, partner.status.code())?;
     writeln!(out, "  reaches {}", reach_in_words(&partner.reach))?;

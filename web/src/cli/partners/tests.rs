@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use clap::Parser;
-use postonce_shared::adapters::http::Exchange;
+use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::ports::Store;
@@ -9,7 +9,7 @@ use postonce_shared::ports::world::World;
 
 use super::*;
 use crate::access::keyring::Keyring;
-use crate::access::partner_broadcast::PartnerRing;
+use crate::access::partner_broadcast::PartnerBroadcast;
 
 #[derive(Parser)]
 struct Line {
@@ -20,7 +20,7 @@ struct Line {
 struct Operator {
     store: Store,
     world: Arc<TestWorld>,
-    desk: PartnerDesk,
+    desk: PartnerService,
 }
 
 impl Operator {
@@ -28,8 +28,9 @@ impl Operator {
         let world = Arc::new(TestWorld::new(1));
         let as_world: Arc<dyn World> = world.clone();
         let store = MemoryStore::new(as_world.clone());
-        let exchange = Exchange::new(&store, &as_world, None).unwrap();
-        let desk = PartnerDesk::new(&store, as_world.clone(), PartnerRing::new(&exchange, as_world, None));
+        let exchange = PeerNetwork::new(&store, &as_world, None).unwrap();
+        let desk =
+            PartnerService::new(&store, as_world.clone(), PartnerBroadcast::new(&exchange, as_world, None));
         Self { store, world, desk }
     }
 

@@ -16,11 +16,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use self::contents::{ORIGIN, Origin};
-use self::copy::{SIDECARS, check_closed, check_sound, seal, whole};
+use self::copy::{check_closed, check_sound, seal};
 pub(super) use self::fault::Doing;
 use super::connection::{Role, connect};
-use super::lock::{StoreLock, beside, folder_of, resolved};
+use super::lock::StoreLock;
 use super::migrations::check;
+use super::paths::{SIDECARS, beside, folder_of, resolved, whole};
 use super::private;
 use super::sync_store::overwrite;
 use crate::ports::world::World;

@@ -94,28 +94,14 @@ fn report<'a>(why: &str, words: &[&str], lines: impl Iterator<Item = (&'a Source
 
 /// This file names what it refuses.
 fn is_elsewhere(source: &Source) -> bool {
-    source.path != "tests/e2e/tidy.rs"
+    source.path != "tests/e2e/tidy/mod.rs"
 }
 
 #[test]
-fn the_domain_knows_neither_ports_nor_adapters() {
-    let words =
-        ["crate::ports", "crate::adapters", "crate::accept", "crate::post", "crate::envelope", "tokio"];
-    refuse_in_production("`domain` uses only std and small value crates", &words, |source| {
+fn the_domain_is_pure() {
+    refuse_in_production("`domain` uses only std and small value crates", &["tokio", "async "], |source| {
         source.is_in(&["shared/src/domain/"])
     });
-}
-
-#[test]
-fn use_cases_and_ports_know_no_adapter() {
-    // The configuration names the kinds of stores, and the contract of the ports is test code.
-    let outside =
-        ["shared/src/adapters/", "shared/src/testing/", "shared/src/config/", "shared/src/store.rs"];
-    refuse_in_production(
-        "only the process that opens a store names an adapter",
-        &["crate::adapters"],
-        |source| source.is_in(&["shared/src/"]) && !source.is_in(&outside),
-    );
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::edge::tls::Tls;
 use crate::server::{App, serve};
 
 /// The bound addresses, and what is spoken there.
-pub struct Doors {
+pub struct HttpServers {
     partners: Bound,
     /// `None` where the other processes call at the address for partners.
     peers: Option<Bound>,
@@ -39,7 +39,7 @@ impl Bound {
     }
 }
 
-impl Doors {
+impl HttpServers {
     /// Takes the addresses, and reads the files of TLS. Nothing is accepted yet.
     ///
     /// # Errors
