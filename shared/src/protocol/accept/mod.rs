@@ -19,12 +19,13 @@ mod sends;
 mod underway;
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{Either, select};
 use lru::LruCache;
+use parking_lot::Mutex;
 
 use crate::cluster::completions::{Completions, News, Waiter};
 use crate::domain::ids::{AccountKey, TransactionKey};
@@ -63,6 +64,10 @@ pub struct Accepted {
 }
 
 /// Result of a request.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most requests are accepted; a box would cost each an allocation"
+)]
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Acceptance {
@@ -176,7 +181,7 @@ impl Acceptor {
 
     /// Remembers that an account exists, so that its first transaction need not ask.
     pub fn remember(&self, account: AccountKey, currency: Currency) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).put(account, currency);
+        self.known.lock().put(account, currency);
     }
 
     /// Accepts an instruction, and with `patience` waits that long for its outcome.
@@ -208,7 +213,7 @@ impl Acceptor {
     }
 
     async fn currency(&self, account: AccountKey) -> Result<Option<Currency>, AcceptFault> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&account).copied();
+        let known = self.known.lock().get(&account).copied();
         if known.is_some() {
             return Ok(known);
         }
