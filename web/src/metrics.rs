@@ -1,9 +1,10 @@
 //! Counts for Prometheus. Reading them asks nothing of the store.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use postonce_shared::ports::operations::StorageOperations;
 use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted};
 use postonce_worker::metrics::{OperationsCollector, PREFIX};
@@ -63,7 +64,7 @@ impl Metrics {
 
     /// Adds the metrics of another part of the process, such as the worker's.
     pub fn add(&self, collector: Box<dyn Collector>) {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner).register_collector(collector);
+        self.registry.lock().register_collector(collector);
     }
 
     /// Counts an answered request. `route` is the template of its path.
@@ -92,7 +93,7 @@ impl Metrics {
     /// [`fmt::Error`] when a collector fails.
     pub fn text(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
-        encode(&mut text, &self.registry.lock().unwrap_or_else(PoisonError::into_inner))?;
+        encode(&mut text, &self.registry.lock())?;
         Ok(text)
     }
 }

@@ -1,11 +1,12 @@
 //! What the mutants of a review got away with: one test for each.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
@@ -209,7 +210,7 @@ impl SyncStoreDecorator for LossySync {
             return Ok(swapped);
         }
         let other = OrderNumbers::new(Arc::clone(&self.inner), Arc::new(SystemWorld::new()));
-        *self.meanwhile.lock().unwrap() = other.take(300).await.unwrap();
+        *self.meanwhile.lock() = other.take(300).await.unwrap();
         Err(StoreFault::Unavailable { doing: "writing a value", source: "timeout".into() })
     }
 }
@@ -232,7 +233,7 @@ async fn a_close_whose_answer_was_lost_gives_nothing_back_twice() {
     // The second range of 300 goes back, another process reserves the very same 300 …
     sync.armed.store(true, Ordering::SeqCst);
     assert!(numbers.close().await.is_err());
-    let meanwhile = sync.meanwhile.lock().unwrap().clone();
+    let meanwhile = sync.meanwhile.lock().clone();
     assert_eq!(meanwhile.first().map(|number| number.counter()), Some(FIRST_COUNTER + 150));
     // … and a third one must get none of them.
     let third = OrderNumbers::new(inner, world()).take(1).await.unwrap();
