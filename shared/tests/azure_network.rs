@@ -2,11 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "test code")]
 #![expect(clippy::disallowed_methods, reason = "the server runs beside the test")]
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::ports::Store;
@@ -61,7 +62,7 @@ impl Listener {
 
     /// The first lines of all requests so far.
     fn requests(&self) -> Vec<String> {
-        self.requests.lock().unwrap().clone()
+        self.requests.lock().clone()
     }
 }
 
@@ -78,7 +79,7 @@ async fn serve(mut stream: TcpStream, manner: Manner, requests: Arc<Mutex<Vec<St
             continue;
         }
         read.clear();
-        requests.lock().unwrap().push(head.lines().next().unwrap_or_default().to_owned());
+        requests.lock().push(head.lines().next().unwrap_or_default().to_owned());
         let (status, body) = match manner {
             Manner::Busy => ("503 Busy", ""),
             Manner::Absent => ("404 Absent", r#"{"odata.error":{"code":"ResourceNotFound"}}"#),
@@ -106,7 +107,7 @@ impl KnownWorld {
     }
 
     fn slept(&self) -> Vec<Duration> {
-        self.slept.lock().unwrap().clone()
+        self.slept.lock().clone()
     }
 }
 
@@ -121,7 +122,7 @@ impl WorldDecorator for KnownWorld {
     }
 
     async fn sleep(&self, duration: Duration) {
-        self.slept.lock().unwrap().push(duration);
+        self.slept.lock().push(duration);
     }
 
     fn random(&self) -> u64 {

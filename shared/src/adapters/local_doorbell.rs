@@ -1,9 +1,10 @@
 //! A doorbell within one process.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::ports::doorbell::Doorbell;
@@ -22,7 +23,7 @@ struct Chime {
 
 impl LocalDoorbell {
     fn chime<T>(&self, kind: &str, look: impl FnOnce(&mut Chime) -> T) -> T {
-        let mut chimes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut chimes = self.0.lock();
         look(chimes.entry(kind.to_owned()).or_default())
     }
 }

@@ -1,10 +1,11 @@
 //! Changes of accounts and marks whose answer was lost: done, not done, or honestly unknown.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::domain::account::{Account, AccountStatus, Versioned};
@@ -37,7 +38,7 @@ impl WorldDecorator for BusyWorld {
     }
 
     async fn sleep(&self, _: Duration) {
-        let meanwhile = self.meanwhile.lock().unwrap().take();
+        let meanwhile = self.meanwhile.lock().take();
         if let Some(meanwhile) = meanwhile {
             meanwhile().await;
         }

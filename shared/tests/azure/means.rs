@@ -1,10 +1,11 @@
 //! What the tests need besides the service: a world whose waits are over at once, an account, and
 //! transactions of it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::domain::account::{Account, Revision, Versioned};
@@ -34,15 +35,15 @@ pub struct QuickWorld {
 
 impl QuickWorld {
     pub fn pauses(&self) -> Vec<Duration> {
-        self.pauses.lock().unwrap().clone()
+        self.pauses.lock().clone()
     }
 
     pub fn pass_at_each_look(&self, pace: Duration) {
-        *self.pace.lock().unwrap() = pace;
+        *self.pace.lock() = pace;
     }
 
     pub fn uptime_so_far(&self) -> Duration {
-        self.pauses.lock().unwrap().iter().sum()
+        self.pauses.lock().iter().sum()
     }
 }
 
@@ -53,14 +54,14 @@ impl WorldDecorator for QuickWorld {
     }
 
     fn uptime(&self) -> Duration {
-        let pace = *self.pace.lock().unwrap();
-        let mut looks = self.looks.lock().unwrap();
+        let pace = *self.pace.lock();
+        let mut looks = self.looks.lock();
         *looks = looks.saturating_add(pace);
         self.uptime_so_far().saturating_add(*looks)
     }
 
     async fn sleep(&self, duration: Duration) {
-        self.pauses.lock().unwrap().push(duration);
+        self.pauses.lock().push(duration);
     }
 }
 

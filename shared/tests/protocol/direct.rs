@@ -6,7 +6,7 @@ use postonce_shared::bank::Bank;
 use postonce_shared::domain::ids::{AccountId, PartnerId};
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::messaging::direct_producers::{self, DirectOrder};
-use postonce_shared::protocol::accept::{Acceptance, Admission, Refusal};
+use postonce_shared::protocol::accept::{Acceptance, Accepted, Admission, Refusal};
 
 use uuid::Uuid;
 
@@ -55,7 +55,7 @@ async fn an_order_and_a_request_with_the_same_content_are_one_transaction() {
     assert!(matches!(admit(&bank, &order(1, "1")).await, Admission::Open(_)));
     let _ = admit(&bank, &order(2, "1")).await;
     let replayed = submit(&bank, 2, deposit("1.00")).await.unwrap();
-    assert!(matches!(replayed, Acceptance::Replayed(_)), "{replayed:?}");
+    assert!(matches!(replayed, Acceptance::Accepted(Accepted { replayed: true, .. })), "{replayed:?}");
 }
 
 #[tokio::test]

@@ -1,11 +1,12 @@
 //! What the mutants of a review got away with: one test for each.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
@@ -15,7 +16,7 @@ use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Ledger, Marks, StoredTransaction};
 use postonce_shared::ports::sync_store::{Swapped, SyncStore};
-use postonce_shared::protocol::accept::Acceptance;
+use postonce_shared::protocol::accept::{Acceptance, Accepted};
 use postonce_shared::protocol::dead_letters::Decided;
 use postonce_shared::protocol::order_numbers::{FIRST_COUNTER, OrderNumbers};
 use postonce_shared::protocol::recover::RecoveryScope;
@@ -130,7 +131,9 @@ async fn who_waits_is_told_by_the_worker_of_the_same_process_without_a_read() {
     };
     let both = async { futures::join!(asked, posted) };
     let (answer, _) = tokio::time::timeout(Duration::from_secs(20), both).await.unwrap();
-    let Ok(Acceptance::Accepted(transaction)) = answer else { panic!("{answer:?}") };
+    let Ok(Acceptance::Accepted(Accepted { transaction, replayed: false })) = answer else {
+        panic!("{answer:?}")
+    };
     assert!(matches!(transaction.outcome, Some(Outcome::Posted { .. })));
 }
 
@@ -207,7 +210,7 @@ impl SyncStoreDecorator for LossySync {
             return Ok(swapped);
         }
         let other = OrderNumbers::new(Arc::clone(&self.inner), Arc::new(SystemWorld::new()));
-        *self.meanwhile.lock().unwrap() = other.take(300).await.unwrap();
+        *self.meanwhile.lock() = other.take(300).await.unwrap();
         Err(StoreFault::Unavailable { doing: "writing a value", source: "timeout".into() })
     }
 }
@@ -230,7 +233,7 @@ async fn a_close_whose_answer_was_lost_gives_nothing_back_twice() {
     // The second range of 300 goes back, another process reserves the very same 300 …
     sync.armed.store(true, Ordering::SeqCst);
     assert!(numbers.close().await.is_err());
-    let meanwhile = sync.meanwhile.lock().unwrap().clone();
+    let meanwhile = sync.meanwhile.lock().clone();
     assert_eq!(meanwhile.first().map(|number| number.counter()), Some(FIRST_COUNTER + 150));
     // … and a third one must get none of them.
     let third = OrderNumbers::new(inner, world()).take(1).await.unwrap();

@@ -1,11 +1,12 @@
 //! What the tests act on: one store, several processes, and ports with trouble.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::system::SystemWorld;
@@ -73,7 +74,7 @@ struct Mail(Mutex<BTreeMap<Address, Arc<Completions>>>, ReplySeal);
 
 impl Replies for Mail {
     fn send(&self, to: &ReplyTo, completion: Completion) {
-        if let Some(process) = self.0.lock().unwrap().get(self.1.open(to).unwrap()) {
+        if let Some(process) = self.0.lock().get(self.1.open(to).unwrap()) {
             process.announce(&completion.key, &completion.outcome);
         }
     }
@@ -119,7 +120,7 @@ impl Stage {
         let doorbell = Arc::new(LocalDoorbell::default());
         let completions: Arc<Completions> = Arc::default();
         completions.take_replies_at(address(number), self.seal.clone());
-        self.mail.0.lock().unwrap().insert(address(number), Arc::clone(&completions));
+        self.mail.0.lock().insert(address(number), Arc::clone(&completions));
         let links = Links { doorbell, completions, replies: self.mail.clone(), seal: seal() };
         Bank::linked(store, Arc::clone(&self.world), links, QUEUES)
     }
@@ -131,7 +132,7 @@ impl Stage {
 
     /// From now on no reply arrives anywhere.
     pub fn lose_replies(&self) {
-        self.mail.0.lock().unwrap().clear();
+        self.mail.0.lock().clear();
     }
 
     pub async fn account(&self) -> Account {
@@ -179,6 +180,14 @@ pub fn queue() -> QueueName {
 
 pub async fn submit(bank: &Bank, message: u128, instruction: Instruction) -> Result<Acceptance, AcceptFault> {
     bank.acceptor.submit(key(message), instruction, None, None).await
+}
+
+/// Whether the answer is a replay; `None` where nothing was accepted.
+pub const fn replayed(answer: &Result<Acceptance, AcceptFault>) -> Option<bool> {
+    match answer {
+        Ok(Acceptance::Accepted(accepted)) => Some(accepted.replayed),
+        _ => None,
+    }
 }
 
 /// How often something goes wrong before it goes well.

@@ -16,7 +16,7 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Ledger, StoredTransaction};
 use postonce_shared::ports::world::World as _;
-use postonce_shared::protocol::accept::{AcceptFault, Acceptance};
+use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted};
 use postonce_shared::testing::decorators::LedgerDecorator;
 
 use crate::stage::{Stage, account, address, deposit, key, submit};
@@ -30,7 +30,7 @@ async fn wait_for(bank: &Bank, message: u128, patience: Duration) -> Result<Acce
 
 fn transaction(answer: Result<Acceptance, AcceptFault>) -> Transaction {
     match answer {
-        Ok(Acceptance::Accepted(transaction) | Acceptance::Replayed(transaction)) => transaction,
+        Ok(Acceptance::Accepted(Accepted { transaction, .. })) => transaction,
         other => panic!("{other:?}"),
     }
 }
@@ -243,7 +243,9 @@ async fn who_waited_in_vain_keeps_its_promise() {
         world.advance(PATIENCE);
     };
     let (answer, ()) = futures::join!(wait_for(&web, 7, PATIENCE), nobody);
-    let Ok(Acceptance::Accepted(transaction)) = answer else { panic!("{answer:?}") };
+    let Ok(Acceptance::Accepted(Accepted { transaction, replayed: false })) = answer else {
+        panic!("{answer:?}")
+    };
     assert_eq!(transaction.outcome, None, "nobody posted it in time");
 }
 

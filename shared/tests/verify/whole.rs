@@ -2,9 +2,10 @@
 
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::sqlite::SqliteStore;
 use postonce_shared::adapters::system::SystemWorld;
@@ -38,7 +39,7 @@ pub struct Notes(pub Mutex<Vec<Finding>>);
 
 impl Watcher for Notes {
     fn found(&self, finding: &Finding) {
-        self.0.lock().unwrap().push(finding.clone());
+        self.0.lock().push(finding.clone());
     }
 
     fn progressed(&self, _: &Totals) {}
@@ -55,7 +56,7 @@ pub fn everything() -> Extent {
 pub async fn verify(store: &Store, extent: Extent) -> Result<(Totals, Vec<Finding>), VerifyFault> {
     let notes = Notes::default();
     let totals = Verifier::new(store, system(), &notes).run(extent).await?;
-    let mut found = notes.0.into_inner().unwrap();
+    let mut found = notes.0.into_inner();
     found.sort_by_key(|finding| (finding.account, finding.sequence, finding.kind));
     Ok((totals, found))
 }
@@ -305,7 +306,7 @@ async fn a_page_that_is_shown_late_is_no_finding() {
     let looks = Mutex::new(0);
     let slow = keys[1];
     let pages: Change = Box::new(move |account, pages| {
-        let mut looks = looks.lock().unwrap();
+        let mut looks = looks.lock();
         if account == slow && *looks == 0 {
             // The account row is there, and its last page not yet.
             pages.pop();

@@ -10,6 +10,7 @@ use super::desk::{ACCOUNT, Answer, Desk, json as with_json};
 const PARTNERS: &str = "/v1/admin/partners";
 const EVERYTHING: &str = r#"{"reach":{"everything":true}}"#;
 const USER: &str = "0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11";
+const SECRET: &str = "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2U=";
 
 async fn post(desk: &Desk, path: &str, body: &str) -> Answer {
     desk.call_as_shop(with_json(TestRequest::post().uri(&format!("{PARTNERS}/{path}")), body)).await
@@ -144,14 +145,20 @@ async fn a_change_of_what_somebody_else_changed_is_refused_when_asked_so() {
     assert_eq!(put_if("*", "nobody", EVERYTHING).await.problem(), (412, "precondition_failed"));
     assert_eq!(desk.get(&format!("{PARTNERS}/nobody")).await.status, 404, "nothing was made");
     assert_eq!(put_if("*", "mill", EVERYTHING).await.status, 200);
+
+    let unsigned = desk.get(&format!("{PARTNERS}/mill")).await.header("etag").unwrap().to_owned();
+    let key = json!({ "key_id": "k1", "algorithm": "hmac-sha256", "material": SECRET }).to_string();
+    let signing = post(&desk, "mill/signature-keys", &key).await.header("etag").unwrap().to_owned();
+    assert_eq!(put_if(&unsigned, "mill", EVERYTHING).await.problem(), (412, "precondition_failed"));
+    let same = put_if(&signing, "mill", EVERYTHING).await;
+    assert_eq!((same.status, same.header("etag")), (200, Some(signing.as_str())), "nothing changed");
 }
 
 #[actix_web::test]
 async fn signature_keys_are_added_removed_and_never_shown() {
     let desk = Desk::new().await;
     put(&desk, "mill", EVERYTHING).await;
-    let secret = "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2U=";
-    let key = |id: &str| json!({ "key_id": id, "algorithm": "hmac-sha256", "material": secret }).to_string();
+    let key = |id: &str| json!({ "key_id": id, "algorithm": "hmac-sha256", "material": SECRET }).to_string();
     let added = post(&desk, "mill/signature-keys", &key("k1")).await;
     assert_eq!(added.body["signature_keys"], json!([{ "key_id": "k1", "algorithm": "hmac-sha256" }]));
     assert_eq!(post(&desk, "mill/signature-keys", &key("k1")).await.status, 200, "the same again");
@@ -162,7 +169,7 @@ async fn signature_keys_are_added_removed_and_never_shown() {
     assert_eq!(post(&desk, "nobody/signature-keys", &key("k1")).await.problem(), (404, "partner_unknown"));
     let required = put(&desk, "mill", r#"{"reach":{"everything":true},"signature_required":true}"#).await;
     assert_eq!((required.status, &required.body["signature_required"]), (200, &json!(true)));
-    assert!(!required.text.contains(secret) && !required.text.contains("material"), "{required:?}");
+    assert!(!required.text.contains(SECRET) && !required.text.contains("material"), "{required:?}");
     assert_eq!(delete(&desk, "mill/signature-keys/k1").await.status, 200);
     assert_eq!(delete(&desk, "mill/signature-keys/k1").await.problem(), (404, "key_unknown"));
     assert_eq!(delete(&desk, "mill/signature-keys/k2").await.problem(), (409, "signature_key_needed"));

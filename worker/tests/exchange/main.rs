@@ -6,13 +6,14 @@ mod town;
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix_web::web::{Data, post};
 use actix_web::{App, HttpResponse, HttpServer};
 use futures::FutureExt as _;
+use parking_lot::Mutex;
 use postonce_shared::access::partner_grants::Denial;
 use postonce_shared::adapters::http::{
     COMPLETIONS_PATH, CallFault, PARTNERS_PATH, PartnerChanged, PeerNetwork, Question, RING_PATH, Recipient,
@@ -125,7 +126,7 @@ async fn rings_collect_while_one_is_in_flight() {
     let server = HttpServer::new(move || {
         let ring = async |body: SignedBody, slow: Data<Slow>| {
             assert_eq!(slow.in_flight.fetch_add(1, Ordering::SeqCst), 0, "at most one is in flight");
-            slow.rings.lock().unwrap().push(decode_ring(body.bytes()).unwrap().into_iter().collect());
+            slow.rings.lock().push(decode_ring(body.bytes()).unwrap().into_iter().collect());
             slow.answers.as_ref().unwrap().acquire().await.unwrap().forget();
             slow.in_flight.fetch_sub(1, Ordering::SeqCst);
             HttpResponse::NoContent().finish()
@@ -140,15 +141,15 @@ async fn rings_collect_while_one_is_in_flight() {
 
     let web = town.exchange();
     web.bell.ring(&queue(0));
-    until(|| slow.rings.lock().unwrap().len() == 1).await;
+    until(|| slow.rings.lock().len() == 1).await;
     for round in 0..300 {
         web.bell.ring(&queue(round % 3));
     }
     gate.add_permits(2);
-    until(|| slow.rings.lock().unwrap().len() == 2 && slow.in_flight.load(Ordering::SeqCst) == 0).await;
+    until(|| slow.rings.lock().len() == 2 && slow.in_flight.load(Ordering::SeqCst) == 0).await;
     within(web.bell.until_heard(DEADLINE)).await;
     let expected = [BTreeSet::from([queue(0)]), BTreeSet::from([queue(0), queue(1), queue(2)])];
-    assert_eq!(*slow.rings.lock().unwrap(), expected);
+    assert_eq!(*slow.rings.lock(), expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -209,7 +210,7 @@ async fn a_note_that_is_lost_twice_is_dropped() {
     let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
     let server = HttpServer::new(move || {
         let take = async |body: actix_web::web::Bytes, notes: Data<Mutex<Vec<Completion>>>| {
-            notes.lock().unwrap().extend(note::decode(&body).unwrap());
+            notes.lock().extend(note::decode(&body).unwrap());
             HttpResponse::InternalServerError().finish()
         };
         App::new().app_data(Data::clone(&app_data)).route(COMPLETIONS_PATH, post().to(take))
@@ -219,13 +220,13 @@ async fn a_note_that_is_lost_twice_is_dropped() {
     let (lost, later) = (completion(&*town.world, 1), completion(&*town.world, 2));
     let told = |count| {
         let notes = Data::clone(&notes);
-        until(move || notes.lock().unwrap().len() >= count)
+        until(move || notes.lock().len() >= count)
     };
     worker.replies.send(&worker.seal.ask(&address).unwrap(), lost.clone());
     told(2).await;
     worker.replies.send(&worker.seal.ask(&address).unwrap(), later.clone());
     told(4).await;
-    assert_eq!(*notes.lock().unwrap(), [lost.clone(), lost, later.clone(), later]);
+    assert_eq!(*notes.lock(), [lost.clone(), lost, later.clone(), later]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -91,7 +91,7 @@ async fn receivers_grow_with_the_backlog_and_fall_with_it() {
     stage.pass(Duration::from_secs(1)).await;
     series.push(active());
     assert_eq!((series[0], series.iter().max(), series.last()), (1, Some(&8), Some(&0)), "{series:?}");
-    assert_eq!(process.reader.read.lock().unwrap().values().max(), Some(&1), "each of them once");
+    assert_eq!(process.reader.read.lock().values().max(), Some(&1), "each of them once");
 }
 
 #[tokio::test]
@@ -175,7 +175,7 @@ async fn a_busy_queue_keeps_no_other_one_from_being_looked_into() {
         process.bell.ring(&letter(0));
         stage.pass(Duration::from_millis(250)).await;
     }
-    let read = process.reader.read.lock().unwrap().keys().cloned().collect::<Vec<_>>();
+    let read = process.reader.read.lock().keys().cloned().collect::<Vec<_>>();
     assert_eq!(read, ["busy", "nobody rings for this"]);
 }
 
@@ -184,7 +184,7 @@ async fn what_was_given_back_is_looked_for_when_it_is_due() {
     let stage = Stage::new();
     let process = stage.process(NEVER, 8);
     stage.pass(MINUTE).await;
-    *process.reader.give_back.lock().unwrap() = Some(Duration::from_secs(5));
+    *process.reader.give_back.lock() = Some(Duration::from_secs(5));
     stage.send(3, "later").await;
     process.bell.ring(&letter(3));
     stage.pass(Duration::from_millis(4750)).await;
@@ -290,7 +290,7 @@ async fn a_hold_is_acknowledged_and_finishes_what_is_in_hand() {
     process.bell.ring(&letter(0));
     process.reader.allowed.add_permits(9);
     stage.pass(MINUTE).await;
-    assert_eq!(process.reader.read.lock().unwrap().keys().collect::<Vec<_>>(), ["in hand"]);
+    assert_eq!(process.reader.read.lock().keys().collect::<Vec<_>>(), ["in hand"]);
     // The release rings into the void: a slow poll notices it.
     stage.gate().set(GateState::Released).await.unwrap();
     let polling = stage.process(MINUTE, 8);
@@ -419,5 +419,5 @@ async fn a_drain_finishes_what_is_in_hand_and_takes_no_more() {
     process.reader.allowed.add_permits(9);
     settle().await;
     assert!(process.task.is_finished());
-    assert_eq!(process.reader.read.lock().unwrap().keys().collect::<Vec<_>>(), ["in hand"]);
+    assert_eq!(process.reader.read.lock().keys().collect::<Vec<_>>(), ["in hand"]);
 }

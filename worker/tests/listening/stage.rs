@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
@@ -64,7 +65,7 @@ impl Reader {
     }
 
     pub fn read(&self) -> usize {
-        self.read.lock().unwrap().values().sum()
+        self.read.lock().values().sum()
     }
 }
 
@@ -86,14 +87,14 @@ impl Handler for Reader {
         self.allowed.acquire().await.unwrap().forget();
         for delivery in deliveries {
             let lease = delivery.lease().unwrap();
-            let back = self.give_back.lock().unwrap().take();
+            let back = self.give_back.lock().take();
             if let Some(delay) = back {
                 let _ = self.store.queue.extend(queue, &lease, &delivery.message.body, delay).await.unwrap();
                 back_in.push(delay);
                 continue;
             }
             let _ = self.store.queue.delete(queue, &lease).await.unwrap();
-            *self.read.lock().unwrap().entry(delivery.content.unwrap()).or_default() += 1;
+            *self.read.lock().entry(delivery.content.unwrap()).or_default() += 1;
         }
         self.at_once.fetch_sub(1, Ordering::SeqCst);
         (back_in, Health::Well)

@@ -2,13 +2,14 @@
 //! waits for what is settled, and what a person gets to see is the work itself.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use parking_lot::Mutex;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::AccountKey;
@@ -63,7 +64,7 @@ impl PayloadStoreDecorator for WatchedPayloads {
 
     async fn delete(&self, name: &str) -> Result<(), StoreFault> {
         self.check()?;
-        self.1.steps.lock().unwrap().push("remove payload");
+        self.1.steps.lock().push("remove payload");
         self.0.delete(name).await
     }
 }
@@ -80,7 +81,7 @@ impl WorkQueueDecorator for WatchedQueue {
         if self.1.deletes_away.load(Ordering::SeqCst) {
             return Err(outage());
         }
-        self.1.steps.lock().unwrap().push("delete message");
+        self.1.steps.lock().push("delete message");
         self.0.delete(queue, lease).await
     }
 }
@@ -144,7 +145,7 @@ async fn a_payload_is_removed_when_its_work_is_final_and_before_its_message() {
     rounds.handle_next(&stage).await;
     assert_eq!(stage.balance(1).await, "700.00");
     assert_eq!((stage.depth().await, payload_count(&stage).await), (0, 0));
-    assert_eq!(rounds.watch.steps.lock().unwrap().as_slice(), ["remove payload", "delete message"]);
+    assert_eq!(rounds.watch.steps.lock().as_slice(), ["remove payload", "delete message"]);
 }
 
 #[tokio::test]

@@ -1,9 +1,10 @@
 //! What becomes of a message, step by step: the order of the steps, and what each of them leaves.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::TransactionKey;
@@ -56,7 +57,7 @@ impl WorkQueueDecorator for WatchedQueue {
 
     async fn delete(&self, queue: &QueueName, lease: &Lease) -> Result<Held<()>, StoreFault> {
         let letters = self.store.dead_letters.list(true, None, 100).await?.items.len();
-        self.letters_at_delete.lock().unwrap().push(letters);
+        self.letters_at_delete.lock().push(letters);
         self.inner.delete(queue, lease).await
     }
 }
@@ -73,7 +74,7 @@ async fn a_letter_is_written_before_its_message_is_deleted() {
     let watched = watched(&stage);
     let settlement = Settlement { queue: watched.clone(), ..settlement(&stage.bank()) };
     assert!(settlement.apply(&delivery, dead(&work)).await);
-    assert_eq!(*watched.letters_at_delete.lock().unwrap(), [1]);
+    assert_eq!(*watched.letters_at_delete.lock(), [1]);
     assert_eq!(stage.depth().await, 0);
 }
 

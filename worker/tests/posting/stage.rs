@@ -111,7 +111,7 @@ pub fn settlement(bank: &Bank) -> Settlement {
         seal: bank.seal.clone(),
         world: Arc::clone(&bank.world),
         meter: Arc::default(),
-        back_in: std::sync::Mutex::default(),
+        back_in: parking_lot::Mutex::default(),
     }
 }
 

@@ -5,11 +5,12 @@
 //! so the first ring of a process is not lost either, when it knows nobody yet.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
+use parking_lot::Mutex;
 use tracing::{debug, warn};
 
 use super::client::{Call, CallFault, PeerClient};
@@ -106,19 +107,15 @@ impl HttpDoorbell {
     pub async fn until_heard(&self, longest: Duration) {
         const GLANCE: Duration = Duration::from_millis(10);
         let until = self.world.uptime().saturating_add(longest);
-        while (self.known().reading || !self.lines.are_quiet()) && self.world.uptime() < until {
+        while (self.known.lock().reading || !self.lines.are_quiet()) && self.world.uptime() < until {
             self.world.sleep(GLANCE).await;
         }
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads the roster beside what is going on, unless it is known well enough.
     fn refresh(&self, age_max: Duration) {
         let Some(this) = self.this.upgrade() else { return };
-        let mut known = self.known();
+        let mut known = self.known.lock();
         let now = self.world.uptime();
         let fresh = known.read_at.is_some_and(|read_at| now.saturating_sub(read_at) <= age_max);
         if fresh || known.reading {
@@ -133,7 +130,7 @@ impl HttpDoorbell {
         let _reading = Reading(self);
         let mut delay = READ_DELAY;
         for attempt in 1..=READS_MAX {
-            let missed = std::mem::take(&mut self.known().rung);
+            let missed = std::mem::take(&mut self.known.lock().rung);
             match living(&*self.roster, self.world.now()).await {
                 Ok(entries) => {
                     let listens = |kind| kind == ProcessKind::Worker;
@@ -144,7 +141,7 @@ impl HttpDoorbell {
                     return;
                 }
                 Err(fault) => {
-                    self.known().rung.extend(missed);
+                    self.known.lock().rung.extend(missed);
                     warn!("The roster of workers cannot be read: {}", chain(&fault));
                 }
             }
@@ -157,7 +154,7 @@ impl HttpDoorbell {
 
     /// Takes over what was read, and rings newcomers for what they missed.
     fn learn(&self, listed: BTreeSet<Peer>, missed: BTreeSet<QueueName>) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         known.read_at = Some(self.world.uptime());
         let newcomers: Vec<Peer> = listed.difference(&known.peers).cloned().collect();
         known.peers = listed;
@@ -174,7 +171,7 @@ struct Reading<'a>(&'a HttpDoorbell);
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
-        self.0.known().reading = false;
+        self.0.known.lock().reading = false;
     }
 }
 
@@ -203,7 +200,7 @@ async fn ring_at(
     if let Some(bell) = bell.upgrade() {
         bell.refresh(ROSTER_AGE_MAX_IN_DOUBT);
         // Whoever is not in the roster any more need not be tried again.
-        return !bell.known().peers.iter().any(|known| known.id == id);
+        return !bell.known.lock().peers.iter().any(|known| known.id == id);
     }
     true
 }
@@ -213,7 +210,7 @@ impl Doorbell for HttpDoorbell {
     fn ring(&self, queue: &QueueName) {
         self.local.ring(queue);
         let peers: Vec<Peer> = {
-            let mut known = self.known();
+            let mut known = self.known.lock();
             known.rung.insert(queue.clone());
             known.peers.iter().cloned().collect()
         };

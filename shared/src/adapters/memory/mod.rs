@@ -24,7 +24,9 @@ mod sync_store;
 pub mod world;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::domain::account::{Revision, Versioned};
 use crate::domain::ids::PartnerId;
@@ -88,7 +90,7 @@ impl MemoryStore {
     fn step<T>(&self, step: impl FnOnce(&mut Tables) -> T) -> T {
         // A panic means a bug that an assertion found, always before the first write: the content
         // is whole, and the other processes of a simulation go on with it.
-        step(&mut self.tables.lock().unwrap_or_else(PoisonError::into_inner))
+        step(&mut self.tables.lock())
     }
 
     fn count(&self, service: Service, name: &'static str, price: PriceKind) {

@@ -22,7 +22,7 @@ impl Verifier<'_> {
     /// Looks for all marked transactions among the open letters. Without any it reads nothing.
     pub(super) async fn check_marked(&self) -> Result<(), StoreFault> {
         let (marked, more) = {
-            let mut shared = self.shared();
+            let mut shared = self.shared.lock();
             (std::mem::take(&mut shared.marked), shared.marked_more)
         };
         let mut missing: BTreeSet<TransactionKey> = marked.into_iter().collect();

@@ -26,10 +26,11 @@ mod sieve;
 mod walk;
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{TryStreamExt as _, stream};
+use parking_lot::Mutex;
 
 pub use account::{AccountAudit, AccountRow, Beyond, Counts, Look, OVERDUE_AFTER, Report, Subject};
 pub use finding::{Finding, FindingKind, Weight};
@@ -162,12 +163,12 @@ impl<'a> Verifier<'a> {
             Some(key) => self.audit_one(key).await?,
             None => self.audit_all(extent.concurrency).await?,
         }
-        if !has_register && self.shared().totals == Totals::default() {
+        if !has_register && self.shared.lock().totals == Totals::default() {
             return Err(VerifyFault::Nothing);
         }
         self.check_numbers(extent).await?;
         self.check_marked().await?;
-        let totals = self.shared().totals;
+        let totals = self.shared.lock().totals;
         self.watcher.progressed(&totals);
         Ok(totals)
     }
@@ -214,20 +215,20 @@ impl<'a> Verifier<'a> {
         {
             self.tell(finding);
         }
-        self.shared().unreserved_from = register.ok().map(|register| register.next);
+        self.shared.lock().unreserved_from = register.ok().map(|register| register.next);
         Ok(exists)
     }
 
     /// Numbers that came more than once are looked for once more, to tell all of their places.
     async fn check_numbers(&self, extent: Extent) -> Result<(), StoreFault> {
-        let numbers = std::mem::take(&mut self.shared().numbers);
-        self.shared().totals.order_numbers = numbers.len();
+        let numbers = std::mem::take(&mut self.shared.lock().numbers);
+        self.shared.lock().totals.order_numbers = numbers.len();
         let Some(places) = numbers.into_places() else { return Ok(()) };
         let places = Mutex::new(places);
         let places_seen = &places;
         let look = async |key: AccountKey| {
             let note = |page: &StoredPage| {
-                let mut places = places_seen.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut places = places_seen.lock();
                 let entries = page.page.iter().flat_map(|page| &page.entries);
                 for (entry, place) in entries.zip(page.first_sequence.unwrap_or(0)..) {
                     places.look_at(key, place, entry);
@@ -246,13 +247,13 @@ impl<'a> Verifier<'a> {
                 looked.await?;
             }
         }
-        let places = places.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let places = places.into_inner();
         places.findings().iter().for_each(|finding| self.tell(finding));
         Ok(())
     }
 
     fn tell(&self, finding: &Finding) {
-        let mut shared = self.shared();
+        let mut shared = self.shared.lock();
         let totals = &mut shared.totals;
         let count = match finding.kind.weight() {
             Weight::Finding => &mut totals.findings,
@@ -261,11 +262,6 @@ impl<'a> Verifier<'a> {
         *count = count.saturating_add(1);
         drop(shared);
         self.watcher.found(finding);
-    }
-
-    /// Never held across an `await`.
-    fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,8 +3,8 @@
 //! does *not* exist is never remembered.
 
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
 
+use parking_lot::RwLock;
 use uuid::Uuid;
 
 /// Most accounts that are remembered; some 100 bytes each.
@@ -29,12 +29,12 @@ pub struct Accounts(RwLock<HashMap<Name, Account>>);
 impl Accounts {
     /// An account that was seen before.
     pub fn get(&self, name: Name) -> Option<Account> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&name).cloned()
+        self.0.read().get(&name).cloned()
     }
 
     /// Remembers an account.
     pub fn insert(&self, name: Name, account: Account) {
-        let mut seen = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.0.write();
         if seen.len() >= ACCOUNTS_MAX {
             // Simple, and rare: they come back at one look-up each.
             seen.clear();

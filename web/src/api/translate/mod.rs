@@ -8,10 +8,8 @@ pub mod members;
 pub mod partners;
 
 use actix_web::HttpRequest;
-use actix_web::error::PayloadError;
 use actix_web::http::header;
-use actix_web::web::{Bytes, BytesMut, Data, Payload};
-use futures::StreamExt as _;
+use actix_web::web::{Bytes, Data, Payload};
 use postonce_shared::cluster::gate::GateState;
 use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::account::{AccountStatus, Holder};
@@ -81,10 +79,11 @@ pub async fn body(request: &HttpRequest, payload: Payload) -> Result<Bytes, ApiE
         return Err(too_large(body_bytes_max));
     }
     // The machine's own clock: what is limited here is a client's connection, not our business.
-    let bytes = tokio::time::timeout(body_patience, collect(payload, body_bytes_max)).await;
+    let bytes = tokio::time::timeout(body_patience, payload.to_bytes_limited(body_bytes_max)).await;
     let bytes = bytes.map_err(|_| {
         ApiError::new(Code::RequestTimeout, format!("The body took longer than {body_patience:?}."))
-    })??;
+    })?;
+    let bytes = bytes.map_err(|_| too_large(body_bytes_max))?.map_err(|error| broken(&error))?;
     // The only place that reads a body for a partner: what a signature says of it is held against it here.
     digest::check(request, &bytes)?;
     Ok(bytes)
@@ -104,23 +103,11 @@ fn declared_length(request: &HttpRequest) -> Option<usize> {
     request.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-async fn collect(mut payload: Payload, bytes_max: usize) -> Result<Bytes, ApiError> {
-    let mut bytes = BytesMut::new();
-    while let Some(chunk) = payload.next().await {
-        let chunk = chunk.map_err(|error| broken(&error))?;
-        if bytes.len().saturating_add(chunk.len()) > bytes_max {
-            return Err(too_large(bytes_max));
-        }
-        bytes.extend_from_slice(&chunk);
-    }
-    Ok(bytes.freeze())
-}
-
 fn too_large(bytes_max: usize) -> ApiError {
     ApiError::new(Code::BodyTooLarge, format!("A body has at most {bytes_max} bytes."))
 }
 
-fn broken(error: &PayloadError) -> ApiError {
+fn broken(error: &actix_web::Error) -> ApiError {
     ApiError::new(Code::BodyInvalid, format!("The body did not arrive whole: {error}."))
 }
 

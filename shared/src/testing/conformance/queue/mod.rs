@@ -7,8 +7,10 @@ mod bodies;
 mod leases;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::case::{Case, PATIENCE};
 use crate::ports::Store;
@@ -199,16 +201,16 @@ async fn concurrent_receivers_never_get_the_same_message(line: &Line) {
         let line = Line { case: Case::new(line.case.store.clone()), name: line.name.clone() };
         async move {
             let start = line.case.world.uptime();
-            while received.lock().unwrap().len() < COUNT {
+            while received.lock().len() < COUNT {
                 let waited = line.case.world.uptime().saturating_sub(start);
                 assert!(waited < PATIENCE, "visible messages are received, but not within {waited:?}");
                 let messages = line.receive(5, LONG).await;
-                received.lock().unwrap().extend(messages);
+                received.lock().extend(messages);
             }
         }
     });
     line.case.at_once(receivers).await;
-    let received = received.lock().unwrap();
+    let received = received.lock();
     let ids: BTreeSet<&str> = received.iter().map(|message| message.lease.message_id.as_str()).collect();
     assert_eq!((ids.len(), received.len()), (COUNT, COUNT), "a leased message has one holder");
     assert!(received.iter().all(|message| message.dequeue_count == 1), "each was received once");
