@@ -1,22 +1,18 @@
 //! Configuration: defaults, then a TOML file, then `POSTONCE_…` variables, then flags. Read once,
 //! into types; a wrong value stops the start with the setting, the value and what is allowed.
 //!
-//! Every setting is one row of the table in `settings`; `--help` is made of the same table.
+//! Every setting is one field of a clap argument group, see `settings`.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::ArgMatches;
+use clap::{ArgMatches, ValueEnum};
 use secrecy::SecretString;
 
-use self::sources::{Found, find, parse_file, read_file};
-use self::values::{
-    address, advertise, internal_on_bind, legacy_partner, log_format, name_prefix, receivers, ring_keys,
-    secret, storage,
-};
+use self::settings::{HttpSettings, LogSettings, Settings, StorageSettings, WorkerSettings};
+use self::sources::{Sources, Values, parse_file};
 use crate::adapters::azure::AzureConnection;
 use crate::domain::ids::PartnerId;
 use crate::ports::roster::Address;
@@ -55,8 +51,18 @@ pub enum StorageConfig {
     },
 }
 
+impl StorageConfig {
+    /// Whether the store is a file, so that all processes of the bank are on this machine.
+    pub const fn is_embedded(&self) -> bool {
+        match self {
+            Self::Sqlite { .. } => true,
+            Self::Azure { .. } => false,
+        }
+    }
+}
+
 /// How log lines look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// For a person.
     Text,
@@ -119,7 +125,7 @@ pub enum ConfigError {
     #[error("{setting} is {value:?} ({source_of_value}), which is not allowed: it {allowed}")]
     Value {
         /// The setting.
-        setting: &'static str,
+        setting: String,
         /// What it was set to; secrets are not shown.
         value: String,
         /// Where that came from.
@@ -160,8 +166,12 @@ impl Config {
     /// [`ConfigError`] at the first value that is not allowed.
     pub fn read(matches: &ArgMatches) -> Result<Self, ConfigError> {
         match matches.get_one::<PathBuf>("config") {
-            Some(path) => Self::with_file(matches, path, &read_file(path)?),
-            None => Self::from_sources(matches, &BTreeMap::new()),
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .map_err(|source| ConfigError::File { path: path.clone(), source })?;
+                Self::with_file(matches, path, &text)
+            }
+            None => Self::from_sources(&Sources::merge(matches, Values::new())),
         }
     }
 
@@ -170,58 +180,50 @@ impl Config {
     /// # Errors
     /// As [`Self::read`].
     pub fn with_file(matches: &ArgMatches, path: &Path, text: &str) -> Result<Self, ConfigError> {
-        Self::from_sources(matches, &parse_file(path, text)?)
+        Self::from_sources(&Sources::merge(matches, parse_file(path, text)?))
     }
 
-    fn from_sources(matches: &ArgMatches, file: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
-        let find = |name: &str| find(matches, file, name);
-        let storage =
-            find("storage").map_or_else(|| unreachable!("it has a default"), |found| storage(&found))?;
-        let default_queue_count = match &storage {
-            StorageConfig::Sqlite { .. } => 1,
-            StorageConfig::Azure { .. } => 4,
-        };
-        let number = |name: &str, least, most| find(name).map(|found| found.number(least, most)).transpose();
-        let receivers = receivers(find("receivers-min").as_ref(), find("receivers-max").as_ref())?;
-        let text = |name: &str| find(name).map(|found| found.value).unwrap_or_default();
-        let tls = tls::tls(&find)?;
-        let on_bind = |found: Found| internal_on_bind(&found, tls.is_some());
-        let bound =
-            |name: &str| find(name).map_or_else(|| unreachable!("it has a default"), |found| address(&found));
+    fn from_sources(sources: &Sources) -> Result<Self, ConfigError> {
+        let Settings { storage, http, limits, worker, scaling, tls, signatures, prices, log } =
+            sources.parse()?;
+        let StorageSettings { storage, name_prefix, queue_count } = storage;
+        let HttpSettings { bind, worker_bind, internal_on_bind, advertise, ring_secret, bootstrap_key } =
+            http;
+        let WorkerSettings { receivers_min, receivers_max, .. } = worker;
+        let LogSettings { log_format, log } = log;
+        if receivers_max < receivers_min {
+            let allowed = format!("must not be below receivers-min, which is {receivers_min}");
+            return Err(sources.refuse("receivers-max", allowed));
+        }
+        let tls = tls.config(sources)?;
+        if internal_on_bind && tls.is_some() {
+            let allowed =
+                "must be false with tls-certificate: the other processes of the bank call over plain HTTP";
+            return Err(sources.refuse("internal-on-bind", allowed));
+        }
         Ok(Self {
+            queue_count: queue_count.unwrap_or(if storage.is_embedded() { 1 } else { 4 }),
             storage,
-            bind: bound("bind")?,
-            worker_bind: bound("worker-bind")?,
-            internal_on_bind: find("internal-on-bind").map_or(Ok(false), on_bind)?,
-            advertise: find("advertise").map(|found| advertise(&found)).transpose()?,
-            ring_secret: find("ring-secret").map(|found| ring_keys(&found)).transpose()?,
-            bootstrap_key: find("bootstrap-key")
-                .map(|found| secret(&found, BOOTSTRAP_KEY_CHARS_MIN))
-                .transpose()?,
-            visibility_timeout: Duration::from_secs(
-                number("visibility-timeout-s", 1, 604_800)?.unwrap_or_default(),
-            ),
-            dequeue_count_max: u32::try_from(number("dequeue-count-max", 1, 1000)?.unwrap_or_default())
-                .unwrap_or(u32::MAX),
-            queue_count: u16::try_from(number("queue-count", 1, 64)?.unwrap_or(default_queue_count))
-                .unwrap_or(u16::MAX),
-            receivers_min: receivers.0,
-            receivers_max: receivers.1,
-            idle_poll_max: Duration::from_millis(
-                number("idle-poll-max-ms", 100, 600_000)?.unwrap_or_default(),
-            ),
-            legacy_partner: find("legacy-partner").map(|found| legacy_partner(&found)).transpose()?,
-            name_prefix: find("name-prefix")
-                .map(|found| name_prefix(&found))
-                .transpose()?
-                .unwrap_or_default(),
-            scaling: scaling::scaling(&find)?,
-            prices: scaling::prices(&find)?,
-            http: http_limits::http_limits(&find)?,
-            signatures: signatures::signatures(&find)?,
+            bind,
+            worker_bind,
+            internal_on_bind,
+            advertise,
+            ring_secret,
+            bootstrap_key,
+            visibility_timeout: worker.visibility_timeout,
+            dequeue_count_max: worker.dequeue_count_max,
+            receivers_min,
+            receivers_max,
+            idle_poll_max: worker.idle_poll_max,
+            legacy_partner: worker.legacy_partner,
+            name_prefix,
+            scaling: scaling.policy(sources)?,
+            prices: prices.into(),
+            http: limits,
+            signatures,
             tls,
-            log_format: find("log-format").map_or(Ok(LogFormat::Text), |found| log_format(&found))?,
-            log: text("log"),
+            log_format,
+            log,
         })
     }
 }
