@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::ConfigError;
-use super::sources::Sources;
+use super::sources::{Refusal, defaults};
 use super::values::{number, seconds};
 use crate::scaling::{ScalingPolicy, Schedule, TimeZone};
 
@@ -44,22 +43,21 @@ pub(super) struct ScalingSettings {
 
 impl ScalingSettings {
     /// The policy that the settings describe together.
-    pub(super) fn policy(self, sources: &Sources) -> Result<ScalingPolicy, ConfigError> {
+    pub(super) fn policy(self) -> Result<ScalingPolicy, Refusal> {
         let Self { workers_min, workers_max, .. } = self;
         if workers_min > workers_max {
-            let allowed = format!("must be at most workers-max, which is {workers_max}");
-            return Err(sources.refuse("workers-min", allowed));
+            return Err(("workers-min", format!("must be at most workers-max, which is {workers_max}")));
         }
-        let refuse_floor = |allowed| sources.refuse("workers-floor", allowed);
         let floors = self.workers_floor.as_deref().unwrap_or_default();
         let floors = Schedule::parse(floors, &self.time_zone).map_err(|invalid| {
-            refuse_floor(format!(
-                "must be cron expressions with numbers, such as \"* 7-9 * * MON = 4; * * 24-31 12 * = 6\", \
-                 but {invalid}"
-            ))
+            let example = "* 7-9 * * MON = 4; * * 24-31 12 * = 6";
+            let allowed =
+                format!("must be cron expressions with numbers, such as {example:?}, but {invalid}");
+            ("workers-floor", allowed)
         })?;
         if floors.highest() > workers_max {
-            return Err(refuse_floor(format!("must ask for at most workers-max, which is {workers_max}")));
+            let allowed = format!("must ask for at most workers-max, which is {workers_max}");
+            return Err(("workers-floor", allowed));
         }
         Ok(ScalingPolicy {
             age_target: self.posting_age_target,
@@ -69,6 +67,13 @@ impl ScalingSettings {
             floors,
             down_delay: self.scale_down_delay,
         })
+    }
+}
+
+impl Default for ScalingPolicy {
+    /// The policy without any configuration.
+    fn default() -> Self {
+        defaults::<ScalingSettings>().policy().expect("the defaults agree with each other")
     }
 }
 

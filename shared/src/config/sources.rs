@@ -17,6 +17,9 @@ use super::settings::Settings;
 /// Values by the names of their settings.
 pub(super) type Values = BTreeMap<String, String>;
 
+/// A setting whose value is not allowed, and what is allowed, as the end of a sentence.
+pub(super) type Refusal = (&'static str, String);
+
 /// The values that are set, and where each of them is set.
 pub(super) struct Sources {
     command: Command,
@@ -49,6 +52,11 @@ impl Sources {
         matches.and_then(|matches| Settings::from_arg_matches(&matches)).map_err(|error| self.refused(&error))
     }
 
+    /// Whether any source sets a setting.
+    pub(super) fn has(&self, setting: &str) -> bool {
+        self.set.contains_key(setting)
+    }
+
     fn refused(&self, error: &clap::Error) -> ConfigError {
         let allowed = match (error.source(), error.get(ContextKind::ValidValue)) {
             (Some(allowed), _) => allowed.to_string(),
@@ -61,8 +69,8 @@ impl Sources {
         self.refuse(setting, allowed)
     }
 
-    /// The error for a setting whose value is not allowed. `allowed` is the end of a sentence.
-    pub(super) fn refuse(&self, setting: &str, allowed: impl Into<String>) -> ConfigError {
+    /// The error for a [`Refusal`].
+    pub(super) fn refuse(&self, setting: &str, allowed: String) -> ConfigError {
         let arg = self.command.get_arguments().find(|arg| arg.get_long() == Some(setting));
         let default = || {
             let values = arg.map(|arg| arg.get_default_values()).unwrap_or_default();
@@ -74,7 +82,7 @@ impl Sources {
             setting: setting.to_owned(),
             value: if is_secret { "(not shown)".to_owned() } else { value },
             source_of_value: place,
-            allowed: allowed.into(),
+            allowed,
         }
     }
 }

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::ConfigError;
-use super::sources::Sources;
+use super::sources::Refusal;
 
 /// What a process needs to serve TLS. The files are PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,10 +53,10 @@ enum ClientCertificates {
 
 impl TlsSettings {
     /// What the settings describe together; `None` for plain HTTP.
-    pub(super) fn config(self, sources: &Sources) -> Result<Option<TlsConfig>, ConfigError> {
+    pub(super) fn config(self) -> Result<Option<TlsConfig>, Refusal> {
         let needs_tls = "needs TLS: set tls-certificate and tls-key as well";
         let required = self.tls_client_certificates == ClientCertificates::Required;
-        let refuse = |setting, allowed| Err(sources.refuse(setting, allowed));
+        let refuse = |setting, allowed: &str| Err((setting, allowed.to_owned()));
         match (self.tls_certificate, self.tls_key, self.tls_client_ca) {
             (Some(_), None, _) => {
                 refuse("tls-certificate", "needs tls-key as well: the private key of the certificate")
