@@ -185,7 +185,7 @@ impl Processes {
             idle_delay_max: self.terms.idle_delay_max,
             receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN.saturating_add(2) },
             legacy_partner: None,
-            request_rate: HttpLimits::default().rate,
+            request_rate: HttpLimits::default().rate(),
             held: false,
         }
     }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use actix_web::test::TestRequest;
 use postonce_shared::access::partner_cache::{ABSENT_TTL, GRANT_TTL};
 use postonce_shared::config::HttpLimits;
-use postonce_shared::domain::partner::RequestRate;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
 
@@ -20,8 +19,8 @@ async fn desk_with(limits: HttpLimits) -> Desk {
 
 #[actix_web::test]
 async fn a_partner_that_asks_too_often_is_told_when_to_come_again() {
-    let rate = RequestRate { per_second: 1, burst: 3 };
-    let desk = desk_with(HttpLimits { rate, ..HttpLimits::default() }).await;
+    let limits = HttpLimits { requests_per_second: 1, requests_burst: 3, ..HttpLimits::default() };
+    let desk = desk_with(limits).await;
     let told = |answer: &Answer| {
         let of = |name| answer.header(name).unwrap_or_default().to_owned();
         (of("ratelimit-policy"), of("ratelimit"), of("retry-after"))
@@ -52,8 +51,8 @@ async fn a_partner_that_asks_too_often_is_told_when_to_come_again() {
 
 #[actix_web::test]
 async fn a_flood_of_wrong_keys_does_not_reach_the_store() {
-    let wrong_key_rate = RequestRate { per_second: 1, burst: 3 };
-    let desk = desk_with(HttpLimits { wrong_key_rate, ..HttpLimits::default() }).await;
+    let limits = HttpLimits { wrong_keys_per_second: 1, wrong_keys_burst: 3, ..HttpLimits::default() };
+    let desk = desk_with(limits).await;
     let [home, elsewhere] = ["192.0.2.7:1000", "192.0.2.8:1000"].map(|it| it.parse::<SocketAddr>().unwrap());
     let [known, late] = [NewKey::random(), NewKey::random()];
     for key in [&known, &late] {

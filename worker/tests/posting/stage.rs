@@ -79,7 +79,7 @@ pub fn config(visibility_timeout: Duration) -> WorkerConfig {
         idle_delay_max: Duration::from_millis(100),
         receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
         legacy_partner: None,
-        request_rate: HttpLimits::default().rate,
+        request_rate: HttpLimits::default().rate(),
         held: false,
     }
 }
