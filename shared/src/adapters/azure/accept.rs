@@ -1,14 +1,12 @@
-//! Half one of the protocol: each transaction is inserted under its key, and the insert is the
-//! idempotency check.
+//! First half of the protocol: inserts each transaction under its key. The insert is the idempotency check.
 //!
-//! A group is one batch. A batch that meets a taken key fails as a whole: the taken rows are read back
-//! and the others are sent as one batch again. The service names the first row that it stumbled over;
-//! while few keys are taken, following that hint costs two requests for each. Where it leads on for too
-//! long, or is wrong or missing, every row is read back: a hint saves requests and decides nothing.
+//! A group is one batch. A batch that contains a taken key fails as a whole: the taken rows are read back, and the
+//! others are sent again as one batch. The service names the first row that it rejected; while few keys are
+//! taken, following that hint costs two requests per taken key. When there are too many hints, or a hint is wrong
+//! or missing, every row is read back: a hint saves requests, and the result does not depend on it.
 //!
-//! An insert whose answer was lost is read back as well and recognised by its nonce. Not finding it
-//! proves nothing, because it may still land: then it is sent again, and the key keeps it from landing
-//! twice.
+//! An insert whose response was lost is read back as well, and recognised by its nonce. A missing row proves
+//! nothing, because the insert may still be applied: it is sent again, and the key prevents a second row.
 
 use std::collections::BTreeSet;
 
@@ -25,14 +23,14 @@ use crate::ports::ledger::{AcceptOutcome, NewTransaction};
 
 const DOING: &str = "accepting transactions";
 
-/// Rows that are read back at the same time; as many rows are read rather than guessed at.
+/// Maximum number of concurrent reads; batches of up to as many rows are read back without following hints.
 const READS_AT_ONCE: usize = 16;
-/// Hints that are followed before they have to show that few keys are taken.
+/// Number of hints that are followed before the estimate of taken keys is consulted.
 const HINTS_FREE: usize = 2;
-/// Taken keys that are looked for by hints: their requests come one after the other.
+/// Maximum number of taken keys that are found by following hints: their requests are sequential.
 const HINTS_MAX: usize = 12;
 
-/// A group under way: what is known of each transaction, in the order of the group.
+/// Progress of a group: the known outcome of each transaction, in the order of the group.
 struct Progress<'a> {
     group: &'a [NewTransaction],
     outcomes: Vec<Option<AcceptOutcome>>,
@@ -44,7 +42,7 @@ impl<'a> Progress<'a> {
         Self { group, outcomes: vec![None; group.len()], hints: 0 }
     }
 
-    /// What is not known to be stored yet, with its place in the group.
+    /// Returns the transactions that are not known to be stored yet, with their positions in the group.
     fn missing(&self) -> Vec<(usize, &'a NewTransaction)> {
         let places = self.group.iter().enumerate().zip(&self.outcomes);
         places.filter(|(_, outcome)| outcome.is_none()).map(|(place, _)| place).collect()
@@ -56,12 +54,12 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// The one row to read back after a conflict that the service saw at row `failed` of `count`;
-    /// `None` when all have to be.
+    /// Returns the one row to read back after a conflict that the service reported for row `failed` of `count`;
+    /// `None` when all rows have to be read.
     fn suspect(&mut self, count: usize, failed: Option<usize>) -> Option<usize> {
         let failed = failed.filter(|failed| *failed < count)?;
         self.hints = self.hints.saturating_add(1);
-        // The rows before the hint are free: as many taken ones as among them may come after it.
+        // The rows before the hint are free. The expected number of taken rows after it follows from that ratio.
         let (seen, ahead) = (failed.saturating_add(self.hints), count.saturating_sub(failed));
         let expected = self.hints.saturating_mul(ahead).checked_div(seen).unwrap_or(ahead);
         let few = self.hints <= HINTS_FREE || self.hints.saturating_add(expected) <= HINTS_MAX;
@@ -80,9 +78,9 @@ impl AzureLedger {
         let mut before = usize::MAX;
         loop {
             let missing = progress.missing();
-            // Written or taken rows that are not there: the store contradicts itself.
+            // Rows were reported as written or taken, and are missing: the store contradicts itself.
             if missing.len() >= before && !patience.again().await {
-                let source = Box::new(Nonsense("a conflict over rows that are not there".to_owned()));
+                let source = Box::new(Nonsense("a conflict over rows that do not exist".to_owned()));
                 return Err(StoreFault::Unavailable { doing: DOING, source });
             }
             before = missing.len();
@@ -111,7 +109,7 @@ impl AzureLedger {
                 Err(failure) => failure,
             };
             patience.note(&failure);
-            // A taken key may be taken by this very insert, if an earlier answer was lost.
+            // The key may be taken by this very insert, if an earlier response was lost.
             if failure.is_unclear() || failure.has_status(409) {
                 if let Some(outcome) = self.read_back(new, patience).await? {
                     return Ok(outcome);
@@ -125,7 +123,7 @@ impl AzureLedger {
         }
     }
 
-    /// One batch of what is missing, until it is written or more is known of why it cannot be.
+    /// Sends one batch of the missing transactions, until it is written or some outcomes are known.
     async fn insert_batch(
         &self,
         missing: &[(usize, &NewTransaction)],
@@ -143,7 +141,7 @@ impl AzureLedger {
                         }
                         return Ok(());
                     }
-                    // The service told no ETags; the rows know them.
+                    // The response had no ETags; they are read from the rows.
                     patience.note_written();
                     return self.read_all(missing, progress, patience).await;
                 }
@@ -151,7 +149,7 @@ impl AzureLedger {
             };
             patience.note(&failure);
             if failure.has_status(409) {
-                // After an answer that was lost all of it may be one's own.
+                // After a lost response, the whole batch may have been written by this call.
                 let failed = failure.failed_row().filter(|_| !unclear);
                 return self.read_taken(missing, failed, progress, patience).await;
             }
@@ -169,7 +167,7 @@ impl AzureLedger {
         }
     }
 
-    /// After a conflict: finds out which keys are taken, or at least one of them.
+    /// Finds out after a conflict which keys are taken, or at least one of them.
     async fn read_taken(
         &self,
         missing: &[(usize, &NewTransaction)],
@@ -179,10 +177,10 @@ impl AzureLedger {
     ) -> Result<(), StoreFault> {
         let suspect = progress.suspect(missing.len(), failed);
         let suspects = suspect.and_then(|row| missing.get(row..=row));
-        // A wrong hint finds nothing; then all are read.
+        // A wrong hint finds no taken key; then all rows are read.
         for rows in suspects.into_iter().chain([missing]) {
             if !patience.has_time() {
-                let source = Box::new(Nonsense("conflicts for too long".to_owned()));
+                let source = Box::new(Nonsense("repeated conflicts".to_owned()));
                 return Err(StoreFault::Unavailable { doing: DOING, source });
             }
             self.read_all(rows, progress, patience).await?;
@@ -193,7 +191,7 @@ impl AzureLedger {
         Ok(())
     }
 
-    /// Reads rows back, whoever wrote them.
+    /// Reads rows back, regardless of their author.
     async fn read_all(
         &self,
         rows: &[(usize, &NewTransaction)],
@@ -216,7 +214,7 @@ impl AzureLedger {
         Ok(())
     }
 
-    /// Whether a batch without an answer was written: it is written whole, so one row tells.
+    /// Returns whether a batch without a response was written. It is written atomically, so one row is enough.
     async fn has_landed(
         &self,
         missing: &[(usize, &NewTransaction)],
@@ -230,7 +228,7 @@ impl AzureLedger {
         Ok(row.was_accepted_by(first.nonce))
     }
 
-    /// What stands under the key; `None` when nothing does.
+    /// Returns the outcome for the row that is stored under the key; `None` when there is none.
     async fn read_back(
         &self,
         new: &NewTransaction,
@@ -241,8 +239,8 @@ impl AzureLedger {
         };
         let row = TransactionRow::parse(&found, DOING)?;
         let stored = row.to_stored(&found, DOING)?;
-        // One's own row that somebody finished meanwhile is no work any more: a commit under the
-        // revision of a final row would post it twice.
+        // A row of this call that another process made final in the meantime is not reported as inserted:
+        // a commit under the revision of a final row would post it twice.
         if row.was_accepted_by(new.nonce) && !stored.transaction.status().is_final() {
             return Ok(Some(inserted(stored.revision)));
         }
@@ -263,11 +261,11 @@ fn to_batch(missing: &[(usize, &NewTransaction)]) -> Batch {
     batch
 }
 
-/// Panics when the caller broke the contract of accept.
+/// Panics when the caller violated the contract of `accept`.
 fn check(group: &[NewTransaction]) {
     assert!(group.len() <= BATCH_ROWS_MAX, "{} transactions in one group", group.len());
     let keys: BTreeSet<_> = group.iter().map(|new| &new.key).collect();
-    assert!(keys.len() == group.len(), "a key stands twice in one group");
+    assert!(keys.len() == group.len(), "a group contains a key twice");
     let accounts: BTreeSet<_> = group.iter().map(|new| new.key.account).collect();
-    assert!(accounts.len() <= 1, "a group is of one account");
+    assert!(accounts.len() <= 1, "a group contains transactions of several accounts");
 }

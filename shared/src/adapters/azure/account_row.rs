@@ -1,5 +1,5 @@
-//! The row of an account, in three parts: what its opening writes once, what a change of terms writes,
-//! and what a commit writes besides.
+//! The row of an account, in three parts: properties that are written once when the account is opened, properties
+//! that a change of terms writes, and properties that only a commit writes.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use crate::domain::journal::PageHash;
 use crate::domain::money::{Balance, Currency, OverdraftLimit};
 use crate::ports::fault::StoreFault;
 
-/// What its opening writes once.
+/// Properties that are written once, when the account is opened.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct OpeningRow {
@@ -22,11 +22,11 @@ struct OpeningRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     family_name: Option<String>,
     opened_at: String,
-    /// Marks the opening; no later change touches it.
+    /// Identifies the call that opened the account; no later change overwrites it.
     open_nonce: String,
 }
 
-/// What a change of terms writes.
+/// Properties that a change of terms writes.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct TermsRow {
@@ -35,30 +35,30 @@ struct TermsRow {
     version: String,
 }
 
-/// What a change of terms writes besides, and nothing else does: by whom the terms were changed last,
-/// and to which version of the account.
+/// Properties that only a change of terms writes: the nonce of the last change, and the version of the account
+/// after it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct TermsMarkRow {
     #[serde(default)]
     terms_nonce: String,
-    /// Empty when they were never changed.
+    /// Empty when the terms were never changed.
     #[serde(default)]
     terms_version: String,
 }
 
-/// What became of a change of terms whose answer was lost.
+/// Result of a change of terms whose response was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TermsChange {
-    /// It was written.
+    /// The change was written.
     Done,
-    /// It was not.
+    /// The change was not written.
     NotDone,
-    /// The terms were changed again since, and with them the mark of this change, if it was there.
+    /// The terms were changed again since. That change overwrote the nonce, so the result is unknown.
     Overwritten,
 }
 
-/// What a commit writes besides. No nonce: the next commit would overwrite it.
+/// Properties that only a commit writes. They include no nonce: the next commit would overwrite it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct StateRow {
@@ -67,7 +67,7 @@ struct StateRow {
     head: String,
 }
 
-/// The properties of a new account.
+/// Returns the properties of a new account.
 pub(super) fn opening(account: &Account, nonce: Nonce) -> Properties {
     let holder = account.holder.as_ref();
     let mut row = properties(&OpeningRow {
@@ -81,7 +81,7 @@ pub(super) fn opening(account: &Account, nonce: Nonce) -> Properties {
     row
 }
 
-/// The properties that a change of terms writes.
+/// Returns the properties that a change of terms writes.
 pub(super) fn change(account: &Account, nonce: Nonce) -> Properties {
     let (terms_nonce, terms_version) = (nonce.simple(), account.version.to_string());
     let mut row = properties(&TermsMarkRow { terms_nonce, terms_version });
@@ -89,8 +89,8 @@ pub(super) fn change(account: &Account, nonce: Nonce) -> Properties {
     row
 }
 
-/// What the row tells about the change of terms to `version` with that nonce, whose guard does not hold
-/// any more.
+/// Returns the result of the change of terms to `version` with that nonce, read from a row that no longer matches
+/// the guard of the change.
 pub(super) fn what_became_of(
     found: &Found,
     version: u64,
@@ -105,11 +105,11 @@ pub(super) fn what_became_of(
         "" => 0,
         text => number(text, "TermsVersion").map_err(|flaw| corrupt(found, doing, flaw))?,
     };
-    // Versions only grow, so a change to an earlier version was there before.
+    // Versions only grow: a change to an earlier version was written before this one.
     Ok(if changed_to <= version { TermsChange::NotDone } else { TermsChange::Overwritten })
 }
 
-/// The terms themselves.
+/// Returns the properties of the terms.
 fn terms(account: &Account) -> Properties {
     properties(&TermsRow {
         status: account.status.code().to_owned(),
@@ -118,7 +118,7 @@ fn terms(account: &Account) -> Properties {
     })
 }
 
-/// The properties that a commit writes.
+/// Returns the properties that a commit writes.
 pub(super) fn commit(account: &Account) -> Properties {
     let mut row = properties(&StateRow {
         balance: account.balance.minor_units().to_string(),
@@ -129,13 +129,13 @@ pub(super) fn commit(account: &Account) -> Properties {
     row
 }
 
-/// Whether the opening with that nonce inserted the row.
+/// Returns whether the call with that nonce inserted the row.
 pub(super) fn was_opened_by(found: &Found, nonce: Nonce, doing: &'static str) -> Result<bool, StoreFault> {
     let row: OpeningRow = parse(found, doing)?;
     Ok(row.open_nonce == nonce.simple())
 }
 
-/// Reads an account.
+/// Reads an account from its row.
 pub(super) fn read(found: &Found, doing: &'static str) -> Result<Versioned<Account>, StoreFault> {
     let (opening, terms, state) = (parse(found, doing)?, parse(found, doing)?, parse(found, doing)?);
     let value = assemble(found, opening, &terms, &state).map_err(|flaw| corrupt(found, doing, flaw))?;

@@ -1,6 +1,6 @@
-//! Opening, changing and listing accounts. The table `accounts` lists the accounts of a user without
-//! scanning ledgers; its rows are only names. A name is written before the account, so that the list
-//! knows every account that exists; after a crash it may know one that does not, which is passed over.
+//! Opening, changing and listing accounts. The table `accounts` lists the accounts of a user without a scan of the
+//! ledger; its rows have keys and no properties. This row is written before the account, so that every account is
+//! listed. After a crash the list may contain an account that does not exist; readers skip it.
 
 use async_trait::async_trait;
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -18,7 +18,7 @@ use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Accounts, Opened};
 use crate::ports::world::WorldExt as _;
 
-/// Accounts that are read at the same time.
+/// Maximum number of accounts that are read concurrently.
 const READS_AT_ONCE: usize = 8;
 
 /// The accounts of one store.
@@ -27,11 +27,11 @@ pub(super) struct AzureAccounts {
     pub(super) names: Table,
 }
 
-/// The row of a name: its key says everything.
+/// A row of the list of accounts: it has no properties besides its key.
 #[derive(Serialize)]
 struct NameRow {}
 
-/// The row that names an account in the list of its user.
+/// Returns the key of an account's row in the list of its user.
 pub(super) fn name_key(key: AccountKey) -> Key {
     Key::new(key.user.simple(), key.account.simple())
 }
@@ -46,7 +46,7 @@ impl AzureAccounts {
         }
     }
 
-    /// The account that stands under the key, and whether this opening wrote it.
+    /// Reads the account that is stored under the key, and whether this call wrote it.
     async fn read_back(
         &self,
         key: AccountKey,
@@ -62,7 +62,7 @@ impl AzureAccounts {
         Ok(Some(if ours { Opened::Created(account) } else { Opened::Existing(account) }))
     }
 
-    /// Whether a change without an answer was written, now that its guard does not hold any more.
+    /// Returns whether a change without a response was written, after its guard has failed.
     async fn read_change_back(
         &self,
         guard: &Revision,
@@ -79,18 +79,17 @@ impl AzureAccounts {
             TermsChange::Done if account_row::read(&found, doing)?.value.version == after.version => {
                 Ok(Some(found.revision))
             }
-            // Commits went on from it. Their revision is not the one of `after`, whose own is over
-            // and unknown: the guard's is over as well.
+            // Later commits changed the row. The revision that this change produced is unknown, and no longer
+            // current. The revision of the guard is not current either, so it is returned.
             TermsChange::Done => Ok(Some(guard.clone())),
             TermsChange::Overwritten => {
-                let source = Box::new(Nonsense("a newer change over one without an answer".to_owned()));
+                let source = Box::new(Nonsense("a newer change over one without a response".to_owned()));
                 Err(StoreFault::Unavailable { doing, source })
             }
         }
     }
 
-    /// The ids of the user's accounts after the given one, one scan's worth, and whether there are
-    /// more.
+    /// Returns the keys of the user's accounts after the given one, from one scan, and whether there are more.
     async fn names_after(
         &self,
         user: UserId,
@@ -109,7 +108,7 @@ impl AzureAccounts {
             let mut patience = Patience::new(&self.ledger.world);
             let scanned = patience.repeat(|| self.names.scan(&filter, top, continuation.as_ref())).await;
             let Scanned { rows, next } = scanned.map_err(|failure| failure.into_fault(doing))?;
-            // A scan may give nothing and still not be at its end.
+            // A scan may return no rows before its end.
             if rows.is_empty() && next.is_some() {
                 continuation = next;
                 continue;
@@ -139,7 +138,7 @@ impl Accounts for AzureAccounts {
                 Err(failure) => failure,
             };
             patience.note(&failure);
-            // A taken key may be taken by this very insert, if an earlier answer was lost.
+            // The key may be taken by this very insert, if an earlier response was lost.
             if failure.is_unclear() || failure.has_status(409) {
                 if let Some(opened) = self.read_back(account.key, nonce, &mut patience, doing).await? {
                     return Ok(opened);
@@ -184,7 +183,7 @@ impl Accounts for AzureAccounts {
     ) -> Result<Vec<Account>, StoreFault> {
         let doing = "listing accounts";
         let (mut accounts, mut after) = (Vec::new(), after);
-        // Rounds, because a name without an account makes one short.
+        // Repeated, because an entry without an account makes a page short.
         loop {
             let wanted = limit.saturating_sub(accounts.len());
             if wanted == 0 {

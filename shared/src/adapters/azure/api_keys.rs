@@ -1,4 +1,4 @@
-//! The keys that partners call with: one row each, with the hash and never the key.
+//! The API keys of partners: one row each, with the hash of the key and never the key itself.
 
 use std::sync::Arc;
 
@@ -120,7 +120,7 @@ impl ApiKeys for AzureApiKeys {
             let found = patience.repeat(|| self.table.get(&key)).await;
             let found = found.map_err(|failure| patience.fault(failure, doing))?;
             let Some(found) = found else { return Ok(false) };
-            // The first time stands, whoever wrote it.
+            // The first revocation stands.
             if read(&found, doing)?.revoked_at.is_some() {
                 return Ok(true);
             }

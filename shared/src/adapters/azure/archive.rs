@@ -1,8 +1,8 @@
-//! Reading everything, damaged rows too.
+//! Reads all rows, including damaged ones.
 //!
-//! What it costs: the list of names is read a thousand at a time. The accounts of the ledger are read by
-//! the keys of its rows, a thousand at a time, and after each answer the rest of the last account is
-//! passed over: so a small account costs its rows, and a large one a single scan.
+//! Cost: the list of accounts is read in pages of 1,000 rows. The accounts of the ledger are found by reading the
+//! keys of its rows in pages of 1,000; after each page the remaining rows of the last account are skipped. A small
+//! account costs as many rows as it has, and a large one a single scan.
 
 use async_trait::async_trait;
 
@@ -20,14 +20,14 @@ use crate::ports::archive::{Archive, Damaged, Readable, StoredPage};
 use crate::ports::fault::{Cause, StoreFault, causes};
 use crate::ports::ledger::{Listing, StoredTransaction};
 
-/// Everything in the tables of one store.
+/// All rows in the tables of one store.
 pub(super) struct AzureArchive {
     pub(super) ledger: AzureLedger,
     pub(super) names: Table,
 }
 
 impl AzureArchive {
-    /// The rows of a kind that an account has.
+    /// Reads one page of an account's rows of one kind.
     async fn rows(
         &self,
         account: AccountKey,
@@ -45,7 +45,8 @@ impl AzureArchive {
         Ok(Listing { items: rows, next: next.map(|next| cursor::write(&listing, next)) })
     }
 
-    /// The next keys of a table. None only at the end: an answer may be empty and not be the last one.
+    /// Returns the next keys of a table. It returns none only at the end, although a response of the service may be
+    /// empty before the end.
     async fn keys(&self, table: &Table, filter: &str, doing: &'static str) -> Result<Scanned, StoreFault> {
         let mut from = None;
         loop {
@@ -69,7 +70,7 @@ impl Archive for AzureArchive {
     ) -> Result<Listing<Readable<AccountKey>>, StoreFault> {
         let doing = "listing all accounts";
         let listing = "listed";
-        // The key of the last name: a page of the listing may end within an answer.
+        // The key of the last row that was returned: a page of the listing may end within a response.
         let after = cursor::read(listing, cursor, doing)?;
         let filter = after.map_or_else(String::new, |(partition, row)| {
             let (partition, row) = (quoted(&partition), quoted(&row.unwrap_or_default()));
@@ -138,7 +139,7 @@ impl Archive for AzureArchive {
     }
 }
 
-/// The account that a row of the list names.
+/// Returns the account that a row of the list names.
 fn named_account(found: &Found) -> Readable<AccountKey> {
     let parsed = found.key.partition().parse().ok().zip(found.key.row().parse().ok());
     let Some((user, account)) = parsed else { return Err(damaged(found, Flaw("RowKey").into())) };
@@ -153,7 +154,7 @@ fn told(found: &Found, fault: &StoreFault) -> Damaged {
     Damaged { place: format!("the row {}", found.key), cause: causes(fault) }
 }
 
-/// A key within a filter. One of a row that somebody else wrote may have anything in it.
+/// Quotes a key within a filter. The key of a row that another program wrote may contain any character.
 fn quoted(key: &str) -> String {
     key.replace('\'', "''")
 }

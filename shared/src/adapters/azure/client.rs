@@ -1,5 +1,5 @@
-//! The clients of the three services over one pool of connections, and the names of everything that
-//! one store has in its storage account. Nothing here goes to the network.
+//! The clients of the three services over one connection pool, and the names of the tables, queues and containers
+//! of a store. This module sends no requests.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use super::transport::{CountingTransport, Turns, http_client};
 use crate::ports::fault::StoreFault;
 use crate::ports::operations::{Service, StorageOperations};
 
-/// Longest prefix: the longest name after it still fits the 63 characters of every service.
+/// Maximum length of the prefix: the longest name that begins with it fits the 63 characters of every service.
 const PREFIX_CHARS_MAX: usize = 24;
 
-/// The prefix cannot begin the names of tables, queues and containers.
+/// Error for a prefix that cannot begin the names of tables, queues and containers.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the prefix must be a lower-case letter and then lower-case letters and digits, at most {PREFIX_CHARS_MAX}"
 )]
 struct InvalidPrefix;
 
-/// The clients of one store. Cheap to clone, built once.
+/// The clients of one store. They are built once and cheap to clone.
 pub(super) struct Clients {
     tables: TableServiceClient,
     pub(super) queues: QueueServiceClient,
@@ -55,7 +55,7 @@ impl Clients {
                 Arc::new(CountingTransport { http, turns, service, operations });
             TransportOptions::new(transport)
         };
-        // Retries are ours, where the nonce is known.
+        // Retries happen in the adapters, which know the nonce.
         let tables =
             TableServiceClientBuilder::with_location(place(connection.table_endpoint()), credentials.clone())
                 .retry(RetryOptions::none())
@@ -73,7 +73,7 @@ impl Clients {
         Ok(Self { tables, queues, payloads, prefix: prefix.to_owned() })
     }
 
-    /// One of the store's tables. `noun` is lower-case letters.
+    /// Returns a table of the store. `noun` consists of lower-case letters.
     pub(super) fn table(&self, noun: &str) -> Table {
         Table::new(self.tables.table_client(format!("{}{noun}", self.prefix)))
     }

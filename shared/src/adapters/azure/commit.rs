@@ -1,10 +1,10 @@
-//! Half two of the protocol: the account, its transactions and the journal page change in one batch,
-//! each row under the ETag that it was read with.
+//! Second half of the protocol: the account, its transactions and the journal page change in one batch. The ETag
+//! of each row guards its change.
 //!
-//! A commit whose answer was lost is read back and recognised by its nonce in a transaction row.
-//! Finding another state proves nothing, because the commit may still land; but it can land only
-//! while its guards hold. So it is sent again, and once the guards refuse it, it either happened
-//! (the nonce tells) or never will.
+//! A commit whose response was lost is read back, and recognised by its nonce in a transaction row. If the row has
+//! another state, nothing is proven, because the commit may still be applied; but it can be applied only while its
+//! guards hold. So it is sent again. Once the guards fail, the commit has either happened (then the row has the
+//! nonce) or never will.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ impl AzureLedger {
         let mut patience = Patience::new(&self.world);
         loop {
             let failure = match self.table.send(&batch).await {
-                // The account stands first.
+                // The account is the first row of the batch.
                 Ok(revisions) => {
                     return Ok(Committed::Done { revision: revisions.into_iter().next().flatten() });
                 }
@@ -54,7 +54,7 @@ impl AzureLedger {
         }
     }
 
-    /// Whether this commit was written: it is written whole, so one row tells.
+    /// Returns whether this commit was written. It is written atomically, so one row is enough.
     async fn has_happened(
         &self,
         commit: &AccountCommit,
@@ -73,8 +73,8 @@ impl AzureLedger {
     }
 }
 
-/// Logs an error where the row that this commit decided holds other money than its entry on the journal page:
-/// then the page and the row contradict each other, and a person must look.
+/// Logs an error if the row that this commit decided has a kind, amount or currency that differs from its entry on
+/// the journal page: the page and the row contradict each other, and an operator has to investigate.
 fn alarm_at_other_content(commit: &AccountCommit, key: &TransactionKey, row: &TransactionRow) {
     let entries = commit.page.iter().flat_map(|page| &page.entries);
     let Some(entry) = entries.into_iter().find(|e| e.partner == key.partner && e.message == key.message)
@@ -90,7 +90,7 @@ fn alarm_at_other_content(commit: &AccountCommit, key: &TransactionKey, row: &Tr
             transaction = %Key::transaction(key),
             ?stored,
             ?committed,
-            "A transaction was committed with other content than its row has: the journal contradicts the row"
+            "The transaction row contradicts the committed journal entry"
         );
     }
 }
@@ -110,14 +110,14 @@ fn to_batch(commit: &AccountCommit) -> Batch {
     batch
 }
 
-/// Panics when the commit is not one that a decision makes: nothing unsound is ever written.
+/// Panics when the commit violates its invariants: an inconsistent commit is never written.
 fn check(commit: &AccountCommit) {
     let count = commit.finalizations.len();
     assert!((1..=PAGE_ENTRIES_MAX).contains(&count), "a commit of {count} transactions");
     let keys: BTreeSet<_> = commit.finalizations.iter().map(|last| &last.key).collect();
-    assert!(keys.len() == count, "a key stands twice in one commit");
-    assert!(keys.iter().all(|key| key.account == commit.account()), "a commit is of one account");
+    assert!(keys.len() == count, "a commit contains a key twice");
+    assert!(keys.iter().all(|key| key.account == commit.account()), "a commit contains another account");
     let posted =
         commit.finalizations.iter().filter(|last| last.outcome.status() == TransactionStatus::Posted).count();
-    assert!(posted == commit.numbers_used(), "a page holds exactly what was posted");
+    assert!(posted == commit.numbers_used(), "the journal page does not match the posted transactions");
 }

@@ -1,6 +1,6 @@
-//! The ledger table: accounts, transactions and journal pages, those of one account in one
-//! partition, so that a commit is one step. Here are the reads and the marks; [`super::accept`] and
-//! [`super::commit`] hold the two steps of the protocol.
+//! The ledger table: accounts, transactions and journal pages. All rows of one account are in one partition, so that
+//! a commit is one batch. This module contains the reads and the marks; [`super::accept`] and [`super::commit`]
+//! contain the two steps of the protocol.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(super) struct AzureLedger {
 }
 
 impl AzureLedger {
-    /// Reads a row, for as long as there is patience.
+    /// Reads a row, with retries.
     pub(super) async fn read(
         &self,
         key: &Key,
@@ -37,7 +37,7 @@ impl AzureLedger {
         found.map_err(|failure| patience.fault(failure, doing))
     }
 
-    /// Reads an account, for as long as there is patience.
+    /// Reads an account, with retries.
     pub(super) async fn read_account(
         &self,
         key: AccountKey,
@@ -50,7 +50,7 @@ impl AzureLedger {
 }
 
 fn unclear_mark(doing: &'static str) -> StoreFault {
-    let source = Box::new(Nonsense("newer marks over some without an answer".to_owned()));
+    let source = Box::new(Nonsense("newer marks over some without a response".to_owned()));
     StoreFault::Unavailable { doing, source }
 }
 
@@ -86,7 +86,7 @@ impl Ledger for AzureLedger {
         let nonce = self.world.nonce();
         let row = MarksRow::of(marks, nonce);
         loop {
-            // The revision of a final row must not pass: the merge alone would not see the status.
+            // A final row is detected here: the merge checks the ETag only, not the status.
             let Some(found) = self.read(&row_key, &mut patience, doing).await? else { return Ok(None) };
             let read = TransactionRow::parse(&found, doing)?;
             let stored = read.to_stored(&found, doing)?;
@@ -97,13 +97,13 @@ impl Ledger for AzureLedger {
                 return match (patience.is_unclear(), read.was_marked_by(nonce)) {
                     (true, true) => Ok(Some(stored.revision)),
                     (false, _) => Ok(None),
-                    // Marked by somebody else, instead of us or after us: nobody can tell.
+                    // Marked by another process, instead of this call or after it: the result is unknown.
                     (true, false) => Err(unclear_mark(doing)),
                 };
             }
             match self.table.merge(&row_key, &row, revision).await {
                 Ok(revision) => return Ok(Some(revision)),
-                // Changed since it was read: the next round says by whom.
+                // Changed since it was read: the next iteration reads the row again.
                 Err(failure @ Failure::Answered(_)) if !failure.has_status(412) => {
                     return Err(patience.fault(failure, doing));
                 }

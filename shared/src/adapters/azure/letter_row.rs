@@ -10,7 +10,7 @@ use crate::ports::dead_letters::{DeadLetter, Resolution, ResolutionKind};
 use crate::ports::fault::{Cause, StoreFault};
 use crate::ports::queue::QueueName;
 
-/// What stands beside the body.
+/// Properties of a letter besides its body.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct LetterRow {
@@ -27,7 +27,7 @@ struct QueueRow {
     queue: String,
 }
 
-/// What resolving merges into it.
+/// Properties that resolving a letter adds.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct ResolutionRow {
@@ -55,7 +55,7 @@ impl ResolutionRow {
     }
 }
 
-/// All properties of a letter.
+/// Returns all properties of a letter.
 pub(super) fn write(letter: &DeadLetter) -> Properties {
     let DeadLetter { id: _, queue, reason, body, dequeue_count, inserted_at, dead_at, resolution } = letter;
     let mut row = properties(&LetterRow {
@@ -72,7 +72,7 @@ pub(super) fn write(letter: &DeadLetter) -> Properties {
     row
 }
 
-/// Reads a letter. `id` is the name of its row without what says which kind of row it is.
+/// Reads a letter. `id` is the row key without the prefix that says which kind of row it is.
 pub(super) fn read(found: &Found, id: &str, doing: &'static str) -> Result<DeadLetter, StoreFault> {
     let row: LetterRow = parse(found, doing)?;
     let resolved = found.properties.contains_key("Resolution");
@@ -99,7 +99,7 @@ fn assemble(
     })
 }
 
-/// The queue that a letter came from, from a row of which nothing else was read.
+/// Returns the queue of a letter, from a row of which only that property was read.
 pub(super) fn queue(found: &Found, doing: &'static str) -> Result<QueueName, StoreFault> {
     let row: QueueRow = parse(found, doing)?;
     queue_name(&row.queue).map_err(|flaw| corrupt(found, doing, flaw))

@@ -1,5 +1,5 @@
-//! The partners: one row each, all in one partition, so that a scan gives them in order. The ETag is the
-//! revision. A save is one attempt, never repeated here: whoever saves knows what an unclear outcome means.
+//! The partners: one row each, all in one partition, so that a scan returns them in order. The ETag is the revision.
+//! A save is one attempt and never repeated here: the caller decides what an unclear outcome means.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ impl Partners for AzurePartners {
             for found in rows.iter().take(left) {
                 partners.push(read(found, doing)?);
             }
-            // A scan may give nothing and still not be at its end.
+            // A scan may return no rows before its end.
             match next {
                 Some(next) if partners.len() < limit => continuation = Some(next),
                 Some(_) | None => return Ok(partners),
@@ -75,13 +75,13 @@ impl Partners for AzurePartners {
     async fn save(&self, partner: &Partner, expected: Option<&Revision>) -> Result<Swapped, StoreFault> {
         let (key, row) = (key(&partner.id), parts::write(partner_body::encode(partner).as_bytes()));
         let saved = match expected {
-            // Parts that a shorter text leaves over are not counted any more.
+            // Parts that remain from a longer text are not counted any more.
             Some(expected) => self.table.merge(&key, &row, expected).await,
             None => self.table.insert(&key, &row).await,
         };
         match saved {
             Ok(revision) => Ok(Swapped::Done(revision)),
-            // Changed, there already, or not there any more.
+            // The row was changed, exists already, or does not exist any more.
             Err(failure) if [404, 409, 412].into_iter().any(|status| failure.has_status(status)) => {
                 Ok(Swapped::Conflict)
             }

@@ -1,4 +1,4 @@
-//! The processes that can be called: one row each, all in one partition, so that one scan gives them.
+//! The process registry: one row per process, all in one partition, so that one scan reads them.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::ports::world::World;
 
 const PARTITION: &str = "process";
 
-/// The roster of one store.
+/// The process registry of one store.
 pub(super) struct AzureProcessRegistry {
     pub(super) world: Arc<dyn World>,
     pub(super) table: Table,
@@ -42,7 +42,7 @@ impl EntryRow {
         }
     }
 
-    /// `None` when a newer program wrote it for a kind of its own.
+    /// Returns the entry; `None` if a newer program wrote it for a kind that this program does not know.
     fn to_entry(&self, id: &str) -> Result<Option<RegisteredProcess>, Flaw> {
         let Some(kind) = ProcessKind::from_code(&self.kind) else { return Ok(None) };
         Ok(Some(RegisteredProcess {
@@ -81,7 +81,7 @@ impl ProcessRegistry for AzureProcessRegistry {
     }
 
     async fn list(&self) -> Result<Vec<RegisteredProcess>, StoreFault> {
-        let doing = "reading the roster";
+        let doing = "reading the process registry";
         let filter = format!("PartitionKey eq '{PARTITION}'");
         let (mut entries, mut continuation) = (Vec::new(), None);
         loop {

@@ -1,5 +1,5 @@
-//! Small values with compare-and-swap: one row each, the ETag is the revision. A swap is one attempt,
-//! never repeated here: whoever swaps knows what an unclear outcome means for the value.
+//! Small values with compare-and-swap: one row each, the ETag is the revision. A swap is one attempt and never
+//! repeated here: the caller decides what an unclear outcome means for the value.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ impl SyncStore for AzureSyncStore {
         };
         match swapped {
             Ok(revision) => Ok(Swapped::Done(revision)),
-            // Changed, there already, or not there any more.
+            // The row was changed, exists already, or does not exist any more.
             Err(failure) if [404, 409, 412].into_iter().any(|status| failure.has_status(status)) => {
                 Ok(Swapped::Conflict)
             }

@@ -1,5 +1,5 @@
-//! The row of a transaction. It is written in three steps, each by its own struct, which never writes a
-//! property of another: [`AcceptedRow`] at accept, [`FinalRow`] at commit, [`MarksRow`] in between.
+//! The row of a transaction. It is written in three steps, each with its own struct, and no step writes a property of
+//! another: [`AcceptedRow`] on accept, [`FinalRow`] on commit, [`MarksRow`] in between.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Marks, NewTransaction, StoredTransaction};
 
-/// The revision of each final row. It is no ETag, so no write can name it: a merge looks at no property, and
-/// under the ETag of a final row a commit would post it a second time.
+/// The revision of each final row. It is no ETag, so no write can use it as a guard: a merge checks no property, and
+/// a commit under the ETag of a final row would post the transaction a second time.
 const FINAL: &str = "final";
 
-/// What accept inserts.
+/// Properties that accept inserts.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct AcceptedRow {
@@ -77,7 +77,7 @@ impl AcceptedRow {
     }
 }
 
-/// What commit merges into the row of a transaction.
+/// Properties that a commit merges into the row of a transaction.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct FinalRow {
@@ -121,16 +121,16 @@ impl FinalRow {
     }
 }
 
-/// What marking merges into the row of an accepted transaction. Every property is always written:
-/// a merge cannot take one away.
+/// Properties that marking merges into the row of an accepted transaction. Every property is always written, because
+/// a merge cannot remove one.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct MarksRow {
     dead_letter: bool,
     repairs: String,
-    /// Empty when it was never repaired.
+    /// Empty if the transaction was never enqueued again.
     repaired_at: String,
-    /// Marks the marking.
+    /// Identifies this change of the marks.
     marks_nonce: String,
 }
 
@@ -142,7 +142,7 @@ impl MarksRow {
     }
 }
 
-/// What the row of a transaction may have besides, as it is read.
+/// Properties that are written after accept, as they are read.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct LaterRow {
@@ -168,7 +168,7 @@ struct LaterRow {
     marks_nonce: Option<String>,
 }
 
-/// The whole row of a transaction.
+/// The row of a transaction with all its properties.
 #[derive(Debug)]
 pub(super) struct TransactionRow {
     accepted: AcceptedRow,
@@ -180,27 +180,27 @@ impl TransactionRow {
         Ok(Self { accepted: parse(found, doing)?, later: parse(found, doing)? })
     }
 
-    /// Its kind, minor units and currency, as they are written.
+    /// Returns the kind, the minor units and the currency as they are stored.
     pub(super) fn money(&self) -> (&str, &str, &str) {
         (&self.accepted.kind, &self.accepted.amount, &self.accepted.currency)
     }
 
-    /// Whether the accept with that nonce inserted it.
+    /// Returns whether the accept with that nonce inserted the row.
     pub(super) fn was_accepted_by(&self, nonce: Nonce) -> bool {
         self.accepted.accept_nonce == nonce.simple()
     }
 
-    /// Whether the commit with that nonce decided it.
+    /// Returns whether the commit with that nonce made the transaction final.
     pub(super) fn was_decided_by(&self, nonce: Nonce) -> bool {
         self.later.commit_nonce.as_deref() == Some(nonce.simple().as_str())
     }
 
-    /// Whether the marks with that nonce are the last that were written.
+    /// Returns whether the marks with that nonce are the last ones that were written.
     pub(super) fn was_marked_by(&self, nonce: Nonce) -> bool {
         self.later.marks_nonce.as_deref() == Some(nonce.simple().as_str())
     }
 
-    /// The transaction of the row that was found.
+    /// Returns the stored transaction of the row.
     pub(super) fn to_stored(
         &self,
         found: &Found,
@@ -262,7 +262,7 @@ impl TransactionRow {
     }
 }
 
-/// Reads a transaction.
+/// Reads a transaction from its row.
 pub(super) fn read(found: &Found, doing: &'static str) -> Result<StoredTransaction, StoreFault> {
     TransactionRow::parse(found, doing)?.to_stored(found, doing)
 }
