@@ -1,5 +1,5 @@
-//! Reading everything, damaged rows too. Rows that a join would lose are looked for by themselves: an
-//! account, a transaction or a page whose account has no name, and a transaction whose partner has none.
+//! Reads all rows, including damaged ones. Rows that a join would drop are searched separately: an account, a
+//! transaction or a page whose account has no name, and a transaction whose partner has none.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use crate::ports::archive::{Archive, Damaged, Readable, StoredPage};
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::ledger::{Listing, StoredTransaction};
 
-/// Rows without a name that one listing tells; a person who finds that many looks at the file.
+/// Maximum number of rows without a name in one listing; an operator who finds that many has to inspect the file.
 const NAMELESS_MAX: i64 = 1000;
 
-/// Everything in the file.
+/// All rows in the file.
 pub(super) struct SqliteArchive {
     database: Arc<Database>,
 }
@@ -101,16 +101,16 @@ impl Archive for SqliteArchive {
     }
 }
 
-/// Which of the names.
+/// Which account names to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Which {
-    /// Those of accounts that were opened.
+    /// The names of accounts that were opened.
     Opened,
-    /// Those that any row is of.
+    /// The names to which any row belongs.
     InUse,
 }
 
-/// Where a listing of names goes on: behind this one. As it is stored, which may be damaged.
+/// Position in a listing of names: after this name. The values are as stored, and may be damaged.
 struct NameCursor {
     user: Vec<u8>,
     account: Vec<u8>,
@@ -140,7 +140,7 @@ fn accounts(
                  OR EXISTS (SELECT 1 FROM transactions t WHERE t.account = n.id))"
         ),
     };
-    // Empty blobs are before every name.
+    // Empty blobs sort before every name.
     let NameCursor { user, account } = after.unwrap_or(NameCursor { user: Vec::new(), account: Vec::new() });
     let sql = format!(
         "SELECT n.user_id, n.account_id, n.id FROM account_names n
@@ -165,8 +165,8 @@ fn accounts(
     Ok(Listing { items, next })
 }
 
-/// Rows of accounts whose name is gone. The numbers are found by skipping from one to the next, so
-/// that the history of an account costs one step.
+/// Returns rows of accounts whose name is missing. The query skips from one account number to the next, so that the
+/// history of an account costs one step.
 fn nameless(connection: &Connection) -> Result<Vec<Readable<AccountKey>>, SqlFault> {
     let mut found = Vec::new();
     for (table, column) in [("accounts", "id"), ("journal_pages", "account"), ("transactions", "account")] {
@@ -213,7 +213,7 @@ fn pages(
     Ok(Listing { items: items.into_iter().map(|(page, _)| page).collect(), next })
 }
 
-/// Where a listing of transactions goes on: behind the row with these keys. A message may be damaged.
+/// Position in a listing of transactions: after the row with these keys. A message id may be damaged.
 struct RowCursor {
     partner: i64,
     message: Vec<u8>,
@@ -252,7 +252,7 @@ fn transactions(
         let (partner, message): (i64, Vec<u8>) = (row.get(column(2))?, row.get(column(0))?);
         let name: Option<String> = row.get(column(1))?;
         let place = || {
-            // As its id, where it is one.
+            // As a UUID, if it is one.
             let text = Uuid::from_slice(&message).map_or_else(|_| hex::encode(&message), |id| id.to_string());
             let name = name.unwrap_or_else(|| format!("partner number {partner}"));
             format!("transaction {name}/{text}")
@@ -274,7 +274,7 @@ fn transaction(row: &Row<'_>, account: AccountKey) -> Result<StoredTransaction, 
     transaction_row::read(row, TransactionKey { account, partner, message })
 }
 
-/// A row that cannot be read is told; that the file cannot be read is a fault.
+/// Reports a row that cannot be read as damaged; an error of the file itself is a fault.
 fn told<T>(read: Result<T, SqlFault>, place: impl FnOnce() -> String) -> Result<Readable<T>, SqlFault> {
     match read {
         Ok(value) => Ok(Ok(value)),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::super::paths::beside;
 use super::*;
 
-/// A file with a table, the connection that writes it, and the thread that it calls.
+/// A file with a table, its writer, and the thread that checkpoints its log.
 struct Stand {
     writer: Connection,
     checkpointer: Checkpointer,
@@ -19,27 +19,27 @@ impl Stand {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.db");
         let mut writer = connect(&path, Role::Write).unwrap();
-        // What is synced is not what these tests are about.
+        // Syncs do not matter for these tests.
         let sql = "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; CREATE TABLE rows (row BLOB);";
         writer.execute_batch(sql).unwrap();
         let checkpointer = Checkpointer::start(&path, &mut writer).unwrap();
         Self { writer, checkpointer, path, _folder: folder }
     }
 
-    /// A COMMIT of about ten pages.
+    /// Commits about ten pages.
     fn commit(&self) {
         self.writer.execute("INSERT INTO rows VALUES (zeroblob(40000))", []).unwrap();
     }
 
-    /// Pages of the log, and those of them that are moved.
+    /// Returns the number of pages in the log, and how many of them are moved.
     fn log(&self) -> (i32, i32) {
         let read = |row: &rusqlite::Row<'_>| Ok((row.get(1)?, row.get(2)?));
         self.writer.query_row("PRAGMA wal_checkpoint(NOOP)", [], read).unwrap()
     }
 }
 
-/// Commits until the log is long, lets it be moved, and commits until it has begun anew; tells how many COMMITs
-/// that took.
+/// Commits until the log is long, waits for the checkpoint, and commits until the log is reused. Returns the number of
+/// COMMITs.
 fn write_past_a_long_log(stand: &Stand) -> i64 {
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut commits = 0;
@@ -47,7 +47,7 @@ fn write_past_a_long_log(stand: &Stand) -> i64 {
         stand.commit();
         commits += 1;
     }
-    // Nobody commits now, so that it is the thread that moves it.
+    // No COMMIT happens now, so the thread moves the pages.
     while stand.checkpointer.turn.now() != Turn::WRITERS {
         assert!(Instant::now() < deadline, "{:?}", stand.log());
         std::thread::yield_now();
@@ -55,13 +55,13 @@ fn write_past_a_long_log(stand: &Stand) -> i64 {
     assert!(stand.log().1 >= LONG);
     stand.commit();
     let (pages, moved) = stand.log();
-    assert!(pages < LONG, "it begins anew");
+    assert!(pages < LONG, "the log is reused from its start");
     assert_eq!(moved, pages, "the writer moves the rest");
     commits + 1
 }
 
 #[test]
-fn a_long_log_is_moved_beside_the_writer_and_begins_anew() {
+fn a_long_log_is_checkpointed_beside_the_writer_and_reused() {
     let stand = Stand::new();
     let commits = write_past_a_long_log(&stand) + write_past_a_long_log(&stand);
     let ask = |sql: &str| stand.writer.query_row(sql, [], |row| row.get::<_, rusqlite::types::Value>(0));
@@ -70,7 +70,7 @@ fn a_long_log_is_moved_beside_the_writer_and_begins_anew() {
 }
 
 #[test]
-fn nothing_is_left_beside_the_file_when_it_is_closed() {
+fn closing_removes_the_log() {
     let stand = Stand::new();
     write_past_a_long_log(&stand);
     let Stand { writer, checkpointer, path, _folder } = stand;

@@ -1,11 +1,12 @@
-//! A backup in the place of the store.
+//! Replaces the store by a backup.
 //!
-//! 1. Nobody else may use the store, and the backup is read from beginning to end: until here nothing is
-//!    touched ([`Restoration::prepare`]).
-//! 2. A copy of it, beside the store, is moved ahead (`ahead`), checked again and synced.
-//! 3. The old store takes its log into its file, and gets another name; the copy takes its place (`disk`).
+//! 1. No other process may use the store, and the backup is checked from beginning to end. Nothing is changed before
+//!    this has succeeded ([`Restoration::prepare`]).
+//! 2. A copy of the backup, beside the store, is advanced past the values that must not be reused (`ahead`), checked
+//!    again and synced.
+//! 3. The log of the old store is moved into its file, the file is renamed, and the copy takes its name (`disk`).
 //!
-//! A crash at any moment leaves the old store or the new one, and a restore that is done again cleans up.
+//! A crash at any moment leaves the old store or the new one, and the next restore cleans up.
 
 mod ahead;
 mod disk;
@@ -35,27 +36,27 @@ use crate::domain::time::Timestamp;
 use crate::ports::api_keys::ApiKeyRecord;
 use crate::ports::world::World;
 
-/// What is meant to come of it.
+/// Purpose of a preparation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Intent {
-    /// Only the plan. The store may be in use.
+    /// Only shows the plan. The store may be in use.
     Look,
-    /// The backup in the place of the store.
+    /// Replaces the store by the backup.
     Replace,
 }
 
-/// What the operator decides.
+/// Decisions of the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
-    /// What is meant to come of it.
+    /// Purpose of the preparation.
     pub intent: Intent,
-    /// Order numbers to be skipped; without one, as many as are surely enough.
+    /// Number of order numbers to skip; by default more than can have been issued.
     pub order_number_gap: Option<u64>,
-    /// Whether the gate is to be held, so that nothing is posted before somebody has looked.
+    /// Whether the gate is held after the restore, so that nothing is posted before the operator releases it.
     pub held: bool,
 }
 
-/// A restore that can be done: the backup is sound. Nothing was changed yet.
+/// A restore that can be carried out: the backup is sound. Nothing was changed yet.
 #[derive(Debug)]
 pub struct Restoration {
     plan: Plan,
@@ -65,10 +66,10 @@ pub struct Restoration {
 }
 
 impl Restoration {
-    /// Checks everything, and says what would be done. Blocks while it reads the backup.
+    /// Checks the backup and the store, and makes the plan. Blocks while it reads the backup.
     ///
     /// # Errors
-    /// [`BackupFault`] when it must not be done. Nothing was changed.
+    /// [`BackupFault`] when the restore is not possible. Nothing was changed.
     pub fn prepare(
         store: &Path,
         file: &Path,
@@ -86,7 +87,7 @@ impl Restoration {
         check_closed(&file)?;
         let (alone, in_use) = lock(&store, terms.intent)?;
         let source = open_unchanged(&file).map_err(|error| Doing::of("open", &file).sql(error))?;
-        // Ours at all, and one that this program knows, before it is read from beginning to end.
+        // Checks first that the file is a store of a known version, before it is read from beginning to end.
         if check(&source, &file)? == 0 {
             return Err(BackupFault::Empty { path: file });
         }
@@ -125,15 +126,15 @@ impl Restoration {
         Ok(Self { plan, ahead, source, alone })
     }
 
-    /// What would be done.
+    /// Returns the plan.
     pub const fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Does it. Blocks until it is safe from a loss of power.
+    /// Carries out the restore. Blocks until the new store is synced.
     ///
     /// # Errors
-    /// [`BackupFault`]: the store is the old one. [`BackupFault::InUse`] where only a look was meant.
+    /// [`BackupFault`]: the old store is still in place. [`BackupFault::InUse`] after [`Intent::Look`].
     pub fn carry_out(self, watcher: Watcher<'_>) -> Result<Plan, BackupFault> {
         self.carry_out_on(&RealDisk, watcher)
     }
@@ -155,9 +156,9 @@ impl Restoration {
         handed_over
             .map_err(|error| Doing::of("give to the owner of the store", &prepared.path).file(error))?;
 
-        // Held until the end: nobody else reads or writes the old file.
+        // Locked until the end: no other process reads or writes the old file.
         let settled = if plan.store.exists() { settle(&plan.store)? } else { None };
-        // Where nothing is there, nothing gets this name.
+        // If there is no store, no file gets this name.
         let kept = plan.kept.clone().unwrap_or_else(|| beside(&plan.store, KEPT_MARK));
         replace(disk, &plan.store, &prepared.path, &kept)?;
         drop((settled, alone));
@@ -165,7 +166,7 @@ impl Restoration {
     }
 }
 
-/// The copy that is to become the store. Removed when it did not.
+/// The copy that becomes the store. It is removed if the restore fails.
 struct Prepared<'a> {
     path: PathBuf,
     disk: &'a dyn Disk,
@@ -174,17 +175,17 @@ struct Prepared<'a> {
 impl Drop for Prepared<'_> {
     fn drop(&mut self) {
         if let Err(error) = remove_whole(self.disk, &self.path) {
-            tracing::warn!(%error, "The copy {} stays; the next restore removes it", self.path.display());
+            tracing::warn!(%error, "The copy {} cannot be removed; the next restore removes it", self.path.display());
         }
     }
 }
 
-/// The lock of the store for whoever means to replace it; and whether others use the store.
+/// Acquires the lock of the store if it is to be replaced, and returns whether other processes use the store.
 fn lock(store: &Path, intent: Intent) -> Result<(Option<StoreLock>, bool), BackupFault> {
     let folder = folder_of(store);
     match intent {
         Intent::Look if !folder.exists() => Ok((None, false)),
-        // Given back at once: a look must not keep the service from starting.
+        // Released at once: showing a plan must not prevent the service from starting.
         Intent::Look => Ok((None, StoreLock::alone(store)?.is_none())),
         Intent::Replace => {
             private::create_folder(folder)
@@ -192,14 +193,14 @@ fn lock(store: &Path, intent: Intent) -> Result<(Option<StoreLock>, bool), Backu
             let alone = StoreLock::alone(store)?;
             let in_use = || BackupFault::InUse { store: store.to_owned(), lock: lock_of(store) };
             let alone = alone.ok_or_else(in_use)?;
-            // The replaced store is kept, and the files that SQLite makes beside it have its mode.
+            // The replaced store is kept, and SQLite creates files beside it with its mode.
             private::narrow(store);
             Ok((Some(alone), false))
         }
     }
 }
 
-/// What becomes of the keys.
+/// The API keys after the restore.
 struct KeysAfter {
     revoked_again: Vec<ApiKeyRecord>,
     gone: Vec<ApiKeyRecord>,
@@ -220,15 +221,15 @@ impl KeysAfter {
     }
 }
 
-/// Gives the copy the owner of the store that it replaces: a restore may run as root, and the service does
-/// not. Where there was no store, its owner is the owner of the folder.
+/// Gives the copy the owner of the store that it replaces: a restore may run as root, and the service does not. If
+/// there was no store, the copy gets the owner of the folder.
 fn hand_over(prepared: &Path, store: &Path) -> io::Result<()> {
     let file = File::open(prepared)?;
     let model = store.metadata().or_else(|_| folder_of(store).metadata())?;
     let own = file.metadata()?;
     if (own.uid(), own.gid()) != (model.uid(), model.gid()) {
         match fchown(&file, Some(model.uid()), Some(model.gid())) {
-            // A group of the folder that is not ours; the owner can read it all the same.
+            // The process may not assign the group of the folder; the owner can read the file anyway.
             Err(error) if own.uid() == model.uid() && error.kind() == io::ErrorKind::PermissionDenied => {}
             given => given?,
         }
@@ -236,12 +237,12 @@ fn hand_over(prepared: &Path, store: &Path) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Whether there is anything of a store at that path.
+/// Returns whether the store, or a file that SQLite keeps beside it, exists.
 fn is_anything(store: &Path) -> bool {
     store.exists() || SIDECARS.iter().any(|suffix| beside(store, suffix).exists())
 }
 
-/// The name under which a store is kept that was replaced at that time.
+/// Returns the name under which a store is kept that was replaced at that time.
 fn kept_name(store: &Path, now: Timestamp) -> PathBuf {
     let time: String = now.to_string().chars().filter(|c| !matches!(c, '-' | ':')).collect();
     beside(store, &format!("{KEPT_MARK}{time}"))

@@ -1,4 +1,4 @@
-//! A restore that dies: after each step on the disk, with a store that can be read and with one that cannot.
+//! Restores that fail: after each file operation, with a store that can be read and with one that cannot.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::adapters::sqlite::connection::{Role, connect};
 use crate::adapters::sqlite::migrations::migrate;
 use crate::adapters::system::SystemWorld;
 
-/// A disk on which nothing happens any more after so many steps: as if the process was killed there.
+/// A file system on which every operation fails after so many steps, as if the process was killed there.
 struct DyingDisk {
     steps_left: Cell<u32>,
 }
@@ -24,7 +24,7 @@ impl DyingDisk {
 
     fn step(&self, step: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         match self.steps_left.get().checked_sub(1) {
-            None => Err(io::Error::other("the process is dead")),
+            None => Err(io::Error::other("the process was killed")),
             Some(left) => {
                 self.steps_left.set(left);
                 step()
@@ -48,8 +48,8 @@ impl Disk for DyingDisk {
     }
 }
 
-/// A folder with a backup that says "backup", and a store that a killed process left: it says "store", in its
-/// log only.
+/// A folder with a backup whose word is "backup", and the store of a killed process, whose word is "store" (in its log
+/// only).
 struct Scene {
     folder: TempDir,
 }
@@ -90,7 +90,7 @@ impl Scene {
         Restoration::prepare(&self.store(), &self.backup(), terms, &SystemWorld::new(), &mut |_| {}).unwrap()
     }
 
-    /// The names under which the old store is kept, with what it says.
+    /// Returns the names under which the old store is kept, with its word.
     fn kept(&self) -> BTreeMap<PathBuf, Option<String>> {
         let entries = std::fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().path());
         let mains = entries.filter(|path| {
@@ -107,7 +107,7 @@ fn say(connection: &Connection, word: &str) {
     connection.execute(sql, [word]).unwrap();
 }
 
-/// What a store says, if it is sound. Looks at copies, so that looking changes nothing.
+/// Returns the word of a store, if it is sound. Reads copies, so that the store is not changed.
 fn said(store: &Path) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     let copied = folder.path().join("copy.db");
@@ -121,10 +121,10 @@ fn said(store: &Path) -> Option<String> {
     connection.query_row("SELECT value FROM sync_values WHERE name = 'word'", [], |row| row.get(0)).ok()
 }
 
-/// The last steps of a restore clean up after it: the copy and what SQLite keeps beside it.
+/// The last steps of a restore: they remove the copy and the files that SQLite keeps beside it.
 const CLEAN_UP_STEPS: u32 = 4;
 
-/// Steps of a restore that does not die.
+/// Returns the number of steps of a restore that succeeds.
 fn steps(scene: &Scene) -> u32 {
     const MANY: u32 = 1000;
     let disk = DyingDisk::after(MANY);
@@ -133,7 +133,7 @@ fn steps(scene: &Scene) -> u32 {
 }
 
 #[test]
-fn a_restore_that_dies_at_any_step_leaves_the_old_store_or_the_new_one() {
+fn a_restore_that_fails_at_any_step_leaves_the_old_store_or_the_new_one() {
     let steps = steps(&Scene::new());
     let mut seen = BTreeMap::new();
     for died_after in 0..=steps {
@@ -150,7 +150,7 @@ fn a_restore_that_dies_at_any_step_leaves_the_old_store_or_the_new_one() {
         }
         *seen.entry(word.clone()).or_insert(0) += 1;
 
-        // Whoever repeats it gets there, and the old store is kept once more at most.
+        // A repetition succeeds, and the old store is kept at most once more.
         let plan = scene.restoration().carry_out(&mut |_| {}).unwrap();
         assert_eq!(said(&scene.store()).as_deref(), Some("backup"));
         assert_eq!(said(&plan.kept.unwrap()), Some(word));
@@ -162,7 +162,7 @@ fn a_restore_that_dies_at_any_step_leaves_the_old_store_or_the_new_one() {
 }
 
 #[test]
-fn a_store_that_cannot_be_read_is_kept_with_its_log_and_never_lends_it_to_the_new_one() {
+fn a_store_that_cannot_be_read_is_kept_with_its_log_which_is_not_applied_to_the_new_one() {
     let whole = Scene::new();
     whole.damage();
     let steps = steps(&whole);
@@ -178,7 +178,7 @@ fn a_store_that_cannot_be_read_is_kept_with_its_log_and_never_lends_it_to_the_ne
             .map(|entry| entry.unwrap().path())
             .filter(|path| path.to_string_lossy().ends_with("-wal"))
             .collect();
-        assert_eq!(logs.len(), 1, "the log is there once: {logs:?}");
+        assert_eq!(logs.len(), 1, "the log exists once: {logs:?}");
         assert_eq!(std::fs::read(&logs[0]).unwrap().len(), log);
         assert!(!is_new || logs[0] != beside(&scene.store(), "-wal"), "died after {died_after} steps");
         drop(scene.restoration().carry_out(&mut |_| {}).unwrap());
@@ -188,7 +188,7 @@ fn a_store_that_cannot_be_read_is_kept_with_its_log_and_never_lends_it_to_the_ne
 }
 
 #[test]
-fn another_program_that_has_the_file_open_stops_it() {
+fn a_restore_is_refused_while_another_program_has_the_file_open() {
     let scene = Scene::new();
     let other = Connection::open(scene.store()).unwrap();
     let tables = || other.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0));
