@@ -95,8 +95,8 @@ async fn list(
 }
 
 /// Returns the transactions in a letter; `None` if not all of them can be read. The seal is irrelevant here, because
-/// the rows are marked. The letter of a claim contains none: the transactions in its payload are not marked with it, and the
-/// payload may have been changed since.
+/// the rows are marked. The letter of a claim contains none: the transactions in its payload are not marked with it,
+/// and the payload may have been changed since.
 fn content(letter: &DeadLetter) -> Option<Names> {
     let names = match envelope::claimed(&letter.body) {
         None => Names::read(&letter.body),
