@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use futures::{StreamExt as _, TryStreamExt as _};
 
-use super::attempt::{Failure, Nonsense, Patience};
+use super::attempt::{Failure, Retries, UnexpectedResponse};
 use super::batch::{BATCH_ROWS_MAX, Batch};
 use super::keys::{Key, partition};
 use super::ledger::AzureLedger;
@@ -24,7 +24,7 @@ use crate::ports::ledger::{AcceptOutcome, NewTransaction};
 const DOING: &str = "accepting transactions";
 
 /// Maximum number of concurrent reads; batches of up to as many rows are read back without following hints.
-const READS_AT_ONCE: usize = 16;
+const CONCURRENT_READS_MAX: usize = 16;
 /// Number of hints that are followed before the estimate of taken keys is consulted.
 const HINTS_FREE: usize = 2;
 /// Maximum number of taken keys that are found by following hints: their requests are sequential.
@@ -44,26 +44,26 @@ impl<'a> Progress<'a> {
 
     /// Returns the transactions that are not known to be stored yet, with their positions in the group.
     fn missing(&self) -> Vec<(usize, &'a NewTransaction)> {
-        let places = self.group.iter().enumerate().zip(&self.outcomes);
-        places.filter(|(_, outcome)| outcome.is_none()).map(|(place, _)| place).collect()
+        let positions = self.group.iter().enumerate().zip(&self.outcomes);
+        positions.filter(|(_, outcome)| outcome.is_none()).map(|(position, _)| position).collect()
     }
 
-    fn set(&mut self, place: usize, outcome: AcceptOutcome) {
-        if let Some(slot) = self.outcomes.get_mut(place) {
+    fn set(&mut self, position: usize, outcome: AcceptOutcome) {
+        if let Some(slot) = self.outcomes.get_mut(position) {
             *slot = Some(outcome);
         }
     }
 
     /// Returns the one row to read back after a conflict that the service reported for row `failed` of `count`;
     /// `None` when all rows have to be read.
-    fn suspect(&mut self, count: usize, failed: Option<usize>) -> Option<usize> {
+    fn hinted_row(&mut self, count: usize, failed: Option<usize>) -> Option<usize> {
         let failed = failed.filter(|failed| *failed < count)?;
         self.hints = self.hints.saturating_add(1);
         // The rows before the hint are free. The expected number of taken rows after it follows from that ratio.
         let (seen, ahead) = (failed.saturating_add(self.hints), count.saturating_sub(failed));
         let expected = self.hints.saturating_mul(ahead).checked_div(seen).unwrap_or(ahead);
         let few = self.hints <= HINTS_FREE || self.hints.saturating_add(expected) <= HINTS_MAX;
-        (few && count > READS_AT_ONCE).then_some(failed)
+        (few && count > CONCURRENT_READS_MAX).then_some(failed)
     }
 }
 
@@ -73,24 +73,25 @@ impl AzureLedger {
         group: &[NewTransaction],
     ) -> Result<Vec<AcceptOutcome>, StoreFault> {
         check(group);
-        let mut patience = Patience::new(&self.world);
+        let mut retries = Retries::new(&self.world);
         let mut progress = Progress::new(group);
         let mut before = usize::MAX;
         loop {
             let missing = progress.missing();
             // Rows were reported as written or taken, and are missing: the store contradicts itself.
-            if missing.len() >= before && !patience.again().await {
-                let source = Box::new(Nonsense("a conflict over rows that do not exist".to_owned()));
+            if missing.len() >= before && !retries.wait_for_retry().await {
+                let source =
+                    Box::new(UnexpectedResponse("a conflict over rows that do not exist".to_owned()));
                 return Err(StoreFault::Unavailable { doing: DOING, source });
             }
             before = missing.len();
             match missing.as_slice() {
                 [] => break,
-                [(place, single)] => {
-                    let outcome = self.insert_single(single, &mut patience).await?;
-                    progress.set(*place, outcome);
+                [(position, single)] => {
+                    let outcome = self.insert_single(single, &mut retries).await?;
+                    progress.set(*position, outcome);
                 }
-                missing @ [_, _, ..] => self.insert_batch(missing, &mut progress, &mut patience).await?,
+                missing @ [_, _, ..] => self.insert_batch(missing, &mut progress, &mut retries).await?,
             }
         }
         Ok(progress.outcomes.into_iter().flatten().collect())
@@ -99,7 +100,7 @@ impl AzureLedger {
     async fn insert_single(
         &self,
         new: &NewTransaction,
-        patience: &mut Patience,
+        retries: &mut Retries,
     ) -> Result<AcceptOutcome, StoreFault> {
         let key = Key::transaction(&new.key);
         let row = AcceptedRow::of(new);
@@ -108,17 +109,17 @@ impl AzureLedger {
                 Ok(revision) => return Ok(inserted(revision)),
                 Err(failure) => failure,
             };
-            patience.note(&failure);
+            retries.record_failure(&failure);
             // The key may be taken by this very insert, if an earlier response was lost.
             if failure.is_unclear() || failure.has_status(409) {
-                if let Some(outcome) = self.read_back(new, patience).await? {
+                if let Some(outcome) = self.read_back(new, retries).await? {
                     return Ok(outcome);
                 }
             } else if matches!(failure, Failure::Answered(_)) {
-                return Err(patience.fault(failure, DOING));
+                return Err(retries.fault(failure, DOING));
             }
-            if !patience.again().await {
-                return Err(patience.fault(failure, DOING));
+            if !retries.wait_for_retry().await {
+                return Err(retries.fault(failure, DOING));
             }
         }
     }
@@ -128,7 +129,7 @@ impl AzureLedger {
         &self,
         missing: &[(usize, &NewTransaction)],
         progress: &mut Progress<'_>,
-        patience: &mut Patience,
+        retries: &mut Retries,
     ) -> Result<(), StoreFault> {
         let batch = to_batch(missing);
         let mut unclear = false;
@@ -136,33 +137,33 @@ impl AzureLedger {
             let failure = match self.table.send_inserts(&batch).await {
                 Ok(revisions) => {
                     if let Some(revisions) = revisions.into_iter().collect::<Option<Vec<Revision>>>() {
-                        for ((place, _), revision) in missing.iter().zip(revisions) {
-                            progress.set(*place, inserted(revision));
+                        for ((position, _), revision) in missing.iter().zip(revisions) {
+                            progress.set(*position, inserted(revision));
                         }
                         return Ok(());
                     }
                     // The response had no ETags; they are read from the rows.
-                    patience.note_written();
-                    return self.read_all(missing, progress, patience).await;
+                    retries.record_write();
+                    return self.read_all(missing, progress, retries).await;
                 }
                 Err(failure) => failure,
             };
-            patience.note(&failure);
+            retries.record_failure(&failure);
             if failure.has_status(409) {
                 // After a lost response, the whole batch may have been written by this call.
                 let failed = failure.failed_row().filter(|_| !unclear);
-                return self.read_taken(missing, failed, progress, patience).await;
+                return self.read_taken(missing, failed, progress, retries).await;
             }
             if failure.is_unclear() {
                 unclear = true;
-                if self.has_landed(missing, patience).await? {
-                    return self.read_all(missing, progress, patience).await;
+                if self.was_batch_written(missing, retries).await? {
+                    return self.read_all(missing, progress, retries).await;
                 }
             } else if matches!(failure, Failure::Answered(_)) {
-                return Err(patience.fault(failure, DOING));
+                return Err(retries.fault(failure, DOING));
             }
-            if !patience.again().await {
-                return Err(patience.fault(failure, DOING));
+            if !retries.wait_for_retry().await {
+                return Err(retries.fault(failure, DOING));
             }
         }
     }
@@ -173,17 +174,17 @@ impl AzureLedger {
         missing: &[(usize, &NewTransaction)],
         failed: Option<usize>,
         progress: &mut Progress<'_>,
-        patience: &mut Patience,
+        retries: &mut Retries,
     ) -> Result<(), StoreFault> {
-        let suspect = progress.suspect(missing.len(), failed);
-        let suspects = suspect.and_then(|row| missing.get(row..=row));
+        let hinted_row = progress.hinted_row(missing.len(), failed);
+        let hinted_rows = hinted_row.and_then(|row| missing.get(row..=row));
         // A wrong hint finds no taken key; then all rows are read.
-        for rows in suspects.into_iter().chain([missing]) {
-            if !patience.has_time() {
-                let source = Box::new(Nonsense("repeated conflicts".to_owned()));
+        for rows in hinted_rows.into_iter().chain([missing]) {
+            if !retries.has_time() {
+                let source = Box::new(UnexpectedResponse("repeated conflicts".to_owned()));
                 return Err(StoreFault::Unavailable { doing: DOING, source });
             }
-            self.read_all(rows, progress, patience).await?;
+            self.read_all(rows, progress, retries).await?;
             if progress.missing().len() < missing.len() {
                 return Ok(());
             }
@@ -196,32 +197,32 @@ impl AzureLedger {
         &self,
         rows: &[(usize, &NewTransaction)],
         progress: &mut Progress<'_>,
-        patience: &Patience,
+        retries: &Retries,
     ) -> Result<(), StoreFault> {
         let reads: Vec<_> = rows
             .iter()
-            .map(|(place, new)| {
-                let mut patience = patience.clone();
-                async move { Ok::<_, StoreFault>((*place, self.read_back(new, &mut patience).await?)) }
+            .map(|(position, new)| {
+                let mut retries = retries.clone();
+                async move { Ok::<_, StoreFault>((*position, self.read_back(new, &mut retries).await?)) }
             })
             .collect();
-        let mut reads = futures::stream::iter(reads).buffered(READS_AT_ONCE);
-        while let Some((place, outcome)) = reads.try_next().await? {
+        let mut reads = futures::stream::iter(reads).buffered(CONCURRENT_READS_MAX);
+        while let Some((position, outcome)) = reads.try_next().await? {
             if let Some(outcome) = outcome {
-                progress.set(place, outcome);
+                progress.set(position, outcome);
             }
         }
         Ok(())
     }
 
     /// Returns whether a batch without a response was written. It is written atomically, so one row is enough.
-    async fn has_landed(
+    async fn was_batch_written(
         &self,
         missing: &[(usize, &NewTransaction)],
-        patience: &mut Patience,
+        retries: &mut Retries,
     ) -> Result<bool, StoreFault> {
         let Some((_, first)) = missing.first() else { return Ok(false) };
-        let Some(found) = self.read(&Key::transaction(&first.key), patience, DOING).await? else {
+        let Some(found) = self.read(&Key::transaction(&first.key), retries, DOING).await? else {
             return Ok(false);
         };
         let row = TransactionRow::parse(&found, DOING)?;
@@ -232,9 +233,9 @@ impl AzureLedger {
     async fn read_back(
         &self,
         new: &NewTransaction,
-        patience: &mut Patience,
+        retries: &mut Retries,
     ) -> Result<Option<AcceptOutcome>, StoreFault> {
-        let Some(found) = self.read(&Key::transaction(&new.key), patience, DOING).await? else {
+        let Some(found) = self.read(&Key::transaction(&new.key), retries, DOING).await? else {
             return Ok(None);
         };
         let row = TransactionRow::parse(&found, DOING)?;

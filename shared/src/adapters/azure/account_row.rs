@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::flaw::Flaw;
+use super::invalid_property::InvalidProperty;
 use super::rows::{corrupt, number, parse, properties, time};
 use super::table::{Found, Properties};
 use crate::domain::account::{Account, AccountStatus, Holder, Versioned};
@@ -49,7 +49,7 @@ struct TermsMarkRow {
 
 /// Result of a change of terms whose response was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TermsChange {
+pub(super) enum TermsChangeOutcome {
     /// The change was written.
     Done,
     /// The change was not written.
@@ -91,22 +91,22 @@ pub(super) fn change(account: &Account, nonce: Nonce) -> Properties {
 
 /// Returns the result of the change of terms to `version` with that nonce, read from a row that no longer matches
 /// the guard of the change.
-pub(super) fn what_became_of(
+pub(super) fn change_outcome(
     found: &Found,
     version: u64,
     nonce: Nonce,
     doing: &'static str,
-) -> Result<TermsChange, StoreFault> {
+) -> Result<TermsChangeOutcome, StoreFault> {
     let row: TermsMarkRow = parse(found, doing)?;
     if row.terms_nonce == nonce.simple() {
-        return Ok(TermsChange::Done);
+        return Ok(TermsChangeOutcome::Done);
     }
     let changed_to: u64 = match row.terms_version.as_str() {
         "" => 0,
-        text => number(text, "TermsVersion").map_err(|flaw| corrupt(found, doing, flaw))?,
+        text => number(text, "TermsVersion").map_err(|invalid| corrupt(found, doing, invalid))?,
     };
     // Versions only grow: a change to an earlier version was written before this one.
-    Ok(if changed_to <= version { TermsChange::NotDone } else { TermsChange::Overwritten })
+    Ok(if changed_to <= version { TermsChangeOutcome::NotDone } else { TermsChangeOutcome::Overwritten })
 }
 
 /// Returns the properties of the terms.
@@ -138,31 +138,37 @@ pub(super) fn was_opened_by(found: &Found, nonce: Nonce, doing: &'static str) ->
 /// Reads an account from its row.
 pub(super) fn read(found: &Found, doing: &'static str) -> Result<Versioned<Account>, StoreFault> {
     let (opening, terms, state) = (parse(found, doing)?, parse(found, doing)?, parse(found, doing)?);
-    let value = assemble(found, opening, &terms, &state).map_err(|flaw| corrupt(found, doing, flaw))?;
+    let value = assemble(found, opening, &terms, &state).map_err(|invalid| corrupt(found, doing, invalid))?;
     Ok(Versioned { value, revision: found.revision.clone() })
 }
 
-fn assemble(found: &Found, opening: OpeningRow, terms: &TermsRow, state: &StateRow) -> Result<Account, Flaw> {
+fn assemble(
+    found: &Found,
+    opening: OpeningRow,
+    terms: &TermsRow,
+    state: &StateRow,
+) -> Result<Account, InvalidProperty> {
     let OpeningRow { currency, given_name, family_name, opened_at, open_nonce: _ } = opening;
     let TermsRow { status, overdraft_limit, version } = terms;
     let StateRow { balance, sequence, head } = state;
-    let currency = Currency::parse(&currency).map_err(|_| Flaw("Currency"))?;
+    let currency = Currency::parse(&currency).map_err(|_| InvalidProperty("Currency"))?;
     let limit = number(overdraft_limit, "OverdraftLimit")?;
     let holder = match (given_name, family_name) {
         (Some(given_name), Some(family_name)) => Some(Holder { given_name, family_name }),
         (None, None) => None,
-        (Some(_), None) | (None, Some(_)) => return Err(Flaw("FamilyName")),
+        (Some(_), None) | (None, Some(_)) => return Err(InvalidProperty("FamilyName")),
     };
     Ok(Account {
         key: found.key.to_account()?,
         currency,
-        status: AccountStatus::from_code(status).ok_or(Flaw("Status"))?,
-        overdraft_limit: OverdraftLimit::try_new(limit, currency).map_err(|_| Flaw("OverdraftLimit"))?,
+        status: AccountStatus::from_code(status).ok_or(InvalidProperty("Status"))?,
+        overdraft_limit: OverdraftLimit::try_new(limit, currency)
+            .map_err(|_| InvalidProperty("OverdraftLimit"))?,
         holder,
         opened_at: time(&opened_at, "OpenedAt")?,
-        balance: Balance::try_new(number(balance, "Balance")?, currency).ok_or(Flaw("Balance"))?,
+        balance: Balance::try_new(number(balance, "Balance")?, currency).ok_or(InvalidProperty("Balance"))?,
         version: number(version, "Version")?,
         sequence: number(sequence, "Sequence")?,
-        head: PageHash::parse(head).ok_or(Flaw("Head"))?,
+        head: PageHash::parse(head).ok_or(InvalidProperty("Head"))?,
     })
 }

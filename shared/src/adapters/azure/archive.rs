@@ -7,9 +7,9 @@
 use async_trait::async_trait;
 
 use super::accounts::name_key;
-use super::attempt::Patience;
+use super::attempt::Retries;
 use super::cursor;
-use super::flaw::Flaw;
+use super::invalid_property::InvalidProperty;
 use super::keys::{PAGES, TRANSACTIONS, partition};
 use super::ledger::AzureLedger;
 use super::page_row;
@@ -50,8 +50,8 @@ impl AzureArchive {
     async fn keys(&self, table: &Table, filter: &str, doing: &'static str) -> Result<Scanned, StoreFault> {
         let mut from = None;
         loop {
-            let mut patience = Patience::new(&self.ledger.world);
-            let scanned = patience.repeat(|| table.scan_keys(filter, from.as_ref())).await;
+            let mut retries = Retries::new(&self.ledger.world);
+            let scanned = retries.retry_read(|| table.scan_keys(filter, from.as_ref())).await;
             let scanned = scanned.map_err(|failure| failure.into_fault(doing))?;
             if !scanned.rows.is_empty() || scanned.next.is_none() {
                 return Ok(scanned);
@@ -79,8 +79,8 @@ impl Archive for AzureArchive {
         let Scanned { mut rows, next } = self.keys(&self.names, &filter, doing).await?;
         let more = next.is_some() || rows.len() > limit;
         rows.truncate(limit);
-        let place = |found: &Found| (found.key.partition().to_owned(), Some(found.key.row().to_owned()));
-        let next = rows.last().filter(|_| more).map(|last| cursor::write(listing, place(last)));
+        let position = |found: &Found| (found.key.partition().to_owned(), Some(found.key.row().to_owned()));
+        let next = rows.last().filter(|_| more).map(|last| cursor::write(listing, position(last)));
         Ok(Listing { items: rows.iter().map(named_account).collect(), next })
     }
 
@@ -98,16 +98,16 @@ impl Archive for AzureArchive {
         rows.dedup_by(|one, other| one.key.partition() == other.key.partition());
         let more = next.is_some() || rows.len() > limit;
         rows.truncate(limit);
-        let place = |found: &Found| (found.key.partition().to_owned(), None);
-        let next = rows.last().filter(|_| more).map(|last| cursor::write(listing, place(last)));
-        let read = |found: &Found| found.key.to_account().map_err(|flaw| damaged(found, flaw.into()));
+        let position = |found: &Found| (found.key.partition().to_owned(), None);
+        let next = rows.last().filter(|_| more).map(|last| cursor::write(listing, position(last)));
+        let read = |found: &Found| found.key.to_account().map_err(|invalid| damaged(found, invalid.into()));
         Ok(Listing { items: rows.iter().map(read).collect(), next })
     }
 
     async fn is_listed(&self, account: AccountKey) -> Result<bool, StoreFault> {
         let doing = "looking for an account in the list";
-        let (key, mut patience) = (name_key(account), Patience::new(&self.ledger.world));
-        let found = patience.repeat(|| self.names.get(&key)).await;
+        let (key, mut retries) = (name_key(account), Retries::new(&self.ledger.world));
+        let found = retries.retry_read(|| self.names.get(&key)).await;
         Ok(found.map_err(|failure| failure.into_fault(doing))?.is_some())
     }
 
@@ -121,7 +121,7 @@ impl Archive for AzureArchive {
         let Listing { items, next } = self.rows(account, PAGES, cursor, limit, doing).await?;
         let page = |found: &Found| StoredPage {
             first_sequence: found.key.to_first_sequence().ok(),
-            page: page_row::read_unchecked(found, doing).map_err(|fault| told(found, &fault)),
+            page: page_row::read_unchecked(found, doing).map_err(|fault| unreadable(found, &fault)),
         };
         Ok(Listing { items: items.iter().map(page).collect(), next })
     }
@@ -134,7 +134,8 @@ impl Archive for AzureArchive {
     ) -> Result<Listing<Readable<StoredTransaction>>, StoreFault> {
         let doing = "reading all transactions of an account";
         let Listing { items, next } = self.rows(account, TRANSACTIONS, cursor, limit, doing).await?;
-        let read = |found: &Found| transaction_row::read(found, doing).map_err(|fault| told(found, &fault));
+        let read =
+            |found: &Found| transaction_row::read(found, doing).map_err(|fault| unreadable(found, &fault));
         Ok(Listing { items: items.iter().map(read).collect(), next })
     }
 }
@@ -142,7 +143,7 @@ impl Archive for AzureArchive {
 /// Returns the account that a row of the list names.
 fn named_account(found: &Found) -> Readable<AccountKey> {
     let parsed = found.key.partition().parse().ok().zip(found.key.row().parse().ok());
-    let Some((user, account)) = parsed else { return Err(damaged(found, Flaw("RowKey").into())) };
+    let Some((user, account)) = parsed else { return Err(damaged(found, InvalidProperty("RowKey").into())) };
     Ok(AccountKey { user, account })
 }
 
@@ -150,7 +151,7 @@ fn damaged(found: &Found, cause: Cause) -> Damaged {
     Damaged { place: format!("the row {}", found.key), cause: cause.to_string() }
 }
 
-fn told(found: &Found, fault: &StoreFault) -> Damaged {
+fn unreadable(found: &Found, fault: &StoreFault) -> Damaged {
     Damaged { place: format!("the row {}", found.key), cause: causes(fault) }
 }
 

@@ -1,7 +1,7 @@
 //! Classifies failed requests, and decides how long an operation is retried.
 //!
 //! The retries of the Azure crates are off: they repeat requests that are not safe to repeat, and do not know the
-//! nonce by which a write with a lost response is recognised. Each operation of a port has one [`Patience`] for
+//! nonce by which a write with a lost response is recognised. Each operation of a port has one [`Retries`] for
 //! all of its requests, so that a caller learns of an outage after about ten seconds.
 
 use std::sync::Arc;
@@ -31,13 +31,13 @@ pub(super) enum Failure {
     /// response cannot be understood.
     Unclear(Cause),
     /// The service rejected the request: nothing was written.
-    Answered(Answer),
+    Answered(ErrorResponse),
 }
 
 /// A response with which the service rejected a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the storage answered {status} {code}", code = .code.as_deref().unwrap_or("without a code"))]
-pub(super) struct Answer {
+pub(super) struct ErrorResponse {
     /// The HTTP status.
     pub(super) status: u16,
     /// The error code of the service, such as `EntityAlreadyExists`. Responses within a batch have none.
@@ -46,7 +46,7 @@ pub(super) struct Answer {
     pub(super) row: Option<usize>,
 }
 
-impl Answer {
+impl ErrorResponse {
     pub(super) fn has_code(&self, code: &str) -> bool {
         self.code.as_deref() == Some(code)
     }
@@ -54,17 +54,17 @@ impl Answer {
 
 /// A response that cannot be understood, or contradicts an earlier one.
 #[derive(Debug, thiserror::Error)]
-#[error("the storage gave {0}")]
-pub(super) struct Nonsense(pub(super) String);
+#[error("unexpected response of the storage: {0}")]
+pub(super) struct UnexpectedResponse(pub(super) String);
 
 impl Failure {
     /// Returns the failure for an HTTP status.
     pub(super) fn of_status(status: u16, code: Option<String>) -> Self {
-        Self::of_answer(Answer { status, code, row: None })
+        Self::of_answer(ErrorResponse { status, code, row: None })
     }
 
     /// Returns the failure for a response.
-    pub(super) fn of_answer(answer: Answer) -> Self {
+    pub(super) fn of_answer(answer: ErrorResponse) -> Self {
         let status = answer.status;
         match status {
             // A timeout or an overload inside the service says nothing about the write.
@@ -132,7 +132,7 @@ impl From<Error> for Failure {
 
 /// Limits the retries of one operation of a port, and remembers whether its outcome is unclear.
 #[derive(Clone)]
-pub(super) struct Patience {
+pub(super) struct Retries {
     world: Arc<dyn World>,
     started: Duration,
     attempts: u32,
@@ -141,7 +141,7 @@ pub(super) struct Patience {
     unclear: bool,
 }
 
-impl Patience {
+impl Retries {
     /// Creates the state of an operation that starts now.
     pub(super) fn new(world: &Arc<dyn World>) -> Self {
         let started = world.uptime();
@@ -149,12 +149,12 @@ impl Patience {
     }
 
     /// Records whether a failed write may have happened.
-    pub(super) const fn note(&mut self, failure: &Failure) {
+    pub(super) const fn record_failure(&mut self, failure: &Failure) {
         self.unclear |= failure.is_unclear();
     }
 
     /// Records that a write has happened, so that no later failure is reported as a rejection.
-    pub(super) const fn note_written(&mut self) {
+    pub(super) const fn record_write(&mut self) {
         self.unclear = true;
     }
 
@@ -183,7 +183,7 @@ impl Patience {
     }
 
     /// Waits before the next attempt, with full jitter. Returns false at once when the limits are reached.
-    pub(super) async fn again(&mut self) -> bool {
+    pub(super) async fn wait_for_retry(&mut self) -> bool {
         let pause = self.world.jitter(self.pause_max);
         let elapsed = self.world.uptime().saturating_sub(self.started);
         if self.attempts >= ATTEMPTS_MAX || elapsed.saturating_add(pause) > LATEST_START {
@@ -196,14 +196,14 @@ impl Patience {
     }
 
     /// Repeats a read until the service responds, whatever the response is.
-    pub(super) async fn repeat<T, A>(&mut self, attempt: impl Fn() -> A + Send) -> Result<T, Failure>
+    pub(super) async fn retry_read<T, A>(&mut self, attempt: impl Fn() -> A + Send) -> Result<T, Failure>
     where
         A: Future<Output = Result<T, Failure>> + Send,
     {
         loop {
             match attempt().await {
                 Err(failure @ (Failure::Unsent(_) | Failure::Unclear(_))) => {
-                    if !self.again().await {
+                    if !self.wait_for_retry().await {
                         return Err(failure);
                     }
                 }
@@ -213,15 +213,15 @@ impl Patience {
     }
 
     /// Repeats an idempotent write, and records whether its outcome is unclear.
-    pub(super) async fn repeat_write<T, A>(&mut self, attempt: impl Fn() -> A + Send) -> Result<T, Failure>
+    pub(super) async fn retry_write<T, A>(&mut self, attempt: impl Fn() -> A + Send) -> Result<T, Failure>
     where
         A: Future<Output = Result<T, Failure>> + Send,
     {
         loop {
             match attempt().await {
                 Err(failure @ (Failure::Unsent(_) | Failure::Unclear(_))) => {
-                    self.note(&failure);
-                    if !self.again().await {
+                    self.record_failure(&failure);
+                    if !self.wait_for_retry().await {
                         return Err(failure);
                     }
                 }

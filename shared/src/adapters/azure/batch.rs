@@ -8,7 +8,7 @@ use azure_data_tables::clients::PartitionKeyClient;
 use azure_data_tables::operations::TransactionBuilder;
 use serde::Serialize;
 
-use super::attempt::{Answer, Failure, Nonsense};
+use super::attempt::{ErrorResponse, Failure, UnexpectedResponse};
 use super::etag::RowTag;
 use super::keys::Key;
 use crate::domain::account::Revision;
@@ -86,15 +86,15 @@ impl Batch {
         if let Some(refused) = responses.iter().find(|response| !response.status_code.is_success()) {
             let row = refused.data_service_id.as_deref().and_then(|row| row.parse().ok());
             let status = u16::from(refused.status_code);
-            return Err(Failure::of_answer(Answer { status, code: None, row }));
+            return Err(Failure::of_answer(ErrorResponse { status, code: None, row }));
         }
         let (expected, received) = (self.operations.len(), responses.len());
         if expected != received {
             let what = format!("{received} responses to a batch of {expected}");
-            return Err(Failure::Unclear(Box::new(Nonsense(what))));
+            return Err(Failure::Unclear(Box::new(UnexpectedResponse(what))));
         }
         let tags = responses.into_iter().map(|response| response.etag);
-        tags.map(|tag| tag.map(|tag| RowTag::answered(tag.as_ref())).transpose()).collect()
+        tags.map(|tag| tag.map(|tag| RowTag::from_response(tag.as_ref())).transpose()).collect()
     }
 }
 

@@ -12,7 +12,7 @@ use azure_storage_queues::{QueueServiceClient, QueueServiceClientBuilder};
 
 use super::connection::AzureConnection;
 use super::table::Table;
-use super::transport::{CountingTransport, Turns, http_client};
+use super::transport::{CountingTransport, RequestLimits, http_client};
 use crate::ports::fault::StoreFault;
 use crate::ports::operations::{Service, StorageOperations};
 
@@ -44,29 +44,33 @@ impl Clients {
         let http = http_client(connection)?;
         let secret = Secret::new(connection.key().to_owned());
         let credentials = StorageCredentials::access_key(connection.account(), secret);
-        let place = |endpoint: &str| CloudLocation::Custom {
+        let location = |endpoint: &str| CloudLocation::Custom {
             account: connection.account().to_owned(),
             uri: endpoint.to_owned(),
         };
-        let turns = Arc::new(Turns::new());
+        let limits = Arc::new(RequestLimits::new());
         let transport = |service| {
-            let (http, turns, operations) = (http.clone(), Arc::clone(&turns), Arc::clone(operations));
+            let (http, limits, operations) = (http.clone(), Arc::clone(&limits), Arc::clone(operations));
             let transport: Arc<dyn HttpClient> =
-                Arc::new(CountingTransport { http, turns, service, operations });
+                Arc::new(CountingTransport { http, limits, service, operations });
             TransportOptions::new(transport)
         };
         // Retries happen in the adapters, which know the nonce.
-        let tables =
-            TableServiceClientBuilder::with_location(place(connection.table_endpoint()), credentials.clone())
-                .retry(RetryOptions::none())
-                .transport(transport(Service::Table))
-                .build();
-        let queues =
-            QueueServiceClientBuilder::with_location(place(connection.queue_endpoint()), credentials.clone())
-                .retry(RetryOptions::none())
-                .transport(transport(Service::Queue))
-                .build();
-        let payloads = ClientBuilder::with_location(place(connection.blob_endpoint()), credentials)
+        let tables = TableServiceClientBuilder::with_location(
+            location(connection.table_endpoint()),
+            credentials.clone(),
+        )
+        .retry(RetryOptions::none())
+        .transport(transport(Service::Table))
+        .build();
+        let queues = QueueServiceClientBuilder::with_location(
+            location(connection.queue_endpoint()),
+            credentials.clone(),
+        )
+        .retry(RetryOptions::none())
+        .transport(transport(Service::Queue))
+        .build();
+        let payloads = ClientBuilder::with_location(location(connection.blob_endpoint()), credentials)
             .retry(RetryOptions::none())
             .transport(transport(Service::Blob))
             .container_client(format!("{prefix}-payloads"));
@@ -80,10 +84,10 @@ impl Clients {
 }
 
 fn check(prefix: &str) -> Result<(), StoreFault> {
-    let sound = prefix.starts_with(|first: char| first.is_ascii_lowercase())
+    let is_valid = prefix.starts_with(|first: char| first.is_ascii_lowercase())
         && prefix.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
         && prefix.len() <= PREFIX_CHARS_MAX;
-    if sound {
+    if is_valid {
         return Ok(());
     }
     Err(StoreFault::Refused { doing: "naming tables and queues", source: Box::new(InvalidPrefix) })

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use super::account_row;
-use super::attempt::{Failure, Patience};
+use super::attempt::{Failure, Retries};
 use super::batch::Batch;
 use super::keys::{self, Key, partition};
 use super::ledger::AzureLedger;
@@ -28,7 +28,7 @@ impl AzureLedger {
     pub(super) async fn commit_account(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
         check(commit);
         let batch = to_batch(commit);
-        let mut patience = Patience::new(&self.world);
+        let mut retries = Retries::new(&self.world);
         loop {
             let failure = match self.table.send(&batch).await {
                 // The account is the first row of the batch.
@@ -37,37 +37,33 @@ impl AzureLedger {
                 }
                 Err(failure) => failure,
             };
-            patience.note(&failure);
+            retries.record_failure(&failure);
             let guarded = [404, 409, 412].into_iter().any(|status| failure.has_status(status));
-            if patience.is_unclear()
+            if retries.is_unclear()
                 && (guarded || failure.is_unclear())
-                && self.has_happened(commit, &mut patience).await?
+                && self.was_written(commit, &mut retries).await?
             {
                 return Ok(Committed::Done { revision: None });
             }
             if guarded {
                 return Ok(Committed::Stale);
             }
-            if matches!(failure, Failure::Answered(_)) || !patience.again().await {
-                return Err(patience.fault(failure, DOING));
+            if matches!(failure, Failure::Answered(_)) || !retries.wait_for_retry().await {
+                return Err(retries.fault(failure, DOING));
             }
         }
     }
 
     /// Returns whether this commit was written. It is written atomically, so one row is enough.
-    async fn has_happened(
-        &self,
-        commit: &AccountCommit,
-        patience: &mut Patience,
-    ) -> Result<bool, StoreFault> {
+    async fn was_written(&self, commit: &AccountCommit, retries: &mut Retries) -> Result<bool, StoreFault> {
         let first = commit.finalizations.first().expect("a commit finishes a transaction");
-        let Some(found) = self.read(&Key::transaction(&first.key), patience, DOING).await? else {
+        let Some(found) = self.read(&Key::transaction(&first.key), retries, DOING).await? else {
             return Ok(false);
         };
         let row = TransactionRow::parse(&found, DOING)?;
         let ours = row.was_decided_by(commit.nonce);
         if ours {
-            alarm_at_other_content(commit, &first.key, &row);
+            log_content_mismatch(commit, &first.key, &row);
         }
         Ok(ours)
     }
@@ -75,7 +71,7 @@ impl AzureLedger {
 
 /// Logs an error if the row that this commit decided has a kind, amount or currency that differs from its entry on
 /// the journal page: the page and the row contradict each other, and an operator has to investigate.
-fn alarm_at_other_content(commit: &AccountCommit, key: &TransactionKey, row: &TransactionRow) {
+fn log_content_mismatch(commit: &AccountCommit, key: &TransactionKey, row: &TransactionRow) {
     let entries = commit.page.iter().flat_map(|page| &page.entries);
     let Some(entry) = entries.into_iter().find(|e| e.partner == key.partner && e.message == key.message)
     else {

@@ -66,8 +66,8 @@ impl AzureConnection {
             return Err(InvalidConnection::SharedAccessSignature);
         }
         let account = get("accountname").ok_or(InvalidConnection::Missing("AccountName"))?;
-        let sound = account.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-        if !sound || account.is_empty() {
+        let is_valid = account.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+        if !is_valid || account.is_empty() {
             return Err(InvalidConnection::Invalid("AccountName", "must be lower-case letters and digits"));
         }
         let key = get("accountkey").ok_or(InvalidConnection::Missing("AccountKey"))?;
@@ -160,9 +160,9 @@ fn checked_key(key: &str) -> Result<SecretString, InvalidConnection> {
 fn endpoint(name: &'static str, text: &str) -> Result<Url, InvalidConnection> {
     let invalid = InvalidConnection::Invalid(name, "is not an address such as https://host/path");
     let url = Url::parse(text).map_err(|_| invalid.clone())?;
-    let sound = matches!(url.scheme(), "http" | "https")
+    let is_valid = matches!(url.scheme(), "http" | "https")
         && url.host_str().is_some_and(|host| !host.is_empty())
         && url.query().is_none()
         && url.fragment().is_none();
-    if sound { Ok(url) } else { Err(invalid) }
+    if is_valid { Ok(url) } else { Err(invalid) }
 }

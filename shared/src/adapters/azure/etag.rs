@@ -8,7 +8,7 @@
 use azure_core::Etag;
 use azure_data_tables::IfMatchCondition;
 
-use super::attempt::{Answer, Failure, Nonsense};
+use super::attempt::{ErrorResponse, Failure, UnexpectedResponse};
 use crate::domain::account::Revision;
 
 const BEGIN: &str = "W/\"datetime'";
@@ -27,16 +27,16 @@ impl RowTag {
         if is_tag(guard.as_str()) {
             return Ok(Self(guard.clone()));
         }
-        Err(Failure::of_answer(Answer { status: 412, code: None, row: None }))
+        Err(Failure::of_answer(ErrorResponse { status: 412, code: None, row: None }))
     }
 
     /// Returns the revision from a response of the service.
-    pub(super) fn answered(text: &str) -> Result<Revision, Failure> {
+    pub(super) fn from_response(text: &str) -> Result<Revision, Failure> {
         if is_tag(text) {
             return Ok(Revision::new(text));
         }
         let shown: String = text.chars().take(TIME_CHARS_MAX).collect();
-        Err(Failure::Unclear(Box::new(Nonsense(format!("the invalid ETag {shown:?}")))))
+        Err(Failure::Unclear(Box::new(UnexpectedResponse(format!("the invalid ETag {shown:?}")))))
     }
 
     /// Returns the condition that the row has this ETag.
@@ -62,7 +62,7 @@ mod tests {
             "W/\"datetime'2026-11-22T20:08:00.1234567Z'\"",
             "W/\"datetime'2026-11-22T20%3A08%3A00Z'\"",
         ] {
-            assert_eq!(RowTag::answered(text).unwrap().as_str(), text);
+            assert_eq!(RowTag::from_response(text).unwrap().as_str(), text);
             let IfMatchCondition::Etag(tag) = RowTag::of_guard(&Revision::new(text)).unwrap().condition()
             else {
                 panic!("{text} did not become a condition on one ETag")
@@ -91,7 +91,7 @@ mod tests {
             let guard = RowTag::of_guard(&Revision::new(text.as_str()));
             assert!(guard.is_err_and(|failure| failure.has_status(412)), "{text:?} was accepted as a guard");
             assert!(
-                RowTag::answered(&text).is_err_and(|failure| failure.is_unclear()),
+                RowTag::from_response(&text).is_err_and(|failure| failure.is_unclear()),
                 "{text:?} was accepted"
             );
         }

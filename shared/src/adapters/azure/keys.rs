@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::flaw::Flaw;
+use super::invalid_property::InvalidProperty;
 use crate::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 
 /// The row key of an account within its partition.
@@ -57,30 +57,30 @@ impl Key {
     }
 
     /// Returns the transaction whose row this is.
-    pub(super) fn to_transaction(&self) -> Result<TransactionKey, Flaw> {
-        let flaw = Flaw("RowKey");
-        let name = self.row.strip_prefix(TRANSACTIONS.0).ok_or(flaw)?;
-        let (partner, message) = name.split_once('-').ok_or(flaw)?;
+    pub(super) fn to_transaction(&self) -> Result<TransactionKey, InvalidProperty> {
+        let invalid = InvalidProperty("RowKey");
+        let name = self.row.strip_prefix(TRANSACTIONS.0).ok_or(invalid)?;
+        let (partner, message) = name.split_once('-').ok_or(invalid)?;
         Ok(TransactionKey {
             account: self.to_account()?,
-            partner: PartnerId::parse(partner).map_err(|_| flaw)?,
-            message: message.parse::<MessageId>().map_err(|_| flaw)?,
+            partner: PartnerId::parse(partner).map_err(|_| invalid)?,
+            message: message.parse::<MessageId>().map_err(|_| invalid)?,
         })
     }
 
     /// Returns the account whose partition this is.
-    pub(super) fn to_account(&self) -> Result<AccountKey, Flaw> {
-        let flaw = Flaw("PartitionKey");
-        let (user, account) = self.partition.split_once('-').ok_or(flaw)?;
+    pub(super) fn to_account(&self) -> Result<AccountKey, InvalidProperty> {
+        let invalid = InvalidProperty("PartitionKey");
+        let (user, account) = self.partition.split_once('-').ok_or(invalid)?;
         Ok(AccountKey {
-            user: user.parse::<UserId>().map_err(|_| flaw)?,
-            account: account.parse::<AccountId>().map_err(|_| flaw)?,
+            user: user.parse::<UserId>().map_err(|_| invalid)?,
+            account: account.parse::<AccountId>().map_err(|_| invalid)?,
         })
     }
 
     /// Returns the first sequence of the journal page whose row this is.
-    pub(super) fn to_first_sequence(&self) -> Result<u64, Flaw> {
-        self.row.strip_prefix(PAGES.0).and_then(|digits| digits.parse().ok()).ok_or(Flaw("RowKey"))
+    pub(super) fn to_first_sequence(&self) -> Result<u64, InvalidProperty> {
+        self.row.strip_prefix(PAGES.0).and_then(|digits| digits.parse().ok()).ok_or(InvalidProperty("RowKey"))
     }
 }
 

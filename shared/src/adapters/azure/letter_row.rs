@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::flaw::Flaw;
+use super::invalid_property::InvalidProperty;
 use super::parts;
 use super::rows::{corrupt, number, parse, properties, time};
 use super::table::{Found, Properties};
@@ -46,9 +46,9 @@ impl ResolutionRow {
         }
     }
 
-    fn to_resolution(&self) -> Result<Resolution, Flaw> {
+    fn to_resolution(&self) -> Result<Resolution, InvalidProperty> {
         Ok(Resolution {
-            kind: ResolutionKind::from_code(&self.resolution).ok_or(Flaw("Resolution"))?,
+            kind: ResolutionKind::from_code(&self.resolution).ok_or(InvalidProperty("Resolution"))?,
             by: self.resolved_by.clone(),
             at: time(&self.resolved_at, "ResolvedAt")?,
         })
@@ -102,15 +102,15 @@ fn assemble(
 /// Returns the queue of a letter, from a row of which only that property was read.
 pub(super) fn queue(found: &Found, doing: &'static str) -> Result<QueueName, StoreFault> {
     let row: QueueRow = parse(found, doing)?;
-    queue_name(&row.queue).map_err(|flaw| corrupt(found, doing, flaw))
+    queue_name(&row.queue).map_err(|invalid| corrupt(found, doing, invalid))
 }
 
-fn queue_name(text: &str) -> Result<QueueName, Flaw> {
-    let flaw = Flaw("Queue");
-    let (work, partition) = text.split_once('-').ok_or(flaw)?;
-    let sound = work.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    if work.is_empty() || !sound {
-        return Err(flaw);
+fn queue_name(text: &str) -> Result<QueueName, InvalidProperty> {
+    let invalid = InvalidProperty("Queue");
+    let (work, partition) = text.split_once('-').ok_or(invalid)?;
+    let is_valid = work.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    if work.is_empty() || !is_valid {
+        return Err(invalid);
     }
     Ok(QueueName::of_partition(work, number(partition, "Queue")?))
 }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::attempt::Patience;
+use super::attempt::Retries;
 use super::cursor;
 use super::cursor::Continuation;
 use super::keys::{TRANSACTIONS, page_row, partition, transactions_of};
@@ -26,8 +26,8 @@ impl AzureLedger {
         from: Option<&Continuation>,
         doing: &'static str,
     ) -> Result<Scanned, StoreFault> {
-        let mut patience = Patience::new(&self.world);
-        let scanned = patience.repeat(|| self.table.scan(filter, top, from)).await;
+        let mut retries = Retries::new(&self.world);
+        let scanned = retries.retry_read(|| self.table.scan(filter, top, from)).await;
         scanned.map_err(|failure| failure.into_fault(doing))
     }
 
@@ -81,7 +81,7 @@ impl TransactionLog for AzureLedger {
                     let page = page_row::read(&found, doing)?;
                     if let Some(previous) = pages.last() {
                         page_body::check_link(previous, &page)
-                            .map_err(|flaw| corrupt(&found, doing, flaw))?;
+                            .map_err(|invalid| corrupt(&found, doing, invalid))?;
                     }
                     pages.push(page);
                 }

@@ -30,7 +30,7 @@ pub(super) struct TooLarge(usize);
 /// Encodes a body. Bodies above [`BODY_BYTES_MAX`] are accepted only if they can have been received as text.
 pub(super) fn encode(body: &[u8]) -> Result<String, TooLarge> {
     if body.len() > BODY_BYTES_MAX {
-        return as_it_came(body).ok_or(TooLarge(body.len()));
+        return as_received_text(body).ok_or(TooLarge(body.len()));
     }
     // A body of the maximum size has no room for the marker; `decode` recognises it by its size.
     if body.starts_with(ENVELOPE) || body.len() > MARKED_BYTES_MAX {
@@ -40,13 +40,13 @@ pub(super) fn encode(body: &[u8]) -> Result<String, TooLarge> {
 }
 
 /// Returns the body as text, if that text decodes to the same body.
-fn as_it_came(body: &[u8]) -> Option<String> {
+fn as_received_text(body: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(body).ok()?;
     // Characters that XML cannot contain were not received in XML.
-    let unfit = |c: char| {
+    let is_invalid = |c: char| {
         (c.is_ascii_control() && !matches!(c, '\n' | '\r' | '\t')) || matches!(c, '\u{fffe}' | '\u{ffff}')
     };
-    let fits = text.len() <= TEXT_BYTES_MAX && !text.contains(unfit);
+    let fits = text.len() <= TEXT_BYTES_MAX && !text.contains(is_invalid);
     (fits && decode(text.to_owned()) == body).then(|| text.to_owned())
 }
 

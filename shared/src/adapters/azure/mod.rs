@@ -46,7 +46,7 @@ mod connection;
 pub mod cursor;
 mod dead_letters;
 mod etag;
-mod flaw;
+mod invalid_property;
 mod keys;
 mod ledger;
 mod letter_row;

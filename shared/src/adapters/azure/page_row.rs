@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::flaw::Flaw;
+use super::invalid_property::InvalidProperty;
 use super::parts;
 use super::rows::{corrupt, number, parse, properties};
 use super::table::{Found, Properties};
@@ -40,16 +40,16 @@ pub(super) fn last_sequence(found: &Found, doing: &'static str) -> Result<u64, S
     let row: PageRow = parse(found, doing)?;
     let last = || {
         let count: u64 = number(&row.entries, "Entries")?;
-        let after = found.key.to_first_sequence()?.checked_add(count).ok_or(Flaw("Entries"))?;
-        after.checked_sub(1).ok_or(Flaw("Entries"))
+        let after = found.key.to_first_sequence()?.checked_add(count).ok_or(InvalidProperty("Entries"))?;
+        after.checked_sub(1).ok_or(InvalidProperty("Entries"))
     };
-    last().map_err(|flaw| corrupt(found, doing, flaw))
+    last().map_err(|invalid| corrupt(found, doing, invalid))
 }
 
 /// Reads a page and checks its hash.
 pub(super) fn read(found: &Found, doing: &'static str) -> Result<JournalPage, StoreFault> {
     let page = read_unchecked(found, doing)?;
-    page.check().map_err(|flaw| corrupt(found, doing, flaw))?;
+    page.check().map_err(|invalid| corrupt(found, doing, invalid))?;
     Ok(page)
 }
 
@@ -66,9 +66,9 @@ fn assemble(found: &Found, row: &PageRow) -> Result<JournalPage, Cause> {
         account: found.key.to_account()?,
         first_sequence: found.key.to_first_sequence()?,
         entries: page_body::decode(body)?,
-        previous_hash: PageHash::parse(&row.previous_hash).ok_or(Flaw("PreviousHash"))?,
-        hash: PageHash::parse(&row.hash).ok_or(Flaw("Hash"))?,
-        nonce: row.commit_nonce.parse::<Nonce>().map_err(|_| Flaw("CommitNonce"))?,
+        previous_hash: PageHash::parse(&row.previous_hash).ok_or(InvalidProperty("PreviousHash"))?,
+        hash: PageHash::parse(&row.hash).ok_or(InvalidProperty("Hash"))?,
+        nonce: row.commit_nonce.parse::<Nonce>().map_err(|_| InvalidProperty("CommitNonce"))?,
     })
 }
 

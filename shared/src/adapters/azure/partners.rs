@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::attempt::Patience;
+use super::attempt::Retries;
 use super::keys::Key;
 use super::parts;
 use super::rows::corrupt;
@@ -33,7 +33,7 @@ fn key(id: &PartnerId) -> Key {
 
 fn read(found: &Found, doing: &'static str) -> Result<Partner, StoreFault> {
     let id = PartnerId::parse(found.key.row()).map_err(|invalid| corrupt(found, doing, invalid))?;
-    let body = parts::read(&found.properties).map_err(|flaw| corrupt(found, doing, flaw))?;
+    let body = parts::read(&found.properties).map_err(|invalid| corrupt(found, doing, invalid))?;
     let text = std::str::from_utf8(&body).map_err(|error| corrupt(found, doing, error))?;
     partner_body::decode(id, text).map_err(|error| corrupt(found, doing, error))
 }
@@ -43,7 +43,7 @@ impl Partners for AzurePartners {
     async fn find(&self, id: &PartnerId) -> Result<Option<Versioned<Partner>>, StoreFault> {
         let doing = "reading a partner";
         let key = key(id);
-        let found = Patience::new(&self.world).repeat(|| self.table.get(&key)).await;
+        let found = Retries::new(&self.world).retry_read(|| self.table.get(&key)).await;
         let Some(found) = found.map_err(|failure| failure.into_fault(doing))? else { return Ok(None) };
         Ok(Some(Versioned { value: read(&found, doing)?, revision: found.revision }))
     }
@@ -58,8 +58,8 @@ impl Partners for AzurePartners {
         loop {
             let left = limit.saturating_sub(partners.len());
             let top = u32::try_from(left).unwrap_or(ROWS_MAX).clamp(1, ROWS_MAX);
-            let mut patience = Patience::new(&self.world);
-            let scanned = patience.repeat(|| self.table.scan(&filter, top, continuation.as_ref())).await;
+            let mut retries = Retries::new(&self.world);
+            let scanned = retries.retry_read(|| self.table.scan(&filter, top, continuation.as_ref())).await;
             let Scanned { rows, next } = scanned.map_err(|failure| failure.into_fault(doing))?;
             for found in rows.iter().take(left) {
                 partners.push(read(found, doing)?);

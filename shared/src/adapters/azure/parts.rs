@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use super::flaw::Flaw;
+use super::invalid_property::InvalidProperty;
 use super::table::Properties;
 
 /// Maximum number of UTF-16 units in one text property; the service allows 32 Ki.
@@ -57,17 +57,17 @@ pub(super) fn write(content: &[u8]) -> Properties {
 }
 
 /// Reads the content that [`write()`] stored.
-pub(super) fn read(properties: &Properties) -> Result<Vec<u8>, Flaw> {
+pub(super) fn read(properties: &Properties) -> Result<Vec<u8>, InvalidProperty> {
     let text = |name: &str| properties.get(name).and_then(Value::as_str);
-    let count: usize = text(COUNT).and_then(|count| count.parse().ok()).ok_or(Flaw(COUNT))?;
-    let form = text(FORM).ok_or(Flaw(FORM))?;
+    let count: usize = text(COUNT).and_then(|count| count.parse().ok()).ok_or(InvalidProperty(COUNT))?;
+    let form = text(FORM).ok_or(InvalidProperty(FORM))?;
     let mut content = Vec::new();
     for index in 0..count {
-        let piece = text(&name(index)).ok_or(Flaw("Body"))?;
+        let piece = text(&name(index)).ok_or(InvalidProperty("Body"))?;
         match form {
             TEXT => content.extend_from_slice(piece.as_bytes()),
-            BINARY => content.extend(STANDARD.decode(piece).map_err(|_| Flaw("Body"))?),
-            _ => return Err(Flaw(FORM)),
+            BINARY => content.extend(STANDARD.decode(piece).map_err(|_| InvalidProperty("Body"))?),
+            _ => return Err(InvalidProperty(FORM)),
         }
     }
     Ok(content)

@@ -10,7 +10,7 @@ use azure_storage_blobs::container::operations::ListBlobsResponse;
 use azure_storage_blobs::prelude::{BlobClient, ContainerClient};
 use futures::StreamExt as _;
 
-use super::attempt::{Failure, Patience};
+use super::attempt::{Failure, Retries};
 use super::cursor;
 use crate::domain::time::Timestamp;
 use crate::ports::fault::StoreFault;
@@ -60,7 +60,7 @@ impl AzurePayloadStore {
         }
     }
 
-    async fn delete_if_there(&self, name: &str) -> Result<(), Failure> {
+    async fn delete_if_exists(&self, name: &str) -> Result<(), Failure> {
         match blob(&self.container, name).delete().await.map_err(Failure::from) {
             Ok(_) => Ok(()),
             Err(failure) if is_absent(&failure) => Ok(()),
@@ -95,14 +95,14 @@ impl AzurePayloadStore {
 impl PayloadStore for AzurePayloadStore {
     async fn put(&self, name: &str, body: &[u8]) -> Result<(), StoreFault> {
         // A name always has the same content, so the write is idempotent.
-        let mut patience = Patience::new(&self.world);
-        let put = patience.repeat_write(|| self.put_or_create(name, body)).await;
-        put.map_err(|failure| patience.fault(failure, "storing a payload"))
+        let mut retries = Retries::new(&self.world);
+        let put = retries.retry_write(|| self.put_or_create(name, body)).await;
+        put.map_err(|failure| retries.fault(failure, "storing a payload"))
     }
 
     async fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreFault> {
         let doing = "reading a payload";
-        let read = Patience::new(&self.world).repeat(|| self.get_bounded(name)).await;
+        let read = Retries::new(&self.world).retry_read(|| self.get_bounded(name)).await;
         let body = read.map_err(|failure| failure.into_fault(doing))?;
         if body.as_ref().is_some_and(|body| body.len() > PAYLOAD_BODY_BYTES_MAX) {
             let source = format!("it has more than {PAYLOAD_BODY_BYTES_MAX} bytes").into();
@@ -112,9 +112,9 @@ impl PayloadStore for AzurePayloadStore {
     }
 
     async fn delete(&self, name: &str) -> Result<(), StoreFault> {
-        let mut patience = Patience::new(&self.world);
-        let deleted = patience.repeat_write(|| self.delete_if_there(name)).await;
-        deleted.map_err(|failure| patience.fault(failure, "deleting a payload"))
+        let mut retries = Retries::new(&self.world);
+        let deleted = retries.retry_write(|| self.delete_if_exists(name)).await;
+        deleted.map_err(|failure| retries.fault(failure, "deleting a payload"))
     }
 
     async fn list(
@@ -126,8 +126,8 @@ impl PayloadStore for AzurePayloadStore {
         let (doing, listing) = ("listing payloads", format!("payloads.{prefix}"));
         let marker = cursor::read(&listing, cursor, doing)?.map(|(marker, _)| marker);
         let limit = u32::try_from(limit.min(LIST_MAX)).unwrap_or(1);
-        let mut patience = Patience::new(&self.world);
-        let page = patience.repeat(|| self.list_page(prefix, marker.as_deref(), limit)).await;
+        let mut retries = Retries::new(&self.world);
+        let page = retries.retry_read(|| self.list_page(prefix, marker.as_deref(), limit)).await;
         let Some(page) = page.map_err(|failure| failure.into_fault(doing))? else {
             return Ok(Listing { items: Vec::new(), next: None });
         };

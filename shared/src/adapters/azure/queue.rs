@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use azure_storage_queues::{NumberOfMessages, PopReceipt, PopReceiptClient, QueueClient, QueueServiceClient};
 
-use super::attempt::{Failure, Patience};
+use super::attempt::{Failure, Retries};
 use super::message_text::{decode, encode};
 use crate::domain::time::Timestamp;
 use crate::ports::fault::StoreFault;
@@ -88,9 +88,9 @@ impl WorkQueue for AzureQueue {
     async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
         let doing = "sending a message";
         let (text, delay) = (text_of(body, doing)?, whole_seconds(delay));
-        let mut patience = Patience::new(&self.world);
-        let sent = patience.repeat_write(|| self.put(queue, &text, delay)).await;
-        sent.map_err(|failure| patience.fault(failure, doing))
+        let mut retries = Retries::new(&self.world);
+        let sent = retries.retry_write(|| self.put(queue, &text, delay)).await;
+        sent.map_err(|failure| retries.fault(failure, doing))
     }
 
     async fn receive(
@@ -105,7 +105,7 @@ impl WorkQueue for AzureQueue {
         // Zero is not allowed here: a message that stays visible would be received again at once.
         let visibility = whole_seconds(visibility).max(Duration::from_secs(1));
         let client = self.client(queue);
-        let mut patience = Patience::new(&self.world);
+        let mut retries = Retries::new(&self.world);
         loop {
             let request = client
                 .get_messages()
@@ -116,7 +116,7 @@ impl WorkQueue for AzureQueue {
                 Err(failure) if failure.has_code(QUEUE_NOT_FOUND) => return Ok(Vec::new()),
                 Err(failure) => failure,
             };
-            if !matches!(failure, Failure::Unsent(_)) || !patience.again().await {
+            if !matches!(failure, Failure::Unsent(_)) || !retries.wait_for_retry().await {
                 return Err(failure.into_fault("receiving messages"));
             }
         }
@@ -132,7 +132,7 @@ impl WorkQueue for AzureQueue {
         let doing = "extending a message";
         let (text, visibility) = (text_of(body, doing)?, whole_seconds(visibility));
         let Some(message) = self.message(queue, lease) else { return Ok(Held::Lost) };
-        let mut patience = Patience::new(&self.world);
+        let mut retries = Retries::new(&self.world);
         loop {
             let failure = match message.update(text.clone(), visibility).await.map_err(Failure::from) {
                 Ok(answer) => {
@@ -144,7 +144,7 @@ impl WorkQueue for AzureQueue {
             };
             // Not repeated if the request may have arrived: the old receipt would then be invalid, and the
             // repetition would report a lost lease although this process holds it.
-            if !matches!(failure, Failure::Unsent(_)) || !patience.again().await {
+            if !matches!(failure, Failure::Unsent(_)) || !retries.wait_for_retry().await {
                 return Err(failure.into_fault(doing));
             }
         }
@@ -152,33 +152,33 @@ impl WorkQueue for AzureQueue {
 
     async fn delete(&self, queue: &QueueName, lease: &Lease) -> Result<Held<()>, StoreFault> {
         let Some(message) = self.message(queue, lease) else { return Ok(Held::Lost) };
-        let mut patience = Patience::new(&self.world);
+        let mut retries = Retries::new(&self.world);
         loop {
             let failure = match message.delete().await.map_err(Failure::from) {
                 Ok(_) => return Ok(Held::Ours(())),
                 // The message is gone, because an attempt whose response was lost has deleted it.
-                Err(failure) if patience.is_unclear() && failure.has_code("MessageNotFound") => {
+                Err(failure) if retries.is_unclear() && failure.has_code("MessageNotFound") => {
                     return Ok(Held::Ours(()));
                 }
                 Err(failure) if is_lost(&failure) => return Ok(Held::Lost),
                 Err(failure) => failure,
             };
-            patience.note(&failure);
-            if matches!(failure, Failure::Answered(_)) || !patience.again().await {
-                return Err(patience.fault(failure, "deleting a message"));
+            retries.record_failure(&failure);
+            if matches!(failure, Failure::Answered(_)) || !retries.wait_for_retry().await {
+                return Err(retries.fault(failure, "deleting a message"));
             }
         }
     }
 
     async fn backlog(&self, queue: &QueueName) -> Result<Backlog, StoreFault> {
         let doing = "asking for the backlog of a queue";
-        let mut patience = Patience::new(&self.world);
-        let depth = patience.repeat(|| self.depth(queue)).await;
+        let mut retries = Retries::new(&self.world);
+        let depth = retries.retry_read(|| self.depth(queue)).await;
         let depth = depth.map_err(|failure| failure.into_fault(doing))?;
         if depth == 0 {
             return Ok(Backlog::default());
         }
-        let head = patience.repeat(|| self.head(queue)).await;
+        let head = retries.retry_read(|| self.head(queue)).await;
         let head_inserted_at = head.map_err(|failure| failure.into_fault(doing))?;
         Ok(Backlog { depth, head_inserted_at })
     }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::flaw::Flaw;
+use super::invalid_property::InvalidProperty;
 use super::table::{Found, Properties};
 use crate::domain::time::Timestamp;
 use crate::ports::fault::{Cause, StoreFault};
@@ -32,12 +32,12 @@ pub(super) fn parse<T: DeserializeOwned>(found: &Found, doing: &'static str) -> 
 }
 
 /// Parses a number that is stored as a decimal text.
-pub(super) fn number<T: std::str::FromStr>(text: &str, property: &'static str) -> Result<T, Flaw> {
-    text.parse().map_err(|_| Flaw(property))
+pub(super) fn number<T: std::str::FromStr>(text: &str, property: &'static str) -> Result<T, InvalidProperty> {
+    text.parse().map_err(|_| InvalidProperty(property))
 }
 
 /// Parses a point in time.
-pub(super) fn time(text: &str, property: &'static str) -> Result<Timestamp, Flaw> {
+pub(super) fn time(text: &str, property: &'static str) -> Result<Timestamp, InvalidProperty> {
     number(text, property).map(Timestamp::from_unix_ms)
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::attempt::Patience;
+use super::attempt::Retries;
 use super::keys::Key;
 use super::rows::parse;
 use super::table::Table;
@@ -32,7 +32,7 @@ impl SyncStore for AzureSyncStore {
     async fn get(&self, name: &str) -> Result<Option<Versioned<String>>, StoreFault> {
         let doing = "reading a shared value";
         let key = key(name);
-        let found = Patience::new(&self.world).repeat(|| self.table.get(&key)).await;
+        let found = Retries::new(&self.world).retry_read(|| self.table.get(&key)).await;
         let Some(found) = found.map_err(|failure| failure.into_fault(doing))? else { return Ok(None) };
         let row: ValueRow = parse(&found, doing)?;
         Ok(Some(Versioned { value: row.value, revision: found.revision }))

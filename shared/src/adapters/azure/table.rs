@@ -10,7 +10,7 @@ use futures::StreamExt as _;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::attempt::{Failure, Nonsense};
+use super::attempt::{Failure, UnexpectedResponse};
 use super::batch::{Batch, Entity};
 use super::cursor::Continuation;
 use super::etag::RowTag;
@@ -55,7 +55,7 @@ impl Table {
         match entity.get::<Properties>().await {
             Ok(answer) => Ok(Some(Found {
                 key: key.clone(),
-                revision: RowTag::answered(answer.etag.as_ref())?,
+                revision: RowTag::from_response(answer.etag.as_ref())?,
                 properties: answer.entity,
             })),
             Err(error) => match Failure::from(error) {
@@ -81,7 +81,7 @@ impl Table {
 
     async fn insert_entity(&self, entity: &Value) -> Result<Revision, Failure> {
         let answer = self.client.insert::<_, Value>(entity)?.await?;
-        RowTag::answered(answer.etag.as_ref())
+        RowTag::from_response(answer.etag.as_ref())
     }
 
     /// Changes the given properties of a row with the revision `guard`; fails with 412 or 404 if it has another.
@@ -93,7 +93,7 @@ impl Table {
     ) -> Result<Revision, Failure> {
         let entity = self.client.partition_key_client(key.partition()).entity_client(key.row());
         let answer = entity.merge(row, RowTag::of_guard(guard)?.condition())?.await?;
-        RowTag::answered(answer.etag.as_ref())
+        RowTag::from_response(answer.etag.as_ref())
     }
 
     /// Writes a whole row, and replaces an existing one.
@@ -179,7 +179,7 @@ impl Table {
                 failure if is_absent(&failure) => Ok(Scanned { rows: Vec::new(), next: None }),
                 failure => Err(failure),
             },
-            None => Err(Failure::Unclear(Box::new(Nonsense("no page of a scan".to_owned())))),
+            None => Err(Failure::Unclear(Box::new(UnexpectedResponse("no page of a scan".to_owned())))),
         }
     }
 
@@ -224,9 +224,11 @@ fn scanned(answer: QueryEntityResponse<Properties>) -> Result<Scanned, Failure> 
         let text = |name: &str| properties.get(name).and_then(Value::as_str).map(str::to_owned);
         let names = (text("PartitionKey"), text("RowKey"), text("odata.etag"));
         let (Some(partition), Some(row), Some(etag)) = names else {
-            return Err(Failure::Unclear(Box::new(Nonsense("a row without a key or an ETag".to_owned()))));
+            return Err(Failure::Unclear(Box::new(UnexpectedResponse(
+                "a row without a key or an ETag".to_owned(),
+            ))));
         };
-        let revision = RowTag::answered(&etag)?;
+        let revision = RowTag::from_response(&etag)?;
         Ok(Found { key: Key::stored(partition, row), revision, properties })
     });
     Ok(Scanned { rows: rows.collect::<Result<_, _>>()?, next })

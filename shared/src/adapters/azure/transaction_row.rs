@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::flaw::Flaw;
+use super::invalid_property::InvalidProperty;
 use super::rows::{corrupt, number, parse, time};
 use super::table::Found;
 use crate::domain::account::Revision;
@@ -61,17 +61,17 @@ impl AcceptedRow {
         }
     }
 
-    fn to_instruction(&self) -> Result<Instruction, Flaw> {
-        let currency = Currency::parse(&self.currency).map_err(|_| Flaw("Currency"))?;
+    fn to_instruction(&self) -> Result<Instruction, InvalidProperty> {
+        let currency = Currency::parse(&self.currency).map_err(|_| InvalidProperty("Currency"))?;
         let minor_units = number(&self.amount, "Amount")?;
         let metadata: BTreeMap<String, String> = match &self.metadata {
-            Some(text) => serde_json::from_str(text).map_err(|_| Flaw("Metadata"))?,
+            Some(text) => serde_json::from_str(text).map_err(|_| InvalidProperty("Metadata"))?,
             None => BTreeMap::new(),
         };
         let unknown_members = self.unknown_members.clone().unwrap_or_default();
         Ok(Instruction {
-            kind: TransactionKind::from_code(&self.kind).ok_or(Flaw("Kind"))?,
-            amount: Amount::try_new(minor_units, currency).map_err(|_| Flaw("Amount"))?,
+            kind: TransactionKind::from_code(&self.kind).ok_or(InvalidProperty("Kind"))?,
+            amount: Amount::try_new(minor_units, currency).map_err(|_| InvalidProperty("Amount"))?,
             details: Details::from_stored(self.reference.clone(), metadata, unknown_members),
         })
     }
@@ -206,13 +206,14 @@ impl TransactionRow {
         found: &Found,
         doing: &'static str,
     ) -> Result<StoredTransaction, StoreFault> {
-        self.assemble(found).map_err(|flaw| corrupt(found, doing, flaw))
+        self.assemble(found).map_err(|invalid| corrupt(found, doing, invalid))
     }
 
-    fn assemble(&self, found: &Found) -> Result<StoredTransaction, Flaw> {
+    fn assemble(&self, found: &Found) -> Result<StoredTransaction, InvalidProperty> {
         let instruction = self.accepted.to_instruction()?;
         let outcome = self.to_outcome(instruction.amount.currency())?;
-        let fingerprint = Fingerprint::parse(&self.accepted.fingerprint).ok_or(Flaw("Fingerprint"))?;
+        let fingerprint =
+            Fingerprint::parse(&self.accepted.fingerprint).ok_or(InvalidProperty("Fingerprint"))?;
         let accepted_at = time(&self.accepted.accepted_at, "AcceptedAt")?;
         let key = found.key.to_transaction()?;
         let revision = match outcome {
@@ -227,32 +228,34 @@ impl TransactionRow {
         })
     }
 
-    fn to_outcome(&self, currency: Currency) -> Result<Option<Outcome>, Flaw> {
-        let status = TransactionStatus::from_code(&self.accepted.status).ok_or(Flaw("Status"))?;
-        let text = |text: &'_ Option<String>, property| text.clone().ok_or(Flaw(property));
+    fn to_outcome(&self, currency: Currency) -> Result<Option<Outcome>, InvalidProperty> {
+        let status = TransactionStatus::from_code(&self.accepted.status).ok_or(InvalidProperty("Status"))?;
+        let text = |text: &'_ Option<String>, property| text.clone().ok_or(InvalidProperty(property));
         match status {
             TransactionStatus::Accepted => Ok(None),
             TransactionStatus::Posted => {
                 let order_number = text(&self.later.order_number, "OrderNumber")?;
                 let balance = number(&text(&self.later.balance_after, "BalanceAfter")?, "BalanceAfter")?;
                 Ok(Some(Outcome::Posted {
-                    order_number: OrderNumber::parse(&order_number).map_err(|_| Flaw("OrderNumber"))?,
+                    order_number: OrderNumber::parse(&order_number)
+                        .map_err(|_| InvalidProperty("OrderNumber"))?,
                     sequence: number(&text(&self.later.sequence, "Sequence")?, "Sequence")?,
-                    balance_after: Balance::try_new(balance, currency).ok_or(Flaw("BalanceAfter"))?,
+                    balance_after: Balance::try_new(balance, currency)
+                        .ok_or(InvalidProperty("BalanceAfter"))?,
                     posted_at: time(&text(&self.later.decided_at, "DecidedAt")?, "DecidedAt")?,
                 }))
             }
             TransactionStatus::Rejected => {
                 let reason = text(&self.later.reason, "Reason")?;
                 Ok(Some(Outcome::Rejected {
-                    reason: RejectReason::from_code(&reason).ok_or(Flaw("Reason"))?,
+                    reason: RejectReason::from_code(&reason).ok_or(InvalidProperty("Reason"))?,
                     rejected_at: time(&text(&self.later.decided_at, "DecidedAt")?, "DecidedAt")?,
                 }))
             }
         }
     }
 
-    fn to_marks(&self) -> Result<Marks, Flaw> {
+    fn to_marks(&self) -> Result<Marks, InvalidProperty> {
         let repaired_at = self.later.repaired_at.as_deref().filter(|text| !text.is_empty());
         Ok(Marks {
             dead_letter: self.later.dead_letter,

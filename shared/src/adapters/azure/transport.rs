@@ -29,10 +29,10 @@ const SCAN_TIMEOUT: Duration = Duration::from_secs(8);
 /// Maximum number of concurrent requests of a process. Further requests wait, and their timeouts start only after
 /// that. The limit keeps a healthy storage busy (at 10 ms a request it allows 3,200 a second), and prevents that a
 /// backlog overloads a small one with requests that all time out.
-const REQUESTS_AT_ONCE_MAX: usize = 32;
+const CONCURRENT_REQUESTS_MAX: usize = 32;
 /// Maximum number of these requests that read a row: reads for many uncached accounts must not delay the commits of
 /// accounts that have been read.
-const READS_AT_ONCE_MAX: usize = 16;
+const CONCURRENT_READS_MAX: usize = 16;
 /// Azurite closes an idle connection after 5 seconds; a request on a connection that is being closed is unclear.
 const IDLE_PLAIN: Duration = Duration::from_secs(4);
 /// A TLS handshake is expensive, and Azure keeps idle connections for minutes.
@@ -63,18 +63,18 @@ pub(super) fn http_client(connection: &AzureConnection) -> Result<reqwest::Clien
 
 /// Limits the number of concurrent requests.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct RequestLimits {
     all: Semaphore,
     reads: Semaphore,
 }
 
-impl Turns {
+impl RequestLimits {
     pub(super) fn new() -> Self {
-        Self { all: Semaphore::new(REQUESTS_AT_ONCE_MAX), reads: Semaphore::new(READS_AT_ONCE_MAX) }
+        Self { all: Semaphore::new(CONCURRENT_REQUESTS_MAX), reads: Semaphore::new(CONCURRENT_READS_MAX) }
     }
 
     /// Waits until the request may be sent. The returned permits are released when they are dropped.
-    async fn take(&self, operation: Operation) -> (SemaphorePermit<'_>, Option<SemaphorePermit<'_>>) {
+    async fn acquire(&self, operation: Operation) -> (SemaphorePermit<'_>, Option<SemaphorePermit<'_>>) {
         const OPEN: &str = "the semaphores are never closed";
         let reads_a_row = operation.service == Service::Table && operation.name == GET;
         let read = if reads_a_row { Some(self.reads.acquire().await.expect(OPEN)) } else { None };
@@ -87,7 +87,7 @@ impl Turns {
 pub(super) struct CountingTransport {
     pub(super) http: reqwest::Client,
     /// Shared by all services.
-    pub(super) turns: Arc<Turns>,
+    pub(super) limits: Arc<RequestLimits>,
     pub(super) service: Service,
     pub(super) operations: Arc<StorageOperations>,
 }
@@ -96,7 +96,7 @@ pub(super) struct CountingTransport {
 impl HttpClient for CountingTransport {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<Response> {
         let operation = operation(self.service, request);
-        let _turn = self.turns.take(operation).await;
+        let _permits = self.limits.acquire(operation).await;
         self.operations.count(operation);
         let answer = self.prepare(request, operation)?.send().await.map_err(|error| {
             if error.is_connect() {
@@ -127,11 +127,11 @@ impl CountingTransport {
         request: &Request,
         operation: Operation,
     ) -> azure_core::Result<reqwest::RequestBuilder> {
-        let unfit = |what: &'static str| Error::message(ErrorKind::DataConversion, what);
+        let unsupported = |what: &'static str| Error::message(ErrorKind::DataConversion, what);
         let method = reqwest::Method::from_bytes(request.method().as_ref().as_bytes())
-            .map_err(|_| unfit("the HTTP method is invalid"))?;
+            .map_err(|_| unsupported("the HTTP method is invalid"))?;
         let Body::Bytes(body) = request.body().clone() else {
-            return Err(unfit("a streamed body is not supported: a retry could not repeat it"));
+            return Err(unsupported("a streamed body is not supported: a retry could not repeat it"));
         };
         let timeout = if operation.name == QUERY { SCAN_TIMEOUT } else { ATTEMPT_TIMEOUT };
         let plain = body.len();
