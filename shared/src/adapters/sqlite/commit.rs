@@ -41,20 +41,23 @@ impl PreparedCommit {
 /// Checks the invariants of [`AccountCommit`] that need no stored state.
 fn check(commit: &AccountCommit) -> Result<(), String> {
     let AccountCommit { guard: _, after, finalizations, page, nonce } = commit;
-    let demand = |holds: bool, rule: &str| if holds { Ok(()) } else { Err(rule.to_owned()) };
-    demand((1..=PAGE_ENTRIES_MAX).contains(&finalizations.len()), "it has too few or too many transactions")?;
+    let require = |holds: bool, rule: &str| if holds { Ok(()) } else { Err(rule.to_owned()) };
+    require(
+        (1..=PAGE_ENTRIES_MAX).contains(&finalizations.len()),
+        "it has too few or too many transactions",
+    )?;
     let foreign = finalizations.iter().any(|item| item.key.account != after.key);
-    demand(!foreign, "it has a transaction of another account")?;
+    require(!foreign, "it has a transaction of another account")?;
     let posted: Vec<_> = finalizations.iter().filter_map(posted).collect();
-    let Some(page) = page else { return demand(posted.is_empty(), "it posts transactions without a page") };
+    let Some(page) = page else { return require(posted.is_empty(), "it posts transactions without a page") };
     page.check().map_err(|flaw| flaw.to_string())?;
-    demand(page.account == after.key && page.nonce == *nonce, "its page belongs to another commit")?;
+    require(page.account == after.key && page.nonce == *nonce, "its page belongs to another commit")?;
     let listed = page.entries.iter().map(|entry| (entry.sequence, entry.order_number, entry.balance_after));
-    demand(listed.eq(posted), "its page does not list the posted transactions")?;
+    require(listed.eq(posted), "its page does not list the posted transactions")?;
     let ends_with = page.entries.last().map(|entry| entry.balance_after);
     let ends =
         after.sequence == page.last_sequence() && after.head == page.hash && ends_with == Some(after.balance);
-    demand(ends, "the account does not match the last entry of its page")
+    require(ends, "the account does not match the last entry of its page")
 }
 
 fn posted(item: &Finalization) -> Option<(u64, OrderNumber, Balance)> {
@@ -86,11 +89,11 @@ pub(super) fn commit(
     };
     let guarded = columns::version(&commit.guard) == Some(before.version) && follows(commit, &before)?;
     if !guarded || !write_account(connection, &before, commit)? {
-        return Ok(Verdict::Undo(undone(connection, commit, 0, &before)?));
+        return Ok(Verdict::Undo(reason_not_written(connection, commit, 0, &before)?));
     }
     for (index, item) in commit.finalizations.iter().enumerate() {
         if !write_transaction(connection, before.id, commit, item)? {
-            return Ok(Verdict::Undo(undone(connection, commit, index, &before)?));
+            return Ok(Verdict::Undo(reason_not_written(connection, commit, index, &before)?));
         }
     }
     if let (Some(page), Some(entries)) = (&commit.page, entries) {
@@ -204,7 +207,7 @@ fn write_page(
 
 /// Returns why nothing was written. Called before the savepoint is rolled back: the transactions before `written` were
 /// accepted until this commit changed them; the others are unchanged.
-fn undone(
+fn reason_not_written(
     connection: &Connection,
     commit: &AccountCommit,
     written: usize,

@@ -49,7 +49,7 @@ impl Database {
                 .map_err(|source| OpenFault::Folder { folder: folder.to_owned(), source })?;
         }
         let lock = Arc::new(StoreLock::shared(path)?);
-        private::narrow(path);
+        private::restrict(path);
         let mut connection = connect(path, Role::Write)
             .map_err(|source| OpenFault::Database { path: path.to_owned(), source })?;
         migrate(&connection, path)?;
@@ -72,7 +72,7 @@ impl Database {
         }
         // The lock prevents a restore from replacing the file in the meantime.
         let lock = Arc::new(StoreLock::shared(path)?);
-        private::narrow(path);
+        private::restrict(path);
         let connection = connect(path, Role::Read)
             .map_err(|source| OpenFault::Database { path: path.to_owned(), source })?;
         check_current(&connection, path)?;

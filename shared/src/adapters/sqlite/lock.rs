@@ -31,7 +31,7 @@ impl StoreLock {
     }
 
     /// Acquires the lock exclusively; `None` if other processes use the store. The folder of the store exists.
-    pub(super) fn alone(store: &Path) -> Result<Option<Self>, OpenFault> {
+    pub(super) fn exclusive(store: &Path) -> Result<Option<Self>, OpenFault> {
         let (path, file) = open(store)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Self { _file: file })),
@@ -64,12 +64,12 @@ mod tests {
         let store = folder.path().join("postonce.db");
         let (one, other) = (StoreLock::shared(&store).unwrap(), StoreLock::shared(&store).unwrap());
         drop(one);
-        assert!(StoreLock::alone(&store).unwrap().is_none());
+        assert!(StoreLock::exclusive(&store).unwrap().is_none());
         drop(other);
-        let alone = StoreLock::alone(&store).unwrap();
-        assert!(alone.is_some() && StoreLock::alone(&store).unwrap().is_none());
+        let exclusive = StoreLock::exclusive(&store).unwrap();
+        assert!(exclusive.is_some() && StoreLock::exclusive(&store).unwrap().is_none());
         assert!(matches!(StoreLock::shared(&store), Err(OpenFault::BeingRestored { .. })));
-        drop(alone);
+        drop(exclusive);
         assert!(StoreLock::shared(&store).is_ok());
     }
 
@@ -80,6 +80,6 @@ mod tests {
         File::create(&store).unwrap();
         std::os::unix::fs::symlink(&store, &link).unwrap();
         let _shared = StoreLock::shared(&link).unwrap();
-        assert!(StoreLock::alone(&store).unwrap().is_none());
+        assert!(StoreLock::exclusive(&store).unwrap().is_none());
     }
 }

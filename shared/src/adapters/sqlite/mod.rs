@@ -119,7 +119,7 @@ impl SqliteStore {
     /// # Errors
     /// When the log cannot be checkpointed, or another process prevents it. Nothing is lost: the log stays, and the
     /// next process that opens the store reads both.
-    pub fn gather(path: &Path) -> Result<(), OpenFault> {
+    pub fn checkpoint(path: &Path) -> Result<(), OpenFault> {
         // The lock prevents a restore from replacing the file in the meantime.
         let _lock = StoreLock::shared(path)?;
         connect(path, Role::Checkpoint)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 pub(super) const SIDECARS: [&str; 3] = ["-wal", "-journal", "-shm"];
 
 /// Returns a database file, and the files that SQLite may keep beside it.
-pub(super) fn whole(path: &Path) -> impl Iterator<Item = PathBuf> {
+pub(super) fn database_files(path: &Path) -> impl Iterator<Item = PathBuf> {
     [path.to_owned()].into_iter().chain(SIDECARS.map(|suffix| beside(path, suffix)))
 }
 

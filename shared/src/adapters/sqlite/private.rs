@@ -3,7 +3,7 @@
 //! A file is created with mode 0600, and the mode is set again on the open file, so that no umask changes it
 //! ([`create`]); a folder is created with mode 0700 ([`create_folder`]). SQLite gives the files that it keeps beside a
 //! database the mode and the owner of the database. Files and folders that an older version or an operator has left
-//! accessible to other users are restricted when the store is opened ([`narrow`]).
+//! accessible to other users are restricted when the store is opened ([`restrict`]).
 
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;
@@ -13,7 +13,7 @@ use std::os::unix::fs::{
 };
 use std::path::Path;
 
-use super::paths::{beside, folder_of, resolved, whole};
+use super::paths::{beside, database_files, folder_of, resolved};
 
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
@@ -59,7 +59,7 @@ pub(super) fn create(path: &Path, store: Option<&Path>) -> io::Result<File> {
     }
     if let Some(owner) = owner {
         // Only root can change the owner, and only root needs to.
-        drop(give(&file, owner));
+        drop(set_owner(&file, owner));
     }
     Ok(file)
 }
@@ -82,28 +82,28 @@ pub(super) fn open_or_create(path: &Path, store: &Path) -> io::Result<File> {
 
 /// Removes the access of other users to the files of a store, and to its folder if that contains nothing else. Logs a
 /// warning for access that was removed, and for access that cannot be removed; the store is usable in any case.
-pub(super) fn narrow(store: &Path) {
+pub(super) fn restrict(store: &Path) {
     let store = &resolved(store);
     let Some(owner) = owner_of(store) else { return };
-    narrow_folder(store, owner);
-    let mut narrowed = Vec::new();
-    for path in whole(store).chain(LOCKS.map(|suffix| beside(store, suffix))) {
-        match narrow_file(&path, owner) {
+    restrict_folder(store, owner);
+    let mut restricted = Vec::new();
+    for path in database_files(store).chain(LOCKS.map(|suffix| beside(store, suffix))) {
+        match restrict_file(&path, owner) {
             Ok(None) => {}
-            Ok(Some(mode)) => narrowed.push(format!("{} had mode {mode:04o}", path.display())),
+            Ok(Some(mode)) => restricted.push(format!("{} had mode {mode:04o}", path.display())),
             Err(error) => {
                 tracing::warn!("Other users have access to the file {}: {error}", path.display());
             }
         }
     }
-    if !narrowed.is_empty() {
-        let files = narrowed.join(", ");
+    if !restricted.is_empty() {
+        let files = restricted.join(", ");
         tracing::warn!("Other users had access to the store. Its files have mode 0600 now: {files}");
     }
 }
 
 /// Restricts a file to its owner. Returns its previous mode, if that was changed.
-fn narrow_file(path: &Path, owner: (u32, u32)) -> io::Result<Option<u32>> {
+fn restrict_file(path: &Path, owner: (u32, u32)) -> io::Result<Option<u32>> {
     let found = match path.symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         found => found?,
@@ -122,12 +122,12 @@ fn narrow_file(path: &Path, owner: (u32, u32)) -> io::Result<Option<u32>> {
         return Err(io::Error::other("it was replaced just now"));
     }
     // The owner is set before the mode: the owner of the store may have had access through the old mode only.
-    give(&file, owner)?;
+    set_owner(&file, owner)?;
     set_mode(&file, FILE_MODE)?;
     Ok(Some(found.mode() & 0o777))
 }
 
-fn narrow_folder(store: &Path, owner: (u32, u32)) {
+fn restrict_folder(store: &Path, owner: (u32, u32)) {
     let folder = folder_of(store);
     let Ok(found) = folder.metadata() else { return };
     let (path, mode) = (folder.display(), found.mode() & 0o7777);
@@ -135,9 +135,9 @@ fn narrow_folder(store: &Path, owner: (u32, u32)) {
         return;
     }
     // The service may reach the store through a folder of another owner, such as root; it is not changed.
-    if found.uid() == owner.0 && holds_only(folder, store) {
-        let narrow = || set_mode(&File::open(folder)?, FOLDER_MODE | (mode & 0o7000));
-        match narrow() {
+    if found.uid() == owner.0 && contains_only(folder, store) {
+        let restrict = || set_mode(&File::open(folder)?, FOLDER_MODE | (mode & 0o7000));
+        match restrict() {
             Ok(()) => tracing::warn!(
                 "Other users had access to the folder of the store. {path} has mode 0700 now, it had {mode:04o}"
             ),
@@ -152,7 +152,7 @@ fn narrow_folder(store: &Path, owner: (u32, u32)) {
 }
 
 /// Returns whether all files in the folder belong to the store, by their names.
-fn holds_only(folder: &Path, store: &Path) -> bool {
+fn contains_only(folder: &Path, store: &Path) -> bool {
     let (Some(name), Ok(mut entries)) = (store.file_name(), folder.read_dir()) else { return false };
     let name = name.as_encoded_bytes();
     entries.all(|entry| entry.is_ok_and(|entry| entry.file_name().as_encoded_bytes().starts_with(name)))
@@ -164,7 +164,7 @@ fn owner_of(store: &Path) -> Option<(u32, u32)> {
     Some((found.uid(), found.gid()))
 }
 
-fn give(file: &File, (uid, gid): (u32, u32)) -> io::Result<()> {
+fn set_owner(file: &File, (uid, gid): (u32, u32)) -> io::Result<()> {
     if file.metadata()?.uid() == uid { Ok(()) } else { fchown(file, Some(uid), Some(gid)) }
 }
 

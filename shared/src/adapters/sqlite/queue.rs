@@ -59,8 +59,8 @@ impl WorkQueue for SqliteQueue {
             self.database.count(meter::QUEUE_RECEIVE);
         } else {
             let (name, world) = (queue.clone(), self.database.world());
-            let look = move |connection: &_| any_visible(connection, &name, world.now());
-            if !self.database.read(meter::QUEUE_RECEIVE, doing, look).await? {
+            let check = move |connection: &_| any_visible(connection, &name, world.now());
+            if !self.database.read(meter::QUEUE_RECEIVE, doing, check).await? {
                 return Ok(Vec::new());
             }
         }
@@ -153,8 +153,8 @@ const VISIBLE: &str = "m.queue = ?1 AND m.visible_at <= ?2";
 const FROM_THE_FUTURE: &str = "m.queue = ?1 AND m.visible_at > ?2 + 60000 AND m.inserted_at > ?2 + 60000";
 
 fn any_visible(connection: &Connection, queue: &QueueName, now: Timestamp) -> Result<bool, SqlFault> {
-    for which in [VISIBLE, FROM_THE_FUTURE] {
-        let sql = format!("SELECT EXISTS (SELECT 1 FROM queue_messages m WHERE {which})");
+    for condition in [VISIBLE, FROM_THE_FUTURE] {
+        let sql = format!("SELECT EXISTS (SELECT 1 FROM queue_messages m WHERE {condition})");
         let mut statement = connection.prepare_cached(&sql)?;
         if statement.query_row((queue.as_str(), now.unix_ms()), |row| row.get(0))? {
             return Ok(true);
@@ -190,7 +190,7 @@ fn receive(
 /// Returns the messages that match, each with its id and a new receipt.
 fn find(
     connection: &Connection,
-    which: &str,
+    condition: &str,
     queue: &QueueName,
     now: Timestamp,
     max: usize,
@@ -202,7 +202,7 @@ fn find(
     let limit = max.min(RECEIVE_MAX);
     let sql = format!(
         "SELECT m.id, m.dequeue_count, m.inserted_at, (SELECT b.body FROM queue_bodies b WHERE b.id = m.id)
-         FROM queue_messages m WHERE {which} ORDER BY m.visible_at, m.id LIMIT {limit}"
+         FROM queue_messages m WHERE {condition} ORDER BY m.visible_at, m.id LIMIT {limit}"
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_and_then((queue.as_str(), now.unix_ms()), |row| {

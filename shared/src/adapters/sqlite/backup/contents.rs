@@ -5,7 +5,7 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension as _};
 use serde::{Deserialize, Serialize};
 
-use super::fault::{BackupFault, Doing};
+use super::fault::{BackupFault, FileOperation};
 use crate::adapters::sqlite::columns;
 use crate::adapters::sqlite::fault::SqlFault;
 use crate::adapters::sqlite::migrations::check;
@@ -67,7 +67,7 @@ impl Contents {
             .unchecked_transaction()
             .map_err(SqlFault::from)
             .and_then(|sql_tx| count(&sql_tx, schema_version));
-        counted.map_err(|fault| Doing::of("read", path).sql(fault))
+        counted.map_err(|fault| FileOperation::of("read", path).sql(fault))
     }
 }
 

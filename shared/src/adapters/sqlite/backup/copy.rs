@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 
-use super::fault::{BackupFault, Doing};
+use super::fault::{BackupFault, FileOperation};
 use crate::adapters::sqlite::fault::{Remedy, remedy};
 use crate::adapters::sqlite::paths::{SIDECARS, beside};
 use crate::adapters::sqlite::private;
@@ -34,7 +34,7 @@ pub enum Progress {
 }
 
 /// Callback that receives the progress.
-pub type Watcher<'a> = &'a mut dyn FnMut(Progress);
+pub type ProgressCallback<'a> = &'a mut dyn FnMut(Progress);
 
 /// Opens a file that no other process changes, and changes nothing: neither the file nor its folder.
 pub(in crate::adapters::sqlite) fn open_unchanged(path: &Path) -> rusqlite::Result<Connection> {
@@ -64,10 +64,10 @@ pub(in crate::adapters::sqlite) fn copy(
     (source, from): (&Connection, &Path),
     to: &Path,
     beside: Option<&Path>,
-    watcher: Watcher<'_>,
+    on_progress: ProgressCallback<'_>,
 ) -> Result<Connection, BackupFault> {
-    private::create(to, beside).map_err(|error| Doing::of("create the file", to).file(error))?;
-    let copying = || Doing::of("copy to", to);
+    private::create(to, beside).map_err(|error| FileOperation::of("create the file", to).file(error))?;
+    let copying = || FileOperation::of("copy to", to);
     let mut copy =
         Connection::open_with_flags(to, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
             .map_err(|error| copying().sql(error))?;
@@ -79,20 +79,23 @@ pub(in crate::adapters::sqlite) fn copy(
 
     // SQLite restarts a backup whenever another connection has written. A read transaction gives this connection a
     // snapshot of the source, so that the number of steps is bounded by the number of pages.
-    let snapshot = source.unchecked_transaction().map_err(|error| Doing::of("read", from).sql(error))?;
+    let snapshot =
+        source.unchecked_transaction().map_err(|error| FileOperation::of("read", from).sql(error))?;
     let number = |sql: &str| snapshot.query_row(sql, [], |row| row.get::<_, u32>(0));
     // A transaction starts with its first read of the tables.
-    number("SELECT count(*) FROM sqlite_schema").map_err(|error| Doing::of("read", from).sql(error))?;
-    let page_bytes = number("PRAGMA page_size").map_err(|error| Doing::of("read", from).sql(error))?;
+    number("SELECT count(*) FROM sqlite_schema")
+        .map_err(|error| FileOperation::of("read", from).sql(error))?;
+    let page_bytes =
+        number("PRAGMA page_size").map_err(|error| FileOperation::of("read", from).sql(error))?;
     let bytes = |pages: c_int| u64::try_from(pages).unwrap_or(0).saturating_mul(u64::from(page_bytes));
     let backup = Backup::new(&snapshot, &mut copy).map_err(|error| copying().sql(error))?;
     while backup.step(STEP_PAGES).map_err(|error| copying().sql(error))? != StepResult::Done {
         let progress = backup.progress();
         let done = progress.pagecount.saturating_sub(progress.remaining);
-        watcher(Progress::Copying { done: bytes(done), all: bytes(progress.pagecount) });
+        on_progress(Progress::Copying { done: bytes(done), all: bytes(progress.pagecount) });
     }
     drop(backup);
-    snapshot.finish().map_err(|error| Doing::of("read", from).sql(error))?;
+    snapshot.finish().map_err(|error| FileOperation::of("read", from).sql(error))?;
 
     // Like the source, the copy is marked as a database with a write-ahead log.
     let journal_mode: String = copy
@@ -106,13 +109,13 @@ pub(in crate::adapters::sqlite) fn copy(
 pub(in crate::adapters::sqlite) fn check_sound(
     connection: &Connection,
     path: &Path,
-    watcher: Watcher<'_>,
+    on_progress: ProgressCallback<'_>,
 ) -> Result<(), BackupFault> {
-    watcher(Progress::Checking);
+    on_progress(Progress::Checking);
     // With severe damage, the check itself fails.
     let reading = |error: rusqlite::Error| match remedy(&error) {
         Remedy::Repair => BackupFault::Damaged { path: path.to_owned(), findings: error.to_string() },
-        Remedy::Wait | Remedy::Change => Doing::of("read", path).sql(error),
+        Remedy::Wait | Remedy::Change => FileOperation::of("read", path).sql(error),
     };
     let findings = |sql: &str, fine: &str| -> rusqlite::Result<Vec<String>> {
         let mut statement = connection.prepare(sql)?;
@@ -135,9 +138,9 @@ pub(in crate::adapters::sqlite) fn check_sound(
 
 /// Closes a copy, and syncs it to the disk.
 pub(in crate::adapters::sqlite) fn seal(copy: Connection, path: &Path) -> Result<(), BackupFault> {
-    copy.close().map_err(|(_, error)| Doing::of("close", path).sql(error))?;
+    copy.close().map_err(|(_, error)| FileOperation::of("close", path).sql(error))?;
     let sync = || File::open(path)?.sync_all();
-    sync().map_err(|error| Doing::of("sync", path).file(error))
+    sync().map_err(|error| FileOperation::of("sync", path).file(error))
 }
 
 /// Refuses a file with a log beside it, which may contain changes that the file does not have.

@@ -136,12 +136,12 @@ pub enum BackupFault {
 
 /// The operation that is being attempted on a file, for the fault that it may cause.
 #[derive(Debug, Clone)]
-pub(in crate::adapters::sqlite) struct Doing {
+pub(in crate::adapters::sqlite) struct FileOperation {
     pub(in crate::adapters::sqlite) what: &'static str,
     pub(in crate::adapters::sqlite) path: PathBuf,
 }
 
-impl Doing {
+impl FileOperation {
     /// `what` completes the sentence "cannot …".
     pub(in crate::adapters::sqlite) fn of(what: &'static str, path: &Path) -> Self {
         Self { what, path: path.to_owned() }

@@ -17,17 +17,17 @@ use std::path::{Path, PathBuf};
 
 use self::contents::{ORIGIN, Origin};
 use self::copy::{check_closed, check_sound, seal};
-pub(super) use self::fault::Doing;
+pub(super) use self::fault::FileOperation;
 use super::connection::{Role, connect};
 use super::lock::StoreLock;
 use super::migrations::check;
-use super::paths::{SIDECARS, beside, folder_of, resolved, whole};
+use super::paths::{SIDECARS, beside, database_files, folder_of, resolved};
 use super::private;
 use super::sync_store::overwrite;
 use crate::ports::world::World;
 
 pub use self::contents::Contents;
-pub use self::copy::{Progress, Watcher};
+pub use self::copy::{Progress, ProgressCallback};
 pub use self::fault::BackupFault;
 
 /// What to do if a file with the name of the backup exists.
@@ -41,7 +41,7 @@ pub enum Existing {
 
 /// Result of a backup.
 #[derive(Debug)]
-pub struct Taken {
+pub struct TakenBackup {
     /// Its size in bytes.
     pub bytes: u64,
     /// Its contents.
@@ -57,8 +57,8 @@ pub fn take(
     file: &Path,
     existing: Existing,
     world: &dyn World,
-    watcher: Watcher<'_>,
-) -> Result<Taken, BackupFault> {
+    on_progress: ProgressCallback<'_>,
+) -> Result<TakenBackup, BackupFault> {
     let (store, file) = (resolved(store), resolved(file));
     if !store.exists() {
         return Err(BackupFault::Missing { path: store });
@@ -76,10 +76,10 @@ pub fn take(
     }
     let _in_use = StoreLock::shared(&store)?;
     let _only_one = lock_backups(&store)?;
-    private::narrow(&store);
+    private::restrict(&store);
     let partial = Partial::fresh(beside(&file, ".partial"))?;
 
-    let reading = |error| Doing::of("read", &store).sql(error);
+    let reading = |error| FileOperation::of("read", &store).sql(error);
     let source = connect(&store, Role::Read).map_err(reading)?;
     if check(&source, &store)? == 0 {
         return Err(BackupFault::Empty { path: store });
@@ -87,27 +87,28 @@ pub fn take(
     let taken_at = world.now();
     // In another folder, the backup belongs to the user who takes it.
     let beside = folder_of(&file) == folder_of(&store);
-    let copy = copy::copy((&source, &store), &partial.0, beside.then_some(&*store), watcher)?;
+    let copy = copy::copy((&source, &store), &partial.0, beside.then_some(&*store), on_progress)?;
     drop(source);
     overwrite(&copy, ORIGIN, &Origin::of(Some(taken_at), None).encode())
-        .map_err(|fault| Doing::of("write", &partial.0).sql(fault))?;
-    check_sound(&copy, &partial.0, watcher)?;
+        .map_err(|fault| FileOperation::of("write", &partial.0).sql(fault))?;
+    check_sound(&copy, &partial.0, on_progress)?;
     let contents = Contents::read(&copy, &partial.0)?;
     seal(copy, &partial.0)?;
-    let bytes = partial.0.metadata().map_err(|error| Doing::of("read", &partial.0).file(error))?.len();
+    let bytes =
+        partial.0.metadata().map_err(|error| FileOperation::of("read", &partial.0).file(error))?.len();
     partial.publish(&file, existing)?;
-    Ok(Taken { bytes, contents })
+    Ok(TakenBackup { bytes, contents })
 }
 
 /// Locks the backups of a store: two at a time would use the same name for the unfinished file.
 fn lock_backups(store: &Path) -> Result<File, BackupFault> {
     let path = beside(store, ".backup-lock");
     let opened = private::open_or_create(&path, store);
-    let file = opened.map_err(|error| Doing::of("open", &path).file(error))?;
+    let file = opened.map_err(|error| FileOperation::of("open", &path).file(error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(BackupFault::UnderWay),
-        Err(TryLockError::Error(error)) => Err(Doing::of("lock", &path).file(error)),
+        Err(TryLockError::Error(error)) => Err(FileOperation::of("lock", &path).file(error)),
     }
 }
 
@@ -118,17 +119,17 @@ struct Partial(PathBuf);
 impl Partial {
     fn fresh(path: PathBuf) -> Result<Self, BackupFault> {
         let partial = Self(path);
-        partial.remove().map_err(|error| Doing::of("remove", &partial.0).file(error))?;
+        partial.remove().map_err(|error| FileOperation::of("remove", &partial.0).file(error))?;
         Ok(partial)
     }
 
     fn remove(&self) -> io::Result<()> {
-        whole(&self.0).try_for_each(|file| remove_if_there(&file))
+        database_files(&self.0).try_for_each(|file| remove_if_exists(&file))
     }
 
     /// Renames the file to its final name, and syncs the folder.
     fn publish(self, file: &Path, existing: Existing) -> Result<(), BackupFault> {
-        let naming = |error| Doing::of("write", file).file(error);
+        let naming = |error| FileOperation::of("write", file).file(error);
         match existing {
             Existing::Replace => std::fs::rename(&self.0, file).map_err(naming)?,
             // A rename would replace a file that was created in the meantime; a link does not.
@@ -142,7 +143,7 @@ impl Partial {
         drop(self);
         let folder = folder_of(file);
         let sync = || File::open(folder)?.sync_all();
-        sync().map_err(|error| Doing::of("sync the folder", folder).file(error))
+        sync().map_err(|error| FileOperation::of("sync the folder", folder).file(error))
     }
 }
 
@@ -155,7 +156,7 @@ impl Drop for Partial {
 }
 
 /// Removes a file, if it exists.
-pub(super) fn remove_if_there(path: &Path) -> io::Result<()> {
+pub(super) fn remove_if_exists(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,

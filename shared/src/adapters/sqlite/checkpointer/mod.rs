@@ -25,22 +25,22 @@ use super::connection::{Role, connect};
 use super::fault::OpenFault;
 
 /// Pages that make the log long: a page that is written again and again is moved once. 16 MiB.
-const LONG: i32 = 4_000;
+const LONG_LOG_PAGES: i32 = 4_000;
 /// Pages after which the writer checkpoints at the end of each COMMIT, even while it is the turn of the thread, which
 /// may have ended. 64 MiB.
-const TOO_LONG: i32 = 16_000;
+const TOO_LONG_LOG_PAGES: i32 = 16_000;
 /// Number of checkpoints in a row; each moves the pages that were added during the one before.
-const MOVES: u8 = 3;
+const CHECKPOINTS: u8 = 3;
 
 /// Who checkpoints next.
 #[derive(Debug, Default)]
 struct Turn(AtomicU8);
 
 impl Turn {
-    const NOBODYS: u8 = 0;
-    const THREADS: u8 = 1;
-    const WRITERS: u8 = 2;
-    const OVER: u8 = 3;
+    const NONE: u8 = 0;
+    const THREAD: u8 = 1;
+    const WRITER: u8 = 2;
+    const ENDED: u8 = 3;
 
     /// Passes the turn on; returns false if it was not at `from`.
     fn pass(&self, from: u8, to: u8) -> bool {
@@ -48,7 +48,7 @@ impl Turn {
     }
 
     fn end(&self) {
-        self.0.store(Self::OVER, Ordering::Release);
+        self.0.store(Self::ENDED, Ordering::Release);
     }
 
     fn now(&self) -> u8 {
@@ -77,7 +77,7 @@ impl Checkpointer {
         let (writers, called) = (Arc::clone(&turn), thread.thread().clone());
         let checkpointer = Self { turn, thread: Some(thread) };
         let hook = move |log: &mut Wal, pages| {
-            at_the_end_of_a_commit(log, pages, &writers, &called);
+            after_commit(log, pages, &writers, &called);
             Ok(())
         };
         writer.wal_hook(Some(hook)).map_err(fault)?;
@@ -98,12 +98,12 @@ impl Drop for Checkpointer {
 
 /// Runs on the writer's thread after a COMMIT, which is complete in any case: an error here is retried at the end of
 /// the next COMMIT.
-fn at_the_end_of_a_commit(log: &mut Wal, pages: i32, turn: &Turn, thread: &Thread) {
-    if turn.pass(Turn::WRITERS, Turn::NOBODYS) {
+fn after_commit(log: &mut Wal, pages: i32, turn: &Turn, thread: &Thread) {
+    if turn.pass(Turn::WRITER, Turn::NONE) {
         checkpoint(log, pages);
-    } else if pages >= LONG && turn.pass(Turn::NOBODYS, Turn::THREADS) {
+    } else if pages >= LONG_LOG_PAGES && turn.pass(Turn::NONE, Turn::THREAD) {
         thread.unpark();
-    } else if pages >= TOO_LONG {
+    } else if pages >= TOO_LONG_LOG_PAGES {
         checkpoint(log, pages);
     }
 }
@@ -117,18 +117,18 @@ fn checkpoint(log: &mut Wal, pages: i32) {
 fn serve(connection: &Connection, turn: &Turn) {
     loop {
         match turn.now() {
-            Turn::OVER => return,
-            Turn::THREADS => {
-                move_log(connection);
-                turn.pass(Turn::THREADS, Turn::WRITERS);
+            Turn::ENDED => return,
+            Turn::THREAD => {
+                checkpoint_log(connection);
+                turn.pass(Turn::THREAD, Turn::WRITER);
             }
             _ => std::thread::park(),
         }
     }
 }
 
-fn move_log(connection: &Connection) {
-    for _ in 0..MOVES {
+fn checkpoint_log(connection: &Connection) {
+    for _ in 0..CHECKPOINTS {
         match connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::PASSIVE) {
             Ok(_) => {}
             // The writer or another process checkpoints now.

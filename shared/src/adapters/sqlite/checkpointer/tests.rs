@@ -7,14 +7,14 @@ use super::super::paths::beside;
 use super::*;
 
 /// A file with a table, its writer, and the thread that checkpoints its log.
-struct Stand {
+struct Fixture {
     writer: Connection,
     checkpointer: Checkpointer,
     path: PathBuf,
     _folder: tempfile::TempDir,
 }
 
-impl Stand {
+impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.db");
@@ -40,40 +40,40 @@ impl Stand {
 
 /// Commits until the log is long, waits for the checkpoint, and commits until the log is reused. Returns the number of
 /// COMMITs.
-fn write_past_a_long_log(stand: &Stand) -> i64 {
+fn write_past_a_long_log(fixture: &Fixture) -> i64 {
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut commits = 0;
-    while stand.log().0 < LONG {
-        stand.commit();
+    while fixture.log().0 < LONG_LOG_PAGES {
+        fixture.commit();
         commits += 1;
     }
     // No COMMIT happens now, so the thread moves the pages.
-    while stand.checkpointer.turn.now() != Turn::WRITERS {
-        assert!(Instant::now() < deadline, "{:?}", stand.log());
+    while fixture.checkpointer.turn.now() != Turn::WRITER {
+        assert!(Instant::now() < deadline, "{:?}", fixture.log());
         std::thread::yield_now();
     }
-    assert!(stand.log().1 >= LONG);
-    stand.commit();
-    let (pages, moved) = stand.log();
-    assert!(pages < LONG, "the log is reused from its start");
+    assert!(fixture.log().1 >= LONG_LOG_PAGES);
+    fixture.commit();
+    let (pages, moved) = fixture.log();
+    assert!(pages < LONG_LOG_PAGES, "the log is reused from its start");
     assert_eq!(moved, pages, "the writer moves the rest");
     commits + 1
 }
 
 #[test]
 fn a_long_log_is_checkpointed_beside_the_writer_and_reused() {
-    let stand = Stand::new();
-    let commits = write_past_a_long_log(&stand) + write_past_a_long_log(&stand);
-    let ask = |sql: &str| stand.writer.query_row(sql, [], |row| row.get::<_, rusqlite::types::Value>(0));
+    let fixture = Fixture::new();
+    let commits = write_past_a_long_log(&fixture) + write_past_a_long_log(&fixture);
+    let ask = |sql: &str| fixture.writer.query_row(sql, [], |row| row.get::<_, rusqlite::types::Value>(0));
     assert_eq!(ask("SELECT count(*) FROM rows").unwrap(), commits.into());
     assert_eq!(ask("PRAGMA integrity_check").unwrap(), "ok".to_owned().into());
 }
 
 #[test]
 fn closing_removes_the_log() {
-    let stand = Stand::new();
-    write_past_a_long_log(&stand);
-    let Stand { writer, checkpointer, path, _folder } = stand;
+    let fixture = Fixture::new();
+    write_past_a_long_log(&fixture);
+    let Fixture { writer, checkpointer, path, _folder } = fixture;
     drop(writer);
     drop(checkpointer);
     assert!(path.is_file() && !beside(&path, "-wal").exists());

@@ -1,7 +1,7 @@
 //! Replaces one file by another, so that a crash at any moment leaves one of them complete.
 //!
 //! A store is a file and possibly a log beside it, and SQLite applies a log to whichever file it is beside. So the log
-//! of the old store has to be removed before the new file gets its name: `settle` makes SQLite move it into the
+//! of the old store has to be removed before the new file gets its name: `merge_log` makes SQLite move it into the
 //! old file first, if that can be read at all.
 
 use std::fs::File;
@@ -11,11 +11,11 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use super::super::backup::{BackupFault, Doing, remove_if_there};
+use super::super::backup::{BackupFault, FileOperation, remove_if_exists};
 use super::super::connection::{Role, connect};
 use super::super::fault::{Remedy, remedy};
 use super::super::lock::lock_of;
-use super::super::paths::{SIDECARS, beside, folder_of, whole};
+use super::super::paths::{SIDECARS, beside, database_files, folder_of};
 
 /// The file operations of a restore. Tests use one that fails.
 pub(super) trait Disk {
@@ -42,7 +42,7 @@ impl Disk for RealDisk {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        remove_if_there(path)
+        remove_if_exists(path)
     }
 
     fn sync(&self, folder: &Path) -> io::Result<()> {
@@ -52,21 +52,21 @@ impl Disk for RealDisk {
 
 /// Moves the log of the old store into its file, and locks the file until the connection is dropped. `None` if it
 /// cannot be read: then its log has to be renamed with it.
-pub(super) fn settle(store: &Path) -> Result<Option<Connection>, BackupFault> {
+pub(super) fn merge_log(store: &Path) -> Result<Option<Connection>, BackupFault> {
     let in_use = || BackupFault::InUse { store: store.to_owned(), lock: lock_of(store) };
-    let settled = connect(store, Role::Write).and_then(|connection| {
+    let merged = connect(store, Role::Write).and_then(|connection| {
         // SQLite does this only if no other connection has the file open, including those of other programs.
         let journal_mode: String =
             connection.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0))?;
         connection.execute_batch("BEGIN EXCLUSIVE")?;
         Ok((connection, journal_mode))
     });
-    match settled {
+    match merged {
         Ok((connection, journal_mode)) if journal_mode == "delete" => Ok(Some(connection)),
         Ok(_) => Err(in_use()),
         Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => Err(in_use()),
         Err(error) if remedy(&error) == Remedy::Repair => Ok(None),
-        Err(error) => Err(Doing::of("be alone with", store).sql(error)),
+        Err(error) => Err(FileOperation::of("get exclusive access to", store).sql(error)),
     }
 }
 
@@ -78,7 +78,7 @@ pub(super) fn replace(
     kept: &Path,
 ) -> Result<(), BackupFault> {
     let folder = folder_of(store);
-    let keeping = |error| Doing::of("keep", store).file(error);
+    let keeping = |error| FileOperation::of("keep", store).file(error);
     if store.exists() {
         disk.link(store, kept).map_err(keeping)?;
     }
@@ -90,15 +90,15 @@ pub(super) fn replace(
             disk.rename(&sidecar, &beside(kept, suffix)).map_err(keeping)?;
         }
     }
-    let syncing = |error| Doing::of("sync the folder", folder).file(error);
+    let syncing = |error| FileOperation::of("sync the folder", folder).file(error);
     disk.sync(folder).map_err(syncing)?;
     disk.rename(prepared, store)
-        .map_err(|error| Doing::of("put the backup in the place of", store).file(error))?;
+        .map_err(|error| FileOperation::of("put the backup in the place of", store).file(error))?;
     disk.sync(folder).map_err(syncing)
 }
 
 /// Removes the files of a restore that was killed: its copy, and the second name of a store that was not replaced.
-pub(super) fn tidy_up(disk: &dyn Disk, store: &Path, prepared: &Path) -> io::Result<()> {
+pub(super) fn remove_leftovers(disk: &dyn Disk, store: &Path, prepared: &Path) -> io::Result<()> {
     remove_whole(disk, prepared)?;
     let Ok(here) = store.metadata() else { return Ok(()) };
     let Some(name) = store.file_name() else { return Ok(()) };
@@ -120,5 +120,5 @@ pub(super) const KEPT_MARK: &str = ".before-restore-";
 
 /// Removes a file, and the files that SQLite keeps beside it.
 pub(super) fn remove_whole(disk: &dyn Disk, path: &Path) -> io::Result<()> {
-    whole(path).try_for_each(|file| disk.remove(&file))
+    database_files(path).try_for_each(|file| disk.remove(&file))
 }

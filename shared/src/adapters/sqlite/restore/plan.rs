@@ -7,11 +7,11 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
 use super::super::api_keys;
-use super::super::backup::{BackupFault, Contents, Doing};
+use super::super::backup::{BackupFault, Contents, FileOperation};
 use super::super::connection::{Role, connect};
 use super::super::fault::{OpenFault, Remedy, SqlFault, remedy};
 use super::super::partners;
-use super::ahead::Floor;
+use super::advanced_values::ReachedValues;
 use crate::cluster::gate::GateOrder;
 use crate::domain::ids::{OrderNumber, PartnerId};
 use crate::domain::time::Timestamp;
@@ -84,17 +84,18 @@ impl Access {
 }
 
 /// Reads the contents and the API keys of the store that is to be replaced. It may be in use, and is not changed.
-pub(super) fn look_at(store: &Path) -> Result<(Replaced, Access), BackupFault> {
+pub(super) fn read_replaced(store: &Path) -> Result<(Replaced, Access), BackupFault> {
     if !store.exists() {
         return Ok((Replaced::Nothing, Access::default()));
     }
     let read = || {
-        let reading = |error| Doing::of("read", store).sql(error);
+        let reading = |error| FileOperation::of("read", store).sql(error);
         let connection = connect(store, Role::Read).map_err(reading)?;
         // Its log is not moved before it is certain that the store is to be replaced.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(reading)?;
         let contents = Contents::read(&connection, store)?;
-        let access = Access::read(&connection).map_err(|fault| Doing::of("read", store).sql(fault))?;
+        let access =
+            Access::read(&connection).map_err(|fault| FileOperation::of("read", store).sql(fault))?;
         Ok((Replaced::Read(Box::new(contents)), access))
     };
     read().or_else(|fault: BackupFault| {
@@ -121,12 +122,12 @@ fn must_stop(fault: &BackupFault) -> bool {
 }
 
 /// Returns the values that the store has reached, if it can be read.
-pub(super) fn floor_of(replaced: &Replaced) -> Option<Floor> {
+pub(super) fn reached_by(replaced: &Replaced) -> Option<ReachedValues> {
     let Replaced::Read(contents) = replaced else { return None };
     // An inconsistent register gives no value.
     let number = contents.register.as_ref().ok()?.next;
     let epoch = contents.gate.as_ref().ok().copied().flatten().map_or(0, |order| order.epoch);
-    Some(Floor { number, message: contents.last_message, epoch })
+    Some(ReachedValues { number, message: contents.last_message, epoch })
 }
 
 /// Returns the default gap. `known` says whether the values of the replaced store could be read.

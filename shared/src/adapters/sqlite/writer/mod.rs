@@ -71,15 +71,15 @@ impl Writer {
     ) -> Result<T, StoreFault> {
         let ended = || StoreFault::Unavailable { doing, source: "the writer's thread has ended".into() };
         let (answer, answered) = oneshot::channel();
-        let errand = Errand { doing, body: Some(body), outcome: None, answer };
+        let job = TypedJob { doing, body: Some(body), outcome: None, answer };
         let jobs = self.jobs.as_ref().ok_or_else(ended)?;
-        let told = async {
-            jobs.send(Box::new(errand)).await.map_err(|_| ended())?;
+        let result = async {
+            jobs.send(Box::new(job)).await.map_err(|_| ended())?;
             answered.await.map_err(|_| ended())?
         };
         let late =
             |elapsed: tokio::time::error::Elapsed| StoreFault::Unavailable { doing, source: elapsed.into() };
-        tokio::time::timeout(self.answer_max, told).await.map_err(late)?
+        tokio::time::timeout(self.answer_max, result).await.map_err(late)?
     }
 
     /// Returns the number of database transactions that were committed.
@@ -107,20 +107,20 @@ trait Job: Send {
     fn attempt(&mut self, connection: &Connection) -> bool;
 
     /// Returns whether the job failed because the disk is full.
-    fn met_full_disk(&self) -> bool;
+    fn found_disk_full(&self) -> bool;
 
     /// Sends the result to the caller, after the COMMIT has succeeded or failed.
     fn answer(self: Box<Self>, committed: &Result<(), Arc<rusqlite::Error>>);
 }
 
-struct Errand<T, F> {
+struct TypedJob<T, F> {
     doing: &'static str,
     body: Option<F>,
     outcome: Option<Result<T, SqlFault>>,
     answer: oneshot::Sender<Result<T, StoreFault>>,
 }
 
-impl<T, F> Job for Errand<T, F>
+impl<T, F> Job for TypedJob<T, F>
 where
     T: Send,
     F: FnOnce(&Connection) -> Result<Verdict<T>, SqlFault> + Send,
@@ -134,19 +134,19 @@ where
             Ok(Ok(Verdict::Keep(value))) => (Ok(value), true),
             Ok(Ok(Verdict::Undo(value))) => (Ok(value), false),
             Ok(Err(fault)) => (Err(fault), false),
-            Err(panic) => (Err(SqlFault::Refused(format!("a bug: {}", words_of(&*panic)))), false),
+            Err(panic) => (Err(SqlFault::Refused(format!("a bug: {}", panic_message(&*panic)))), false),
         };
         self.outcome = Some(outcome);
         keep
     }
 
-    fn met_full_disk(&self) -> bool {
+    fn found_disk_full(&self) -> bool {
         matches!(&self.outcome, Some(Err(SqlFault::Database(error))) if is_full(error))
     }
 
     fn answer(self: Box<Self>, committed: &Result<(), Arc<rusqlite::Error>>) {
         let Self { doing, body: _, outcome, answer } = *self;
-        let told = match (outcome, committed) {
+        let result = match (outcome, committed) {
             (Some(Err(fault)), _) => Err(fault.doing(doing)),
             (Some(Ok(value)), Ok(())) => Ok(value),
             (Some(Ok(_)) | None, Err(source)) => {
@@ -155,7 +155,7 @@ where
             (None, Ok(())) => Err(StoreFault::Unavailable { doing, source: "the job did not run".into() }),
         };
         // The receiver is gone if the caller was canceled; the changes are kept.
-        drop(answer.send(told));
+        drop(answer.send(result));
     }
 }
 
@@ -163,7 +163,7 @@ fn is_full(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DiskFull)
 }
 
-fn words_of(panic: &(dyn Any + Send)) -> &str {
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
@@ -179,19 +179,19 @@ fn serve(connection: &Connection, mut waiting: mpsc::Receiver<Box<dyn Job>>, com
             Err(error) => tracing::warn!(%error, jobs = group.len(), "A database transaction failed"),
         }
         let full = committed.as_ref().is_err_and(|error| is_full(error));
-        let full = full || group.iter().any(|job| job.met_full_disk());
+        let full = full || group.iter().any(|job| job.found_disk_full());
         for job in group {
             job.answer(&committed);
         }
         if full {
-            give_room_back(connection);
+            truncate_log(connection);
         }
     }
 }
 
 /// Truncates the write-ahead log, which may be what fills the disk: its pages are moved to the database file. This is
 /// not possible while the other thread checkpoints; then the next transaction that finds the disk full tries again.
-fn give_room_back(connection: &Connection) {
+fn truncate_log(connection: &Connection) {
     let emptied = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
     match emptied {
         Ok(busy) => {

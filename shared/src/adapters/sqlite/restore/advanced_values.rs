@@ -32,7 +32,7 @@ use crate::protocol::order_numbers::{REGISTER, Register};
 
 /// Values that the replaced store had reached. Zero if it could not be read.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Floor {
+pub(super) struct ReachedValues {
     /// The first order number (as a counter) that was not reserved.
     pub(super) number: u64,
     /// The highest id of a queue message.
@@ -43,7 +43,7 @@ pub(super) struct Floor {
 
 /// Values that are written into the copy before it becomes the store.
 #[derive(Debug)]
-pub(super) struct Ahead {
+pub(super) struct AdvancedValues {
     /// The register with the next order number.
     pub(super) register: Register,
     /// The id after which the ids of new queue messages start.
@@ -58,11 +58,11 @@ pub(super) struct Ahead {
     pub(super) origin: Origin,
 }
 
-impl Ahead {
+impl AdvancedValues {
     /// Computes the values.
     pub(super) fn try_new(
         (file, backup): (&Path, &Contents),
-        floor: Floor,
+        reached: ReachedValues,
         (gap, held): (u64, bool),
         (revoked, suspended): (Vec<ApiKeyRecord>, BTreeSet<PartnerId>),
         now: Timestamp,
@@ -71,15 +71,15 @@ impl Ahead {
         let register = backup.register.as_ref();
         let register =
             register.map_err(|unsound| BackupFault::Value { path: path(), source: chain(unsound).into() })?;
-        let register = register.moved_ahead(floor.number, gap);
+        let register = register.moved_ahead(reached.number, gap);
         let register = register.map_err(|source| BackupFault::Register { path: path(), source })?;
-        let stood = backup.gate.as_ref();
-        let stood =
-            stood.map_err(|fault| BackupFault::Value { path: path(), source: chain(fault).into() })?;
+        let stored = backup.gate.as_ref();
+        let stored =
+            stored.map_err(|fault| BackupFault::Value { path: path(), source: chain(fault).into() })?;
         Ok(Self {
             register,
-            message: backup.last_message.max(floor.message).saturating_add(gap),
-            gate: gate_after(*stood, floor, held),
+            message: backup.last_message.max(reached.message).saturating_add(gap),
+            gate: gate_after(*stored, reached, held),
             revoked,
             suspended,
             origin: Origin::of(backup.taken_at, Some(now)),
@@ -121,15 +121,15 @@ impl Ahead {
 }
 
 /// Returns the gate of the restored store; `None` if it has none.
-fn gate_after(stood: Option<GateOrder>, floor: Floor, held: bool) -> Option<GateOrder> {
-    if stood.is_none() && floor.epoch == 0 && !held {
+fn gate_after(stored: Option<GateOrder>, reached: ReachedValues, held: bool) -> Option<GateOrder> {
+    if stored.is_none() && reached.epoch == 0 && !held {
         return None;
     }
-    let state = match stood {
+    let state = match stored {
         _ if held => GateState::Held { release_at: None },
         Some(order) => order.state,
         None => GateState::Released,
     };
-    let epoch = stood.map_or(0, |order| order.epoch).max(floor.epoch).saturating_add(1);
+    let epoch = stored.map_or(0, |order| order.epoch).max(reached.epoch).saturating_add(1);
     Some(GateOrder { epoch, state })
 }
