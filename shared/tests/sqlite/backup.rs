@@ -4,12 +4,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use postonce_shared::adapters::sqlite::SCHEMA_VERSION;
-use postonce_shared::adapters::sqlite::backup::{BackupFault, Existing, Progress, Taken, take};
+use postonce_shared::adapters::sqlite::backup::{BackupFault, Existing, Progress, TakenBackup, take};
 use rusqlite::Connection;
 
 use super::bank::{Bank, number, within_deadline};
 
-fn back_up(bank: &Bank, file: &Path) -> Result<Taken, BackupFault> {
+fn back_up(bank: &Bank, file: &Path) -> Result<TakenBackup, BackupFault> {
     take(&bank.path(), file, Existing::Keep, bank.world(), &mut |_| {})
 }
 

@@ -71,7 +71,7 @@ fn a_file_that_is_left_is_the_whole_store_also_while_a_thread_holds_it() {
         fill(&bank, &held).await;
         let log = bank.path().with_extension("db-wal");
         assert_ne!(std::fs::metadata(&log).unwrap().len(), 0);
-        SqliteStore::gather(&bank.path()).unwrap();
+        SqliteStore::checkpoint(&bank.path()).unwrap();
         assert_eq!(std::fs::metadata(&log).unwrap().len(), 0);
         std::fs::create_dir_all(copied.path().parent().unwrap()).unwrap();
         std::fs::copy(bank.path(), copied.path()).unwrap();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use postonce_shared::adapters::sqlite::SqliteStore;
 use postonce_shared::adapters::sqlite::backup::{Existing, Progress, take};
-use postonce_shared::adapters::sqlite::restore::{Intent, Restoration, Terms};
+use postonce_shared::adapters::sqlite::restore::{Intent, Restoration, RestoreOptions};
 use postonce_shared::adapters::system::SystemWorld;
 use rusqlite::Connection;
 
@@ -94,8 +94,8 @@ fn a_life_of_a_store() {
     });
     // As an older version left it.
     set_mode(&path, 0o644);
-    let terms = Terms { intent: Intent::Replace, order_number_gap: None, held: false };
-    let restoration = Restoration::prepare(&path, &backup, terms, &*world, &mut |_| {}).unwrap();
+    let options = RestoreOptions { intent: Intent::Replace, order_number_gap: None, held: false };
+    let restoration = Restoration::prepare(&path, &backup, options, &*world, &mut |_| {}).unwrap();
     assert_private(&folder, &["postonce.db"]);
     let watcher = &mut |_| {
         let found = modes(&folder);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use postonce_shared::adapters::sqlite::SCHEMA_VERSION;
 use postonce_shared::adapters::sqlite::backup::{BackupFault, Existing, take};
 use postonce_shared::adapters::sqlite::restore::{
-    Intent, NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced, Restoration, Terms,
+    Intent, NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced, Restoration, RestoreOptions,
 };
 use postonce_shared::cluster::gate::{Gate, GateState};
 use postonce_shared::domain::ids::PartnerId;
@@ -26,8 +26,9 @@ use uuid::Uuid;
 use super::backup::first_schema;
 use super::bank::{Bank, number, within_deadline, work_queue};
 
-const REPLACE: Terms = Terms { intent: Intent::Replace, order_number_gap: None, held: false };
-const LOOK: Terms = Terms { intent: Intent::Look, ..REPLACE };
+const REPLACE: RestoreOptions =
+    RestoreOptions { intent: Intent::Replace, order_number_gap: None, held: false };
+const LOOK: RestoreOptions = RestoreOptions { intent: Intent::DryRun, ..REPLACE };
 
 fn back_up(bank: &Bank) -> PathBuf {
     let file = bank.file("backup.db");
@@ -35,8 +36,8 @@ fn back_up(bank: &Bank) -> PathBuf {
     file
 }
 
-fn restore(bank: &Bank, file: &Path, terms: Terms) -> Result<Plan, BackupFault> {
-    Restoration::prepare(&bank.path(), file, terms, bank.world(), &mut |_| {})?.carry_out(&mut |_| {})
+fn restore(bank: &Bank, file: &Path, options: RestoreOptions) -> Result<Plan, BackupFault> {
+    Restoration::prepare(&bank.path(), file, options, bank.world(), &mut |_| {})?.carry_out(&mut |_| {})
 }
 
 /// Returns when nobody has the store open: tasks may do so for a moment longer than their ports.
@@ -153,7 +154,7 @@ fn a_backup_that_is_restored_twice_repeats_nothing() {
         let mut told = 0;
         for _ in 0..3 {
             until_closed(&bank).await;
-            restore(&bank, &file, Terms { order_number_gap: Some(50), ..REPLACE }).unwrap();
+            restore(&bank, &file, RestoreOptions { order_number_gap: Some(50), ..REPLACE }).unwrap();
             let store = bank.open();
             let number = take_numbers(&bank, &store, 300).await;
             assert!(register(&store).await.next > told + 50 && number > told + 300, "{number} after {told}");
@@ -179,14 +180,14 @@ fn the_gap_grows_with_the_age_of_the_backup_where_the_store_is_lost() {
         let known = restore(&bank, &file, LOOK).map(drop);
         assert!(matches!(known, Err(BackupFault::InUse { .. })), "a look replaces nothing");
         let prepare =
-            |terms| Restoration::prepare(&bank.path(), &file, terms, bank.world(), &mut |_| {}).unwrap();
+            |options| Restoration::prepare(&bank.path(), &file, options, bank.world(), &mut |_| {}).unwrap();
         assert_eq!(prepare(LOOK).plan().gap, ORDER_NUMBER_GAP_MIN);
 
         fs::write(bank.path(), "it was a database once").unwrap();
         let least = ORDER_NUMBER_GAP_MIN + HOURS * 3600 * NUMBERS_PER_SECOND_MAX;
         assert!((least..least + 100 * NUMBERS_PER_SECOND_MAX).contains(&prepare(LOOK).plan().gap));
         assert!(matches!(prepare(LOOK).plan().replaced, Replaced::Unreadable(_)));
-        assert_eq!(prepare(Terms { order_number_gap: Some(7), ..LOOK }).plan().gap, 7);
+        assert_eq!(prepare(RestoreOptions { order_number_gap: Some(7), ..LOOK }).plan().gap, 7);
         // A clock that stands before the backup tells no age.
         bank.set_clock_back(Duration::from_secs(2 * HOURS * 3600));
         let refused = restore(&bank, &file, REPLACE).unwrap_err();
@@ -212,7 +213,7 @@ fn a_store_that_never_issued_a_number_skips_all_the_same() {
         let file = back_up(&bank);
         let told = take_numbers(&bank, &bank.open(), 10).await;
         until_closed(&bank).await;
-        restore(&bank, &file, Terms { held: true, ..REPLACE }).unwrap();
+        restore(&bank, &file, RestoreOptions { held: true, ..REPLACE }).unwrap();
         let store = bank.open();
         assert!(take_numbers(&bank, &store, 1).await > told + ORDER_NUMBER_GAP_MIN);
         assert!(send(&store).await > ORDER_NUMBER_GAP_MIN);
