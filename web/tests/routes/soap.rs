@@ -202,10 +202,10 @@ async fn invalid_messages_are_refused_with_their_reason() {
     let bank = TestBank::with_account().await;
     let version = Version::V11;
     let insert = message(Operation::ReliableInsertMoney, MONEY);
-    let check = async |body: String, status: u16, code: &str, told: &str| {
+    let check = async |body: String, status: u16, code: &str, expected_text: &str| {
         let answer = bank.call_as_shop(request(version, body.clone())).await;
         assert_eq!(fault(version, &answer), (status, code.to_owned()), "{body}: {answer:?}");
-        assert!(answer.text.contains(told), "{body}: {answer:?}");
+        assert!(answer.text.contains(expected_text), "{body}: {answer:?}");
     };
     let of = |headers: &str, body: &str| envelope(version, headers, body);
     check(String::new(), 500, "body_invalid", "must have an element").await;

@@ -238,8 +238,8 @@ async fn a_hold_stops_receiving_and_a_release_starts_all_processes_at_once() {
     assert!(processes.iter().all(|process| process.meter.received.get() == 0));
     let released = fixture.gate().set(GateState::Released).await.unwrap();
     let [one, two] = &processes;
-    let heard = futures::join!(one.gatekeeper.heard(released.epoch), two.gatekeeper.heard(released.epoch));
-    assert_eq!(heard, (released.epoch, released.epoch));
+    let epochs = futures::join!(one.gatekeeper.heard(released.epoch), two.gatekeeper.heard(released.epoch));
+    assert_eq!(epochs, (released.epoch, released.epoch));
     settle().await;
     assert!(processes.iter().all(|process| process.meter.received.get() > 0), "no time has passed");
     processes.iter().for_each(|process| process.handler.allowed.add_permits(1000));
