@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use postonce_shared::adapters::page_body;
-use postonce_shared::conformance::sealed::seal;
+use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::decision::{Means, Work, decide};
+use postonce_shared::domain::decision::{DecisionContext, Work, decide};
 use postonce_shared::domain::ids::{
     AccountId, AccountKey, MessageId, Nonce, OrderNumber, PartnerId, TransactionKey, UserId,
 };
@@ -18,9 +18,9 @@ use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind
 use postonce_shared::domain::journal::PAGE_ENTRIES_MAX;
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::envelope::seal::{Purpose, Seal};
-use postonce_shared::envelope::{Body, Envelope};
-use postonce_shared::ring_secret::RingSecret;
+use postonce_shared::messaging::envelope::seal::{Purpose, Seal};
+use postonce_shared::messaging::envelope::{Body, Envelope};
+use postonce_shared::testing::conformance::sealed::seal;
 use uuid::Uuid;
 
 /// Items of an envelope under load.
@@ -63,7 +63,7 @@ fn work(count: u128) -> Vec<Work> {
 }
 
 fn envelopes(criterion: &mut Criterion) {
-    let (bank, none) = (seal(), Seal::new(&Arc::new(RingSecret::new(None))));
+    let (bank, none) = (seal(), Seal::new(&Arc::new(DoorbellSecret::new(None))));
     for count in [1, ITEMS] {
         let envelope = Envelope::of(work(count), None);
         let (sealed, unsealed) = (envelope.encode(&bank), envelope.encode(&none));
@@ -83,14 +83,15 @@ fn envelopes(criterion: &mut Criterion) {
 fn decisions(criterion: &mut Criterion) {
     let account = account();
     let numbers: Vec<OrderNumber> = (1..=100).map(OrderNumber::from_counter).collect();
-    let means = Means { nonce: Nonce::from_uuid(Uuid::from_u128(9)), now: now(), numbers: &numbers };
+    let context =
+        DecisionContext { nonce: Nonce::from_uuid(Uuid::from_u128(9)), now: now(), numbers: &numbers };
     let full = u128::try_from(PAGE_ENTRIES_MAX).expect("a small number");
     for count in [1, full] {
         let work = work(count);
         let name = format!("decide and seal {count} of one account");
-        criterion.bench_function(&name, |it| it.iter(|| decide(black_box(&account), &work, &means)));
+        criterion.bench_function(&name, |it| it.iter(|| decide(black_box(&account), &work, &context)));
     }
-    let commit = decide(&account, &work(full), &means).expect("a decision");
+    let commit = decide(&account, &work(full), &context).expect("a decision");
     let page = commit.page.expect("deposits are posted");
     criterion.bench_function("encode a full page", |it| {
         it.iter(|| page_body::encode(black_box(&page.entries)));

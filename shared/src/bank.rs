@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use crate::accept::Acceptor;
-use crate::account_cache::AccountCache;
-use crate::completions::Completions;
-use crate::dead_letter_office::DeadLetterOffice;
-use crate::envelope::seal::Seal;
-use crate::order_numbers::OrderNumbers;
-use crate::partner_grants::PartnerGrants;
+use crate::access::partner_grants::PartnerGrants;
+use crate::cluster::completions::Completions;
+use crate::cluster::replies::{NoReplies, Replies};
+use crate::messaging::envelope::seal::Seal;
 use crate::ports::Store;
 use crate::ports::doorbell::Doorbell;
-use crate::ports::replies::{NoReplies, Replies};
 use crate::ports::world::World;
-use crate::post::Poster;
-use crate::recover::Repair;
+use crate::protocol::accept::Acceptor;
+use crate::protocol::account_cache::AccountCache;
+use crate::protocol::dead_letters::DeadLetterService;
+use crate::protocol::order_numbers::OrderNumbers;
+use crate::protocol::post::Poster;
+use crate::protocol::recover::Repair;
 
 /// Everything that a process of the bank can do. Pass on what is used, not the whole.
 #[derive(Clone)]
@@ -40,7 +40,7 @@ pub struct Bank {
     /// The numbers of this process.
     pub order_numbers: Arc<OrderNumbers>,
     /// What could not be posted.
-    pub dead_letter_office: Arc<DeadLetterOffice>,
+    pub dead_letters: Arc<DeadLetterService>,
     /// What was forgotten.
     pub repair: Repair,
     /// The terms of the partners that direct orders are accepted for.
@@ -95,9 +95,9 @@ impl Bank {
             cache,
             queue_count,
         ));
-        let office = DeadLetterOffice::new(&store, &seal, Arc::clone(&poster), bell(), time(), queue_count);
+        let office = DeadLetterService::new(&store, &seal, Arc::clone(&poster), bell(), time(), queue_count);
         let repair = Repair::new(&store, &seal, time(), bell(), queue_count);
-        let dead_letter_office = Arc::new(office);
+        let dead_letters = Arc::new(office);
         let partner_grants = Arc::new(PartnerGrants::new(&store, time()));
         Self {
             store,
@@ -110,7 +110,7 @@ impl Bank {
             acceptor,
             poster,
             order_numbers,
-            dead_letter_office,
+            dead_letters,
             repair,
             partner_grants,
         }

@@ -15,8 +15,8 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 
-use crate::audit;
 use crate::config::LogFormat;
+use crate::oversight::audit;
 
 /// What our own targets begin with. Of all other code only levels down to info are written, whatever is
 /// asked for: HTTP libraries write whole requests at debug and trace, with keys, names and references in

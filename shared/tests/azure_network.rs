@@ -2,18 +2,19 @@
 #![expect(clippy::unwrap_used, reason = "test code")]
 #![expect(clippy::disallowed_methods, reason = "the server runs beside the test")]
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::decorators::WorldDecorator;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::World;
+use postonce_shared::testing::decorators::WorldDecorator;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -61,7 +62,7 @@ impl RecordingServer {
 
     /// The first lines of all requests so far.
     fn requests(&self) -> Vec<String> {
-        self.requests.lock().unwrap().clone()
+        self.requests.lock().clone()
     }
 }
 
@@ -78,7 +79,7 @@ async fn serve(mut stream: TcpStream, behavior: Behavior, requests: Arc<Mutex<Ve
             continue;
         }
         read.clear();
-        requests.lock().unwrap().push(head.lines().next().unwrap_or_default().to_owned());
+        requests.lock().push(head.lines().next().unwrap_or_default().to_owned());
         let (status, body) = match behavior {
             Behavior::Busy => ("503 Busy", ""),
             Behavior::Absent => ("404 Absent", r#"{"odata.error":{"code":"ResourceNotFound"}}"#),
@@ -106,7 +107,7 @@ impl FixedWorld {
     }
 
     fn slept(&self) -> Vec<Duration> {
-        self.slept.lock().unwrap().clone()
+        self.slept.lock().clone()
     }
 }
 
@@ -121,7 +122,7 @@ impl WorldDecorator for FixedWorld {
     }
 
     async fn sleep(&self, duration: Duration) {
-        self.slept.lock().unwrap().push(duration);
+        self.slept.lock().push(duration);
     }
 
     fn random(&self) -> u64 {

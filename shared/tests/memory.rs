@@ -6,9 +6,8 @@ use std::time::Duration;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::conformance;
 use postonce_shared::domain::account::{Account, Versioned};
-use postonce_shared::domain::decision::{Means, Work, decide};
+use postonce_shared::domain::decision::{DecisionContext, Work, decide};
 use postonce_shared::domain::ids::{
     AccountId, AccountKey, MessageId, OrderNumber, PartnerId, TransactionKey, UserId,
 };
@@ -18,6 +17,7 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::ledger::{Committed, NewTransaction, Opened};
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::{World, WorldExt as _};
+use postonce_shared::testing::conformance;
 
 async fn fresh() -> Store {
     MemoryStore::new(Arc::new(SystemWorld::new()))
@@ -131,8 +131,8 @@ async fn a_final_transaction_is_refused_under_any_revision() {
     let work = store.ledger.transaction(&new.key).await.unwrap().unwrap().work().unwrap();
     let decided = |account: &Versioned<Account>, work: &Work| {
         let numbers = [OrderNumber::from_counter(world.random() >> 8)];
-        let means = Means { nonce: world.nonce(), now: world.now(), numbers: &numbers };
-        decide(account, std::slice::from_ref(work), &means).unwrap()
+        let context = DecisionContext { nonce: world.nonce(), now: world.now(), numbers: &numbers };
+        decide(account, std::slice::from_ref(work), &context).unwrap()
     };
     let first = store.ledger.commit(&decided(&account, &work)).await.unwrap();
     assert!(matches!(first, Committed::Done { .. }), "all preconditions hold");

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use postonce_shared::adapters::open::enqueue;
 use postonce_shared::adapters::sqlite::SqliteStore;
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::conformance;
-use postonce_shared::conformance::sealed::seal;
 use postonce_shared::ports::Store;
+use postonce_shared::store::enqueue;
+use postonce_shared::testing::conformance;
+use postonce_shared::testing::conformance::sealed::seal;
 use tempfile::TempDir;
 
 /// A folder that is removed after its test. The cases of one test share it.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use postonce_shared::domain::ids::AccountKey;
-use postonce_shared::envelope;
+use postonce_shared::messaging::envelope;
 use postonce_tests::client::Wish;
 use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
 use postonce_tests::wait::{self, Stopwatch};

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{join, join_all};
-use postonce_shared::adapters::open;
 use postonce_shared::adapters::sqlite::SqliteStore;
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::conformance::sealed::seal;
 use postonce_shared::domain::ids::{AccountKey, MessageId, OrderNumber};
 use postonce_shared::domain::journal::{Entry, JournalPage, PageHash};
 use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::ports::Store;
+use postonce_shared::store;
+use postonce_shared::testing::conformance::sealed::seal;
 use postonce_tests::binaries::Binary;
 use postonce_tests::client::Wish;
 use postonce_tests::process::Process;
@@ -194,7 +194,7 @@ async fn look_into(backup: &Path, accounts: &[AccountKey]) -> Ledger {
     let folder = TempDir::with_prefix("postonce-backup-").expect("a directory");
     let copy = folder.path().join("copy.db");
     std::fs::copy(backup, &copy).expect("a backup can be copied");
-    let enqueue = open::enqueue(1, Arc::default(), seal());
+    let enqueue = store::enqueue(1, Arc::default(), seal());
     let store = SqliteStore::open(&copy, enqueue, Arc::new(SystemWorld::new()));
     Ledger::read(&store.expect("a backup can be opened"), accounts).await
 }

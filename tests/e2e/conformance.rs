@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::conformance;
 use postonce_shared::ports::Store;
+use postonce_shared::testing::conformance;
 use postonce_tests::azurite::Azurite;
 
 /// Each contract on a store of its own: they share Azurite, and nothing in it.

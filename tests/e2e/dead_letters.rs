@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use postonce_shared::envelope;
+use postonce_shared::messaging::envelope;
 use postonce_tests::client::{Client, Wish};
 use postonce_tests::faults::Point;
 use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};

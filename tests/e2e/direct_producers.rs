@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use postonce_shared::domain::ids::{AccountKey, MessageId};
-use postonce_shared::envelope;
+use postonce_shared::messaging::envelope;
 use postonce_tests::breaches::Breaches;
 use postonce_tests::client::Client;
 use postonce_tests::forger::Forger;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, TransactionKey};
-use postonce_shared::envelope::{self, Body, Content, Envelope};
+use postonce_shared::messaging::envelope::{self, Body, Content, Envelope};
 use postonce_shared::ports::queue::RECEIVE_MAX;
 use postonce_tests::client::Wish;
 use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::decorators::WorldDecorator;
 use postonce_shared::domain::time::Timestamp;
+use postonce_shared::messaging::sweep::{AGE_MIN, Sweep, Swept};
 use postonce_shared::ports::world::World;
-use postonce_shared::sweep::{AGE_MIN, Sweep, Swept};
+use postonce_shared::testing::decorators::WorldDecorator;
 use postonce_tests::client::Wish;
 use postonce_tests::forger::Forger;
 use postonce_tests::scenario::{Plan, Stand, fresh_account, fresh_id};

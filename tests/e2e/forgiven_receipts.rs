@@ -8,25 +8,26 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures::future::join;
-use postonce_shared::adapters::bell::LocalBell;
+use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
 use postonce_shared::config::HttpLimits;
-use postonce_shared::conformance::sealed::seal;
 use postonce_shared::domain::account::Account;
 use postonce_shared::domain::ids::{PartnerId, TransactionKey};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::ports::world::World;
+use postonce_shared::testing::conformance::sealed::seal;
 use postonce_tests::faults::{Weather, unreliable};
 use postonce_tests::scenario::{fresh_account, fresh_id};
 use postonce_tests::wait;
+use postonce_worker::config::Bounds;
+use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::drain;
 use postonce_worker::meter::Meter;
-use postonce_worker::receivers::Bounds;
-use postonce_worker::worker::{Worker, WorkerConfig};
+use postonce_worker::worker::Worker;
 
 /// Receipts after which a message would be set aside.
 const DEQUEUE_COUNT_MAX: u32 = 2;
@@ -50,7 +51,7 @@ async fn outage(weather: Weather) {
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     let reliable = MemoryStore::new(Arc::clone(&world));
     let store = unreliable(reliable.clone(), Arc::clone(&weather));
-    let doorbell = Arc::new(LocalBell::default());
+    let doorbell = Arc::new(LocalDoorbell::default());
     let accepting = Bank::new(reliable, Arc::clone(&world), doorbell.clone(), seal(), 1);
     let posting = Bank::new(store, Arc::clone(&world), doorbell, seal(), 1);
     let keys = [accept(&accepting, &*world).await, accept(&accepting, &*world).await];

@@ -10,8 +10,8 @@ use postonce_schemas::json;
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::domain::time::Timestamp;
 use postonce_tests::workspace;
+use postonce_web::api::translate;
 use postonce_web::error::ApiError;
-use postonce_web::translate;
 use serde_json::{Value, json};
 
 /// Reads a body as the program does. An answer comes back as it would be sent again.

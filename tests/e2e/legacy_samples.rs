@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use postonce_shared::legacy;
+use postonce_shared::messaging::direct_producers;
 use postonce_tests::contracts::validate_xml;
 use postonce_tests::workspace;
 
@@ -28,7 +28,7 @@ fn samples() -> Vec<(PathBuf, bool)> {
 fn the_program_reads_the_samples_as_they_are_filed() {
     for (path, valid) in samples() {
         let body = fs::read(&path).expect("a sample can be read");
-        let read = legacy::parse(&body).unwrap_or_else(|| panic!("{} has no form", path.display()));
+        let read = direct_producers::parse(&body).unwrap_or_else(|| panic!("{} has no form", path.display()));
         assert_eq!(read.is_ok(), valid, "{}: {read:?}", path.display());
     }
 }

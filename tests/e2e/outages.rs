@@ -202,7 +202,7 @@ async fn expect_unavailable(client: &Client, account: AccountKey, id: MessageId)
 async fn queue_depth(bank: &Scenario) -> u64 {
     let store = bank.store().await;
     let mut depth: u64 = 0;
-    for queue in postonce_shared::envelope::queues(bank.queue_count()) {
+    for queue in postonce_shared::messaging::envelope::queues(bank.queue_count()) {
         let backlog = store.queue.backlog(&queue).await.expect("the queue can be asked");
         depth = depth.saturating_add(backlog.depth);
     }

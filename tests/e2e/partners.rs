@@ -13,7 +13,7 @@ use postonce_tests::process::Process;
 use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
 use postonce_tests::service::launch;
 use postonce_tests::wait::{self, Stopwatch};
-use postonce_web::api_keys::NewKey;
+use postonce_web::access::api_keys::NewKey;
 use reqwest::Method;
 use serde_json::json;
 

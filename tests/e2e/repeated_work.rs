@@ -7,7 +7,7 @@ use postonce_shared::domain::ids::{AccountKey, MessageId, Nonce, PartnerId, Tran
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, Currency};
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::envelope::{self, Envelope};
+use postonce_shared::messaging::envelope::{self, Envelope};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::ledger::{AcceptOutcome, NewTransaction};
 use postonce_tests::client::{Client, Wish};

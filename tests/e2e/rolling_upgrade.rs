@@ -9,24 +9,25 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::join;
-use postonce_shared::adapters::bell::LocalBell;
+use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
 use postonce_shared::config::HttpLimits;
-use postonce_shared::conformance::sealed::unsealed;
-use postonce_shared::decorators::WorkQueueDecorator;
 use postonce_shared::domain::ids::{AccountKey, MessageId};
-use postonce_shared::envelope;
-use postonce_shared::envelope::seal::{Purpose, Seal};
+use postonce_shared::messaging::envelope;
+use postonce_shared::messaging::envelope::seal::{Purpose, Seal};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::queue::{Message, QueueName, RECEIVE_MAX, WorkQueue};
+use postonce_shared::testing::conformance::sealed::unsealed;
+use postonce_shared::testing::decorators::WorkQueueDecorator;
 use postonce_tests::client::{Client, Wish};
 use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
 use postonce_tests::wait;
+use postonce_worker::config::Bounds;
+use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::drain;
-use postonce_worker::receivers::Bounds;
-use postonce_worker::worker::{Worker, WorkerConfig};
+use postonce_worker::worker::Worker;
 use serde_json::Value;
 
 /// How an envelope of today begins, and one of the day after tomorrow.
@@ -117,7 +118,7 @@ async fn waits(client: &Client, account: AccountKey, ids: &[MessageId]) {
 fn tomorrow(store: Store, seal: Seal) -> Worker {
     let queue = Arc::new(Bilingual(Arc::clone(&store.queue), seal.clone()));
     let world = Arc::new(SystemWorld::new());
-    let bank = Bank::new(Store { queue, ..store }, world, Arc::new(LocalBell::default()), seal, 1);
+    let bank = Bank::new(Store { queue, ..store }, world, Arc::new(LocalDoorbell::default()), seal, 1);
     let one = std::num::NonZeroUsize::MIN;
     let config = WorkerConfig {
         visibility_timeout: Duration::from_secs(20),

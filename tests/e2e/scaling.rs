@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use postonce_shared::envelope;
+use postonce_shared::messaging::envelope;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::queue::QueueName;
 use postonce_tests::binaries::Binary;

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use postonce_shared::domain::ids::AccountKey;
-use postonce_shared::envelope;
+use postonce_shared::messaging::envelope;
 use postonce_tests::client::path_of;
 use postonce_tests::raw_http::{RawAnswer, RawConnection};
 use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};

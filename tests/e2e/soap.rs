@@ -10,7 +10,7 @@ use postonce_tests::hostile::soap_request;
 use postonce_tests::scenario::{Plan, Stand, fresh_account, fresh_id};
 use postonce_tests::soap::{Port, SoapAnswer, SoapClient};
 use postonce_tests::workspace;
-use postonce_web::soap::envelope::Version;
+use postonce_web::api::soap::envelope::Version;
 use serde_json::json;
 
 on_both_stands![

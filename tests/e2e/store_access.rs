@@ -12,13 +12,13 @@ use postonce_shared::adapters::http::signature::{
     ADDRESSEE_HEADER, NONCE_HEADER, SIGNATURE_HEADER, Stamp, TIMESTAMP_HEADER,
 };
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::completions::{Completion, note};
+use postonce_shared::cluster::completions::{Completion, note};
+use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
 use postonce_shared::domain::ids::{OrderNumber, PartnerId, TransactionKey};
 use postonce_shared::domain::money::{Balance, Currency};
 use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::ports::roster::Address;
+use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::world::{World as _, WorldExt as _};
-use postonce_shared::ring_secret::RingKeys;
 use postonce_tests::binaries::Binary;
 use postonce_tests::breaches::Breaches;
 use postonce_tests::client::Wish;
@@ -89,7 +89,7 @@ async fn the_port_of_the_partners_takes_no_completions(stand: Stand) {
     };
     let key = TransactionKey { account, partner, message: id };
     let body = note::encode(&[Completion { key, outcome }]);
-    let keys = RingKeys::parse(SECRET).expect("a sound secret");
+    let keys = DoorbellKeys::parse(SECRET).expect("a sound secret");
     let forge = async || {
         let addressee = Address::parse(&bank.webs[0].internal_address()).expect("an address");
         let stamp = Stamp::new(world.uuid(), world.now(), &addressee);

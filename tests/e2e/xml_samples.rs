@@ -4,13 +4,13 @@
 use std::fs;
 
 use actix_web::web::Bytes;
-use postonce_shared::xml::{self, Element, Node, XmlLimits};
+use postonce_shared::messaging::xml::{self, Element, Node, XmlLimits};
 use postonce_tests::contracts::{schema_of, validate_xml};
 use postonce_tests::samples::{self, XmlSample, xml_samples};
+use postonce_web::api::translate::{self, InboundDocument};
 use postonce_web::error::ApiError;
 use postonce_web::formats::Shape;
 use postonce_web::formats::table::{parse, read_root};
-use postonce_web::translate::{self, InboundDocument};
 
 /// Reads a sample as the program does: requests are translated; answers are read into their members,
 /// written again, and must be the same.

@@ -5,12 +5,12 @@ mod answers;
 
 use actix_web::web::Bytes;
 use postonce_shared::domain::instruction::TransactionKind;
-use postonce_shared::xml::{self, Element, Node, XmlLimits};
+use postonce_shared::messaging::xml::{self, Element, Node, XmlLimits};
 use postonce_tests::contracts::{schema_of, validate_xml};
 use postonce_tests::samples::FORMATS;
+use postonce_web::api::translate::{self, InboundDocument};
 use postonce_web::formats::Shape;
 use postonce_web::formats::table::Tables;
-use postonce_web::translate::{self, InboundDocument};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;

@@ -6,7 +6,7 @@
 
 use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_shared::domain::instruction::TransactionKind;
-use postonce_shared::xml::{self, Element, XmlLimits};
+use postonce_shared::messaging::xml::{self, Element, XmlLimits};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::decorators::{LedgerDecorator, WorkQueueDecorator};
 use postonce_shared::domain::decision::AccountCommit;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Ledger};
 use postonce_shared::ports::queue::{Held, Lease, Message, QueueName, WorkQueue};
+use postonce_shared::testing::decorators::{LedgerDecorator, WorkQueueDecorator};
 
 use crate::wait;
 

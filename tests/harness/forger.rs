@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use postonce_shared::domain::ids::{AccountKey, MessageId};
-use postonce_shared::envelope;
+use postonce_shared::messaging::envelope;
 use serde_json::{Value, json};
 
 use crate::python;

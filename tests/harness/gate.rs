@@ -2,7 +2,7 @@
 
 use futures::future::join_all;
 use postonce_shared::domain::ids::{AccountKey, MessageId};
-use postonce_shared::envelope;
+use postonce_shared::messaging::envelope;
 use reqwest::Method;
 use serde_json::{Value, json};
 

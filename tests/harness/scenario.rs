@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
-use postonce_shared::adapters::open;
 use postonce_shared::adapters::sqlite::SqliteStore;
 use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, UserId};
-use postonce_shared::envelope::seal::Seal;
+use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::world::World;
-use postonce_shared::ring_secret::RingSecret;
+use postonce_shared::store;
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -339,10 +339,10 @@ impl Scenario {
     /// The same, with a clock of its own.
     pub async fn store_in(&self, world: Arc<dyn World>) -> Store {
         if let Some(path) = self.direct.strip_prefix("sqlite:") {
-            let enqueue = open::enqueue(
+            let enqueue = store::enqueue(
                 self.queue_count(),
                 Arc::default(),
-                Seal::new(&Arc::new(RingSecret::new(None))),
+                Seal::new(&Arc::new(DoorbellSecret::new(None))),
             );
             return SqliteStore::open(Path::new(path), enqueue, world).expect("the file can be opened");
         }
@@ -354,7 +354,7 @@ impl Scenario {
 
     /// The seal of the bank's messages: the secret is the one that its processes find in the store.
     pub async fn seal(&self) -> Seal {
-        let secret = Arc::new(RingSecret::new(None));
+        let secret = Arc::new(DoorbellSecret::new(None));
         secret.establish(&*self.store().await.sync, &SystemWorld::new()).await;
         Seal::new(&secret)
     }

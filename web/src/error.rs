@@ -1,7 +1,7 @@
 //! Every error that the API answers with, in one published table: status, stable code, title.
 //!
 //! An [`ApiError`] carries two texts: `detail` is for the client, the cause is for the log. The cause
-//! never reaches a response; the middleware in [`crate::observe`] writes it down, once.
+//! never reaches a response; the middleware in [`crate::edge::observe`] writes it down, once.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,15 +10,14 @@ use std::sync::Arc;
 use actix_web::http::{StatusCode, header};
 use actix_web::{HttpResponse, ResponseError};
 use postonce_schemas::json::{Problem, Violation};
-use postonce_shared::accept::AcceptFault;
-use postonce_shared::dead_letter_office::OfficeFault;
-use postonce_shared::order_numbers::OrderNumberFault;
 use postonce_shared::ports::fault::{Cause, StoreFault};
+use postonce_shared::protocol::accept::AcceptFault;
+use postonce_shared::protocol::dead_letters::DeadLetterFault;
+use postonce_shared::protocol::order_numbers::OrderNumberFault;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 
-use crate::pages::not_a_cursor;
-use crate::readiness::Part;
+use postonce_worker::readiness::Part;
 
 /// The media type of every error.
 pub const PROBLEM_JSON: &str = "application/problem+json";
@@ -150,6 +149,29 @@ impl ApiError {
         Self { violations: told.collect(), ..Self::new(code, detail) }
     }
 
+    /// There is no such account, or the partner may not access it.
+    pub fn account_unknown() -> Self {
+        let detail = "Open the account first, with PUT. The id of the request is not used up.";
+        Self::new(Code::AccountUnknown, detail)
+    }
+
+    /// The user has no account that the partner may access.
+    pub fn user_unknown() -> Self {
+        Self::new(Code::UserUnknown, "This user has no account that your key may access.")
+    }
+
+    /// There is no such transaction of this partner.
+    pub fn transaction_unknown() -> Self {
+        let detail = "No transaction of yours with this id was accepted on this account.";
+        Self::new(Code::TransactionUnknown, detail)
+    }
+
+    /// The cursor was changed, or belongs to another listing.
+    pub fn cursor_invalid() -> Self {
+        let detail = "Pass the next_cursor of the page before, unchanged, to the same listing.";
+        Self::new(Code::CursorInvalid, detail)
+    }
+
     /// A failure of ours that trying again does not help.
     pub fn internal(cause: impl Into<Cause>) -> Self {
         let detail = "The request could not be carried out. The error was recorded.";
@@ -255,7 +277,7 @@ impl ResponseError for ApiError {
 impl From<StoreFault> for ApiError {
     fn from(fault: StoreFault) -> Self {
         if matches!(fault, StoreFault::ForeignCursor { .. }) {
-            return not_a_cursor();
+            return Self::cursor_invalid();
         }
         let is_transient = fault.is_transient();
         Self::store(fault, is_transient, Part::Ledger)
@@ -274,8 +296,8 @@ impl From<AcceptFault> for ApiError {
     }
 }
 
-impl From<OfficeFault> for ApiError {
-    fn from(fault: OfficeFault) -> Self {
+impl From<DeadLetterFault> for ApiError {
+    fn from(fault: DeadLetterFault) -> Self {
         let is_transient = fault.is_transient();
         Self::store(fault, is_transient, Part::Ledger)
     }

@@ -6,28 +6,28 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{ArgMatches, Args, Command, FromArgMatches as _, Subcommand};
-use postonce_shared::adapters::http::Exchange;
-use postonce_shared::adapters::open;
+use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::audit::{Event, On};
 use postonce_shared::bank::Bank;
-use postonce_shared::completions::Completions;
+use postonce_shared::cluster::completions::Completions;
+use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::config::{Config, StorageConfig, add_settings};
-use postonce_shared::envelope::seal::Seal;
+use postonce_shared::messaging::envelope::seal::Seal;
+use postonce_shared::messaging::sweep::{Sweep, Swept};
+use postonce_shared::oversight::audit::{AuditTarget, Event};
 use postonce_shared::ports::world::World;
-use postonce_shared::recover::Scope;
-use postonce_shared::ring_secret::RingSecret;
-use postonce_shared::sweep::{Sweep, Swept};
+use postonce_shared::protocol::recover::RecoveryScope;
+use postonce_shared::store;
 use postonce_shared::telemetry::{self, LogTo};
-use postonce_web::adoption::adopt;
-use postonce_web::backup_command::{self, BackupCommand, RestoreCommand};
-use postonce_web::keys_command::{self, KeysCommand};
-use postonce_web::openapi::{json_schema, openapi_json};
-use postonce_web::partner_desk::PartnerDesk;
-use postonce_web::partner_ring::PartnerRing;
-use postonce_web::partners_command::{self, PartnersCommand};
+use postonce_web::access::adoption::adopt;
+use postonce_web::access::partner_broadcast::PartnerBroadcast;
+use postonce_web::access::partner_service::PartnerService;
+use postonce_web::api::openapi::{json_schema, openapi_json};
+use postonce_web::cli::backup::{self, BackupCommand, RestoreCommand};
+use postonce_web::cli::keys::{self, KeysCommand};
+use postonce_web::cli::partners::{self, PartnersCommand};
+use postonce_web::cli::verify::{self, Verdict, VerifyCommand};
 use postonce_web::process::{self, Hosting};
-use postonce_web::verify_command::{self, Verdict, VerifyCommand};
 use postonce_worker::drain::until_asked_to_stop;
 use postonce_worker::process::find_secret;
 
@@ -116,11 +116,11 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     // Before a store is opened: backup and restore work on its files, and an audit only reads.
     match &command {
         Some(Operation::Backup(backup)) => {
-            backup_command::back_up(backup, &config.storage, &*world, &mut std::io::stdout())?;
+            backup::back_up(backup, &config.storage, &*world, &mut std::io::stdout())?;
             return Ok(ExitCode::SUCCESS);
         }
         Some(Operation::Restore(restore)) => {
-            backup_command::restore(restore, &config.storage, &*world, &mut std::io::stdout())?;
+            backup::restore(restore, &config.storage, &*world, &mut std::io::stdout())?;
             return Ok(ExitCode::SUCCESS);
         }
         Some(Operation::Verify(verify)) => return audit(verify, &config, world).await,
@@ -135,11 +135,11 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         | None => {}
     }
     let completions: Arc<Completions> = Arc::default();
-    let secret = Arc::new(RingSecret::new(config.ring_secret.as_ref()));
+    let secret = Arc::new(DoorbellSecret::new(config.ring_secret.as_ref()));
     let seal = Seal::new(&secret);
-    let store = open::open(&config, Arc::clone(&world), &completions, &seal);
+    let store = store::open(&config, Arc::clone(&world), &completions, &seal);
     let store = store.await.context("the store cannot be opened")?;
-    let exchange = Exchange::with(&store, &world, secret)?;
+    let exchange = PeerNetwork::with(&store, &world, secret)?;
     let bank = Bank::linked(store, world, exchange.links(&completions), config.queue_count);
     if let Some(command) = command {
         operate(command, &bank, &exchange).await?;
@@ -148,22 +148,22 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         let worker_here = with_worker || (embedded && !no_worker);
         let hosting = if worker_here { Hosting::WithWorker } else { Hosting::WebOnly };
         process::run(&bank, &exchange, &config, hosting, until_asked_to_stop()).await?;
-        open::leave(&config);
+        store::leave(&config);
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Carries out a command on a store that is open.
-async fn operate(command: Operation, bank: &Bank, exchange: &Exchange) -> anyhow::Result<()> {
+async fn operate(command: Operation, bank: &Bank, exchange: &PeerNetwork) -> anyhow::Result<()> {
     let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
     match command {
         Operation::Keys(command) => {
             let desk = partner_desk(bank, exchange).await?;
-            keys_command::run(command, &bank.store, &desk, (&mut out, &mut err)).await
+            keys::run(command, &bank.store, &desk, (&mut out, &mut err)).await
         }
         Operation::Partners(command) => {
             let desk = partner_desk(bank, exchange).await?;
-            partners_command::run(command, &desk, (&mut out, &mut err)).await
+            partners::run(command, &desk, (&mut out, &mut err)).await
         }
         Operation::Recover => recover(bank, exchange).await,
         Operation::Sweep => sweep(bank).await,
@@ -176,10 +176,12 @@ async fn operate(command: Operation, bank: &Bank, exchange: &Exchange) -> anyhow
     }
 }
 
-async fn recover(bank: &Bank, exchange: &Exchange) -> anyhow::Result<()> {
+async fn recover(bank: &Bank, exchange: &PeerNetwork) -> anyhow::Result<()> {
     find_secret(bank, exchange);
-    let recovered = bank.repair.recover(Scope::Unqueued).await;
-    let on = recovered.as_ref().map_or_else(|_| On::nothing(), |it| On::one("enqueued", it.enqueued));
+    let recovered = bank.repair.recover(RecoveryScope::Unqueued).await;
+    let on = recovered
+        .as_ref()
+        .map_or_else(|_| AuditTarget::nothing(), |it| AuditTarget::one("enqueued", it.enqueued));
     let recovered = Event::operated("work.recover", on, recovered);
     let recovered = recovered.context("the log cannot be recovered")?;
     println!(
@@ -192,7 +194,8 @@ async fn recover(bank: &Bank, exchange: &Exchange) -> anyhow::Result<()> {
 
 async fn sweep(bank: &Bank) -> anyhow::Result<()> {
     let swept = Sweep::new(&bank.store, Arc::clone(&bank.world)).run().await;
-    let on = swept.as_ref().map_or_else(|_| On::nothing(), |it| On::one("removed", it.removed));
+    let on =
+        swept.as_ref().map_or_else(|_| AuditTarget::nothing(), |it| AuditTarget::one("removed", it.removed));
     let swept = Event::operated("payloads.sweep", on, swept);
     let Swept { removed, open, unreadable, young } = swept.context("the payloads cannot be swept")?;
     println!(
@@ -203,16 +206,17 @@ async fn sweep(bank: &Bank) -> anyhow::Result<()> {
 }
 
 /// Where it is decided who may do what; those that run hear of it.
-async fn partner_desk(bank: &Bank, exchange: &Exchange) -> anyhow::Result<PartnerDesk> {
+async fn partner_desk(bank: &Bank, exchange: &PeerNetwork) -> anyhow::Result<PartnerService> {
     find_secret(bank, exchange);
     adopt(&bank.store, &*bank.world).await.context("the partners of older keys cannot be made")?;
-    let ring = PartnerRing::new(exchange, Arc::clone(&bank.world), None);
-    Ok(PartnerDesk::new(&bank.store, Arc::clone(&bank.world), ring))
+    let ring = PartnerBroadcast::new(exchange, Arc::clone(&bank.world), None);
+    Ok(PartnerService::new(&bank.store, Arc::clone(&bank.world), ring))
 }
 
 async fn audit(command: &VerifyCommand, config: &Config, world: Arc<dyn World>) -> anyhow::Result<ExitCode> {
-    let store = open::open_to_read(config, Arc::clone(&world)).await.context("the store cannot be opened")?;
-    let verdict = verify_command::run(command, &store, &world, &mut std::io::stdout()).await?;
+    let store =
+        store::open_to_read(config, Arc::clone(&world)).await.context("the store cannot be opened")?;
+    let verdict = verify::run(command, &store, &world, &mut std::io::stdout()).await?;
     Ok(match verdict {
         Verdict::Sound => ExitCode::SUCCESS,
         Verdict::Findings => ExitCode::from(1),

@@ -7,27 +7,28 @@ use std::time::Duration;
 use anyhow::Context as _;
 use futures::FutureExt as _;
 use futures::future::{Either, select};
-use postonce_shared::adapters::http::{Exchange, advertised};
+use postonce_shared::adapters::http::{PeerNetwork, advertised};
 use postonce_shared::bank::Bank;
 use postonce_shared::config::{Config, StorageConfig};
-use postonce_shared::envelope;
-use postonce_shared::recover::{Recovered, Scope};
+use postonce_shared::messaging::envelope;
+use postonce_shared::protocol::recover::{Recovered, RecoveryScope};
+use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::{Drain, drain};
-use postonce_worker::heartbeat::Heartbeat;
 use postonce_worker::meter::Meter;
 use postonce_worker::process::{find_secret, run_in_roster};
-use postonce_worker::worker::{Worker, WorkerConfig};
+use postonce_worker::upkeep::heartbeat::Heartbeat;
+use postonce_worker::worker::Worker;
 use tracing::{error, info, warn};
 
-use crate::api_keys::{Established, FirstKey};
-use crate::doors::Doors;
-use crate::keyring::Keyring;
-use crate::office::OfficeTerms;
-use crate::readiness::{Part, Readiness};
+use crate::access::api_keys::{Established, FirstKey};
+use crate::access::keyring::Keyring;
+use crate::access::signatures::Verifier;
+use crate::admin::service::AdminTerms;
+use crate::http_servers::HttpServers;
 use crate::server::App;
-use crate::signatures::Verifier;
 use postonce_shared::ports::fault::chain;
-use postonce_shared::ports::roster::{Address, ProcessKind};
+use postonce_shared::ports::process_registry::{Address, ProcessKind};
+use postonce_worker::readiness::{Part, Readiness};
 
 /// Files that a process opens besides its connections: the store, other processes, logs.
 const FILES_BESIDES: usize = 512;
@@ -51,7 +52,7 @@ pub enum Hosting {
 /// When the configuration cannot be used, or the address is taken.
 pub async fn run(
     bank: &Bank,
-    exchange: &Exchange,
+    exchange: &PeerNetwork,
     config: &Config,
     hosting: Hosting,
     stop: impl Future<Output = ()>,
@@ -62,7 +63,7 @@ pub async fn run(
         // This store enqueues while it accepts, and cannot wait for the secret then.
         bank.seal.ready(&*bank.world).await;
     }
-    let doors = Doors::open(config)?;
+    let doors = HttpServers::open(config)?;
     let address = advertised(config, doors.for_peers());
     warn_of_loopback(config, doors.for_peers());
     // Known only now, where the port was left open; nothing was accepted yet.
@@ -75,7 +76,7 @@ pub async fn run(
         Hosting::WebOnly => None,
     };
     let gatekeeper = worker.as_ref().map(Worker::gatekeeper);
-    let terms = OfficeTerms {
+    let terms = AdminTerms {
         address: address.clone(),
         scaling: config.scaling.clone(),
         prices: config.prices.clone(),
@@ -100,7 +101,7 @@ pub async fn run(
         let (readiness, forget) = (Arc::clone(&readiness), forget_partner);
         move || {
             forget(None);
-            readiness.gain(Part::Roster);
+            readiness.gain(Part::ProcessRegistry);
         }
     };
     let work = match worker {
@@ -158,13 +159,13 @@ fn make_room(connections_max: usize) {
 async fn work(
     worker: Worker,
     bank: &Bank,
-    exchange: &Exchange,
+    exchange: &PeerNetwork,
     (config, address): (&Config, Address),
     draining: &Drain,
     announced: impl FnOnce(),
 ) {
     if matches!(config.storage, StorageConfig::Sqlite { .. }) {
-        match bank.repair.recover(Scope::Unqueued).await {
+        match bank.repair.recover(RecoveryScope::Unqueued).await {
             Ok(Recovered { enqueued: 0, .. }) => {}
             Ok(Recovered { enqueued, .. }) => {
                 warn!("Enqueued {enqueued} accepted transactions that had no message")
@@ -178,7 +179,7 @@ async fn work(
 /// The place in the roster of a process without a worker.
 async fn be_found(
     bank: &Bank,
-    exchange: &Exchange,
+    exchange: &PeerNetwork,
     address: Address,
     draining: &Drain,
     announced: impl FnOnce(),

@@ -4,44 +4,41 @@
 use std::net::TcpListener;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Duration;
 
+use actix_web::Error;
 use actix_web::body::MessageBody;
 use actix_web::dev::{Server, ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::middleware::from_fn;
 use actix_web::web::Data;
-use actix_web::{Error, HttpServer};
-use futures::FutureExt as _;
-use postonce_shared::accept::Acceptor;
-use postonce_shared::adapters::http::Exchange;
+use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::bank::Bank;
 use postonce_shared::config::{HttpLimits, SignatureTerms};
 use postonce_shared::ports::world::World;
-use postonce_worker::gatekeeper::Gatekeeper;
-use postonce_worker::http::{Callee, Connections, ForgetPartner, attend};
+use postonce_shared::protocol::accept::Acceptor;
+use postonce_worker::http::{ForgetPartner, PeerState, attend, start};
+use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
 use postonce_worker::metrics::{PriceCollector, WorkerCollector};
 use rustls::ServerConfig;
 
-use crate::books::Books;
-use crate::gate_desk::GateDesk;
-use crate::keyring::Keyring;
-use crate::limits::{Crowd, Rates, bound_crowd, bound_heads};
-use crate::listeners::AllWorkers;
+use crate::access::keyring::Keyring;
+use crate::access::partner_broadcast::PartnerBroadcast;
+use crate::access::partner_service::PartnerService;
+use crate::access::rates::Rates;
+use crate::access::signatures::Verifier;
+use crate::admin::gate::GateService;
+use crate::admin::service::{AdminService, AdminTerms};
+use crate::admin::workers::AllWorkers;
+use crate::api::account_service::AccountService;
+use crate::api::negotiate::refuse_in_format;
+use crate::api::routes;
+use crate::edge::limits::{ConcurrencyLimit, bound_heads, limit_concurrency};
+use crate::edge::observe::{Observer, observe};
 use crate::metrics::Metrics;
-use crate::negotiate::refuse_in_format;
-use crate::observe::{Observer, observe};
-use crate::office::{Office, OfficeTerms};
-use crate::partner_desk::PartnerDesk;
-use crate::partner_ring::PartnerRing;
-use crate::readiness::Readiness;
-use crate::routes;
-use crate::signatures::Verifier;
+use postonce_worker::readiness::Readiness;
 
 /// How long requests in hand may take to end when the server stops.
 const DRAIN_S: u64 = 10;
-/// How long a TLS handshake may take, where the head of a request may take longer.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the handlers need, by role. A handler takes the ones that it uses.
 #[derive(Clone)]
@@ -49,21 +46,21 @@ pub struct App {
     /// Accepts deposits and withdrawals.
     pub acceptor: Arc<Acceptor>,
     /// Accounts, and reads of transactions.
-    pub books: Arc<Books>,
+    pub accounts_service: Arc<AccountService>,
     /// What operators look at.
-    pub office: Arc<Office>,
+    pub admin: Arc<AdminService>,
     /// Where the work is held and released.
-    pub gate: Arc<GateDesk>,
+    pub gate: Arc<GateService>,
     /// Who may call.
     pub keyring: Arc<Keyring>,
     /// Where it is decided who may do what.
-    pub partners: Arc<PartnerDesk>,
+    pub partners: Arc<PartnerService>,
     /// What is missing.
     pub readiness: Arc<Readiness>,
     /// Counts.
     pub metrics: Arc<Metrics>,
     /// What the process is to the others of the bank.
-    pub callee: Arc<Callee>,
+    pub callee: Arc<PeerState>,
     /// What a client may ask of a connection.
     pub limits: HttpLimits,
     /// Whether the other processes of the bank call at the same address as partners.
@@ -72,8 +69,8 @@ pub struct App {
     pub verifier: Verifier,
     /// How much each caller may ask for.
     pub rates: Arc<Rates>,
-    /// The requests in hand.
-    pub crowd: Arc<Crowd>,
+    /// How many requests may be in progress at once.
+    pub concurrency: Arc<ConcurrencyLimit>,
     /// The clock.
     pub world: Arc<dyn World>,
 }
@@ -83,9 +80,9 @@ impl App {
     /// it has one, counts on `meter` and obeys the gate by `gatekeeper`.
     pub fn over(
         bank: &Bank,
-        exchange: &Exchange,
+        exchange: &PeerNetwork,
         (meter, gatekeeper): (&Arc<Meter>, Option<Arc<Gatekeeper>>),
-        terms: OfficeTerms,
+        terms: AdminTerms,
         readiness: Arc<Readiness>,
     ) -> Self {
         let world = || Arc::clone(&bank.world);
@@ -97,7 +94,7 @@ impl App {
             address: terms.address.to_string(),
             meter: Arc::clone(meter),
             operations: operations(),
-            switchboard: Arc::clone(&exchange.switchboard),
+            broadcast: Arc::clone(&exchange.broadcast),
         };
         let keyring = Arc::new(Keyring::new(&bank.store, world()));
         let forget: ForgetPartner = {
@@ -107,17 +104,17 @@ impl App {
                 grants.forget(partner);
             })
         };
-        let ring = PartnerRing::new(exchange, world(), Some(Arc::clone(&forget)));
+        let ring = PartnerBroadcast::new(exchange, world(), Some(Arc::clone(&forget)));
         let mut callee =
-            Callee::of(bank, exchange, meter, gatekeeper.clone(), &readiness, terms.address.clone());
+            PeerState::of(bank, exchange, meter, gatekeeper.clone(), &readiness, terms.address.clone());
         callee.partners = forget;
         Self {
             callee: Arc::new(callee),
-            partners: Arc::new(PartnerDesk::new(&bank.store, world(), ring)),
+            partners: Arc::new(PartnerService::new(&bank.store, world(), ring)),
             acceptor: Arc::clone(&bank.acceptor),
-            books: Arc::new(Books::new(bank.store.clone(), world(), bank.repair.clone())),
-            office: Arc::new(Office::new(bank, Arc::new(workers), terms)),
-            gate: Arc::new(GateDesk::new(bank, exchange, gatekeeper)),
+            accounts_service: Arc::new(AccountService::new(bank.store.clone(), world(), bank.repair.clone())),
+            admin: Arc::new(AdminService::new(bank, Arc::new(workers), terms)),
+            gate: Arc::new(GateService::new(bank, exchange, gatekeeper)),
             keyring,
             readiness,
             metrics: Arc::new(metrics),
@@ -125,7 +122,7 @@ impl App {
             serves_peers: false,
             verifier: Verifier { terms: SignatureTerms::default(), is_tls: false },
             rates: Arc::new(Rates::new(&HttpLimits::default(), world())),
-            crowd: Arc::new(Crowd::of(HttpLimits::default().connections_max)),
+            concurrency: Arc::new(ConcurrencyLimit::new(HttpLimits::default().connections_max)),
             world: world(),
         }
     }
@@ -134,8 +131,8 @@ impl App {
     #[must_use]
     pub fn within(self, limits: HttpLimits) -> Self {
         let rates = Arc::new(Rates::new(&limits, Arc::clone(&self.world)));
-        let crowd = Arc::new(Crowd::of(limits.connections_max));
-        Self { limits, rates, crowd, ..self }
+        let concurrency = Arc::new(ConcurrencyLimit::new(limits.connections_max));
+        Self { limits, rates, concurrency, ..self }
     }
 }
 
@@ -153,8 +150,8 @@ pub fn build(
 > {
     let App {
         acceptor,
-        books,
-        office,
+        accounts_service,
+        admin,
         gate,
         keyring,
         partners,
@@ -164,15 +161,15 @@ pub fn build(
         limits,
         serves_peers,
         verifier,
-        crowd,
+        concurrency,
         rates,
         world,
     } = app.clone();
     let observer = Observer { metrics: Arc::clone(&metrics), readiness: Arc::clone(&readiness), world };
     actix_web::App::new()
         .app_data(Data::from(acceptor))
-        .app_data(Data::from(books))
-        .app_data(Data::from(office))
+        .app_data(Data::from(accounts_service))
+        .app_data(Data::from(admin))
         .app_data(Data::from(gate))
         .app_data(Data::from(keyring))
         .app_data(Data::from(partners))
@@ -181,7 +178,7 @@ pub fn build(
         .app_data(Data::from(callee))
         .app_data(Data::new(limits))
         .app_data(Data::from(rates))
-        .app_data(Data::from(crowd))
+        .app_data(Data::from(concurrency))
         .app_data(Data::new(verifier))
         .app_data(Data::new(observer))
         .configure(|config| {
@@ -190,7 +187,7 @@ pub fn build(
             }
             routes::configure(config);
         })
-        .wrap(from_fn(bound_crowd))
+        .wrap(from_fn(limit_concurrency))
         .wrap(from_fn(bound_heads))
         .wrap(from_fn(observe))
         // Outside of what counts: a client's mistake stays one, whatever status its protocol has for it.
@@ -198,31 +195,13 @@ pub fn build(
         .wrap(from_fn(attend))
 }
 
-/// Starts to serve on a bound address, over TLS if there is something to serve it with. The caller awaits the server, and stops it gracefully through
-/// its handle: signals are the caller's business.
+/// Starts to serve on a bound address, over TLS if there is something to serve it with. The caller awaits the
+/// server, and stops it gracefully through its handle: signals are the caller's business.
 ///
 /// # Errors
 /// When the address cannot be listened on.
 pub fn serve(app: App, listener: TcpListener, tls: Option<ServerConfig>) -> std::io::Result<Server> {
-    let HttpLimits { head_patience, keep_alive, connections_max, .. } = app.limits;
-    let connections = Connections::new(Arc::clone(&app.world), keep_alive.saturating_add(head_patience));
-    app.world.spawn(Arc::clone(&connections).watch().boxed());
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let connections_max = connections_max.div_ceil(threads);
-    let server = HttpServer::new(move || build(&app))
-        .workers(threads)
-        .max_connections(connections_max)
-        // As many handshakes as connections: a crowd that never ends its own keeps nobody waiting.
-        .max_connection_rate(connections_max)
-        .tls_handshake_timeout(head_patience.min(HANDSHAKE_PATIENCE))
-        .client_request_timeout(head_patience)
-        .keep_alive(keep_alive)
-        .on_connect(move |stream, data| connections.admit(stream, data))
-        .shutdown_timeout(DRAIN_S)
-        .disable_signals();
-    let server = match tls {
-        Some(tls) => server.listen_rustls_0_23(listener, tls)?,
-        None => server.listen(listener)?,
-    };
-    Ok(server.run())
+    let (world, limits) = (Arc::clone(&app.world), app.limits);
+    start(move || build(&app), &world, &limits, threads, DRAIN_S, listener, tls)
 }

@@ -1,30 +1,23 @@
 #![doc = include_str!("../README.md")]
 
-pub mod agenda;
+pub mod background_task;
 pub mod backoff;
-pub mod delivery;
-pub mod direct_orders;
-pub mod disposition;
+pub mod config;
 pub mod drain;
-pub mod errand;
-pub mod gatekeeper;
-pub mod handler;
-pub mod heartbeat;
-pub mod http;
-pub mod leases;
-pub mod listener;
-pub mod lookup;
 pub mod meter;
 pub mod metrics;
-pub mod opening;
-pub mod posting;
-pub mod process;
 pub mod readiness;
-pub mod receivers;
-pub mod renewal;
-pub mod session;
-pub mod settle;
-pub mod supervised;
-pub mod supervisor;
-pub mod sweeping;
+
+pub mod listening;
+
+pub mod posting;
+
+pub mod upkeep;
+
+pub mod http;
+
 pub mod worker;
+
+pub mod process;
+
+pub mod supervisor;

@@ -5,23 +5,24 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, Command, FromArgMatches as _};
-use postonce_shared::adapters::http::Exchange;
-use postonce_shared::adapters::open;
+use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
-use postonce_shared::completions::Completions;
+use postonce_shared::cluster::completions::Completions;
+use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::config::{Config, add_settings};
-use postonce_shared::envelope::seal::Seal;
+use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::world::World;
-use postonce_shared::ring_secret::RingSecret;
+use postonce_shared::store;
 use postonce_shared::telemetry::{self, LogTo};
+use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::until_asked_to_stop;
 use postonce_worker::meter::Meter;
 use postonce_worker::process;
-use postonce_worker::supervised::{Line, SUPERVISED};
+use postonce_worker::supervisor::supervised::{Line, SUPERVISED};
 use postonce_worker::supervisor::{Program, ScaleRange, Supervisor};
-use postonce_worker::worker::{Worker, WorkerConfig};
+use postonce_worker::worker::Worker;
 
 /// Serving and posting take and give back small pieces of memory all the time.
 #[global_allocator]
@@ -54,15 +55,15 @@ async fn main() -> anyhow::Result<()> {
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     let completions: Arc<Completions> = Arc::default();
-    let secret = Arc::new(RingSecret::new(config.ring_secret.as_ref()));
+    let secret = Arc::new(DoorbellSecret::new(config.ring_secret.as_ref()));
     let seal = Seal::new(&secret);
-    let store = open::open(&config, Arc::clone(&world), &completions, &seal);
+    let store = store::open(&config, Arc::clone(&world), &completions, &seal);
     let store = store.await.context("the store cannot be opened")?;
     // A supervised worker has the arguments of its supervisor, the range among them.
     if let Some(range) = cli.scale.filter(|_| !cli.supervised) {
         return supervise(range, &config, &store, world).await;
     }
-    let exchange = Exchange::with(&store, &world, secret)?;
+    let exchange = PeerNetwork::with(&store, &world, secret)?;
     let bank = Bank::linked(store, Arc::clone(&world), exchange.links(&completions), config.queue_count);
     let line = cli.supervised.then(Line::on_standard_input).transpose();
     let line = line.context("--supervised is for workers that postonce-worker --scale starts")?;
@@ -70,7 +71,7 @@ async fn main() -> anyhow::Result<()> {
     let worker = Worker::new(&bank, worker, Arc::default());
     let stop = until_stopped(line, Arc::clone(worker.meter()), world);
     process::run(worker, &bank, &exchange, &config, stop).await?;
-    open::leave(&config);
+    store::leave(&config);
     Ok(())
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use postonce_shared::oversight::prices::{Cost, Prices};
 use postonce_shared::ports::operations::{PriceKind, StorageOperations};
-use postonce_shared::prices::{Cost, Prices};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};

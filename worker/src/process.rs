@@ -6,17 +6,17 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use futures::FutureExt as _;
 use futures::future::{Either, join, select};
-use postonce_shared::adapters::http::{Exchange, advertised};
+use postonce_shared::adapters::http::{PeerNetwork, advertised};
 use postonce_shared::bank::Bank;
 use postonce_shared::config::Config;
-use postonce_shared::envelope;
-use postonce_shared::ports::roster::{Address, ProcessKind};
+use postonce_shared::messaging::envelope;
+use postonce_shared::ports::process_registry::{Address, ProcessKind};
 use tracing::info;
 
 use crate::drain::{Drain, drain};
-use crate::heartbeat::Heartbeat;
-use crate::http::{Callee, WorkerApp, serve};
+use crate::http::{PeerState, WorkerApp, serve};
 use crate::readiness::{Part, Readiness};
+use crate::upkeep::heartbeat::Heartbeat;
 use crate::worker::Worker;
 
 /// Runs a worker until `stop` returns; then drains: what is in hand is finished, for at most 10 s.
@@ -26,7 +26,7 @@ use crate::worker::Worker;
 pub async fn run(
     worker: Worker,
     bank: &Bank,
-    exchange: &Exchange,
+    exchange: &PeerNetwork,
     config: &Config,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
@@ -34,9 +34,9 @@ pub async fn run(
         .with_context(|| format!("cannot listen on {}", config.worker_bind))?;
     let bound = listener.local_addr().context("the listening address cannot be read")?;
     let address = advertised(config, bound);
-    let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::Roster]);
+    let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::ProcessRegistry]);
     let callee =
-        Callee::of(bank, exchange, worker.meter(), Some(worker.gatekeeper()), &readiness, address.clone());
+        PeerState::of(bank, exchange, worker.meter(), Some(worker.gatekeeper()), &readiness, address.clone());
     let app = WorkerApp { callee, prices: config.prices.clone() };
     let server = serve(app, listener).context("the server cannot be started")?;
     let handle = server.handle();
@@ -51,7 +51,7 @@ pub async fn run(
         // Changes of partners are told to processes in the roster: what was read before it is forgotten.
         let announced = || {
             bank.partner_grants.forget(None);
-            readiness.gain(Part::Roster);
+            readiness.gain(Part::ProcessRegistry);
         };
         run_in_roster(worker, bank, exchange, (config, address), &draining, announced).await;
         // Until then others can see it drain.
@@ -76,7 +76,7 @@ pub async fn run(
 }
 
 /// Finds the secret beside the start: the store may be away.
-pub fn find_secret(bank: &Bank, exchange: &Exchange) {
+pub fn find_secret(bank: &Bank, exchange: &PeerNetwork) {
     let (secret, sync, world) =
         (Arc::clone(&exchange.secret), Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
     bank.world.spawn(async move { secret.establish(&*sync, &*world).await }.boxed());
@@ -86,7 +86,7 @@ pub fn find_secret(bank: &Bank, exchange: &Exchange) {
 pub async fn run_in_roster(
     mut worker: Worker,
     bank: &Bank,
-    exchange: &Exchange,
+    exchange: &PeerNetwork,
     (config, address): (&Config, Address),
     draining: &Drain,
     announced: impl FnOnce(),
@@ -94,6 +94,6 @@ pub async fn run_in_roster(
     let (roster, idle) = (&bank.store.roster, config.idle_poll_max);
     let own = (exchange.id, ProcessKind::Worker);
     let heartbeat = Arc::new(Heartbeat::new(roster, &bank.world, own, address, idle));
-    worker.add_errand(heartbeat.clone());
+    worker.add_background_task(heartbeat.clone());
     futures::join!(worker.run(draining), heartbeat.keep(draining, announced));
 }

@@ -6,64 +6,28 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::{Either, join, select};
 use postonce_shared::bank::Bank;
-use postonce_shared::config::Config;
-use postonce_shared::domain::ids::PartnerId;
-use postonce_shared::domain::partner::RequestRate;
-use postonce_shared::envelope;
-use postonce_shared::gate::Gate;
+use postonce_shared::cluster::gate::Gate;
+use postonce_shared::messaging::envelope;
+use postonce_shared::messaging::queue_count::QueueCount;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::WorldExt as _;
-use postonce_shared::queue_count::QueueCount;
 use tracing::{error, info, warn};
 
+use crate::background_task::BackgroundTask;
+use crate::config::WorkerConfig;
 use crate::drain::Drain;
-use crate::errand::Errand;
-use crate::gatekeeper::Gatekeeper;
-use crate::leases::QueueLeases;
-use crate::listener::Listener;
+use crate::listening::gatekeeper::Gatekeeper;
+use crate::listening::leases::QueueLeases;
+use crate::listening::listener::Listener;
+use crate::listening::session::SessionContext;
 use crate::meter::Meter;
-use crate::posting::Posting;
-use crate::receivers::Bounds;
-use crate::session::Means;
-use crate::sweeping::Sweeping;
+use crate::posting::posting_handler::PostingHandler;
+use crate::upkeep::payload_sweep::PayloadSweep;
 
 /// How long a drain may take: what is in hand then comes back when its leases end.
 pub const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// How long giving back unused order numbers may take: losing some of them does no harm.
 const CLOSING_TIME_MAX: Duration = Duration::from_secs(2);
-
-/// What a worker goes by.
-#[derive(Debug, Clone)]
-pub struct WorkerConfig {
-    /// How long a received message is hidden from others; renewed at half of it.
-    pub visibility_timeout: Duration,
-    /// Receipts after which a message is taken apart, and a single item set aside.
-    pub dequeue_count_max: u32,
-    /// Longest wait between two looks at empty queues.
-    pub idle_delay_max: Duration,
-    /// How many receivers a queue may have.
-    pub receivers: Bounds,
-    /// In whose name orders of direct producers are accepted; they are refused without one.
-    pub legacy_partner: Option<PartnerId>,
-    /// How many orders a second are accepted for it, if it has no rate of its own; in each process.
-    pub request_rate: RequestRate,
-    /// Whether to hold the gate first, if nobody ever touched it.
-    pub held: bool,
-}
-
-impl From<&Config> for WorkerConfig {
-    fn from(config: &Config) -> Self {
-        Self {
-            visibility_timeout: config.visibility_timeout,
-            dequeue_count_max: config.dequeue_count_max,
-            idle_delay_max: config.idle_poll_max,
-            receivers: Bounds { floor: config.receivers_min, ceiling: config.receivers_max },
-            legacy_partner: config.legacy_partner.clone(),
-            request_rate: config.http.rate,
-            held: false,
-        }
-    }
-}
 
 /// A worker that does not run yet.
 pub struct Worker {
@@ -71,7 +35,7 @@ pub struct Worker {
     config: WorkerConfig,
     meter: Arc<Meter>,
     gatekeeper: Arc<Gatekeeper>,
-    errands: Vec<Arc<dyn Errand>>,
+    background_tasks: Vec<Arc<dyn BackgroundTask>>,
 }
 
 impl Worker {
@@ -79,8 +43,9 @@ impl Worker {
     pub fn new(bank: &Bank, config: WorkerConfig, meter: Arc<Meter>) -> Self {
         let gate = Gate::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
         let gatekeeper = Arc::new(Gatekeeper::new(gate, Arc::clone(&bank.world), config.held));
-        let errands: Vec<Arc<dyn Errand>> = vec![gatekeeper.clone(), Arc::new(Sweeping::new(bank))];
-        Self { bank: bank.clone(), config, meter, gatekeeper, errands }
+        let background_tasks: Vec<Arc<dyn BackgroundTask>> =
+            vec![gatekeeper.clone(), Arc::new(PayloadSweep::new(bank))];
+        Self { bank: bank.clone(), config, meter, gatekeeper, background_tasks }
     }
 
     /// What it counts.
@@ -94,8 +59,8 @@ impl Worker {
     }
 
     /// Adds a chore to those that ride on the safety poll, one at each.
-    pub fn add_errand(&mut self, errand: Arc<dyn Errand>) {
-        self.errands.push(errand);
+    pub fn add_background_task(&mut self, task: Arc<dyn BackgroundTask>) {
+        self.background_tasks.push(task);
     }
 
     /// Listens to all queues of the bank until the drain starts, and finishes what is in hand, for at
@@ -151,8 +116,8 @@ impl Worker {
         }
     }
 
-    fn listener(&self, queue_count: u16, drain: &Drain) -> Listener<Posting> {
-        let Self { bank, config, meter, gatekeeper, errands } = self;
+    fn listener(&self, queue_count: u16, drain: &Drain) -> Listener<PostingHandler> {
+        let Self { bank, config, meter, gatekeeper, background_tasks } = self;
         let WorkerConfig { visibility_timeout, idle_delay_max, receivers, .. } = config.clone();
         let world = || Arc::clone(&bank.world);
         let leases = QueueLeases::new(
@@ -164,8 +129,8 @@ impl Worker {
             // Half of it, so that a queue passes on well before the messages of a dead worker do.
             visibility_timeout.checked_div(2).unwrap_or_default(),
         );
-        let means = Means {
-            handler: Arc::new(Posting::new(bank, Arc::clone(meter), config)),
+        let context = SessionContext {
+            handler: Arc::new(PostingHandler::new(bank, Arc::clone(meter), config)),
             queue: Arc::clone(&bank.store.queue),
             gatekeeper: Arc::clone(gatekeeper),
             leases: Arc::new(leases),
@@ -176,10 +141,10 @@ impl Worker {
             drain: drain.clone(),
         };
         Listener {
-            means: Arc::new(means),
+            context: Arc::new(context),
             doorbell: Arc::clone(&bank.doorbell),
             idle_delay_max,
-            errands: errands.clone(),
+            background_tasks: background_tasks.clone(),
         }
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::ConfigError;
 use super::sources::Found;
-use crate::prices::{PRICE_DECIMALS_MAX, PRICE_USD_MAX, Price, Prices};
-use crate::scaling::{ScalingPolicy, Schedule, TimeZone};
+use crate::oversight::prices::{PRICE_DECIMALS_MAX, PRICE_USD_MAX, Price, Prices};
+use crate::oversight::scaling::{ScalingPolicy, Schedule, TimeZone};
 
 /// Most workers that may be configured.
 const WORKERS_LIMIT: u64 = 1000;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, Command};
 
-use crate::prices::defaults as prices;
+use crate::oversight::prices::defaults as prices;
 
 /// One setting: the flag `--name`, the variable `POSTONCE_NAME`, and `name` in the TOML file.
 pub(super) struct Setting {

@@ -9,9 +9,9 @@ use secrecy::SecretString;
 use super::sources::Found;
 use super::{ConfigError, LogFormat, StorageConfig};
 use crate::adapters::azure::AzureConnection;
+use crate::cluster::doorbell_secret::{DoorbellKeys, RING_SECRET_CHARS_MIN};
 use crate::domain::ids::PartnerId;
-use crate::ports::roster::Address;
-use crate::ring_secret::{RING_SECRET_CHARS_MIN, RingKeys};
+use crate::ports::process_registry::Address;
 
 pub(super) fn storage(found: &Found) -> Result<StorageConfig, ConfigError> {
     match found.value.split_once(':') {
@@ -37,8 +37,8 @@ pub(super) fn secret(found: &Found, chars_min: usize) -> Result<SecretString, Co
     Err(found.refuse(format!("must have at least {chars_min} visible ASCII characters without spaces")))
 }
 
-pub(super) fn ring_keys(found: &Found) -> Result<RingKeys, ConfigError> {
-    RingKeys::parse(&found.value).map_err(|_| {
+pub(super) fn ring_keys(found: &Found) -> Result<DoorbellKeys, ConfigError> {
+    DoorbellKeys::parse(&found.value).map_err(|_| {
         found.refuse(format!(
             "must have at least {RING_SECRET_CHARS_MIN} visible ASCII characters without spaces and commas; while it \
              is changed, two of them as new,old"

@@ -155,7 +155,7 @@ pub enum UnknownMembers {
     /// Members of a JSON object.
     Members(BTreeMap<String, Value>),
     /// Elements of an XML document in namespaces that are not ours, each written by
-    /// [`crate::xml::write`].
+    /// [`crate::messaging::xml::write`].
     Elements(Vec<String>),
 }
 

@@ -15,7 +15,7 @@ pub struct DeadLetter {
     /// Where it came from.
     pub queue: QueueName,
     /// Why it was set aside: a sentence for a person, of at most
-    /// [`crate::dead_letter_office::REASON_CHARS_MAX`] characters.
+    /// [`crate::protocol::dead_letters::REASON_CHARS_MAX`] characters.
     pub reason: String,
     /// The body, whole, as it stood on the queue.
     pub body: Vec<u8>,

@@ -1,5 +1,5 @@
 //! What the bank needs from the outside, cut to the size of a business step. The doc comment of a
-//! method is its contract; [`crate::conformance`] checks every adapter against it.
+//! method is its contract; [`crate::testing::conformance`] checks every adapter against it.
 //!
 //! A port promises an atomic step, not rows: it shows no transaction of a database, no SQL and no
 //! partition key, so that a table of SQLite and a table of Azure can both keep the promise.
@@ -13,9 +13,8 @@ pub mod ledger;
 pub mod operations;
 pub mod partners;
 pub mod payload_store;
+pub mod process_registry;
 pub mod queue;
-pub mod replies;
-pub mod roster;
 pub mod sync_store;
 pub mod world;
 
@@ -28,8 +27,8 @@ use ledger::{Accounts, Ledger, TransactionLog};
 use operations::StorageOperations;
 use partners::Partners;
 use payload_store::PayloadStore;
+use process_registry::ProcessRegistry;
 use queue::WorkQueue;
-use roster::Roster;
 use sync_store::SyncStore;
 
 /// The ports of one store, opened together. Pass on what is used, not the whole.
@@ -56,7 +55,7 @@ pub struct Store {
     /// Who may call, and on what terms.
     pub partners: Arc<dyn Partners>,
     /// Who can be called.
-    pub roster: Arc<dyn Roster>,
+    pub roster: Arc<dyn ProcessRegistry>,
     /// What all of this costs.
     pub operations: Arc<StorageOperations>,
 }

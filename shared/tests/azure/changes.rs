@@ -1,19 +1,20 @@
 //! Changes of accounts and marks whose response was lost: they are reported as done, not done, or unknown.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::decorators::WorldDecorator;
 use postonce_shared::domain::account::{Account, AccountStatus, Versioned};
 use postonce_shared::domain::money::OverdraftLimit;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Marks};
 use postonce_shared::ports::world::World;
+use postonce_shared::testing::decorators::WorldDecorator;
 
 use crate::fake::Fault::{ApplyAndCut, Cut, CutAndApplyLate, Refuse};
 use crate::fixture::{Fixture, account, commit_of, deposit, revision_of};
@@ -37,7 +38,7 @@ impl WorldDecorator for WaitWorld {
     }
 
     async fn sleep(&self, _: Duration) {
-        let during_wait = self.during_wait.lock().unwrap().take();
+        let during_wait = self.during_wait.lock().take();
         if let Some(during_wait) = during_wait {
             during_wait().await;
         }

@@ -3,8 +3,9 @@
 //! with preconditions and batches, and one message on a queue.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -116,50 +117,46 @@ impl FakeStorage {
 
     /// Lets the next requests of that kind fail, one by one, in this order.
     pub fn fail(&self, kind: &'static str, faults: &[Fault]) {
-        self.state().faults.extend(faults.iter().map(|fault| (kind, *fault)));
+        self.state.lock().faults.extend(faults.iter().map(|fault| (kind, *fault)));
     }
 
     /// The kinds of the requests since the last call.
     pub fn requests(&self) -> Vec<&'static str> {
-        assert!(self.state().faults.is_empty(), "faults that no request met");
-        std::mem::take(&mut self.state().requests)
+        assert!(self.state.lock().faults.is_empty(), "faults that no request met");
+        std::mem::take(&mut self.state.lock().requests)
     }
 
     /// The addresses and bodies of the requests since the last call.
     pub fn targets(&self) -> Vec<(String, String)> {
-        std::mem::take(&mut self.state().targets)
+        std::mem::take(&mut self.state.lock().targets)
     }
 
     /// From now on every ETag contains a wildcard.
     pub fn damage_etags(&self) {
-        self.state().damages_etags = true;
+        self.state.lock().damages_etags = true;
     }
 
     /// Sets how failed batches are answered.
     pub fn hint(&self, hints: Hints) {
-        self.state().hints = hints;
+        self.state.lock().hints = hints;
     }
 
     /// Removes the rows whose names end like this, as an operator might. Returns their number.
     pub fn remove(&self, end: &str) -> usize {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let before = state.rows.len();
         state.rows.retain(|name, _| !name.ends_with(end));
         before.saturating_sub(state.rows.len())
     }
 
     pub fn put_message(&self) {
-        self.state().has_message = true;
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
+        self.state.lock().has_message = true;
     }
 
     async fn serve(self, mut stream: TcpStream) {
         while let Some(request) = read(&mut stream).await {
-            let Some(mut answer) = self.state().answer(&request) else { return };
-            if self.state().damages_etags {
+            let Some(mut answer) = self.state.lock().answer(&request) else { return };
+            if self.state.lock().damages_etags {
                 let damaged = |text: &str| text.replace("datetime'", "datetime'*");
                 answer.etag = answer.etag.as_deref().map(damaged);
                 answer.body = damaged(&answer.body);

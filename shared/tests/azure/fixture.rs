@@ -1,14 +1,14 @@
 //! A store over the fake service, a world whose waits end at once, an account, and transactions of it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::decorators::WorldDecorator;
 use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::decision::{AccountCommit, Means, Work, decide};
+use postonce_shared::domain::decision::{AccountCommit, DecisionContext, Work, decide};
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, OrderNumber, PartnerId};
 use postonce_shared::domain::ids::{TransactionKey, UserId};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
@@ -17,6 +17,7 @@ use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::ledger::{AcceptOutcome, NewTransaction, Opened};
 use postonce_shared::ports::world::{World, WorldExt as _};
+use postonce_shared::testing::decorators::WorldDecorator;
 use tokio::net::TcpListener;
 use uuid::Uuid;
 
@@ -33,15 +34,15 @@ pub struct QuickWorld {
 
 impl QuickWorld {
     pub fn pauses(&self) -> Vec<Duration> {
-        self.pauses.lock().unwrap().clone()
+        self.pauses.lock().clone()
     }
 
     pub fn advance_at_each_reading(&self, step: Duration) {
-        *self.step.lock().unwrap() = step;
+        *self.step.lock() = step;
     }
 
     pub fn uptime_so_far(&self) -> Duration {
-        self.pauses.lock().unwrap().iter().sum()
+        self.pauses.lock().iter().sum()
     }
 }
 
@@ -52,14 +53,14 @@ impl WorldDecorator for QuickWorld {
     }
 
     fn uptime(&self) -> Duration {
-        let step = *self.step.lock().unwrap();
-        let mut passed = self.passed.lock().unwrap();
+        let step = *self.step.lock();
+        let mut passed = self.passed.lock();
         *passed = passed.saturating_add(step);
         self.uptime_so_far().saturating_add(*passed)
     }
 
     async fn sleep(&self, duration: Duration) {
-        self.pauses.lock().unwrap().push(duration);
+        self.pauses.lock().push(duration);
     }
 }
 
@@ -166,9 +167,12 @@ pub fn commit_of(account: &Versioned<Account>, work: &[(&NewTransaction, Revisio
             revision: revision.clone(),
         })
         .collect();
-    let means =
-        Means { nonce: SystemWorld::new().nonce(), now: Timestamp::from_unix_ms(9), numbers: &numbers };
-    decide(account, &work, &means).unwrap()
+    let context = DecisionContext {
+        nonce: SystemWorld::new().nonce(),
+        now: Timestamp::from_unix_ms(9),
+        numbers: &numbers,
+    };
+    decide(account, &work, &context).unwrap()
 }
 
 fn euro() -> Currency {

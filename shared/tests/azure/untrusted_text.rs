@@ -2,9 +2,10 @@
 //! address or another element of a request.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use postonce_shared::domain::account::{Revision, Versioned};
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::instruction::Instruction;
@@ -84,7 +85,7 @@ fn logged() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
     struct Lines(Arc<Mutex<Vec<u8>>>);
     impl Write for Lines {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
+            self.0.lock().write(bytes)
         }
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
@@ -113,7 +114,7 @@ async fn a_commit_whose_content_differs_from_its_row_is_logged_as_an_error() {
         let answer = fixture.store.ledger.commit(&commit_of(&opened, &[(&committed, revision)])).await;
         drop(guard);
         assert_eq!(answer.unwrap(), Committed::Done { revision: None }, "the commit itself succeeds");
-        let lines = String::from_utf8(lines.lock().unwrap().clone()).unwrap();
+        let lines = String::from_utf8(lines.lock().clone()).unwrap();
         assert_eq!(lines.contains("ERROR") && lines.contains("contradicts the row"), is_logged, "{lines}");
         assert!(!is_logged || lines.contains(r#"stored=("deposit", "1", "EUR")"#), "{lines}");
         assert!(!is_logged || lines.contains(r#"committed=("deposit", "2", "EUR")"#), "{lines}");

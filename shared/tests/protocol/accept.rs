@@ -2,17 +2,18 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::join_all;
-use postonce_shared::accept::{AcceptFault, Acceptance};
-use postonce_shared::decorators::LedgerDecorator;
 use postonce_shared::domain::ids::AccountId;
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::domain::money::Currency;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{AcceptOutcome, AcceptReach, Ledger, NewTransaction};
+use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted};
+use postonce_shared::testing::decorators::LedgerDecorator;
 use uuid::Uuid;
 
 use crate::fixture::{
-    Countdown, Fixture, UnreliableLedger, UnreliableQueue, deposit, instruction, key, submit, withdrawal,
+    Countdown, Fixture, UnreliableLedger, UnreliableQueue, deposit, instruction, key, replayed, submit,
+    withdrawal,
 };
 
 #[tokio::test]
@@ -20,8 +21,9 @@ async fn a_repeated_request_is_a_replay_and_other_content_under_its_key_is_refus
     let fixture = Fixture::new().await;
     let web = fixture.process();
     let first = submit(&web, 7, deposit("12.50")).await.unwrap();
-    let Acceptance::Accepted(transaction) = first else { panic!("{first:?}") };
-    assert_eq!(submit(&web, 7, deposit("12.50")).await.unwrap(), Acceptance::Replayed(transaction));
+    let Acceptance::Accepted(Accepted { transaction, replayed: false }) = first else { panic!("{first:?}") };
+    let replay = Acceptance::Accepted(Accepted { transaction, replayed: true });
+    assert_eq!(submit(&web, 7, deposit("12.50")).await.unwrap(), replay);
     for other in [deposit("12.51"), withdrawal("12.50")] {
         assert_eq!(submit(&web, 7, other).await.unwrap(), Acceptance::KeyReused);
     }
@@ -34,9 +36,9 @@ async fn two_hundred_requests_with_one_id_are_one_transaction() {
     let webs = [fixture.process(), fixture.process()];
     let requests = (0..200_usize).map(|request| submit(&webs[request % 2], 7, deposit("1.00")));
     let answers = join_all(requests).await;
-    let first = answers.iter().filter(|answer| matches!(answer, Ok(Acceptance::Accepted(_)))).count();
-    let replayed = answers.iter().filter(|answer| matches!(answer, Ok(Acceptance::Replayed(_)))).count();
-    assert_eq!((first, replayed), (1, 199));
+    let first = answers.iter().filter(|answer| replayed(answer) == Some(false)).count();
+    let again = answers.iter().filter(|answer| replayed(answer) == Some(true)).count();
+    assert_eq!((first, again), (1, 199));
     let work = fixture.receive().await;
     assert!(!work.is_empty() && work.len() <= 2, "each web process sends at most once, not {}", work.len());
 }
@@ -71,7 +73,7 @@ async fn a_damaged_row_fails_no_other_request_of_its_group() {
     for (id, answer) in (10..30).zip(answers) {
         match answer {
             Err(AcceptFault::Log(_)) => assert_eq!(id, 13),
-            other => assert!(id != 13 && matches!(other, Ok(Acceptance::Accepted(_))), "{id}: {other:?}"),
+            other => assert!(id != 13 && replayed(&other) == Some(false), "{id}: {other:?}"),
         }
     }
 }
@@ -89,7 +91,7 @@ async fn a_request_is_accepted_only_when_its_send_is_confirmed() {
     }
     assert_eq!(fixture.queued().await, 0);
     // The first request wrote the row; the transaction is accepted with the first confirmed send.
-    assert!(matches!(submit(&web, 7, deposit("1.00")).await, Ok(Acceptance::Replayed(_))));
+    assert_eq!(replayed(&submit(&web, 7, deposit("1.00")).await), Some(true));
     assert_eq!(fixture.queued().await, 1);
 }
 
@@ -102,7 +104,7 @@ async fn a_replay_at_another_process_sends_work_that_the_first_one_could_not_sen
     });
     assert!(submit(&first, 7, deposit("1.00")).await.is_err());
     drop(first);
-    assert!(matches!(submit(&fixture.process(), 7, deposit("1.00")).await, Ok(Acceptance::Replayed(_))));
+    assert_eq!(replayed(&submit(&fixture.process(), 7, deposit("1.00")).await), Some(true));
     assert_eq!(fixture.receive().await.len(), 1);
 }
 
@@ -115,7 +117,7 @@ async fn a_retry_finds_an_insert_whose_response_was_lost() {
         store.ledger = Arc::new(ledger);
     });
     assert!(matches!(submit(&web, 7, deposit("1.00")).await, Err(AcceptFault::Log(_))));
-    assert!(matches!(submit(&web, 7, deposit("1.00")).await, Ok(Acceptance::Replayed(_))));
+    assert_eq!(replayed(&submit(&web, 7, deposit("1.00")).await), Some(true));
     assert_eq!(fixture.receive().await.len(), 1);
 }
 
@@ -126,7 +128,7 @@ async fn a_refused_request_does_not_use_up_its_id() {
     let dollars = instruction(TransactionKind::Deposit, "1.00", "USD");
     let euro = Currency::parse("EUR").unwrap();
     assert_eq!(submit(&web, 7, dollars).await.unwrap(), Acceptance::CurrencyMismatch { account: euro });
-    assert!(matches!(submit(&web, 7, deposit("1.00")).await, Ok(Acceptance::Accepted(_))));
+    assert_eq!(replayed(&submit(&web, 7, deposit("1.00")).await), Some(false));
 }
 
 #[tokio::test]
@@ -140,7 +142,7 @@ async fn an_unknown_account_is_looked_up_at_every_request() {
     let mut opened = fixture.account().await;
     opened.key = unknown.account;
     let _ = fixture.store.ports().accounts.open(&opened).await.unwrap();
-    assert!(matches!(ask().await, Ok(Acceptance::Accepted(_))));
+    assert_eq!(replayed(&ask().await), Some(false));
 }
 
 #[tokio::test]
@@ -152,5 +154,5 @@ async fn a_cancelled_request_does_not_stop_the_others() {
     assert!(futures::poll!(cancelled.as_mut()).is_pending());
     drop(cancelled);
     let answers = join_all((8..20).map(|message| submit(&web, message, deposit("1.00")))).await;
-    assert!(answers.iter().all(|answer| matches!(answer, Ok(Acceptance::Accepted(_)))));
+    assert!(answers.iter().all(|answer| replayed(answer) == Some(false)));
 }

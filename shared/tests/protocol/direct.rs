@@ -2,23 +2,23 @@
 
 use std::sync::Arc;
 
-use postonce_shared::accept::{Acceptance, Admission, Refusal};
 use postonce_shared::bank::Bank;
 use postonce_shared::domain::ids::{AccountId, PartnerId};
 use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::legacy::{self, LegacyOrder};
+use postonce_shared::messaging::direct_producers::{self, DirectOrder};
+use postonce_shared::protocol::accept::{Acceptance, Accepted, Admission, Refusal};
 
 use uuid::Uuid;
 
 use crate::fixture::{Countdown, Fixture, UnreliableLedger, account, deposit, key, submit, withdrawal};
 
-fn order(message: u128, amount: &str) -> LegacyOrder {
+fn order(message: u128, amount: &str) -> DirectOrder {
     let key = key(message);
     let body = format!("{}|{}|{}|{amount}\n", key.account.user, key.account.account, key.message);
-    legacy::parse(body.as_bytes()).unwrap().unwrap()
+    direct_producers::parse(body.as_bytes()).unwrap().unwrap()
 }
 
-async fn admit(bank: &Bank, order: &LegacyOrder) -> Admission {
+async fn admit(bank: &Bank, order: &DirectOrder) -> Admission {
     bank.acceptor.admit(order, &PartnerId::parse("shop").unwrap()).await.unwrap()
 }
 
@@ -55,14 +55,14 @@ async fn an_order_and_a_request_with_the_same_content_are_one_transaction() {
     assert!(matches!(admit(&bank, &order(1, "1")).await, Admission::Open(_)));
     let _ = admit(&bank, &order(2, "1")).await;
     let replayed = submit(&bank, 2, deposit("1.00")).await.unwrap();
-    assert!(matches!(replayed, Acceptance::Replayed(_)), "{replayed:?}");
+    assert!(matches!(replayed, Acceptance::Accepted(Accepted { replayed: true, .. })), "{replayed:?}");
 }
 
 #[tokio::test]
 async fn a_refused_order_changes_nothing() {
     let fixture = Fixture::new().await;
     let bank = fixture.process();
-    let refusal = async |order: &LegacyOrder| match admit(&bank, order).await {
+    let refusal = async |order: &DirectOrder| match admit(&bank, order).await {
         Admission::Refused(refusal) => refusal.to_string(),
         other @ (Admission::Open(_) | Admission::Final) => panic!("{other:?}"),
     };

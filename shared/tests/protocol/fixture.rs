@@ -1,37 +1,38 @@
 //! One store, several processes, and ports with faults.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::accept::{AcceptFault, Acceptance};
-use postonce_shared::adapters::bell::LocalBell;
+use parking_lot::Mutex;
+use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::{Bank, Links};
-use postonce_shared::completions::{Completion, Completions};
-use postonce_shared::conformance::sealed::{envelope_in, seal};
-use postonce_shared::decorators::{LedgerDecorator, WorkQueueDecorator};
+use postonce_shared::cluster::completions::{Completion, Completions};
+use postonce_shared::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
+use postonce_shared::cluster::replies::Replies;
+use postonce_shared::cluster::reply_to::{ReplySeal, ReplyTo};
 use postonce_shared::domain::account::Account;
 use postonce_shared::domain::decision::{AccountCommit, Work};
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::envelope::{self, Envelope};
-use postonce_shared::order_numbers::{OrderNumbers, Register};
+use postonce_shared::messaging::envelope::{self, Envelope};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{AcceptOutcome, Committed, Ledger, NewTransaction, StoredTransaction};
+use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::queue::{Held, QueueName, WorkQueue};
-use postonce_shared::ports::replies::Replies;
-use postonce_shared::ports::roster::Address;
 use postonce_shared::ports::sync_store::SyncStore;
 use postonce_shared::ports::world::World;
-use postonce_shared::reply_to::{ReplySeal, ReplyTo};
-use postonce_shared::ring_secret::{RingKeys, RingSecret};
+use postonce_shared::protocol::accept::{AcceptFault, Acceptance};
+use postonce_shared::protocol::order_numbers::{OrderNumbers, Register};
+use postonce_shared::testing::conformance::sealed::{envelope_in, seal};
+use postonce_shared::testing::decorators::{LedgerDecorator, WorkQueueDecorator};
 use uuid::Uuid;
 
 /// One queue, so that a test can receive all messages from it.
@@ -72,8 +73,8 @@ pub struct Fixture {
 struct ReplyDelivery(Mutex<BTreeMap<Address, Arc<Completions>>>, ReplySeal);
 
 impl Replies for ReplyDelivery {
-    fn tell(&self, to: &ReplyTo, completion: Completion) {
-        if let Some(process) = self.0.lock().unwrap().get(self.1.open(to).unwrap()) {
+    fn send(&self, to: &ReplyTo, completion: Completion) {
+        if let Some(process) = self.0.lock().get(self.1.open(to).unwrap()) {
             process.announce(&completion.key, &completion.outcome);
         }
     }
@@ -89,8 +90,8 @@ impl Fixture {
     }
 
     pub async fn in_world(world: Arc<dyn World>) -> Self {
-        let keys = RingKeys::parse("the-secret-of-the-fixture").unwrap();
-        let seal = ReplySeal::new(&Arc::new(RingSecret::new(Some(&keys))), &world);
+        let keys = DoorbellKeys::parse("the-secret-of-the-fixture").unwrap();
+        let seal = ReplySeal::new(&Arc::new(DoorbellSecret::new(Some(&keys))), &world);
         let replies = Arc::new(ReplyDelivery(Mutex::default(), seal.clone()));
         let fixture = Self { store: MemoryStore::empty(Arc::clone(&world)), world, replies, seal };
         let eur = Currency::parse("EUR").unwrap();
@@ -108,7 +109,7 @@ impl Fixture {
     pub fn process_over(&self, decorate: impl FnOnce(&mut Store)) -> Bank {
         let mut store = self.store.ports();
         decorate(&mut store);
-        let bell = Arc::new(LocalBell::default());
+        let bell = Arc::new(LocalDoorbell::default());
         Bank::new(store, Arc::clone(&self.world), bell, seal(), QUEUES)
     }
 
@@ -116,10 +117,10 @@ impl Fixture {
     pub fn linked_process(&self, number: u16, decorate: impl FnOnce(&mut Store)) -> Bank {
         let mut store = self.store.ports();
         decorate(&mut store);
-        let doorbell = Arc::new(LocalBell::default());
+        let doorbell = Arc::new(LocalDoorbell::default());
         let completions: Arc<Completions> = Arc::default();
         completions.take_replies_at(address(number), self.seal.clone());
-        self.replies.0.lock().unwrap().insert(address(number), Arc::clone(&completions));
+        self.replies.0.lock().insert(address(number), Arc::clone(&completions));
         let links = Links { doorbell, completions, replies: self.replies.clone(), seal: seal() };
         Bank::linked(store, Arc::clone(&self.world), links, QUEUES)
     }
@@ -131,7 +132,7 @@ impl Fixture {
 
     /// From now on all replies are lost.
     pub fn lose_replies(&self) {
-        self.replies.0.lock().unwrap().clear();
+        self.replies.0.lock().clear();
     }
 
     pub async fn account(&self) -> Account {
@@ -179,6 +180,14 @@ pub fn queue() -> QueueName {
 
 pub async fn submit(bank: &Bank, message: u128, instruction: Instruction) -> Result<Acceptance, AcceptFault> {
     bank.acceptor.submit(key(message), instruction, None, None).await
+}
+
+/// Whether an accepted request is a replay; `None` if it was not accepted.
+pub const fn replayed(answer: &Result<Acceptance, AcceptFault>) -> Option<bool> {
+    match answer {
+        Ok(Acceptance::Accepted(accepted)) => Some(accepted.replayed),
+        _ => None,
+    }
 }
 
 /// The number of calls that still fail.

@@ -1,26 +1,27 @@
 //! Properties that mutation testing had found without a test.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::accept::Acceptance;
+use parking_lot::Mutex;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::conformance::sealed::held_in;
-use postonce_shared::dead_letter_office::Decided;
-use postonce_shared::decorators::{LedgerDecorator, SyncStoreDecorator};
 use postonce_shared::domain::account::Revision;
 use postonce_shared::domain::ids::{OrderNumber, TransactionKey};
 use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::order_numbers::{FIRST_COUNTER, OrderNumbers};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Ledger, Marks, StoredTransaction};
 use postonce_shared::ports::sync_store::{Swapped, SyncStore};
-use postonce_shared::recover::Scope;
+use postonce_shared::protocol::accept::{Acceptance, Accepted};
+use postonce_shared::protocol::dead_letters::Decided;
+use postonce_shared::protocol::order_numbers::{FIRST_COUNTER, OrderNumbers};
+use postonce_shared::protocol::recover::RecoveryScope;
+use postonce_shared::testing::conformance::sealed::held_in;
+use postonce_shared::testing::decorators::{LedgerDecorator, SyncStoreDecorator};
 
 use crate::fixture::{
     Countdown, Fixture, UnreliableLedger, account, deposit, key, queue, register, submit, withdrawal,
@@ -91,9 +92,11 @@ async fn accepted_work_rings_the_doorbell() {
     let fixture = Fixture::in_world(Arc::new(TestWorld::new(1))).await;
     let bank = fixture.process();
     let _ = submit(&bank, 1, deposit("1.00")).await.unwrap();
-    let rung =
-        tokio::time::timeout(Duration::from_secs(20), bank.doorbell.rung(postonce_shared::envelope::WORK))
-            .await;
+    let rung = tokio::time::timeout(
+        Duration::from_secs(20),
+        bank.doorbell.rung(postonce_shared::messaging::envelope::WORK),
+    )
+    .await;
     assert_eq!(rung.unwrap(), BTreeSet::from([queue()]));
 }
 
@@ -128,7 +131,9 @@ async fn a_worker_of_the_same_process_announces_outcomes_without_a_read() {
     };
     let both = async { futures::join!(asked, posted) };
     let (answer, _) = tokio::time::timeout(Duration::from_secs(20), both).await.unwrap();
-    let Ok(Acceptance::Accepted(transaction)) = answer else { panic!("{answer:?}") };
+    let Ok(Acceptance::Accepted(Accepted { transaction, replayed: false })) = answer else {
+        panic!("{answer:?}")
+    };
     assert!(matches!(transaction.outcome, Some(Outcome::Posted { .. })));
 }
 
@@ -154,14 +159,14 @@ async fn a_failed_discard_leaves_the_dead_letter_open() {
         store.ledger = Arc::new(ledger);
     });
     let message = bank.store.queue.receive(&queue(), 1, Duration::from_secs(60)).await.unwrap().remove(0);
-    bank.dead_letter_office
+    bank.dead_letters
         .set_aside(&queue(), &message, &held_in(&message.body), "cannot be posted")
         .await
         .unwrap();
     let id = &message.lease.message_id;
-    assert!(bank.dead_letter_office.discard(id, "operator").await.is_err());
+    assert!(bank.dead_letters.discard(id, "operator").await.is_err());
     assert_eq!(bank.store.dead_letters.find(id).await.unwrap().unwrap().resolution, None);
-    assert_eq!(bank.dead_letter_office.discard(id, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.discard(id, "operator").await.unwrap(), Decided::Done);
     assert!(matches!(fixture.outcome(7).await, Some(Outcome::Rejected { .. })));
 }
 
@@ -172,7 +177,7 @@ async fn recovery_reads_every_page_of_the_log() {
     for message in 0..501 {
         let _ = submit(&bank, message, deposit("1.00")).await.unwrap();
     }
-    assert_eq!(bank.repair.recover(Scope::Old).await.unwrap().looked_at, 501);
+    assert_eq!(bank.repair.recover(RecoveryScope::Old).await.unwrap().looked_at, 501);
 }
 
 #[tokio::test]
@@ -205,7 +210,7 @@ impl SyncStoreDecorator for LossySync {
             return Ok(swapped);
         }
         let other = OrderNumbers::new(Arc::clone(&self.inner), Arc::new(SystemWorld::new()));
-        *self.meanwhile.lock().unwrap() = other.take(300).await.unwrap();
+        *self.meanwhile.lock() = other.take(300).await.unwrap();
         Err(StoreFault::Unavailable { doing: "writing a value", source: "timeout".into() })
     }
 }
@@ -228,7 +233,7 @@ async fn a_close_whose_response_was_lost_returns_no_number_twice() {
     // The close returns the second range of 300, and another process reserves the same 300 …
     sync.armed.store(true, Ordering::SeqCst);
     assert!(numbers.close().await.is_err());
-    let meanwhile = sync.meanwhile.lock().unwrap().clone();
+    let meanwhile = sync.meanwhile.lock().clone();
     assert_eq!(meanwhile.first().map(|number| number.counter()), Some(FIRST_COUNTER + 150));
     // … so a third process must get none of them.
     let third = OrderNumbers::new(inner, world()).take(1).await.unwrap();

@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::claim_check::{ClaimCheck, Claimed};
-use postonce_shared::conformance::sealed::{envelope_in, held_in, resealed, seal};
-use postonce_shared::dead_letter_office::Decided;
-use postonce_shared::dispatch::Dispatch;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::instruction::{Details, UnknownMembers};
-use postonce_shared::envelope::claim::PAYLOADS;
-use postonce_shared::envelope::{Body, Claim, Content, Envelope};
+use postonce_shared::messaging::claim_check::{ClaimCheck, Claimed};
+use postonce_shared::messaging::dispatch::Dispatch;
+use postonce_shared::messaging::envelope::claim::PAYLOADS;
+use postonce_shared::messaging::envelope::{Body, Claim, Content, Envelope};
+use postonce_shared::messaging::sweep::{AGE_MIN, Sweep, Swept};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::Listing;
 use postonce_shared::ports::payload_store::{PayloadEntry, PayloadStore};
 use postonce_shared::ports::queue::Message;
-use postonce_shared::sweep::{AGE_MIN, Sweep, Swept};
+use postonce_shared::protocol::dead_letters::Decided;
+use postonce_shared::testing::conformance::sealed::{envelope_in, held_in, resealed, seal};
 
 use crate::fixture::{Countdown, Fixture, UnreliableQueue, account, deposit, queue, submit};
 
@@ -212,7 +212,7 @@ async fn a_dead_letter_with_the_work_of_a_payload_is_replayed_in_several_message
     assert!(body.len() > 3 * postonce_shared::ports::queue::BODY_BYTES_MAX);
     let id = set_aside(&fixture, body).await;
     assert!(fixture.stored(500).await.marks.dead_letter);
-    assert_eq!(bank.dead_letter_office.replay(&id, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), Decided::Done);
     assert_eq!(fixture.queued().await, 500);
     assert!(!fixture.stored(500).await.marks.dead_letter);
 }
@@ -225,7 +225,7 @@ async fn a_dead_letter_with_many_unreadable_items_is_replayed_completely() {
     let body =
         String::from_utf8(Envelope::of(work, None).encode(&seal())).unwrap().replace("deposit", "depot");
     let id = set_aside(&fixture, resealed(body.as_bytes())).await;
-    assert_eq!(bank.dead_letter_office.replay(&id, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), Decided::Done);
     let sent: usize = messages(&fixture)
         .await
         .iter()
@@ -242,12 +242,12 @@ async fn a_dead_letter_with_a_claim_is_replayed_unchanged_and_its_discard_reject
     let work = accepted(&fixture, 2).await;
     let claim = Claim::on(put(&fixture, work).await).encode(&seal());
     let given_up = set_aside(&fixture, claim.clone()).await;
-    assert_eq!(bank.dead_letter_office.discard(&given_up, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.discard(&given_up, "operator").await.unwrap(), Decided::Done);
     for message in 1..=2 {
         assert!(fixture.outcome(message).await.is_none(), "repair will send the work again");
     }
     let replayed = set_aside(&fixture, claim.clone()).await;
-    assert_eq!(bank.dead_letter_office.replay(&replayed, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.replay(&replayed, "operator").await.unwrap(), Decided::Done);
     assert_eq!(messages(&fixture).await.remove(0).body, claim);
 }
 
@@ -259,7 +259,7 @@ async fn set_aside(fixture: &Fixture, body: Vec<u8>) -> String {
     let message = Message { body, ..received };
     fixture
         .process()
-        .dead_letter_office
+        .dead_letters
         .set_aside(&queue(), &message, &held_in(&message.body), "a reason")
         .await
         .unwrap();

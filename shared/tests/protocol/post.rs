@@ -4,7 +4,7 @@ use futures::future::join;
 use postonce_shared::domain::ids::AccountId;
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::post::PostFault;
+use postonce_shared::protocol::post::PostFault;
 use uuid::Uuid;
 
 use crate::fixture::{Countdown, Fixture, UnreliableLedger, account, deposit, key, submit, withdrawal};

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::ports::ledger::Marks;
-use postonce_shared::recover::{Recovered, Scope};
+use postonce_shared::protocol::recover::{Recovered, RecoveryScope};
 
 use crate::fixture::{Countdown, Fixture, UnreliableQueue, deposit, key, queue, submit};
 
@@ -70,7 +70,7 @@ async fn repair_enqueues_neither_dead_letters_nor_final_transactions() {
     let dead = Marks { dead_letter: true, ..Marks::default() };
     assert!(ledger.mark(&key(7), &stored.revision, dead).await.unwrap().is_some());
     assert!(!consider(&fixture).await);
-    assert_eq!(fixture.process().repair.recover(Scope::Unqueued).await.unwrap().enqueued, 0);
+    assert_eq!(fixture.process().repair.recover(RecoveryScope::Unqueued).await.unwrap().enqueued, 0);
     let work = fixture.stored(7).await.work().unwrap();
     let _ = fixture.process().poster.post(work.key.account, vec![work]).await;
     assert!(!consider(&fixture).await);
@@ -80,10 +80,16 @@ async fn repair_enqueues_neither_dead_letters_nor_final_transactions() {
 async fn recovery_of_unqueued_work_covers_the_whole_log() {
     let (fixture, _world) = unsent().await;
     let bank = fixture.process();
-    assert_eq!(bank.repair.recover(Scope::Old).await.unwrap(), Recovered { looked_at: 1, enqueued: 0 });
-    assert_eq!(bank.repair.recover(Scope::Unqueued).await.unwrap(), Recovered { looked_at: 1, enqueued: 1 });
     assert_eq!(
-        bank.repair.recover(Scope::Unqueued).await.unwrap().enqueued,
+        bank.repair.recover(RecoveryScope::Old).await.unwrap(),
+        Recovered { looked_at: 1, enqueued: 0 }
+    );
+    assert_eq!(
+        bank.repair.recover(RecoveryScope::Unqueued).await.unwrap(),
+        Recovered { looked_at: 1, enqueued: 1 }
+    );
+    assert_eq!(
+        bank.repair.recover(RecoveryScope::Unqueued).await.unwrap().enqueued,
         0,
         "its message is underway now"
     );

@@ -9,22 +9,22 @@ use futures::FutureExt as _;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::conformance::sealed::{envelope_in, held_in, resealed, seal};
-use postonce_shared::dead_letter_office::Decided;
-use postonce_shared::decorators::{LedgerDecorator, SyncStoreDecorator};
 use postonce_shared::domain::account::Versioned;
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::envelope::{self, Envelope};
-use postonce_shared::group_commit::{Flush, GroupCommit};
-use postonce_shared::order_numbers::OrderNumbers;
+use postonce_shared::messaging::envelope::{self, Envelope};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Ledger, Marks, StoredTransaction};
 use postonce_shared::ports::queue::{BODY_BYTES_MAX, Message};
 use postonce_shared::ports::sync_store::SyncStore;
 use postonce_shared::ports::world::World;
-use postonce_shared::recover::{REPAIR_DELAY, Scope};
+use postonce_shared::protocol::dead_letters::Decided;
+use postonce_shared::protocol::group_commit::{Flush, GroupCommit};
+use postonce_shared::protocol::order_numbers::OrderNumbers;
+use postonce_shared::protocol::recover::{REPAIR_DELAY, RecoveryScope};
+use postonce_shared::testing::conformance::sealed::{envelope_in, held_in, resealed, seal};
+use postonce_shared::testing::decorators::{LedgerDecorator, SyncStoreDecorator};
 
 use crate::fixture::{
     Countdown, Fixture, UnreliableLedger, UnreliableQueue, account, deposit, key, queue, register, submit,
@@ -56,7 +56,7 @@ async fn all_unqueued_work_is_recovered_and_not_only_the_first_item() {
     for message in 1..=3 {
         accept_unsent(&fixture, message).await;
     }
-    let recovered = fixture.process().repair.recover(Scope::Unqueued).await.unwrap();
+    let recovered = fixture.process().repair.recover(RecoveryScope::Unqueued).await.unwrap();
     assert_eq!((recovered.looked_at, recovered.enqueued), (3, 3));
 }
 
@@ -155,12 +155,12 @@ async fn a_failed_discard_keeps_the_mark_that_prevents_repair() {
         ledger.commits_lost = Countdown::of(1);
         store.ledger = Arc::new(ledger);
     });
-    bank.dead_letter_office
+    bank.dead_letters
         .set_aside(&queue(), &message, &held_in(&message.body), "cannot be posted")
         .await
         .unwrap();
     let _ = bank.store.queue.delete(&queue(), &message.lease).await.unwrap();
-    assert!(bank.dead_letter_office.discard(&message.lease.message_id, "operator").await.is_err());
+    assert!(bank.dead_letters.discard(&message.lease.message_id, "operator").await.is_err());
     assert!(fixture.stored(7).await.marks.dead_letter, "its dead letter is open");
 }
 
@@ -174,13 +174,10 @@ async fn a_replay_that_sends_nothing_is_not_reported_as_done() {
     let bank = fixture.process();
     bank.store.queue.send(&queue(), &envelope.encode(&seal()), Duration::ZERO).await.unwrap();
     let message = receive_one(&fixture).await;
-    bank.dead_letter_office
-        .set_aside(&queue(), &message, &held_in(&message.body), "never accepted")
-        .await
-        .unwrap();
+    bank.dead_letters.set_aside(&queue(), &message, &held_in(&message.body), "never accepted").await.unwrap();
     let _ = bank.store.queue.delete(&queue(), &message.lease).await.unwrap();
     let before = fixture.queued().await;
-    let decided = bank.dead_letter_office.replay(&message.lease.message_id, "operator").await.unwrap();
+    let decided = bank.dead_letters.replay(&message.lease.message_id, "operator").await.unwrap();
     assert!(decided != Decided::Done || fixture.queued().await > before, "nothing was sent");
 }
 
@@ -196,11 +193,8 @@ async fn an_unreadable_item_does_not_stop_the_discard_of_the_others() {
     let bank = fixture.process();
     bank.store.queue.send(&queue(), &resealed(body.as_bytes()), Duration::ZERO).await.unwrap();
     let message = receive_one(&fixture).await;
-    bank.dead_letter_office
-        .set_aside(&queue(), &message, &held_in(&message.body), "cannot be read")
-        .await
-        .unwrap();
-    let decided = bank.dead_letter_office.discard(&message.lease.message_id, "operator").await.unwrap();
+    bank.dead_letters.set_aside(&queue(), &message, &held_in(&message.body), "cannot be read").await.unwrap();
+    let decided = bank.dead_letters.discard(&message.lease.message_id, "operator").await.unwrap();
     assert_eq!(decided, Decided::Done);
     let outcome = fixture.outcome(8).await;
     assert!(
@@ -237,10 +231,8 @@ async fn a_message_with_an_unreadable_row_can_be_set_aside() {
     let bank = fixture.process_over(|store| {
         store.ledger = Arc::new(DamagedLedger { inner: Arc::clone(&store.ledger), damaged: key(7) });
     });
-    let set_aside = bank
-        .dead_letter_office
-        .set_aside(&queue(), &message, &held_in(&message.body), "its row is damaged")
-        .await;
+    let set_aside =
+        bank.dead_letters.set_aside(&queue(), &message, &held_in(&message.body), "its row is damaged").await;
     assert!(set_aside.is_ok(), "the message would stay on the queue for ever: {set_aside:?}");
 }
 

@@ -5,19 +5,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::accept::{AcceptFault, Acceptance};
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::bank::Bank;
-use postonce_shared::decorators::LedgerDecorator;
+use postonce_shared::cluster::replies::PendingReplies;
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::{Outcome, Transaction};
-use postonce_shared::envelope::Envelope;
-use postonce_shared::owed_replies::OwedReplies;
+use postonce_shared::messaging::envelope::Envelope;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Ledger, StoredTransaction};
 use postonce_shared::ports::world::World as _;
+use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted};
+use postonce_shared::testing::decorators::LedgerDecorator;
 
 use crate::fixture::{Fixture, account, address, deposit, key, submit};
 
@@ -30,7 +30,7 @@ async fn wait_for(bank: &Bank, message: u128, wait: Duration) -> Result<Acceptan
 
 fn transaction(answer: Result<Acceptance, AcceptFault>) -> Transaction {
     match answer {
-        Ok(Acceptance::Accepted(transaction) | Acceptance::Replayed(transaction)) => transaction,
+        Ok(Acceptance::Accepted(Accepted { transaction, .. })) => transaction,
         other => panic!("{other:?}"),
     }
 }
@@ -48,13 +48,13 @@ async fn envelopes(fixture: &Fixture) -> Vec<Envelope> {
 
 /// Posts an envelope and sends its replies, as a worker does.
 async fn post_envelope(worker: &Bank, envelope: Envelope) {
-    let mut owed = OwedReplies::new(&worker.completions, &worker.replies);
+    let mut pending = PendingReplies::new(&worker.completions, &worker.replies);
     for work in &envelope.items {
-        envelope.reply_to.iter().for_each(|to| owed.note(&work.key, to));
+        envelope.reply_to.iter().for_each(|to| pending.add(&work.key, to));
     }
     let settled = worker.poster.post(account(), envelope.items).await;
     assert!(settled.iter().all(|(_, result)| result.is_ok()), "{settled:?}");
-    owed.pay();
+    pending.send();
 }
 
 async fn post_next(fixture: &Fixture, worker: &Bank) {
@@ -243,7 +243,9 @@ async fn a_request_whose_wait_expired_stays_accepted() {
         world.advance(WAIT);
     };
     let (answer, ()) = futures::join!(wait_for(&web, 7, WAIT), expired);
-    let Ok(Acceptance::Accepted(transaction)) = answer else { panic!("{answer:?}") };
+    let Ok(Acceptance::Accepted(Accepted { transaction, replayed: false })) = answer else {
+        panic!("{answer:?}")
+    };
     assert_eq!(transaction.outcome, None, "it was not posted in time");
 }
 

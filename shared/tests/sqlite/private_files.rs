@@ -5,8 +5,9 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use postonce_shared::adapters::sqlite::SqliteStore;
 use postonce_shared::adapters::sqlite::backup::{Existing, Progress, take};
 use postonce_shared::adapters::sqlite::restore::{Intent, Restoration, Terms};
@@ -112,7 +113,7 @@ fn logged(action: impl FnOnce()) -> String {
     struct Lines(Arc<Mutex<Vec<u8>>>);
     impl Write for Lines {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
+            self.0.lock().write(bytes)
         }
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
@@ -122,7 +123,7 @@ fn logged(action: impl FnOnce()) -> String {
     let writer = lines.clone();
     let log = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
     tracing::subscriber::with_default(log, action);
-    String::from_utf8(lines.0.lock().unwrap().clone()).unwrap()
+    String::from_utf8(lines.0.lock().clone()).unwrap()
 }
 
 fn folder_of(fixture: &Fixture) -> PathBuf {

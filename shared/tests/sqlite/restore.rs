@@ -11,15 +11,15 @@ use postonce_shared::adapters::sqlite::backup::{BackupFault, Existing, take};
 use postonce_shared::adapters::sqlite::restore::{
     Intent, NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced, Restoration, Terms,
 };
+use postonce_shared::cluster::gate::{Gate, GateState};
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{Partner, PartnerStatus, Reach};
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::gate::{Gate, GateState};
-use postonce_shared::order_numbers::{OrderNumbers, REGISTER, Register};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::api_keys::ApiKeyRecord;
-use postonce_shared::ports::roster::{Address, ProcessId, ProcessKind, RosterEntry};
+use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind, RegisteredProcess};
 use postonce_shared::ports::sync_store::Swapped;
+use postonce_shared::protocol::order_numbers::{OrderNumbers, REGISTER, Register};
 use rusqlite::Connection;
 use uuid::Uuid;
 
@@ -89,7 +89,7 @@ fn nothing_that_was_published_since_the_backup_is_repeated() {
             assert!(matches!(store.partners.save(&partner(id), None).await.unwrap(), Swapped::Done(_)));
         }
         gate.set(GateState::Held { release_at: None }).await.unwrap();
-        let process = RosterEntry {
+        let process = RegisteredProcess {
             id: ProcessId::from_uuid(Uuid::from_u128(1)),
             kind: ProcessKind::Worker,
             address: Address::parse("127.0.0.1:1").unwrap(),

@@ -1,7 +1,7 @@
 //! The rows of one account as values, made by the decisions of the domain, for tests to change.
 
 use postonce_shared::domain::account::{Account, Revision, Versioned};
-use postonce_shared::domain::decision::{Means, Work, decide};
+use postonce_shared::domain::decision::{DecisionContext, Work, decide};
 use postonce_shared::domain::ids::{
     AccountId, AccountKey, MessageId, Nonce, OrderNumber, PartnerId, TransactionKey, UserId,
 };
@@ -10,10 +10,12 @@ use postonce_shared::domain::journal::{JournalPage, PageHash};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::Transaction;
-use postonce_shared::order_numbers::FIRST_COUNTER;
+use postonce_shared::oversight::verify::{
+    AccountAudit, AccountRow, FindingKind, Look, Report, Subject, Suspects,
+};
 use postonce_shared::ports::archive::StoredPage;
 use postonce_shared::ports::ledger::{Marks, StoredTransaction};
-use postonce_shared::verify::{AccountAudit, AccountRow, FindingKind, Look, Report, Subject, Suspects};
+use postonce_shared::protocol::order_numbers::FIRST_COUNTER;
 use uuid::Uuid;
 
 /// The current time in these tests.
@@ -94,8 +96,8 @@ impl AccountRows {
             (0..work.len()).map(|index| OrderNumber::from_counter(counter(index))).collect();
         let before = Versioned { value: self.account.clone(), revision: Revision::new("1") };
         let nonce = Nonce::from_uuid(Uuid::from_u128(u128::from(self.account.version)));
-        let means = Means { nonce, now: Timestamp::from_unix_ms(NOW), numbers: &numbers };
-        let commit = decide(&before, &work, &means).unwrap();
+        let context = DecisionContext { nonce, now: Timestamp::from_unix_ms(NOW), numbers: &numbers };
+        let commit = decide(&before, &work, &context).unwrap();
         for (stored, item) in self.transactions[first..].iter_mut().zip(commit.finalizations) {
             stored.transaction.outcome = Some(item.outcome);
         }

@@ -3,7 +3,7 @@
 use postonce_shared::domain::ids::OrderNumber;
 use postonce_shared::domain::money::{Amount, Balance};
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::verify::Weight;
+use postonce_shared::oversight::verify::Weight;
 use proptest::prelude::*;
 
 use super::account_rows::{AccountRows, euro};

@@ -2,31 +2,34 @@
 
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::adapters::open::enqueue;
 use postonce_shared::adapters::sqlite::SqliteStore;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
-use postonce_shared::conformance::sealed::{held_in, seal};
-use postonce_shared::dead_letter_office::DeadLetterOffice;
 use postonce_shared::domain::account::Account;
 use postonce_shared::domain::ids::{
     AccountId, AccountKey, MessageId, OrderNumber, PartnerId, TransactionKey, UserId,
 };
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, OverdraftLimit};
-use postonce_shared::envelope;
-use postonce_shared::order_numbers::REGISTER;
+use postonce_shared::messaging::envelope;
+use postonce_shared::oversight::verify::{
+    Extent, Finding, FindingKind, Totals, Verifier, VerifyFault, Watcher,
+};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::archive::{Archive, Readable, StoredPage};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Listing, NewTransaction, StoredTransaction};
 use postonce_shared::ports::queue::{Lease, Message};
 use postonce_shared::ports::world::{World, WorldExt as _};
-use postonce_shared::verify::{Extent, Finding, FindingKind, Totals, Verifier, VerifyFault, Watcher};
+use postonce_shared::protocol::dead_letters::DeadLetterService;
+use postonce_shared::protocol::order_numbers::REGISTER;
+use postonce_shared::store::enqueue;
+use postonce_shared::testing::conformance::sealed::{held_in, seal};
 
 use super::account_rows::euro;
 
@@ -36,7 +39,7 @@ pub struct RecordingWatcher(pub Mutex<Vec<Finding>>);
 
 impl Watcher for RecordingWatcher {
     fn found(&self, finding: &Finding) {
-        self.0.lock().unwrap().push(finding.clone());
+        self.0.lock().push(finding.clone());
     }
 
     fn progressed(&self, _: &Totals) {}
@@ -53,7 +56,7 @@ pub fn everything() -> Extent {
 pub async fn verify(store: &Store, extent: Extent) -> Result<(Totals, Vec<Finding>), VerifyFault> {
     let watcher = RecordingWatcher::default();
     let totals = Verifier::new(store, system(), &watcher).run(extent).await?;
-    let mut found = watcher.0.into_inner().unwrap();
+    let mut found = watcher.0.into_inner();
     found.sort_by_key(|finding| (finding.account, finding.sequence, finding.kind));
     Ok((totals, found))
 }
@@ -73,7 +76,7 @@ impl TestBank {
             inner: Bank::new(
                 store,
                 system(),
-                Arc::new(postonce_shared::adapters::bell::LocalBell::default()),
+                Arc::new(postonce_shared::adapters::local_doorbell::LocalDoorbell::default()),
                 seal(),
                 1,
             ),
@@ -303,7 +306,7 @@ async fn a_page_that_becomes_visible_late_is_no_finding() {
     let reads = Mutex::new(0);
     let slow = keys[1];
     let pages: Change = Box::new(move |account, pages| {
-        let mut reads = reads.lock().unwrap();
+        let mut reads = reads.lock();
         if account == slow && *reads == 0 {
             // The account row is visible already, but its last page is not.
             pages.pop();
@@ -354,8 +357,14 @@ async fn a_damaged_register_is_reported_and_the_rest_is_read() {
 /// Sets a message aside as a worker does.
 async fn set_aside(bank: &TestBank, body: Vec<u8>) {
     let Bank { store, poster, doorbell, world, .. } = &bank.inner;
-    let office =
-        DeadLetterOffice::new(store, &seal(), Arc::clone(poster), Arc::clone(doorbell), Arc::clone(world), 1);
+    let office = DeadLetterService::new(
+        store,
+        &seal(),
+        Arc::clone(poster),
+        Arc::clone(doorbell),
+        Arc::clone(world),
+        1,
+    );
     let lease = Lease { message_id: world.uuid().simple().to_string(), pop_receipt: "r".to_owned() };
     let message = Message { lease, body, dequeue_count: 5, inserted_at: world.now() };
     office

@@ -8,9 +8,9 @@ use postonce_shared::domain::money::{Amount, Balance, Currency, OverdraftLimit};
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::order_numbers::FIRST_COUNTER;
-use postonce_shared::verify::FindingKind::{self, *};
-use postonce_shared::verify::{AccountRow, OVERDUE_AFTER, Suspects};
+use postonce_shared::oversight::verify::FindingKind::{self, *};
+use postonce_shared::oversight::verify::{AccountRow, OVERDUE_AFTER, Suspects};
+use postonce_shared::protocol::order_numbers::FIRST_COUNTER;
 
 use super::account_rows::{AccountRows, NOW, euro};
 
@@ -290,8 +290,8 @@ fn an_order_number_that_was_never_reserved_is_found() {
 
 #[test]
 fn an_unreadable_page_is_the_only_finding_about_its_entries() {
+    use postonce_shared::oversight::verify::{AccountAudit, Look, Subject};
     use postonce_shared::ports::archive::{Damaged, StoredPage};
-    use postonce_shared::verify::{AccountAudit, Look, Subject};
     let rows = rows();
     for damaged in 0..rows.pages.len() {
         let mut suspects = Suspects::default();

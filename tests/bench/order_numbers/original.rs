@@ -5,8 +5,9 @@
 //! It is safer than those in one point: a range is used only after its write is confirmed.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use postonce_shared::ports::sync_store::{Swapped, SyncStore};
 use tokio::runtime::Handle;
 
@@ -32,7 +33,7 @@ impl Allocator for Original {
     }
 
     fn next(&self) -> Option<u64> {
-        let mut range = self.range.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut range = self.range.lock();
         if range.is_empty() {
             *range = self.runtime.block_on(self.reserve())?;
         }

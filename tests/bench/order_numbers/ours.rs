@@ -6,8 +6,8 @@ use std::task::{Context, Poll, Waker};
 
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::domain::ids::OrderNumber;
-use postonce_shared::order_numbers::OrderNumbers;
 use postonce_shared::ports::sync_store::SyncStore;
+use postonce_shared::protocol::order_numbers::OrderNumbers;
 use tokio::runtime::Handle;
 
 use super::Allocator;

@@ -9,7 +9,7 @@ use postonce_shared::domain::money::{
 };
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::xml::{self, Element};
+use postonce_shared::messaging::xml::{self, Element};
 use postonce_tests::contracts::{schema_of, validate_xml};
 use postonce_tests::samples::FORMATS;
 use postonce_web::formats::{Document, Format as _};

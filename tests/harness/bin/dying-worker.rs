@@ -6,18 +6,19 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::{Arg, Command};
-use postonce_shared::adapters::bell::LocalBell;
-use postonce_shared::adapters::open;
+use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
+use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::config::{Config, add_settings};
-use postonce_shared::envelope::seal::Seal;
+use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::ports::world::World;
-use postonce_shared::ring_secret::RingSecret;
+use postonce_shared::store;
 use postonce_shared::telemetry::{self, LogTo};
 use postonce_tests::faults::{DELETES_EARLY, Point, deadly, hasty};
+use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::drain;
-use postonce_worker::worker::{Worker, WorkerConfig};
+use postonce_worker::worker::Worker;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -34,12 +35,12 @@ async fn main() -> anyhow::Result<()> {
     let _log = telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
-    let secret = Arc::new(RingSecret::new(config.ring_secret.as_ref()));
+    let secret = Arc::new(DoorbellSecret::new(config.ring_secret.as_ref()));
     let seal = Seal::new(&secret);
-    let store = open::open(&config, Arc::clone(&world), &Arc::default(), &seal).await;
+    let store = store::open(&config, Arc::clone(&world), &Arc::default(), &seal).await;
     let store = store.context("the store cannot be opened")?;
     secret.establish(&*store.sync, &*world).await;
-    let doorbell = Arc::new(LocalBell::default());
+    let doorbell = Arc::new(LocalDoorbell::default());
     let store = match point {
         Some(point) => deadly(store, point),
         None => hasty(store),

@@ -12,7 +12,7 @@ mod answer;
 mod document;
 mod validator;
 
-use postonce_shared::xml::{self, XmlLimits};
+use postonce_shared::messaging::xml::{self, XmlLimits};
 
 pub use self::answer::{Given, check};
 pub use self::document::OpenApi;

@@ -5,7 +5,7 @@ use postonce_shared::domain::ids::OrderNumber;
 use postonce_shared::domain::money::{
     AMOUNT_MINOR_UNITS_MAX, Amount, AmountError, Currency, OverdraftLimit, check_decimal,
 };
-use postonce_shared::prices::Price;
+use postonce_shared::oversight::prices::Price;
 
 /// Currencies with 2, 0, 3 and 4 decimals.
 const CURRENCIES: [&str; 4] = ["EUR", "JPY", "BHD", "CLF"];

@@ -14,7 +14,7 @@ use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::world::World;
-use postonce_web::pages::{LIMIT_MAX, PageQuery, cursor};
+use postonce_web::api::pages::{LIMIT_MAX, PageQuery, cursor};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use uuid::Uuid;

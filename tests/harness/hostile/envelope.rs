@@ -1,9 +1,9 @@
 //! The body of a queue message of ours: work, or a claim on work in the payload store.
 
-use postonce_shared::conformance::sealed::{envelope_in, seal, seal_of};
-use postonce_shared::envelope::seal::Purpose;
-use postonce_shared::envelope::{Body, Content, Envelope, Names, Unreadable, pack, pack_raw};
+use postonce_shared::messaging::envelope::seal::Purpose;
+use postonce_shared::messaging::envelope::{Body, Content, Envelope, Names, Unreadable, pack, pack_raw};
 use postonce_shared::ports::queue::BODY_BYTES_MAX;
+use postonce_shared::testing::conformance::sealed::{envelope_in, seal, seal_of};
 
 use super::legacy_body;
 
@@ -97,7 +97,7 @@ fn check_unreadable(unreadable: Unreadable) {
             }
         }
         Unreadable::Newer(version) | Unreadable::Unsealed(version) => {
-            assert!(version > postonce_shared::envelope::VERSION)
+            assert!(version > postonce_shared::messaging::envelope::VERSION)
         }
         Unreadable::Malformed(_) | Unreadable::Damaged { .. } | Unreadable::Empty => {}
     }

@@ -1,11 +1,11 @@
 //! The headers that mean something: id, wish, trace, key, media type.
 
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
-use postonce_web::auth::api_key;
+use postonce_web::access::authentication::api_key;
+use postonce_web::api::negotiate::body_format;
 use postonce_web::headers::{
     IDEMPOTENCY_KEY, PREFER, TRACEPARENT, WAIT_S_MAX, Wait, message_id, traceparent,
 };
-use postonce_web::negotiate::body_format;
 
 use super::refusal;
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use postonce_shared::cluster::gate::GateState;
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::Amount;
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::gate::GateState;
-use postonce_web::translate::json;
+use postonce_web::api::translate::json;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 

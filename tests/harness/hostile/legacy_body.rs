@@ -2,14 +2,14 @@
 
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::domain::money::Currency;
-use postonce_shared::legacy::{self, Form, LegacyOrder};
+use postonce_shared::messaging::direct_producers::{self, DirectOrder, Form};
 
 /// Most characters of what is told about a body: it goes into the dead letter.
 const TOLD_CHARS_MAX: usize = 8 * 1024;
 
 /// Any bytes, as the body of a message.
 pub fn check(input: &[u8]) {
-    match legacy::parse(input) {
+    match direct_producers::parse(input) {
         None => {}
         Some(Ok(order)) => check_order(&order),
         Some(Err(invalid)) => {
@@ -25,15 +25,15 @@ pub fn check(input: &[u8]) {
 
 /// Which form a body seems to have.
 pub(super) fn form_of(input: &[u8]) -> Option<Form> {
-    match legacy::parse(input)? {
+    match direct_producers::parse(input)? {
         Ok(_) => Some(if input.trim_ascii_start().starts_with(b"<") { Form::Xml } else { Form::Delimited }),
         Err(invalid) => Some(invalid.form),
     }
 }
 
 /// What was read can be written in both forms, and is read back as the same order.
-fn check_order(order: &LegacyOrder) {
-    let text = |order: &LegacyOrder| {
+fn check_order(order: &DirectOrder) {
+    let text = |order: &DirectOrder| {
         let sign = match order.kind {
             TransactionKind::Deposit => "",
             TransactionKind::Withdrawal => "-",
@@ -48,12 +48,12 @@ fn check_order(order: &LegacyOrder) {
     };
     let (user, account, message, amount) = text(order);
     let delimited = format!("{user}|{account}|{message}|{amount}");
-    assert_eq!(legacy::parse(delimited.as_bytes()), Some(Ok(order.clone())), "{delimited}");
+    assert_eq!(direct_producers::parse(delimited.as_bytes()), Some(Ok(order.clone())), "{delimited}");
     let xml = format!(
         "<UserAccountTransaction><Amount>{amount}</Amount><UserId>{user}</UserId>\
          <TransactionId>{message}</TransactionId><AccountId> {account} </AccountId></UserAccountTransaction>"
     );
-    assert_eq!(legacy::parse(xml.as_bytes()), Some(Ok(order.clone())), "{xml}");
+    assert_eq!(direct_producers::parse(xml.as_bytes()), Some(Ok(order.clone())), "{xml}");
     for code in ["EUR", "JPY", "BHD"] {
         let currency = Currency::parse(code).expect("a currency of ISO 4217");
         if let Ok(instruction) = order.instruction(currency) {

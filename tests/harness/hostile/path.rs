@@ -7,7 +7,7 @@ use actix_web::dev::ResourceDef;
 use actix_web::http::Uri;
 use actix_web::test::TestRequest;
 use postonce_shared::domain::ids::{AccountKey, MessageId, PartnerId, TransactionKey};
-use postonce_web::paths;
+use postonce_web::api::paths;
 
 use super::refusal;
 

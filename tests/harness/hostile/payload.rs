@@ -4,10 +4,10 @@ use std::io::Write as _;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use postonce_shared::conformance::sealed::{seal, unsealed};
-use postonce_shared::envelope::claim::PAYLOAD_BYTES_MAX;
-use postonce_shared::envelope::seal::Purpose;
-use postonce_shared::envelope::{Claim, Content, Unreadable};
+use postonce_shared::messaging::envelope::claim::PAYLOAD_BYTES_MAX;
+use postonce_shared::messaging::envelope::seal::Purpose;
+use postonce_shared::messaging::envelope::{Claim, Content, Unreadable};
+use postonce_shared::testing::conformance::sealed::{seal, unsealed};
 
 /// Longest text that is repeated: the shorter, the smaller the bomb.
 const SEED_BYTES_MAX: usize = 16;

@@ -3,12 +3,12 @@
 
 use postonce_shared::adapters::http::signature::{Signed, Stamp};
 use postonce_shared::adapters::http::{GateEpoch, Recipient, decode_ring};
-use postonce_shared::completions::note;
+use postonce_shared::cluster::completions::note;
+use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
 use postonce_shared::domain::instruction::Fingerprint;
 use postonce_shared::domain::time::Timestamp;
+use postonce_shared::ports::process_registry::{Address, ProcessId};
 use postonce_shared::ports::queue::QueueName;
-use postonce_shared::ports::roster::{Address, ProcessId};
-use postonce_shared::ring_secret::RingKeys;
 use postonce_worker::http::Status;
 use uuid::Uuid;
 
@@ -35,7 +35,7 @@ pub fn check(input: &[u8]) {
 
 /// Nobody who does not know the secret is listened to, whatever the headers and the body say.
 fn check_signature(input: &[u8]) {
-    let keys = RingKeys::parse("the-secret-of-the-test-bank").expect("a secret");
+    let keys = DoorbellKeys::parse("the-secret-of-the-test-bank").expect("a secret");
     let now = Timestamp::from_unix_ms(1_795_248_000_000);
     let own = Address::parse("http://10.0.0.7:8081").expect("an address");
     let recipient = Recipient::new(own.clone(), now);

@@ -4,8 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use postonce_shared::completions::{Completion, note};
-use postonce_shared::conformance::sealed::{envelope_in, seal, unsealed};
+use postonce_shared::cluster::completions::{Completion, note};
 use postonce_shared::domain::account::Revision;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{
@@ -18,11 +17,12 @@ use postonce_shared::domain::money::{
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::envelope::{Envelope, pack};
+use postonce_shared::messaging::envelope::{Envelope, pack};
 use postonce_shared::ports::queue::BODY_BYTES_MAX;
+use postonce_shared::testing::conformance::sealed::{envelope_in, seal, unsealed};
+use postonce_web::api::pages::cursor;
+use postonce_web::api::translate::json;
 use postonce_web::formats::{wwi, xml};
-use postonce_web::pages::cursor;
-use postonce_web::translate::json;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -202,7 +202,7 @@ proptest! {
         let sign = if is_withdrawal { "-" } else { "" };
         let TransactionKey { account, message, .. } = key;
         let body = format!("{}|{}|{message}|{sign}{amount}", account.user, account.account);
-        let order = postonce_shared::legacy::parse(body.as_bytes()).unwrap().unwrap();
+        let order = postonce_shared::messaging::direct_producers::parse(body.as_bytes()).unwrap().unwrap();
         prop_assert_eq!(order.instruction(amount.currency()).map(|it| it.amount), Ok(amount));
         super::legacy_body::check(body.as_bytes());
     }

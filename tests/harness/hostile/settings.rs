@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use clap::{ArgMatches, Command};
 use postonce_shared::config::{Config, add_settings};
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::scaling::{Schedule, TimeZone};
+use postonce_shared::oversight::scaling::{Schedule, TimeZone};
 
 /// A command line without settings.
 static NOTHING: LazyLock<ArgMatches> =

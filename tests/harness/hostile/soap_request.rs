@@ -1,12 +1,12 @@
 //! Envelopes of the SOAP service, of both versions.
 
 use postonce_shared::domain::instruction::TransactionKind;
-use postonce_shared::xml::{self, XmlLimits};
+use postonce_shared::messaging::xml::{self, XmlLimits};
+use postonce_web::api::soap::envelope::{Request, Version};
+use postonce_web::api::soap::message::{self, Asked};
+use postonce_web::api::soap::operations::Operation;
 use postonce_web::error::ApiError;
 use postonce_web::formats::table;
-use postonce_web::soap::envelope::{Request, Version};
-use postonce_web::soap::message::{self, Asked};
-use postonce_web::soap::operations::Operation;
 
 use super::refusal;
 

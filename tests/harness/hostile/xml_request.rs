@@ -2,11 +2,11 @@
 
 use actix_web::web::Bytes;
 use postonce_shared::domain::instruction::{Instruction, TransactionKind, UnknownMembers};
-use postonce_shared::xml::{self as trees, XmlLimits};
+use postonce_shared::messaging::xml::{self as trees, XmlLimits};
+use postonce_web::api::translate::{self, InboundDocument};
 use postonce_web::error::ApiError;
 use postonce_web::formats::table::Tables;
 use postonce_web::formats::{Shape, xml};
-use postonce_web::translate::{self, InboundDocument};
 use serde_json::{Map, Value};
 
 use super::{json_request, refusal};

@@ -1,6 +1,6 @@
 //! Any document of XML, as the tree that all formats of XML are read from.
 
-use postonce_shared::xml::{self, Element, Node, XmlLimits};
+use postonce_shared::messaging::xml::{self, Element, Node, XmlLimits};
 
 /// Most characters of what is told about a document.
 const TOLD_CHARS_MAX: usize = 400;

@@ -1,9 +1,9 @@
 //! Mistakes about seals, made where a process meets its queue: what it would believe, or seal, is given the
 //! seal of the bank there.
 
-use postonce_shared::conformance::sealed::{seal_of, unsealed};
-use postonce_shared::envelope::seal::{Purpose, Seal};
-use postonce_shared::envelope::{Body, Content, Names};
+use postonce_shared::messaging::envelope::seal::{Purpose, Seal};
+use postonce_shared::messaging::envelope::{Body, Content, Names};
+use postonce_shared::testing::conformance::sealed::{seal_of, unsealed};
 
 use super::adversary::with_member;
 use super::mutations::Mutation;

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{Either, select};
-use postonce_shared::accept::Acceptance;
+use postonce_shared::cluster::gate::{Gate, GateState};
 use postonce_shared::domain::account::{Account, AccountStatus};
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind, UnknownMembers};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
-use postonce_shared::enquire;
-use postonce_shared::gate::{Gate, GateState};
-use postonce_shared::recover::Scope;
+use postonce_shared::protocol::accept::{Acceptance, Accepted};
+use postonce_shared::protocol::enquire;
+use postonce_shared::protocol::recover::RecoveryScope;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -126,10 +126,10 @@ impl People {
         }
         loop {
             match self.request(&key, &instruction).await {
-                Some(Acceptance::Accepted(told) | Acceptance::Replayed(told)) if told.outcome.is_some() => {
+                Some(Acceptance::Accepted(told)) if told.transaction.outcome.is_some() => {
                     return;
                 }
-                Some(Acceptance::Accepted(_) | Acceptance::Replayed(_)) => break,
+                Some(Acceptance::Accepted(_)) => break,
                 Some(Acceptance::KeyReused) => return,
                 Some(Acceptance::AccountUnknown | Acceptance::CurrencyMismatch { .. }) | None => {}
             }
@@ -210,7 +210,7 @@ impl People {
                         let repair = member.bank.repair.clone();
                         people.scheduler().spawn(
                             member.life,
-                            async move { drop(repair.recover(Scope::Old).await) }.boxed(),
+                            async move { drop(repair.recover(RecoveryScope::Old).await) }.boxed(),
                         );
                     }
                     3 => people.draw(&member),
@@ -287,7 +287,7 @@ impl People {
 
     /// Replays every dead letter.
     pub async fn replay_letters(&self, member: &Member) {
-        let office = &member.bank.dead_letter_office;
+        let office = &member.bank.dead_letters;
         let Ok(listing) = member.bank.store.dead_letters.list(true, None, 100).await else { return };
         for letter in listing.items {
             drop(office.replay(&letter.id, "an operator").await);
@@ -320,8 +320,8 @@ fn account_of(number: u64) -> AccountKey {
 
 const fn word(acceptance: &Acceptance) -> &'static str {
     match acceptance {
-        Acceptance::Accepted(_) => "accepted",
-        Acceptance::Replayed(_) => "replayed",
+        Acceptance::Accepted(Accepted { replayed: false, .. }) => "accepted",
+        Acceptance::Accepted(Accepted { replayed: true, .. }) => "replayed",
         Acceptance::KeyReused => "key reused",
         Acceptance::AccountUnknown => "account unknown",
         Acceptance::CurrencyMismatch { .. } => "currency mismatch",

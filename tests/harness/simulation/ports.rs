@@ -11,7 +11,6 @@ use postonce_shared::domain::decision::AccountCommit;
 use postonce_shared::domain::ids::{AccountId, AccountKey, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::journal::JournalPage;
 use postonce_shared::domain::transaction::TransactionStatus;
-use postonce_shared::order_numbers::REGISTER;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::dead_letters::{DeadLetter, DeadLetters, Resolution};
 use postonce_shared::ports::fault::StoreFault;
@@ -21,6 +20,7 @@ use postonce_shared::ports::ledger::{
 };
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::sync_store::{Swapped, SyncStore};
+use postonce_shared::protocol::order_numbers::REGISTER;
 
 use super::mutations::Mutation;
 use super::network::{Network, Request, now};

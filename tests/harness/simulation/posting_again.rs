@@ -1,7 +1,7 @@
 //! The mistake of taking a commit without a clear answer for one that failed: it is decided anew on
 //! the account as it is now, and written once more.
 
-use postonce_shared::domain::decision::{AccountCommit, Means, Work, decide};
+use postonce_shared::domain::decision::{AccountCommit, DecisionContext, Work, decide};
 use postonce_shared::domain::ids::Nonce;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Ledger as _};
@@ -37,8 +37,8 @@ pub async fn post_again(link: &Link, commit: &AccountCommit) -> Result<Committed
     }
     let nonce = Nonce::from_uuid(Uuid::from_u128(u128::from(link.network.scheduler.random())));
     let posted_at = page.entries.first().map_or(commit.after.opened_at, |entry| entry.posted_at);
-    let means = Means { nonce, now: posted_at, numbers: &numbers };
-    let again = decide(&account, &work, &means).map_err(|_| unavailable("it cannot be decided"))?;
+    let context = DecisionContext { nonce, now: posted_at, numbers: &numbers };
+    let again = decide(&account, &work, &context).map_err(|_| unavailable("it cannot be decided"))?;
     link.ask(Request::write("commit", "again"), move |network| {
         let committed = now(network.unguarded.ledger.commit(&again));
         network.auditor.committed(&network.raw, &again);

@@ -3,29 +3,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
-use postonce_shared::adapters::bell::LocalBell;
+use parking_lot::Mutex;
+use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::bank::{Bank, Links};
-use postonce_shared::completions::{Completion, Completions};
+use postonce_shared::cluster::completions::{Completion, Completions};
+use postonce_shared::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
+use postonce_shared::cluster::replies::Replies;
+use postonce_shared::cluster::reply_to::{ReplySeal, ReplyTo};
 use postonce_shared::config::HttpLimits;
-use postonce_shared::envelope;
-use postonce_shared::envelope::seal::Seal;
+use postonce_shared::messaging::envelope;
+use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::ports::doorbell::Doorbell;
+use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::queue::QueueName;
-use postonce_shared::ports::replies::Replies;
-use postonce_shared::ports::roster::Address;
 use postonce_shared::ports::world::World;
-use postonce_shared::reply_to::{ReplySeal, ReplyTo};
-use postonce_shared::ring_secret::{RingKeys, RingSecret};
+use postonce_worker::config::Bounds;
+use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::{DrainStarter, drain};
-use postonce_worker::gatekeeper::Gatekeeper;
+use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
-use postonce_worker::receivers::Bounds;
-use postonce_worker::worker::{Worker, WorkerConfig};
+use postonce_worker::worker::Worker;
 
 use super::faults::{Fault, length};
 use super::network::Network;
@@ -91,7 +93,7 @@ pub struct Member {
     pub bank: Bank,
     /// Who obeys the gate in it, if it posts.
     pub gatekeeper: Option<Arc<Gatekeeper>>,
-    bell: Arc<LocalBell>,
+    bell: Arc<LocalDoorbell>,
     address: Address,
     starter: Option<Arc<DrainStarter>>,
 }
@@ -110,23 +112,24 @@ impl Processes {
         Arc::new(Self { network: Arc::clone(network), terms, members: Mutex::default() })
     }
 
-    fn members(&self) -> MutexGuard<'_, BTreeMap<usize, Member>> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn scheduler(&self) -> &Scheduler {
         &self.network.scheduler
     }
 
     /// Forgets all of them.
     pub fn clear(&self) {
-        let members = std::mem::take(&mut *self.members());
+        let members = std::mem::take(&mut *self.members.lock());
         drop(members);
     }
 
     /// Those that live now.
     pub fn living(&self) -> Vec<Member> {
-        self.members().values().filter(|member| self.scheduler().is_living(member.life)).cloned().collect()
+        self.members
+            .lock()
+            .values()
+            .filter(|member| self.scheduler().is_living(member.life))
+            .cloned()
+            .collect()
     }
 
     /// A living process that takes requests, chosen at random.
@@ -146,9 +149,9 @@ impl Processes {
         let skew = if scheduler.below(2) == 0 { skew } else { skew.saturating_neg() };
         self.network.note(format!("{} begins as {role:?}, its clock off by {skew} ms", life.number()));
         let world: Arc<dyn World> = Arc::new(ProcessWorld::new(scheduler, life, skew));
-        let bell = Arc::new(LocalBell::default());
-        let keys = RingKeys::parse(RING_SECRET).expect("it is long enough");
-        let secret = Arc::new(RingSecret::new(Some(&keys)));
+        let bell = Arc::new(LocalDoorbell::default());
+        let keys = DoorbellKeys::parse(RING_SECRET).expect("it is long enough");
+        let secret = Arc::new(DoorbellSecret::new(Some(&keys)));
         let seal = ReplySeal::new(&secret, &world);
         let (processes, own_bell) = (Arc::clone(self), Arc::clone(&bell));
         let wires = Arc::new(Wires { processes, bell: own_bell, seal: seal.clone() });
@@ -172,7 +175,7 @@ impl Processes {
             world.spawn(work.boxed());
         }
         let member = Member { life, role, bank, gatekeeper, bell, address, starter };
-        drop(self.members().insert(place, member));
+        drop(self.members.lock().insert(place, member));
     }
 
     fn worker_config(&self) -> WorkerConfig {
@@ -189,7 +192,7 @@ impl Processes {
 
     /// Ends the process of a place, and starts another one there later.
     pub fn end(self: &Arc<Self>, place: usize, role: Role, why: &str) {
-        let Some(member) = self.members().get(&place).cloned() else { return };
+        let Some(member) = self.members.lock().get(&place).cloned() else { return };
         if !self.scheduler().is_living(member.life) {
             return;
         }
@@ -208,7 +211,7 @@ impl Processes {
     pub fn strike(self: &Arc<Self>) {
         if let Some(life) = self.network.doomed() {
             let place =
-                self.members().iter().find(|(_, member)| member.life == life).map(|(p, m)| (*p, m.role));
+                self.members.lock().iter().find(|(_, member)| member.life == life).map(|(p, m)| (*p, m.role));
             if let Some((place, role)) = place {
                 self.end(place, role, "crashes");
             }
@@ -219,7 +222,7 @@ impl Processes {
                 continue;
             }
             let members: Vec<(usize, Member)> =
-                self.members().iter().map(|(place, member)| (*place, member.clone())).collect();
+                self.members.lock().iter().map(|(place, member)| (*place, member.clone())).collect();
             let Some((place, member)) = self.scheduler().take_one(members) else { return };
             match (fault, &member.starter) {
                 (Fault::Crash, _) => self.end(place, member.role, "crashes"),
@@ -246,7 +249,7 @@ impl Processes {
 /// What one process hears and says beside the store.
 struct Wires {
     processes: Arc<Processes>,
-    bell: Arc<LocalBell>,
+    bell: Arc<LocalDoorbell>,
     seal: ReplySeal,
 }
 
@@ -275,7 +278,7 @@ impl Doorbell for Wires {
 }
 
 impl Replies for Wires {
-    fn tell(&self, to: &ReplyTo, completion: Completion) {
+    fn send(&self, to: &ReplyTo, completion: Completion) {
         let Processes { network, .. } = &*self.processes;
         // Clocks that are too far apart cost the reply, as they do over HTTP.
         let Ok(to) = self.seal.open(to) else { return };

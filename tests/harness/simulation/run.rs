@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use postonce_shared::adapters::memory::MemoryStore;
-use postonce_shared::envelope;
+use postonce_shared::messaging::envelope;
 use postonce_shared::ports::world::World;
 
 use super::adversary::Adversary;

@@ -1,11 +1,11 @@
 //! JSON, the format that the others are translated to and from.
 
-use postonce_shared::xml::XmlLimits;
+use postonce_shared::messaging::xml::XmlLimits;
 use serde_json::{Map, Value};
 
 use super::{Document, Format, Shape};
+use crate::api::translate::members::Members;
 use crate::error::ApiError;
-use crate::translate::members::Members;
 
 /// `application/json`.
 #[derive(Debug)]

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use actix_web::web::Bytes;
 use postonce_shared::domain::instruction::Instruction;
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::xml::{self as trees, Element, Node};
+use postonce_shared::messaging::xml::{self as trees, Element, Node};
 use proptest::prelude::*;
 use proptest::{collection, option, sample};
 use serde_json::{Map, Value, json};
 
 use super::table::{Table, Tables, members_of};
 use super::*;
-use crate::translate::{self, InboundDocument};
+use crate::api::translate::{self, InboundDocument};
 
 const TABLES: [&Tables; 2] = [&xml::CANONICAL, &wwi::WWI];
 const DEPOSIT: Shape = Shape::Submission(TransactionKind::Deposit);

@@ -9,7 +9,7 @@
 use jiff::tz::{Offset, OffsetConflict, TimeZone};
 use jiff::{Timestamp, Zoned};
 use postonce_shared::domain::instruction::TransactionKind;
-use postonce_shared::xml::Element;
+use postonce_shared::messaging::xml::Element;
 use serde_json::{Map, Value, json};
 
 use super::table::Words::{Code, Each, Number, Own, Pairs, Text};

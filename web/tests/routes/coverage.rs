@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use actix_web::http::Method;
 use actix_web::test::TestRequest;
-use postonce_web::api_keys::NewKey;
-use postonce_web::scopes::Scope;
+use postonce_web::access::api_keys::NewKey;
+use postonce_web::access::scopes::Scope;
 use serde_json::Value;
 
 use super::test_bank::{TestBank, with_key};
@@ -63,7 +63,7 @@ fn operation_ids_are_unique_and_all_routes_are_documented() {
             assert!(operation["summary"].is_string(), "{operation}");
         }
     }
-    for route in postonce_web::routes::paths() {
+    for route in postonce_web::api::routes::paths() {
         let documented = document["paths"].get(route).is_some();
         // SOAP has a description of its own.
         let others = ["/openapi.json", "/docs", "/soap/", "/xsd/"];

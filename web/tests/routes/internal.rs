@@ -9,7 +9,8 @@ use postonce_shared::adapters::http::signature::{
     ADDRESSEE_HEADER, NONCE_HEADER, SIGNATURE_HEADER, Stamp, TIMESTAMP_HEADER,
 };
 use postonce_shared::adapters::http::{COMPLETIONS_PATH, GATE_PATH, PARTNERS_PATH, RING_PATH, STATUS_PATH};
-use postonce_shared::completions::{Completion, note};
+use postonce_shared::cluster::completions::{Completion, note};
+use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
 use postonce_shared::domain::ids::{AccountKey, OrderNumber, PartnerId, TransactionKey};
 use postonce_shared::domain::money::{Balance, Currency};
 use postonce_shared::domain::partner::PartnerStatus;
@@ -17,10 +18,9 @@ use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::ports::doorbell::Doorbell as _;
-use postonce_shared::ports::roster::Address;
+use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::sync_store::Swapped;
 use postonce_shared::ports::world::{World as _, WorldExt as _};
-use postonce_shared::ring_secret::RingKeys;
 use postonce_worker::http::Status;
 use postonce_worker::readiness::Part;
 use serde_json::Value;
@@ -63,7 +63,7 @@ impl SignedRequest {
         to: &Address,
     ) -> Self {
         let stamp = Stamp::new(bank.world.uuid(), at, to);
-        let signature = stamp.on(route.0, route.1, body).sign(&RingKeys::parse(secret).unwrap());
+        let signature = stamp.on(route.0, route.1, body).sign(&DoorbellKeys::parse(secret).unwrap());
         Self { route, stamp, signature, body: body.to_vec() }
     }
 

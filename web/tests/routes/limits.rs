@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use actix_web::test::TestRequest;
+use postonce_shared::access::partner_cache::{ABSENT_TTL, GRANT_TTL};
 use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::partner::RequestRate;
-use postonce_shared::partner_memory::{ABSENT_TTL, GRANT_TTL};
-use postonce_web::api_keys::NewKey;
-use postonce_web::scopes::Scope;
+use postonce_web::access::api_keys::NewKey;
+use postonce_web::access::scopes::Scope;
 
 use super::test_bank::{ACCOUNT, Answer, TestBank, with_key};
 

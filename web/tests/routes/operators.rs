@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::test::TestRequest;
-use postonce_shared::envelope::queues;
+use postonce_shared::messaging::envelope::queues;
 use postonce_shared::ports::world::World as _;
-use postonce_web::readiness::Part;
+use postonce_worker::readiness::Part;
 use serde_json::{Value, json};
 
 use super::test_bank::{ACCOUNT, TestBank, id};

@@ -2,7 +2,7 @@
 
 use actix_web::test::TestRequest;
 use futures::future::join_all;
-use postonce_web::scopes::Scope;
+use postonce_web::access::scopes::Scope;
 use serde_json::{Value, json};
 
 use super::test_bank::{ACCOUNT, Answer, TestBank, json as with_json};
@@ -10,6 +10,7 @@ use super::test_bank::{ACCOUNT, Answer, TestBank, json as with_json};
 const PARTNERS: &str = "/v1/admin/partners";
 const EVERYTHING: &str = r#"{"reach":{"everything":true}}"#;
 const USER: &str = "0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11";
+const SECRET: &str = "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2U=";
 
 async fn post(bank: &TestBank, path: &str, body: &str) -> Answer {
     bank.call_as_shop(with_json(TestRequest::post().uri(&format!("{PARTNERS}/{path}")), body)).await
@@ -103,7 +104,7 @@ async fn two_keys_are_valid_at_a_time_for_rotation() {
     let of_another = format!("mill/keys/{}", keys[0]["key_id"].as_str().unwrap());
     assert_eq!(delete(&bank, "nobody/keys/0123456789abcdef").await.problem(), (404, "partner_unknown"));
     // A key of the shop, revoked at the path of the mill.
-    let operator = postonce_web::api_keys::NewKey::random();
+    let operator = postonce_web::access::api_keys::NewKey::random();
     bank.add_key(&operator, "operator", &[Scope::Admin]).await;
     let request = TestRequest::delete().uri(&format!("{PARTNERS}/{of_another}"));
     let answer = bank.call(super::test_bank::with_key(request, &operator)).await;
@@ -152,14 +153,20 @@ async fn a_conditional_change_of_an_outdated_version_is_refused() {
     assert_eq!(put_if("*", "nobody", EVERYTHING).await.problem(), (412, "precondition_failed"));
     assert_eq!(bank.get(&format!("{PARTNERS}/nobody")).await.status, 404, "nothing was created");
     assert_eq!(put_if("*", "mill", EVERYTHING).await.status, 200);
+
+    let unsigned = bank.get(&format!("{PARTNERS}/mill")).await.header("etag").unwrap().to_owned();
+    let key = json!({ "key_id": "k1", "algorithm": "hmac-sha256", "material": SECRET }).to_string();
+    let signing = post(&bank, "mill/signature-keys", &key).await.header("etag").unwrap().to_owned();
+    assert_eq!(put_if(&unsigned, "mill", EVERYTHING).await.problem(), (412, "precondition_failed"));
+    let same = put_if(&signing, "mill", EVERYTHING).await;
+    assert_eq!((same.status, same.header("etag")), (200, Some(signing.as_str())), "nothing changed");
 }
 
 #[actix_web::test]
 async fn signature_keys_are_added_removed_and_never_shown() {
     let bank = TestBank::new().await;
     put(&bank, "mill", EVERYTHING).await;
-    let secret = "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2U=";
-    let key = |id: &str| json!({ "key_id": id, "algorithm": "hmac-sha256", "material": secret }).to_string();
+    let key = |id: &str| json!({ "key_id": id, "algorithm": "hmac-sha256", "material": SECRET }).to_string();
     let added = post(&bank, "mill/signature-keys", &key("k1")).await;
     assert_eq!(added.body["signature_keys"], json!([{ "key_id": "k1", "algorithm": "hmac-sha256" }]));
     assert_eq!(post(&bank, "mill/signature-keys", &key("k1")).await.status, 200, "adding the same key again");
@@ -170,7 +177,7 @@ async fn signature_keys_are_added_removed_and_never_shown() {
     assert_eq!(post(&bank, "nobody/signature-keys", &key("k1")).await.problem(), (404, "partner_unknown"));
     let required = put(&bank, "mill", r#"{"reach":{"everything":true},"signature_required":true}"#).await;
     assert_eq!((required.status, &required.body["signature_required"]), (200, &json!(true)));
-    assert!(!required.text.contains(secret) && !required.text.contains("material"), "{required:?}");
+    assert!(!required.text.contains(SECRET) && !required.text.contains("material"), "{required:?}");
     assert_eq!(delete(&bank, "mill/signature-keys/k1").await.status, 200);
     assert_eq!(delete(&bank, "mill/signature-keys/k1").await.problem(), (404, "key_unknown"));
     assert_eq!(delete(&bank, "mill/signature-keys/k2").await.problem(), (409, "signature_key_needed"));

@@ -6,8 +6,8 @@ use actix_web::http::Method;
 use actix_web::test::TestRequest;
 use postonce_shared::domain::ids::{AccountKey, UserId};
 use postonce_shared::domain::partner::Reach;
-use postonce_web::api_keys::NewKey;
-use postonce_web::scopes::Scope;
+use postonce_web::access::api_keys::NewKey;
+use postonce_web::access::scopes::Scope;
 use serde_json::Value;
 
 use super::test_bank::{ACCOUNT, Answer, TestBank, USER, id, json, with_key};

@@ -6,12 +6,12 @@ use actix_web::test::TestRequest;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use postonce_shared::domain::partner::Reach;
-use postonce_shared::xml::{Element, XmlLimits, read};
-use postonce_web::api_keys::NewKey;
-use postonce_web::scopes::Scope;
-use postonce_web::soap::PATH;
-use postonce_web::soap::envelope::Version;
-use postonce_web::soap::operations::Operation;
+use postonce_shared::messaging::xml::{Element, XmlLimits, read};
+use postonce_web::access::api_keys::NewKey;
+use postonce_web::access::scopes::Scope;
+use postonce_web::api::soap::PATH;
+use postonce_web::api::soap::envelope::Version;
+use postonce_web::api::soap::operations::Operation;
 
 use super::test_bank::{ACCOUNT, Answer, TestBank, id, with_key};
 

@@ -1,6 +1,6 @@
 //! Statements in pages, and transactions by status.
 
-use postonce_web::pages;
+use postonce_web::api::pages;
 use serde_json::{Value, json};
 
 use super::test_bank::{ACCOUNT, TestBank, id};

@@ -1,8 +1,8 @@
 //! Deposits and withdrawals, by the table of the API contract.
 
 use futures::join;
-use postonce_web::api_keys::NewKey;
-use postonce_web::scopes::Scope;
+use postonce_web::access::api_keys::NewKey;
+use postonce_web::access::scopes::Scope;
 use serde_json::json;
 
 use super::test_bank::{ACCOUNT, TestBank, id, json as with_json, submission, with_key};

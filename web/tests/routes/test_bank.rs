@@ -8,33 +8,33 @@ use actix_web::dev::Service as _;
 use actix_web::http::header::HeaderMap;
 use actix_web::test::{TestRequest, init_service};
 use futures::future::join_all;
-use postonce_shared::adapters::bell::LocalBell;
-use postonce_shared::adapters::http::Exchange;
+use postonce_shared::adapters::http::PeerNetwork;
+use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::bank::Bank;
-use postonce_shared::completions::Completions;
-use postonce_shared::dead_letter_office::DeadLetterOffice;
+use postonce_shared::cluster::completions::Completions;
+use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
 use postonce_shared::domain::account::Versioned;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, PartnerId};
 use postonce_shared::domain::partner::{ActiveKey, Partner, Reach, SignatureKey};
-use postonce_shared::envelope::seal::Seal;
-use postonce_shared::envelope::{Body, Content, Names, queues};
+use postonce_shared::messaging::envelope::seal::Seal;
+use postonce_shared::messaging::envelope::{Body, Content, Names, queues};
+use postonce_shared::oversight::prices::Prices;
+use postonce_shared::oversight::scaling::{ScalingPolicy, Schedule, TimeZone};
 use postonce_shared::ports::Store;
-use postonce_shared::ports::roster::Address;
+use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::sync_store::Swapped;
 use postonce_shared::ports::world::World;
-use postonce_shared::post::Poster;
-use postonce_shared::prices::Prices;
-use postonce_shared::ring_secret::RingKeys;
-use postonce_shared::scaling::{ScalingPolicy, Schedule, TimeZone};
-use postonce_web::api_keys::NewKey;
-use postonce_web::office::OfficeTerms;
-use postonce_web::readiness::{Part, Readiness};
-use postonce_web::scopes::Scope;
+use postonce_shared::protocol::dead_letters::DeadLetterService;
+use postonce_shared::protocol::post::Poster;
+use postonce_web::access::api_keys::NewKey;
+use postonce_web::access::scopes::Scope;
+use postonce_web::admin::service::AdminTerms;
 use postonce_web::server::{App, build};
 use postonce_worker::meter::Meter;
+use postonce_worker::readiness::{Part, Readiness};
 use serde_json::Value;
 
 /// Number of queues of the test bank.
@@ -58,7 +58,7 @@ pub struct TestBank {
     pub store: Store,
     pub world: Arc<TestWorld>,
     pub app: App,
-    pub letters: Arc<DeadLetterOffice>,
+    pub letters: Arc<DeadLetterService>,
     pub completions: Arc<Completions>,
     poster: Arc<Poster>,
     meter: Arc<Meter>,
@@ -124,16 +124,16 @@ impl TestBank {
         let as_world: Arc<dyn World> = world.clone();
         let mut store = MemoryStore::new(as_world.clone());
         decorate(&mut store);
-        let secret = RingKeys::parse(RING_SECRET).unwrap();
-        let exchange = Exchange::new(&store, &as_world, Some(&secret)).unwrap();
+        let secret = DoorbellKeys::parse(RING_SECRET).unwrap();
+        let exchange = PeerNetwork::new(&store, &as_world, Some(&secret)).unwrap();
         let seal = Seal::new(&exchange.secret);
         let bank = Bank::new(store.clone(), as_world, exchange.local.clone(), seal.clone(), QUEUE_COUNT);
         let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]);
         [Part::Ledger, Part::Queue, Part::FirstKey].into_iter().for_each(|part| readiness.gain(part));
         let meter: Arc<Meter> = Arc::default();
-        let terms = OfficeTerms { address: address(), scaling: policy(), prices: Prices::default() };
+        let terms = AdminTerms { address: address(), scaling: policy(), prices: Prices::default() };
         let app = App::over(&bank, &exchange, (&meter, None), terms, readiness);
-        let (letters, poster, completions) = (bank.dead_letter_office, bank.poster, bank.completions);
+        let (letters, poster, completions) = (bank.dead_letters, bank.poster, bank.completions);
         let key = NewKey::random();
         let bank = Self { store, world, app, letters, completions, poster, meter, key, seal };
         bank.add_key(&bank.key, "shop", Scope::ALL).await;
@@ -229,7 +229,7 @@ impl TestBank {
 
     /// Posts all waiting work, as the worker of another process does, without a reply to this one.
     pub async fn post_in_another_process(&self) {
-        let bell = Arc::new(LocalBell::default());
+        let bell = Arc::new(LocalDoorbell::default());
         let other = Bank::new(self.store.clone(), self.world.clone(), bell, self.seal.clone(), QUEUE_COUNT);
         self.post_by(&other.poster).await;
     }

@@ -7,14 +7,14 @@ use postonce_shared::adapters::http::{
     COMPLETIONS_PATH, GATE_PATH, GateEpoch, PARTNERS_PATH, PartnerChanged, RING_PATH, STATUS_PATH,
     decode_ring,
 };
-use postonce_shared::completions::note;
+use postonce_shared::cluster::completions::note;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::ports::doorbell::Doorbell as _;
 
 use super::signed::{ClaimedBody, Refusal, SignedBody};
-use super::{Callee, Status};
+use super::{PeerState, Status};
 
-/// Puts the routes into an application that has a [`Callee`].
+/// Puts the routes into an application that has a [`PeerState`].
 pub fn configure(config: &mut ServiceConfig) {
     config
         .service(resource(RING_PATH).route(post().to(ring)))
@@ -25,7 +25,7 @@ pub fn configure(config: &mut ServiceConfig) {
 }
 
 /// While it drains this process starts nothing new: whoever rings has to look for others.
-async fn ring(body: SignedBody, callee: Data<Callee>) -> Result<HttpResponse, Refusal> {
+async fn ring(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse, Refusal> {
     if callee.readiness.is_ending() {
         return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "This process drains."));
     }
@@ -37,7 +37,7 @@ async fn ring(body: SignedBody, callee: Data<Callee>) -> Result<HttpResponse, Re
 
 /// An unproven note may still be true: its sender may have an outdated secret or run an older program. So the
 /// requests that wait for the transactions in it read the rows.
-async fn complete(body: ClaimedBody, callee: Data<Callee>) -> Result<HttpResponse, Refusal> {
+async fn complete(body: ClaimedBody, callee: Data<PeerState>) -> Result<HttpResponse, Refusal> {
     let body = match body {
         ClaimedBody::Proven(body) => body,
         ClaimedBody::Refused { unproven, refusal } => {
@@ -54,7 +54,7 @@ async fn complete(body: ClaimedBody, callee: Data<Callee>) -> Result<HttpRespons
 }
 
 /// Told of the gate: the answer is the epoch that is obeyed from now on.
-async fn gate(body: SignedBody, callee: Data<Callee>) -> Result<HttpResponse, Refusal> {
+async fn gate(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse, Refusal> {
     let told: GateEpoch =
         serde_json::from_slice(body.bytes()).map_err(|error| Refusal::unreadable(&error))?;
     let epoch = match &callee.gatekeeper {
@@ -66,7 +66,7 @@ async fn gate(body: SignedBody, callee: Data<Callee>) -> Result<HttpResponse, Re
 }
 
 /// Told of a partner, also while it drains: until its end it must not let in who may not call any more.
-async fn partners(body: SignedBody, callee: Data<Callee>) -> Result<HttpResponse, Refusal> {
+async fn partners(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse, Refusal> {
     let PartnerChanged { partner } =
         serde_json::from_slice(body.bytes()).map_err(|error| Refusal::unreadable(&error))?;
     // A name that is none here may be one to a newer program.
@@ -74,6 +74,6 @@ async fn partners(body: SignedBody, callee: Data<Callee>) -> Result<HttpResponse
     Ok(HttpResponse::NoContent().finish())
 }
 
-async fn status(_: SignedBody, callee: Data<Callee>) -> HttpResponse {
+async fn status(_: SignedBody, callee: Data<PeerState>) -> HttpResponse {
     HttpResponse::Ok().json(Status::of(&callee))
 }

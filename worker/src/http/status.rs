@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Callee;
+use super::PeerState;
 
 /// How a process with a worker is. Members that a reader does not know are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,7 +46,7 @@ pub struct OperationCount {
 
 impl Status {
     /// How this process is. Asks nothing of the store.
-    pub fn of(callee: &Callee) -> Self {
+    pub fn of(callee: &PeerState) -> Self {
         let listeners =
             callee.meter.all_listeners().into_iter().map(|(queue, look)| {
                 (queue.to_string(), QueueListeners { active: look.active, max: look.max })

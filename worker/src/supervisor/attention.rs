@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
+use postonce_shared::oversight::scaling::READING_AGE_MAX;
 use postonce_shared::ports::queue::RECEIVE_MAX;
-use postonce_shared::scaling::READING_AGE_MAX;
 
 /// Time between two looks while there is work: a reading is not repeated earlier anyway.
 const BUSY_INTERVAL: Duration = READING_AGE_MAX;

@@ -21,7 +21,7 @@ use tokio::process::Command;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Program;
-use crate::supervised::SUPERVISED;
+use crate::supervisor::supervised::SUPERVISED;
 
 /// What a supervisor hears about its processes.
 #[derive(Debug)]

@@ -6,23 +6,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
-use postonce_shared::adapters::http::Exchange;
+use postonce_shared::access::partner_grants::PartnerGrants;
+use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
-use postonce_shared::completions::Completion;
-use postonce_shared::conformance::sealed::seal;
+use postonce_shared::cluster::completions::Completion;
+use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::Outcome;
-use postonce_shared::partner_grants::PartnerGrants;
 use postonce_shared::ports::doorbell::Doorbell as _;
+use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind, RegisteredProcess};
 use postonce_shared::ports::queue::QueueName;
-use postonce_shared::ports::roster::{Address, ProcessId, ProcessKind, RosterEntry};
 use postonce_shared::ports::world::{World, WorldExt as _};
-use postonce_shared::ring_secret::RingKeys;
-use postonce_worker::http::{Callee, WorkerApp, serve};
+use postonce_shared::testing::conformance::sealed::seal;
+use postonce_worker::http::{PeerState, WorkerApp, serve};
 use postonce_worker::readiness::{Part, Readiness};
 
 /// Longest wait of a test; most waits take milliseconds.
@@ -32,8 +32,8 @@ pub fn queue(partition: u16) -> QueueName {
     QueueName::of_partition("work", partition)
 }
 
-pub fn keys(text: &str) -> RingKeys {
-    RingKeys::parse(text).unwrap()
+pub fn keys(text: &str) -> DoorbellKeys {
+    DoorbellKeys::parse(text).unwrap()
 }
 
 /// One store, and the processes that share it.
@@ -41,13 +41,13 @@ pub struct Cluster {
     pub world: Arc<dyn World>,
     pub clock: Arc<TestWorld>,
     pub store: MemoryStore,
-    pub secret: RingKeys,
+    pub secret: DoorbellKeys,
 }
 
 /// A process with a running server.
 pub struct Process {
     pub address: Address,
-    pub callee: Callee,
+    pub callee: PeerState,
     pub grants: Arc<PartnerGrants>,
     pub readiness: Arc<Readiness>,
     pub server: ServerHandle,
@@ -70,19 +70,22 @@ impl Cluster {
         Self { world, clock, store, secret: keys("0123456789abcdef") }
     }
 
-    pub fn exchange(&self) -> Exchange {
-        Exchange::new(&self.store.ports(), &self.world, Some(&self.secret)).unwrap()
+    pub fn exchange(&self) -> PeerNetwork {
+        PeerNetwork::new(&self.store.ports(), &self.world, Some(&self.secret)).unwrap()
     }
 
     /// Starts a process with the server of a worker. It is not in the process registry yet.
     pub fn process(&self) -> Process {
         let exchange = self.exchange();
         let bank = Bank::new(self.store.ports(), Arc::clone(&self.world), exchange.local.clone(), seal(), 1);
-        let readiness = Readiness::starting([Part::Roster]);
+        let readiness = Readiness::starting([Part::ProcessRegistry]);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
-        let callee = Callee::of(&bank, &exchange, &Arc::default(), None, &readiness, address.clone());
-        let app = WorkerApp { callee: callee.clone(), prices: postonce_shared::prices::Prices::default() };
+        let callee = PeerState::of(&bank, &exchange, &Arc::default(), None, &readiness, address.clone());
+        let app = WorkerApp {
+            callee: callee.clone(),
+            prices: postonce_shared::oversight::prices::Prices::default(),
+        };
         let server = serve(app, listener).unwrap();
         let handle = server.handle();
         tokio::spawn(server);
@@ -95,7 +98,7 @@ impl Cluster {
     }
 
     pub async fn register_as(&self, kind: ProcessKind, id: ProcessId, address: &Address) {
-        let entry = RosterEntry {
+        let entry = RegisteredProcess {
             id,
             kind,
             address: address.clone(),

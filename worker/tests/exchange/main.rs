@@ -6,26 +6,27 @@ mod cluster;
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix_web::web::{Data, post};
 use actix_web::{App, HttpResponse, HttpServer};
 use futures::FutureExt as _;
+use parking_lot::Mutex;
+use postonce_shared::access::partner_grants::Denial;
 use postonce_shared::adapters::http::{
-    COMPLETIONS_PATH, CallFault, Exchange, PARTNERS_PATH, PartnerChanged, Question, RING_PATH, Recipient,
+    COMPLETIONS_PATH, CallFault, PARTNERS_PATH, PartnerChanged, PeerNetwork, Question, RING_PATH, Recipient,
     STATUS_PATH, decode_ring,
 };
-use postonce_shared::completions::{Completion, News, note};
+use postonce_shared::cluster::completions::{Completion, News, note};
+use postonce_shared::cluster::replies::Replies as _;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{Partner, Reach};
-use postonce_shared::partner_grants::Denial;
 use postonce_shared::ports::doorbell::Doorbell as _;
+use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind};
 use postonce_shared::ports::queue::QueueName;
-use postonce_shared::ports::replies::Replies as _;
-use postonce_shared::ports::roster::{Address, ProcessId, ProcessKind};
-use postonce_worker::http::{Callee, SignedBody, Status};
+use postonce_worker::http::{PeerState, SignedBody, Status};
 use postonce_worker::readiness::Part;
 use tokio::sync::Semaphore;
 
@@ -36,7 +37,7 @@ async fn the_first_ring_reaches_every_worker_and_the_ringing_process() {
     let cluster = Cluster::new();
     let workers = [cluster.worker().await, cluster.worker().await];
     let store = cluster.store.ports();
-    let web = Exchange::new(&store, &cluster.world, Some(&cluster.secret)).unwrap();
+    let web = PeerNetwork::new(&store, &cluster.world, Some(&cluster.secret)).unwrap();
     let reads = || store.operations.snapshot().values().sum::<u64>();
     assert_eq!(reads(), 0, "nothing is read before the first ring");
     web.bell.ring(&queue(0));
@@ -120,12 +121,12 @@ async fn rings_are_batched_while_one_is_in_flight() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
     let recipient = Arc::new(Recipient::new(address.clone(), cluster.world.now()));
-    let callee = Callee { recipient, ..cluster.process().callee };
+    let callee = PeerState { recipient, ..cluster.process().callee };
     let (app_data, callee) = (Data::clone(&slow), Data::new(callee));
     let server = HttpServer::new(move || {
         let ring = async |body: SignedBody, slow: Data<SlowWorker>| {
             assert_eq!(slow.in_flight.fetch_add(1, Ordering::SeqCst), 0, "at most one call is in flight");
-            slow.rings.lock().unwrap().push(decode_ring(body.bytes()).unwrap().into_iter().collect());
+            slow.rings.lock().push(decode_ring(body.bytes()).unwrap().into_iter().collect());
             slow.answers.as_ref().unwrap().acquire().await.unwrap().forget();
             slow.in_flight.fetch_sub(1, Ordering::SeqCst);
             HttpResponse::NoContent().finish()
@@ -140,15 +141,15 @@ async fn rings_are_batched_while_one_is_in_flight() {
 
     let web = cluster.exchange();
     web.bell.ring(&queue(0));
-    until(|| slow.rings.lock().unwrap().len() == 1).await;
+    until(|| slow.rings.lock().len() == 1).await;
     for round in 0..300 {
         web.bell.ring(&queue(round % 3));
     }
     gate.add_permits(2);
-    until(|| slow.rings.lock().unwrap().len() == 2 && slow.in_flight.load(Ordering::SeqCst) == 0).await;
+    until(|| slow.rings.lock().len() == 2 && slow.in_flight.load(Ordering::SeqCst) == 0).await;
     within(web.bell.until_heard(DEADLINE)).await;
     let expected = [BTreeSet::from([queue(0)]), BTreeSet::from([queue(0), queue(1), queue(2)])];
-    assert_eq!(*slow.rings.lock().unwrap(), expected);
+    assert_eq!(*slow.rings.lock(), expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -160,7 +161,7 @@ async fn completions_reach_the_waiters_of_another_process() {
     let waiters: Vec<_> =
         completions.iter().map(|completion| web.callee.completions.register(&completion.key)).collect();
     for completion in &completions {
-        worker.replies.tell(&worker.seal.ask(&web.address).unwrap(), completion.clone());
+        worker.replies.send(&worker.seal.ask(&web.address).unwrap(), completion.clone());
     }
     for (mut waiter, completion) in waiters.into_iter().zip(&completions) {
         assert_eq!(within(waiter.outcome()).await, completion.outcome);
@@ -176,7 +177,7 @@ async fn a_process_accepts_only_calls_to_its_own_address() {
     let ended = cluster.fresh_id();
     cluster.register(ended, &Address::parse(&other).unwrap()).await;
     let asker = cluster.exchange();
-    let answers = within(asker.switchboard.ask(&Question::get(STATUS_PATH), DEADLINE)).await.unwrap();
+    let answers = within(asker.broadcast.ask(&Question::get(STATUS_PATH), DEADLINE)).await.unwrap();
     assert_eq!(answers.len(), 2);
     for (entry, answer) in answers {
         if entry.id == ended {
@@ -192,11 +193,11 @@ async fn a_completion_signed_with_an_outdated_secret_is_only_a_hint() {
     let cluster = Cluster::new();
     let web = cluster.process();
     let outdated =
-        Exchange::new(&cluster.store.ports(), &cluster.world, Some(&keys("another-secret-long-enough")))
+        PeerNetwork::new(&cluster.store.ports(), &cluster.world, Some(&keys("another-secret-long-enough")))
             .unwrap();
     let completed = completion(&*cluster.world, 1);
     let mut waiter = web.callee.completions.register(&completed.key);
-    outdated.replies.tell(&outdated.seal.ask(&web.address).unwrap(), completed.clone());
+    outdated.replies.send(&outdated.seal.ask(&web.address).unwrap(), completed.clone());
     assert_eq!(within(waiter.news()).await, News::Hint);
     assert_eq!(waiter.look(), None);
 }
@@ -210,7 +211,7 @@ async fn a_completion_whose_delivery_fails_twice_is_dropped() {
     let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
     let server = HttpServer::new(move || {
         let take = async |body: actix_web::web::Bytes, notes: Data<Mutex<Vec<Completion>>>| {
-            notes.lock().unwrap().extend(note::decode(&body).unwrap());
+            notes.lock().extend(note::decode(&body).unwrap());
             HttpResponse::InternalServerError().finish()
         };
         App::new().app_data(Data::clone(&app_data)).route(COMPLETIONS_PATH, post().to(take))
@@ -220,13 +221,13 @@ async fn a_completion_whose_delivery_fails_twice_is_dropped() {
     let (lost, later) = (completion(&*cluster.world, 1), completion(&*cluster.world, 2));
     let received = |count| {
         let notes = Data::clone(&notes);
-        until(move || notes.lock().unwrap().len() >= count)
+        until(move || notes.lock().len() >= count)
     };
-    worker.replies.tell(&worker.seal.ask(&address).unwrap(), lost.clone());
+    worker.replies.send(&worker.seal.ask(&address).unwrap(), lost.clone());
     received(2).await;
-    worker.replies.tell(&worker.seal.ask(&address).unwrap(), later.clone());
+    worker.replies.send(&worker.seal.ask(&address).unwrap(), later.clone());
     received(4).await;
-    assert_eq!(*notes.lock().unwrap(), [lost.clone(), lost, later.clone(), later]);
+    assert_eq!(*notes.lock(), [lost.clone(), lost, later.clone(), later]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -237,19 +238,19 @@ async fn an_address_that_no_process_of_the_bank_wrote_is_never_called() {
     attacker.set_nonblocking(true).unwrap();
     let address = Address::parse(&attacker.local_addr().unwrap().to_string()).unwrap();
     let outsider =
-        Exchange::new(&cluster.store.ports(), &cluster.world, Some(&keys("another-secret-long-enough")))
+        PeerNetwork::new(&cluster.store.ports(), &cluster.world, Some(&keys("another-secret-long-enough")))
             .unwrap();
     let (web, worker) = (cluster.process(), cluster.exchange());
     let completed = completion(&*cluster.world, 1);
     let mut waiter = web.callee.completions.register(&completed.key);
 
-    worker.replies.tell(&outsider.seal.ask(&address).unwrap(), completed.clone());
+    worker.replies.send(&outsider.seal.ask(&address).unwrap(), completed.clone());
     let late = worker.seal.ask(&address).unwrap();
     cluster.clock.advance(Duration::from_secs(91));
-    worker.replies.tell(&late, completed.clone());
+    worker.replies.send(&late, completed.clone());
     // Calls are made in the order of the requests, each on a connection of its own: once this one was
     // answered, any other would have connected.
-    worker.replies.tell(&worker.seal.ask(&web.address).unwrap(), completed.clone());
+    worker.replies.send(&worker.seal.ask(&web.address).unwrap(), completed.clone());
     assert_eq!(within(waiter.outcome()).await, completed.outcome);
     assert_eq!(attacker.accept().map(drop).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }
@@ -276,7 +277,7 @@ async fn processes_verify_each_other_while_the_secret_changes() {
     for (round, secret) in
         ["0123456789abcdef,fedcba9876543210", "fedcba9876543210,0123456789abcdef"].into_iter().enumerate()
     {
-        let web = Exchange::new(&cluster.store.ports(), &cluster.world, Some(&keys(secret))).unwrap();
+        let web = PeerNetwork::new(&cluster.store.ports(), &cluster.world, Some(&keys(secret))).unwrap();
         web.bell.ring(&queue(u16::try_from(round).unwrap()));
         if round == 0 {
             assert_eq!(worker.rung().await, BTreeSet::from([queue(0)]), "it signs with the old secret");
@@ -298,7 +299,7 @@ async fn a_question_reaches_all_other_workers_at_once() {
     other.callee.meter.listeners(&queue(0)).allow(7);
     other.callee.meter.received.add(3);
 
-    let answers = within(asker.switchboard.ask(&Question::get(STATUS_PATH), DEADLINE)).await.unwrap();
+    let answers = within(asker.broadcast.ask(&Question::get(STATUS_PATH), DEADLINE)).await.unwrap();
     let mut ids: Vec<ProcessId> = answers.iter().map(|(entry, _)| entry.id).collect();
     ids.sort();
     let mut expected = vec![other.callee.id, dead];
@@ -322,7 +323,7 @@ async fn a_process_without_a_worker_gets_questions_and_no_rings() {
     cluster.register_as(ProcessKind::Web, web.callee.id, &web.address).await;
     let asker = cluster.exchange();
     let asked = async |question: Question| {
-        let answers = within(asker.switchboard.ask(&question, DEADLINE)).await.unwrap();
+        let answers = within(asker.broadcast.ask(&question, DEADLINE)).await.unwrap();
         assert!(answers.iter().all(|(_, answer)| answer.is_ok()), "{answers:?}");
         answers.into_iter().map(|(entry, _)| entry.id).collect::<BTreeSet<ProcessId>>()
     };
@@ -356,9 +357,9 @@ async fn a_worker_refuses_calls_without_the_secret() {
         assert_eq!(answer.status(), 401, "{method} {path}");
     }
     let outsider =
-        Exchange::new(&cluster.store.ports(), &cluster.world, Some(&keys("another-secret-long-enough")))
+        PeerNetwork::new(&cluster.store.ports(), &cluster.world, Some(&keys("another-secret-long-enough")))
             .unwrap();
-    let answers = within(outsider.switchboard.ask(&Question::get(STATUS_PATH), DEADLINE)).await.unwrap();
+    let answers = within(outsider.broadcast.ask(&Question::get(STATUS_PATH), DEADLINE)).await.unwrap();
     assert!(matches!(answers[0].1, Err(CallFault::Refused(401))), "{answers:?}");
     outsider.bell.ring(&queue(0));
     within(outsider.bell.until_heard(DEADLINE)).await;

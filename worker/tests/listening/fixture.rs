@@ -2,28 +2,29 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::adapters::bell::LocalBell;
+use parking_lot::Mutex;
+use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::gate::Gate;
+use postonce_shared::cluster::gate::Gate;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::ports::world::{World, WorldExt as _};
-use postonce_worker::delivery::{Delivery, Unopened};
+use postonce_worker::background_task::BackgroundTask;
+use postonce_worker::config::Bounds;
 use postonce_worker::drain::{Drain, DrainStarter, drain};
-use postonce_worker::errand::Errand;
-use postonce_worker::gatekeeper::Gatekeeper;
-use postonce_worker::handler::{Handled, Handler, Health};
-use postonce_worker::leases::QueueLeases;
-use postonce_worker::listener::Listener;
+use postonce_worker::listening::delivery::{Delivery, Unopened};
+use postonce_worker::listening::gatekeeper::Gatekeeper;
+use postonce_worker::listening::handler::{Handled, Handler, Health};
+use postonce_worker::listening::leases::QueueLeases;
+use postonce_worker::listening::listener::Listener;
+use postonce_worker::listening::session::SessionContext;
 use postonce_worker::meter::Meter;
-use postonce_worker::receivers::Bounds;
-use postonce_worker::session::Means;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
@@ -64,7 +65,7 @@ impl RecordingHandler {
     }
 
     pub fn handled_count(&self) -> usize {
-        self.handled.lock().unwrap().values().sum()
+        self.handled.lock().values().sum()
     }
 }
 
@@ -86,14 +87,14 @@ impl Handler for RecordingHandler {
         self.allowed.acquire().await.unwrap().forget();
         for delivery in deliveries {
             let lease = delivery.lease().unwrap();
-            let back = self.give_back.lock().unwrap().take();
+            let back = self.give_back.lock().take();
             if let Some(delay) = back {
                 let _ = self.store.queue.extend(queue, &lease, &delivery.message.body, delay).await.unwrap();
                 back_in.push(delay);
                 continue;
             }
             let _ = self.store.queue.delete(queue, &lease).await.unwrap();
-            *self.handled.lock().unwrap().entry(delivery.content.unwrap()).or_default() += 1;
+            *self.handled.lock().entry(delivery.content.unwrap()).or_default() += 1;
         }
         self.at_once.fetch_sub(1, Ordering::SeqCst);
         (back_in, Health::Well)
@@ -118,7 +119,7 @@ pub struct Fixture {
 
 pub struct Process {
     pub handler: Arc<RecordingHandler>,
-    pub bell: Arc<LocalBell>,
+    pub bell: Arc<LocalDoorbell>,
     pub gatekeeper: Arc<Gatekeeper>,
     pub meter: Arc<Meter>,
     pub leases: Arc<QueueLeases>,
@@ -158,7 +159,7 @@ impl Fixture {
             QueueLeases::new(me, RecordingHandler::NAME, queues, sync, Arc::clone(&world), VISIBILITY / 2);
         let leases = Arc::new(leases);
         let ceiling = NonZeroUsize::new(ceiling).unwrap();
-        let means = Means {
+        let context = SessionContext {
             handler: Arc::clone(&handler),
             queue: Arc::clone(&self.store.queue),
             gatekeeper: Arc::clone(&gatekeeper),
@@ -169,9 +170,9 @@ impl Fixture {
             receivers: Bounds { floor: NonZeroUsize::MIN, ceiling },
             drain: drain.clone(),
         };
-        let doorbell: Arc<LocalBell> = Arc::clone(&bell);
-        let errands: Vec<Arc<dyn Errand>> = vec![gatekeeper.clone()];
-        let listener = Listener { means: Arc::new(means), doorbell, idle_delay_max, errands };
+        let doorbell: Arc<LocalDoorbell> = Arc::clone(&bell);
+        let background_tasks: Vec<Arc<dyn BackgroundTask>> = vec![gatekeeper.clone()];
+        let listener = Listener { context: Arc::new(context), doorbell, idle_delay_max, background_tasks };
         let (watching, until) = (Arc::clone(&gatekeeper), drain.clone());
         let task = tokio::spawn(async move {
             futures::join!(watching.watch(&until), listener.run());

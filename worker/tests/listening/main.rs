@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fixture::{Fixture, Process, QUEUES, VISIBILITY, queue, settle};
-use postonce_shared::gate::GateState;
+use postonce_shared::cluster::gate::GateState;
 use postonce_shared::ports::doorbell::Doorbell as _;
 use postonce_shared::ports::queue::{QueueName, RECEIVE_MAX};
 use postonce_shared::ports::world::World as _;
@@ -91,11 +91,7 @@ async fn the_number_of_receivers_follows_the_backlog() {
     fixture.pass(Duration::from_secs(1)).await;
     series.push(active());
     assert_eq!((series[0], series.iter().max(), series.last()), (1, Some(&8), Some(&0)), "{series:?}");
-    assert_eq!(
-        process.handler.handled.lock().unwrap().values().max(),
-        Some(&1),
-        "each message is handled once"
-    );
+    assert_eq!(process.handler.handled.lock().values().max(), Some(&1), "each message is handled once");
 }
 
 #[tokio::test]
@@ -183,7 +179,7 @@ async fn a_busy_queue_does_not_stop_the_polling_of_other_queues() {
         process.bell.ring(&queue(0));
         fixture.pass(Duration::from_millis(250)).await;
     }
-    let read = process.handler.handled.lock().unwrap().keys().cloned().collect::<Vec<_>>();
+    let read = process.handler.handled.lock().keys().cloned().collect::<Vec<_>>();
     assert_eq!(read, ["busy", "sent without a ring"]);
 }
 
@@ -192,7 +188,7 @@ async fn a_returned_message_is_received_again_when_it_becomes_visible() {
     let fixture = Fixture::new();
     let process = fixture.process(NEVER, 8);
     fixture.pass(MINUTE).await;
-    *process.handler.give_back.lock().unwrap() = Some(Duration::from_secs(5));
+    *process.handler.give_back.lock() = Some(Duration::from_secs(5));
     fixture.send(3, "later").await;
     process.bell.ring(&queue(3));
     fixture.pass(Duration::from_millis(4750)).await;
@@ -301,7 +297,7 @@ async fn a_hold_is_acknowledged_and_work_in_progress_is_finished() {
     process.bell.ring(&queue(0));
     process.handler.allowed.add_permits(9);
     fixture.pass(MINUTE).await;
-    assert_eq!(process.handler.handled.lock().unwrap().keys().collect::<Vec<_>>(), ["in progress"]);
+    assert_eq!(process.handler.handled.lock().keys().collect::<Vec<_>>(), ["in progress"]);
     // No process gets the ring of this release: a slow poll notices it.
     fixture.gate().set(GateState::Released).await.unwrap();
     let polling = fixture.process(MINUTE, 8);
@@ -431,5 +427,5 @@ async fn a_drain_finishes_work_in_progress_and_receives_no_more() {
     process.handler.allowed.add_permits(9);
     settle().await;
     assert!(process.task.is_finished());
-    assert_eq!(process.handler.handled.lock().unwrap().keys().collect::<Vec<_>>(), ["in progress"]);
+    assert_eq!(process.handler.handled.lock().keys().collect::<Vec<_>>(), ["in progress"]);
 }

@@ -9,23 +9,23 @@ use std::time::Duration;
 use async_trait::async_trait;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use postonce_shared::adapters::bell::LocalBell;
+use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::bank::Bank;
-use postonce_shared::conformance::sealed::{held_in, seal, unsealed};
-use postonce_shared::decorators::{LedgerDecorator, PayloadStoreDecorator};
+use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::domain::decision::{AccountCommit, Work};
 use postonce_shared::domain::ids::TransactionKey;
-use postonce_shared::envelope::claim::PAYLOAD_BYTES_MAX;
-use postonce_shared::envelope::seal::{Purpose, Seal};
-use postonce_shared::envelope::{Envelope, Names};
+use postonce_shared::messaging::envelope::claim::PAYLOAD_BYTES_MAX;
+use postonce_shared::messaging::envelope::seal::{Purpose, Seal};
+use postonce_shared::messaging::envelope::{Envelope, Names};
+use postonce_shared::messaging::sweep::Sweep;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Ledger, StoredTransaction};
 use postonce_shared::ports::payload_store::PayloadStore;
-use postonce_shared::ring_secret::RingSecret;
-use postonce_shared::sweep::Sweep;
+use postonce_shared::testing::conformance::sealed::{held_in, seal, unsealed};
+use postonce_shared::testing::decorators::{LedgerDecorator, PayloadStoreDecorator};
 use postonce_worker::meter::Meter;
-use postonce_worker::posting::Posting;
+use postonce_worker::posting::posting_handler::PostingHandler;
 
 use crate::fixture::{DEQUEUE_COUNT_MAX, Fixture, account, config, queue};
 
@@ -68,7 +68,7 @@ impl LedgerDecorator for FaultyLedger {
 struct TestWorker {
     fixture: Fixture<TestWorld>,
     bank: Bank,
-    posting: Posting,
+    posting: PostingHandler,
     faults: Arc<LedgerFaults>,
 }
 
@@ -77,8 +77,8 @@ impl TestWorker {
         let (fixture, faults) = (Fixture::with_still_clock().await, Arc::<LedgerFaults>::default());
         let mut store = fixture.store.clone();
         store.ledger = Arc::new(FaultyLedger(Arc::clone(&store.ledger), Arc::clone(&faults)));
-        let bank = Bank::new(store, fixture.world.clone(), Arc::new(LocalBell::default()), seal, 1);
-        let posting = Posting::new(&bank, Arc::new(Meter::default()), &config(VISIBILITY));
+        let bank = Bank::new(store, fixture.world.clone(), Arc::new(LocalDoorbell::default()), seal, 1);
+        let posting = PostingHandler::new(&bank, Arc::new(Meter::default()), &config(VISIBILITY));
         Self { fixture, bank, posting, faults }
     }
 
@@ -96,7 +96,7 @@ impl TestWorker {
         self.fixture.send(vec![work.clone()]).await;
         let received = self.fixture.receive(VISIBILITY).await.remove(0);
         self.bank
-            .dead_letter_office
+            .dead_letters
             .set_aside(&queue(), &received, &held_in(&received.body), "needs an operator")
             .await
             .unwrap();
@@ -141,7 +141,7 @@ async fn discarding_an_outsiders_claim_rejects_no_work_of_other_dead_letters() {
     let worker = TestWorker::new(seal()).await;
     let work = worker.dead_letter(1).await;
     let letter = worker.dead_letter_of_claim(names_of(&work)).await;
-    let _ = worker.bank.dead_letter_office.discard(&letter, "operator").await.unwrap();
+    let _ = worker.bank.dead_letters.discard(&letter, "operator").await.unwrap();
     assert!(
         worker.row(&work).await.transaction.outcome.is_none(),
         "the dead letter of the work is still open"
@@ -153,7 +153,7 @@ async fn replaying_an_outsiders_claim_sends_no_work_of_other_dead_letters() {
     let worker = TestWorker::new(seal()).await;
     let work = worker.dead_letter(1).await;
     let letter = worker.dead_letter_of_claim(names_of(&work)).await;
-    let _ = worker.bank.dead_letter_office.replay(&letter, "operator").await.unwrap();
+    let _ = worker.bank.dead_letters.replay(&letter, "operator").await.unwrap();
     assert!(worker.row(&work).await.marks.dead_letter, "the dead letter of the work is still open");
     worker.handle_next().await;
     assert_eq!(worker.fixture.balance(1).await, "0.00");
@@ -168,7 +168,7 @@ async fn discarding_an_outsiders_claim_rejects_no_work_of_the_bank_that_is_under
     let content = unsealed(&Envelope::of(vec![work.clone()], None).encode(&seal()));
     let payload = gzipped(&seal().seal(Purpose::Payload("work-7"), content));
     let letter = worker.dead_letter_of_claim(payload).await;
-    let _ = worker.bank.dead_letter_office.discard(&letter, "operator").await.unwrap();
+    let _ = worker.bank.dead_letters.discard(&letter, "operator").await.unwrap();
     assert!(
         worker.row(&work).await.transaction.outcome.is_none(),
         "the work was never marked, so it is still to be posted"
@@ -201,7 +201,7 @@ async fn sealed_work_does_not_wait_for_the_rows_of_unsealed_messages() {
 /// would send it again, and discarding its dead letter would reject nothing.
 #[tokio::test]
 async fn a_worker_without_the_secret_marks_what_it_sets_aside() {
-    let worker = TestWorker::new(Seal::new(&Arc::new(RingSecret::new(None)))).await;
+    let worker = TestWorker::new(Seal::new(&Arc::new(DoorbellSecret::new(None)))).await;
     let work = worker.fixture.accept(account(1), 1).await;
     worker.fixture.send(vec![work.clone()]).await;
     worker.faults.refuses.store(true, Ordering::SeqCst);
@@ -212,7 +212,7 @@ async fn a_worker_without_the_secret_marks_what_it_sets_aside() {
     assert_eq!((letters.len(), worker.fixture.depth().await), (1, 0));
     let marked = worker.row(&work).await.marks.dead_letter;
     worker.faults.refuses.store(false, Ordering::SeqCst);
-    let _ = worker.bank.dead_letter_office.discard(&letters[0].id, "operator").await.unwrap();
+    let _ = worker.bank.dead_letters.discard(&letters[0].id, "operator").await.unwrap();
     let rejected = worker.row(&work).await.transaction.outcome.is_some();
     assert_eq!((marked, rejected), (true, true), "(marked, rejected by the discard)");
 }
@@ -220,7 +220,7 @@ async fn a_worker_without_the_secret_marks_what_it_sets_aside() {
 /// Without the secret, a sealed newer version cannot be distinguished from one that an outsider wrote.
 #[tokio::test]
 async fn a_worker_without_the_secret_leaves_newer_versions_on_the_queue() {
-    let worker = TestWorker::new(Seal::new(&Arc::new(RingSecret::new(None)))).await;
+    let worker = TestWorker::new(Seal::new(&Arc::new(DoorbellSecret::new(None)))).await;
     let newer = seal().seal(Purpose::Message, br#"{"v":99,"anything":"else"}"#.to_vec());
     worker.fixture.send_body(&newer).await;
     worker.handle_next().await;

@@ -2,31 +2,32 @@
 //! delays no other, and dead letters hold the work itself.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use parking_lot::Mutex;
 use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::claim_check::ClaimCheck;
-use postonce_shared::conformance::sealed::{envelope_in, seal, unsealed};
-use postonce_shared::decorators::{PayloadStoreDecorator, WorkQueueDecorator};
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
-use postonce_shared::envelope::seal::Purpose;
-use postonce_shared::envelope::{Body, Claim, Envelope};
+use postonce_shared::messaging::claim_check::ClaimCheck;
+use postonce_shared::messaging::envelope::seal::Purpose;
+use postonce_shared::messaging::envelope::{Body, Claim, Envelope};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::payload_store::PayloadStore;
 use postonce_shared::ports::queue::{Held, Lease, QueueName, WorkQueue};
-use postonce_worker::delivery::Delivery;
-use postonce_worker::errand::Errand as _;
-use postonce_worker::handler::Handler as _;
+use postonce_shared::testing::conformance::sealed::{envelope_in, seal, unsealed};
+use postonce_shared::testing::decorators::{PayloadStoreDecorator, WorkQueueDecorator};
+use postonce_worker::background_task::BackgroundTask as _;
+use postonce_worker::listening::delivery::Delivery;
+use postonce_worker::listening::handler::Handler as _;
 use postonce_worker::meter::Meter;
-use postonce_worker::posting::Posting;
-use postonce_worker::sweeping::Sweeping;
+use postonce_worker::posting::posting_handler::PostingHandler;
+use postonce_worker::upkeep::payload_sweep::PayloadSweep;
 
 use crate::fixture::{DEQUEUE_COUNT_MAX, Fixture, account, config, handle, instruction, outage};
 
@@ -63,7 +64,7 @@ impl PayloadStoreDecorator for ControlledPayloads {
 
     async fn delete(&self, name: &str) -> Result<(), StoreFault> {
         self.check()?;
-        self.1.steps.lock().unwrap().push("remove payload");
+        self.1.steps.lock().push("remove payload");
         self.0.delete(name).await
     }
 }
@@ -80,7 +81,7 @@ impl WorkQueueDecorator for ControlledQueue {
         if self.1.deletes_unavailable.load(Ordering::SeqCst) {
             return Err(outage());
         }
-        self.1.steps.lock().unwrap().push("delete message");
+        self.1.steps.lock().push("delete message");
         self.0.delete(queue, lease).await
     }
 }
@@ -89,7 +90,7 @@ impl WorkQueueDecorator for ControlledQueue {
 struct TestWorker {
     control: Arc<PortControl>,
     meter: Arc<Meter>,
-    posting: Posting,
+    posting: PostingHandler,
 }
 
 impl TestWorker {
@@ -105,7 +106,7 @@ async fn fixture() -> (Fixture<TestWorld>, TestWorker) {
         store.queue = Arc::new(ControlledQueue(Arc::clone(&store.queue), Arc::clone(&control)));
     });
     let (fixture, meter) = (controlled.await, Arc::new(Meter::default()));
-    let posting = Posting::new(&fixture.bank(), Arc::clone(&meter), &config(VISIBILITY));
+    let posting = PostingHandler::new(&fixture.bank(), Arc::clone(&meter), &config(VISIBILITY));
     (fixture, TestWorker { control, meter, posting })
 }
 
@@ -147,7 +148,7 @@ async fn a_payload_is_removed_when_its_work_is_final_and_before_its_message() {
     worker.handle_next(&fixture).await;
     assert_eq!(fixture.balance(1).await, "700.00");
     assert_eq!((fixture.depth().await, payload_count(&fixture).await), (0, 0));
-    assert_eq!(worker.control.steps.lock().unwrap().as_slice(), ["remove payload", "delete message"]);
+    assert_eq!(worker.control.steps.lock().as_slice(), ["remove payload", "delete message"]);
 }
 
 #[tokio::test]
@@ -300,7 +301,7 @@ async fn a_worker_sweeps_once_a_day() {
     let work = many(&fixture).await;
     send_claim(&fixture, work.clone()).await;
     worker.handle_next(&fixture).await;
-    let sweeping = Sweeping::new(&fixture.bank());
+    let sweeping = PayloadSweep::new(&fixture.bank());
     let orphan = ClaimCheck::new(&fixture.store, &seal(), fixture.world.clone())
         .put(Envelope::of(work, None))
         .await

@@ -6,23 +6,23 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use postonce_shared::access::partner_cache::{ABSENT_TTL, GRANT_FRESH, GRANT_TTL};
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::bank::Bank;
-use postonce_shared::decorators::PartnersDecorator;
 use postonce_shared::domain::account::Versioned;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{ActiveKey, Partner, PartnerStatus, Reach, RequestRate};
 use postonce_shared::domain::scope::Scope;
-use postonce_shared::partner_memory::{ABSENT_TTL, GRANT_FRESH, GRANT_TTL};
 use postonce_shared::ports::api_keys::ApiKeyRecord;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::partners::Partners;
 use postonce_shared::ports::queue::Message;
 use postonce_shared::ports::world::World as _;
-use postonce_worker::handler::Health;
+use postonce_shared::testing::decorators::PartnersDecorator;
+use postonce_worker::config::WorkerConfig;
+use postonce_worker::listening::handler::Health;
 use postonce_worker::meter::Meter;
-use postonce_worker::posting::Posting;
-use postonce_worker::worker::WorkerConfig;
+use postonce_worker::posting::posting_handler::PostingHandler;
 use uuid::Uuid;
 
 use crate::fixture::{DEQUEUE_COUNT_MAX, Fixture, account, config, outage, read_and_handle};
@@ -61,7 +61,7 @@ struct TestWorker {
     fixture: Fixture<TestWorld>,
     bank: Bank,
     meter: Arc<Meter>,
-    posting: Posting,
+    posting: PostingHandler,
     control: Arc<PartnersControl>,
 }
 
@@ -73,7 +73,7 @@ impl TestWorker {
             store.partners = Arc::new(ControlledPartners(Arc::clone(&store.partners), Arc::clone(&control)));
         });
         let config = WorkerConfig { legacy_partner: Some(shop()), ..config(VISIBILITY) };
-        let posting = Posting::new(&bank, Arc::clone(&meter), &config);
+        let posting = PostingHandler::new(&bank, Arc::clone(&meter), &config);
         Self { fixture, bank, meter, posting, control }
     }
 
@@ -125,7 +125,7 @@ impl TestWorker {
         let mut letters = self.fixture.dead_letters().await;
         assert_eq!((letters.len(), self.fixture.depth().await), (1, 0));
         let letter = letters.remove(0);
-        let _ = self.bank.dead_letter_office.discard(&letter.id, "test").await.unwrap();
+        let _ = self.bank.dead_letters.discard(&letter.id, "test").await.unwrap();
         letter.reason
     }
 

@@ -4,14 +4,12 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postonce_shared::adapters::bell::LocalBell;
+use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
-use postonce_shared::claim_check::ClaimCheck;
 use postonce_shared::config::HttpLimits;
-use postonce_shared::conformance::sealed::{envelope_in, seal};
 use postonce_shared::domain::account::Account;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{
@@ -19,21 +17,24 @@ use postonce_shared::domain::ids::{
 };
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
-use postonce_shared::envelope::{self, Body, Content, Envelope};
+use postonce_shared::messaging::claim_check::ClaimCheck;
+use postonce_shared::messaging::envelope::{self, Body, Content, Envelope};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::dead_letters::DeadLetter;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::NewTransaction;
 use postonce_shared::ports::queue::{Message, QueueName};
 use postonce_shared::ports::world::World;
-use postonce_worker::delivery::{Delivery, Unopened};
+use postonce_shared::testing::conformance::sealed::{envelope_in, seal};
+use postonce_worker::config::Bounds;
+use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::{DrainStarter, drain};
-use postonce_worker::handler::{Handler as _, Health};
+use postonce_worker::listening::delivery::{Delivery, Unopened};
+use postonce_worker::listening::handler::{Handler as _, Health};
 use postonce_worker::meter::Meter;
-use postonce_worker::posting::Posting;
-use postonce_worker::receivers::Bounds;
-use postonce_worker::settle::Settlement;
-use postonce_worker::worker::{Worker, WorkerConfig};
+use postonce_worker::posting::posting_handler::PostingHandler;
+use postonce_worker::posting::settle::Settlement;
+use postonce_worker::worker::Worker;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -84,13 +85,13 @@ pub fn config(visibility_timeout: Duration) -> WorkerConfig {
 }
 
 /// Handles and settles deliveries, as a session does.
-pub async fn handle(posting: &Posting, deliveries: Vec<Delivery<Envelope>>) -> Health {
+pub async fn handle(posting: &PostingHandler, deliveries: Vec<Delivery<Envelope>>) -> Health {
     let (posted, _) = posting.handle(&queue(), deliveries).await;
     posting.settle(&queue(), posted).await.health
 }
 
 /// Reads messages, then handles and settles them, as a session does.
-pub async fn read_and_handle(posting: &Posting, messages: Vec<Message>) -> Health {
+pub async fn read_and_handle(posting: &PostingHandler, messages: Vec<Message>) -> Health {
     let mut deliveries = Vec::new();
     for message in messages {
         let content = posting.read(&message).await;
@@ -105,12 +106,12 @@ pub fn settlement(bank: &Bank) -> Settlement {
         name: queue(),
         queue: Arc::clone(&bank.store.queue),
         ledger: Arc::clone(&bank.store.ledger),
-        office: Arc::clone(&bank.dead_letter_office),
+        office: Arc::clone(&bank.dead_letters),
         claims: ClaimCheck::new(&bank.store, &bank.seal, Arc::clone(&bank.world)),
         seal: bank.seal.clone(),
         world: Arc::clone(&bank.world),
         meter: Arc::default(),
-        back_in: std::sync::Mutex::default(),
+        back_in: parking_lot::Mutex::default(),
     }
 }
 
@@ -153,7 +154,7 @@ impl Fixture<SystemWorld> {
 
 impl Fixture<TestWorld> {
     /// Receives and handles messages as a session does, then advances the clock past their visibility timeout.
-    pub async fn handle_next(&self, posting: &Posting, visibility: Duration) {
+    pub async fn handle_next(&self, posting: &PostingHandler, visibility: Duration) {
         let _ = read_and_handle(posting, self.receive(visibility).await).await;
         self.world.advance(visibility + Duration::from_secs(1));
     }
@@ -189,7 +190,7 @@ impl<W: World + 'static> Fixture<W> {
     pub fn bank_over(&self, decorate: impl FnOnce(&mut Store)) -> Bank {
         let mut store = self.store.clone();
         decorate(&mut store);
-        Bank::new(store, self.world.clone(), Arc::new(LocalBell::default()), seal(), 1)
+        Bank::new(store, self.world.clone(), Arc::new(LocalDoorbell::default()), seal(), 1)
     }
 
     pub fn worker(&self) -> RunningWorker {

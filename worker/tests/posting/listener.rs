@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::conformance::sealed::{envelope_in, seal};
-use postonce_shared::decorators::LedgerDecorator;
 use postonce_shared::domain::account::{Account, Revision, Versioned};
 use postonce_shared::domain::decision::AccountCommit;
 use postonce_shared::domain::ids::{AccountKey, TransactionKey};
-use postonce_shared::envelope::Envelope;
-use postonce_shared::envelope::seal::Purpose;
+use postonce_shared::messaging::envelope::Envelope;
+use postonce_shared::messaging::envelope::seal::Purpose;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Ledger, Marks, StoredTransaction};
+use postonce_shared::testing::conformance::sealed::{envelope_in, seal};
+use postonce_shared::testing::decorators::LedgerDecorator;
 
 use crate::fixture::{DEQUEUE_COUNT_MAX, Fixture, VISIBILITY, account, outage, queue, until};
 

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::decorators::{LedgerDecorator, WorkQueueDecorator};
 use postonce_shared::domain::decision::AccountCommit;
 use postonce_shared::domain::ids::{AccountKey, TransactionKey};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Ledger, StoredTransaction};
 use postonce_shared::ports::queue::{Held, Message, QueueName, WorkQueue};
-use postonce_worker::disposition::Disposition;
+use postonce_shared::testing::decorators::{LedgerDecorator, WorkQueueDecorator};
+use postonce_worker::posting::disposition::Disposition;
 
 use crate::fixture::{DEQUEUE_COUNT_MAX, Fixture, VISIBILITY, account, opened, queue, settlement, until};
 

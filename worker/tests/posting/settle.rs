@@ -1,26 +1,27 @@
 //! Settling a message, step by step: the order of the steps, and the state that each of them leaves.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::conformance::sealed::seal;
-use postonce_shared::decorators::{LedgerDecorator, WorkQueueDecorator};
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::instruction::TransactionKind;
-use postonce_shared::envelope::Envelope;
-use postonce_shared::envelope::seal::Purpose;
+use postonce_shared::messaging::envelope::Envelope;
+use postonce_shared::messaging::envelope::seal::Purpose;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Ledger, StoredTransaction};
 use postonce_shared::ports::queue::{Held, Lease, QueueName, WorkQueue};
-use postonce_worker::delivery::Delivery;
-use postonce_worker::disposition::Disposition;
+use postonce_shared::testing::conformance::sealed::seal;
+use postonce_shared::testing::decorators::{LedgerDecorator, WorkQueueDecorator};
 use postonce_worker::drain::drain;
+use postonce_worker::listening::delivery::Delivery;
 use postonce_worker::meter::Meter;
-use postonce_worker::settle::Settlement;
+use postonce_worker::posting::disposition::Disposition;
+use postonce_worker::posting::settle::Settlement;
 use postonce_worker::worker::Worker;
 
 use crate::fixture::{Fixture, account, config, instruction, opened, outage, queue, settlement};
@@ -56,7 +57,7 @@ impl WorkQueueDecorator for RecordingQueue {
 
     async fn delete(&self, queue: &QueueName, lease: &Lease) -> Result<Held<()>, StoreFault> {
         let letters = self.store.dead_letters.list(true, None, 100).await?.items.len();
-        self.letters_at_delete.lock().unwrap().push(letters);
+        self.letters_at_delete.lock().push(letters);
         self.inner.delete(queue, lease).await
     }
 }
@@ -73,7 +74,7 @@ async fn a_dead_letter_is_written_before_its_message_is_deleted() {
     let recording_queue = recording_queue(&fixture);
     let settlement = Settlement { queue: recording_queue.clone(), ..settlement(&fixture.bank()) };
     assert!(settlement.apply(&delivery, dead(&work)).await);
-    assert_eq!(*recording_queue.letters_at_delete.lock().unwrap(), [1]);
+    assert_eq!(*recording_queue.letters_at_delete.lock(), [1]);
     assert_eq!(fixture.depth().await, 0);
 }
 
@@ -182,10 +183,12 @@ async fn work_is_posted_in_the_order_of_its_arrival() {
     tokio::time::timeout(VISIBILITY, both).await.unwrap();
     let account = fixture.store.ledger.account(account(1)).await.unwrap().unwrap().value;
     assert_eq!((account.balance.is_zero(), account.sequence), (true, 2), "deposit and withdrawal are posted");
-    let register =
-        postonce_shared::order_numbers::OrderNumbers::new(fixture.store.sync.clone(), fixture.world.clone())
-            .register()
-            .await
-            .unwrap();
+    let register = postonce_shared::protocol::order_numbers::OrderNumbers::new(
+        fixture.store.sync.clone(),
+        fixture.world.clone(),
+    )
+    .register()
+    .await
+    .unwrap();
     assert!(register.returned > 0, "the drain returned the unused numbers");
 }

@@ -10,18 +10,18 @@ use async_trait::async_trait;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use postonce_shared::adapters::memory::world::TestWorld;
-use postonce_shared::claim_check::ClaimCheck;
-use postonce_shared::conformance::sealed::{envelope_in, held_in, seal, seal_of, unsealed};
-use postonce_shared::decorators::LedgerDecorator;
 use postonce_shared::domain::decision::{AccountCommit, Work};
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
-use postonce_shared::envelope::seal::Purpose;
-use postonce_shared::envelope::{Claim, Envelope};
+use postonce_shared::messaging::claim_check::ClaimCheck;
+use postonce_shared::messaging::envelope::seal::Purpose;
+use postonce_shared::messaging::envelope::{Claim, Envelope};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Committed, Ledger, Marks, StoredTransaction};
+use postonce_shared::testing::conformance::sealed::{envelope_in, held_in, seal, seal_of, unsealed};
+use postonce_shared::testing::decorators::LedgerDecorator;
 use postonce_worker::meter::Meter;
-use postonce_worker::posting::Posting;
+use postonce_worker::posting::posting_handler::PostingHandler;
 
 use crate::fixture::{DEQUEUE_COUNT_MAX, Fixture, account, config, instruction, outage, queue};
 
@@ -54,7 +54,7 @@ impl LedgerDecorator for FaultyLedger {
 /// A worker that handles messages when a test calls it, over a ledger with faults.
 struct TestWorker {
     fixture: Fixture<TestWorld>,
-    posting: Posting,
+    posting: PostingHandler,
     meter: Arc<Meter>,
     faults: Arc<LedgerFaults>,
 }
@@ -66,7 +66,7 @@ impl TestWorker {
         let bank = fixture.bank_over(|store| {
             store.ledger = Arc::new(FaultyLedger(Arc::clone(&store.ledger), Arc::clone(&faults)));
         });
-        let posting = Posting::new(&bank, Arc::clone(&meter), &config(VISIBILITY));
+        let posting = PostingHandler::new(&bank, Arc::clone(&meter), &config(VISIBILITY));
         Self { fixture, posting, meter, faults }
     }
 
@@ -207,7 +207,7 @@ async fn work_that_was_never_accepted_becomes_a_dead_letter_and_the_rest_posts()
     assert!(!seal().verify(Purpose::Message, &letters[0].body), "the dead letter has no seal either");
     // A replay does not add a seal: the work becomes a dead letter again.
     let bank = worker.fixture.bank();
-    let _ = bank.dead_letter_office.replay(&letters[0].id, "operator").await.unwrap();
+    let _ = bank.dead_letters.replay(&letters[0].id, "operator").await.unwrap();
     let bodies = worker.bodies().await;
     assert!(bodies.len() == 1 && !seal().verify(Purpose::Message, &bodies[0]));
     worker.handle_next().await;
@@ -237,7 +237,7 @@ async fn an_unsealed_message_does_not_post_the_work_of_a_dead_letter() {
     worker.fixture.send(vec![work.clone()]).await;
     let message = worker.fixture.receive(VISIBILITY).await.remove(0);
     let bank = worker.fixture.bank();
-    bank.dead_letter_office
+    bank.dead_letters
         .set_aside(&queue(), &message, &held_in(&message.body), "needs an operator")
         .await
         .unwrap();
@@ -245,7 +245,7 @@ async fn an_unsealed_message_does_not_post_the_work_of_a_dead_letter() {
     worker.fixture.send_body(&forged(std::slice::from_ref(&work))).await;
     worker.handle_next().await;
     assert_eq!((worker.fixture.balance(1).await.as_str(), worker.fixture.depth().await), ("0.00", 0));
-    let _ = bank.dead_letter_office.replay(&message.lease.message_id, "operator").await.unwrap();
+    let _ = bank.dead_letters.replay(&message.lease.message_id, "operator").await.unwrap();
     worker.handle_next().await;
     assert_eq!(worker.fixture.balance(1).await, "1.00", "an operator may post it");
 }
@@ -258,24 +258,24 @@ async fn discarding_an_unsealed_dead_letter_rejects_only_marked_work() {
     worker.fixture.send_body(&forged(std::slice::from_ref(&work))).await;
     let message = worker.fixture.receive(VISIBILITY).await.remove(0);
     let bank = worker.fixture.bank();
-    bank.dead_letter_office
+    bank.dead_letters
         .set_aside(&queue(), &message, &held_in(&message.body), "names work that is underway")
         .await
         .unwrap();
     let row = async || worker.fixture.store.ledger.transaction(&work.key).await.unwrap().unwrap();
     assert!(!row().await.marks.dead_letter, "an unsealed name marks nothing");
-    let _ = bank.dead_letter_office.discard(&message.lease.message_id, "operator").await.unwrap();
+    let _ = bank.dead_letters.discard(&message.lease.message_id, "operator").await.unwrap();
     assert!(row().await.transaction.outcome.is_none(), "the work is still to be posted");
     // An older version set it aside, with its mark.
     let marks = Marks { dead_letter: true, ..row().await.marks };
     let _ = worker.fixture.store.ledger.mark(&work.key, &row().await.revision, marks).await.unwrap();
     worker.fixture.send_body(&unsealed(&Envelope::of(vec![work.clone()], None).encode(&seal()))).await;
     let message = worker.fixture.receive(VISIBILITY).await.remove(0);
-    bank.dead_letter_office
+    bank.dead_letters
         .set_aside(&queue(), &message, &held_in(&message.body), "set aside by an older version")
         .await
         .unwrap();
-    let _ = bank.dead_letter_office.discard(&message.lease.message_id, "operator").await.unwrap();
+    let _ = bank.dead_letters.discard(&message.lease.message_id, "operator").await.unwrap();
     assert!(row().await.transaction.outcome.is_some());
 }
 

@@ -3,7 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::rows::{Flaw, corrupt, number, parse, properties, time};
+use super::flaw::Flaw;
+use super::rows::{corrupt, number, parse, properties, time};
 use super::table::{Found, Properties};
 use crate::domain::account::{Account, AccountStatus, Holder, Versioned};
 use crate::domain::ids::Nonce;

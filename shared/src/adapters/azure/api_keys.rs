@@ -6,8 +6,9 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::attempt::{Failure, Patience};
+use super::flaw::Flaw;
 use super::keys::Key;
-use super::rows::{Flaw, corrupt, parse, time};
+use super::rows::{corrupt, parse, time};
 use super::table::{Found, ROWS_MAX, Scanned, Table};
 use crate::domain::ids::PartnerId;
 use crate::domain::time::Timestamp;

@@ -11,11 +11,20 @@ use serde::Serialize;
 use super::attempt::{Answer, Failure, Nonsense};
 use super::etag::RowTag;
 use super::keys::Key;
-use super::table::Entity;
 use crate::domain::account::Revision;
 
 /// Most rows that change together.
 pub(super) const BATCH_ROWS_MAX: usize = 100;
+
+/// A row in the form in which it is sent.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Entity<'a, T> {
+    pub(super) partition_key: &'a str,
+    pub(super) row_key: &'a str,
+    #[serde(flatten)]
+    pub(super) row: &'a T,
+}
 
 /// Rows of one partition that change together. It can be sent again unchanged.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::rows::Flaw;
+use super::flaw::Flaw;
 use crate::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 
 /// The row of an account within its partition.

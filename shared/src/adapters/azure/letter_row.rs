@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::flaw::Flaw;
 use super::parts;
-use super::rows::{Flaw, corrupt, number, parse, properties, time};
+use super::rows::{corrupt, number, parse, properties, time};
 use super::table::{Found, Properties};
 use crate::ports::dead_letters::{DeadLetter, Resolution, ResolutionKind};
 use crate::ports::fault::{Cause, StoreFault};

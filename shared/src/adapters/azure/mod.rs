@@ -21,6 +21,7 @@ mod connection;
 pub mod cursor;
 mod dead_letters;
 mod etag;
+mod flaw;
 mod keys;
 mod ledger;
 mod letter_row;
@@ -30,8 +31,8 @@ mod page_row;
 mod partners;
 mod parts;
 mod payload_store;
+mod process_registry;
 mod queue;
-mod roster;
 mod rows;
 mod sync_store;
 mod table;
@@ -50,8 +51,8 @@ use dead_letters::AzureDeadLetters;
 use ledger::AzureLedger;
 use partners::AzurePartners;
 use payload_store::AzurePayloadStore;
+use process_registry::AzureProcessRegistry;
 use queue::AzureQueue;
-use roster::AzureRoster;
 use sync_store::AzureSyncStore;
 
 use crate::ports::Store;
@@ -86,7 +87,7 @@ pub async fn open(config: &AzureConfig, world: Arc<dyn World>) -> Result<Store, 
     let sync = AzureSyncStore { world: Arc::clone(&world), table: clients.table("state") };
     let api_keys = AzureApiKeys { world: Arc::clone(&world), table: clients.table("apikeys") };
     let partners = AzurePartners { world: Arc::clone(&world), table: clients.table("partners") };
-    let roster = AzureRoster { world: Arc::clone(&world), table: clients.table("roster") };
+    let roster = AzureProcessRegistry { world: Arc::clone(&world), table: clients.table("roster") };
     let payloads = AzurePayloadStore { world: Arc::clone(&world), container: clients.payloads.clone() };
     let queue = AzureQueue { world, service: clients.queues.clone(), prefix: clients.prefix.clone() };
     Ok(Store {

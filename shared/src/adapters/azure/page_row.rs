@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::flaw::Flaw;
 use super::parts;
-use super::rows::{Flaw, corrupt, number, parse, properties};
+use super::rows::{corrupt, number, parse, properties};
 use super::table::{Found, Properties};
 use crate::adapters::page_body;
 use crate::domain::ids::Nonce;

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use super::rows::Flaw;
+use super::flaw::Flaw;
 use super::table::Properties;
 
 /// Most UTF-16 units of one text property; the service allows 32 Ki.

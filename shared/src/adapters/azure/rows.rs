@@ -5,14 +5,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::flaw::Flaw;
 use super::table::{Found, Properties};
 use crate::domain::time::Timestamp;
 use crate::ports::fault::{Cause, StoreFault};
-
-/// A property that cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the property {0} of the row cannot be read")]
-pub(super) struct Flaw(pub(super) &'static str);
 
 /// A row that cannot be read.
 #[derive(Debug, thiserror::Error)]

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::attempt::{Failure, Nonsense};
-use super::batch::Batch;
+use super::batch::{Batch, Entity};
 use super::cursor::Continuation;
 use super::etag::RowTag;
 use super::keys::Key;
@@ -42,16 +42,6 @@ pub(super) struct Scanned {
 #[derive(Debug, Clone)]
 pub(super) struct Table {
     client: TableClient,
-}
-
-/// A row as it is sent.
-#[derive(Serialize)]
-#[serde(rename_all = "PascalCase")]
-pub(super) struct Entity<'a, T> {
-    pub(super) partition_key: &'a str,
-    pub(super) row_key: &'a str,
-    #[serde(flatten)]
-    pub(super) row: &'a T,
 }
 
 impl Table {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::rows::{Flaw, corrupt, number, parse, time};
+use super::flaw::Flaw;
+use super::rows::{corrupt, number, parse, time};
 use super::table::Found;
 use crate::domain::account::Revision;
 use crate::domain::ids::{Nonce, OrderNumber};

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use crate::config::{Config, StorageConfig};
-use crate::ports::roster::Address;
+use crate::ports::process_registry::Address;
 
 /// Addresses that are never in use (RFC 5737 and 3849). A socket is pointed at one to learn which
 /// address of this machine faces the network; nothing is sent.

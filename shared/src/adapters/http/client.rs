@@ -8,9 +8,9 @@ use reqwest::Method;
 
 use super::BODY_BYTES_MAX;
 use super::signature::{ADDRESSEE_HEADER, NONCE_HEADER, SIGNATURE_HEADER, Stamp, TIMESTAMP_HEADER};
-use crate::ports::roster::Address;
+use crate::cluster::doorbell_secret::DoorbellSecret;
+use crate::ports::process_registry::Address;
 use crate::ports::world::{World, WorldExt as _};
-use crate::ring_secret::RingSecret;
 
 /// Longest wait for a connection: processes of one bank are near each other.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ pub enum CallFault {
 /// Calls other processes, over a pool of connections.
 pub(super) struct PeerClient {
     http: reqwest::Client,
-    pub(super) secret: Arc<RingSecret>,
+    pub(super) secret: Arc<DoorbellSecret>,
     world: Arc<dyn World>,
 }
 
@@ -56,7 +56,7 @@ impl Call {
 }
 
 impl PeerClient {
-    pub(super) fn new(secret: Arc<RingSecret>, world: Arc<dyn World>) -> Result<Self, reqwest::Error> {
+    pub(super) fn new(secret: Arc<DoorbellSecret>, world: Arc<dyn World>) -> Result<Self, reqwest::Error> {
         let http = reqwest::Client::builder()
             .tcp_nodelay(true)
             .connect_timeout(CONNECT_TIMEOUT)

@@ -3,11 +3,12 @@
 //! holds up nobody else.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 
 use crate::ports::world::{World, WorldExt as _};
 
@@ -54,7 +55,7 @@ where
 
     /// Sends a load to a process, as soon as the line is free. Never waits.
     pub(super) fn add(&self, to: K, load: L) {
-        let mut collected = self.collected.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut collected = self.collected.lock();
         if let Some(waiting) = collected.get_mut(&to) {
             waiting.add(load);
             return;
@@ -74,7 +75,7 @@ where
 
     /// Whether nothing is on its way.
     pub(super) fn are_quiet(&self) -> bool {
-        self.collected.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.collected.lock().is_empty()
     }
 }
 
@@ -111,13 +112,13 @@ impl<K: Clone + Ord, L: Load> Sender<K, L> {
 
     /// What collected meanwhile.
     fn take(&self) -> L {
-        let mut collected = self.collected.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut collected = self.collected.lock();
         collected.get_mut(&self.to).map(std::mem::take).unwrap_or_default()
     }
 
     /// The next load; `None` when there is none, and then the line is free again.
     fn take_or_leave(&mut self) -> Option<L> {
-        let mut collected = self.collected.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut collected = self.collected.lock();
         let waiting = collected.get_mut(&self.to)?;
         if waiting.is_empty() {
             collected.remove(&self.to);
@@ -132,7 +133,7 @@ impl<K: Ord, L> Drop for Sender<K, L> {
     /// After a panic the line must not look busy for ever.
     fn drop(&mut self) {
         if self.owns_line {
-            self.collected.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.to);
+            self.collected.lock().remove(&self.to);
         }
     }
 }

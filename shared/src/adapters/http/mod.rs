@@ -2,43 +2,43 @@
 //! they share. Nothing here carries work; whatever is lost costs time, never work.
 //!
 //! `bell` wakes the listeners of other processes, `replies` is the way back to whoever waits, and
-//! `switchboard` asks all processes a question at once. `lines` is what the first two have in common: at
+//! `broadcast` asks all processes a question at once. `lines` is what the first two have in common: at
 //! most one request in flight for each process, while what comes meanwhile collects. The other end of
 //! it, the HTTP server, is not here: it asks a [`Recipient`] whether to listen.
 
 mod advertised;
-mod bell;
+mod broadcast;
 mod client;
+mod doorbell;
 mod lines;
 mod recipient;
 mod replies;
 pub mod signature;
-mod switchboard;
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 pub use advertised::advertised;
-pub use bell::HttpBell;
+pub use broadcast::{PeerBroadcast, Question};
 pub use client::CallFault;
+pub use doorbell::HttpDoorbell;
 pub use recipient::Recipient;
 pub use replies::HttpReplies;
-pub use switchboard::{Question, Switchboard};
 
 use client::PeerClient;
 
-use crate::adapters::bell::LocalBell;
+use crate::adapters::local_doorbell::LocalDoorbell;
 use crate::bank::Links;
-use crate::completions::Completions;
-use crate::completions::note::{NOTE_ITEM_BYTES_MAX, NOTE_ITEMS_MAX};
-use crate::envelope::seal::Seal;
+use crate::cluster::completions::Completions;
+use crate::cluster::completions::note::{NOTE_ITEM_BYTES_MAX, NOTE_ITEMS_MAX};
+use crate::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
+use crate::cluster::reply_to::ReplySeal;
+use crate::messaging::envelope::seal::Seal;
 use crate::ports::Store;
+use crate::ports::process_registry::ProcessId;
 use crate::ports::queue::QueueName;
-use crate::ports::roster::ProcessId;
 use crate::ports::world::{World, WorldExt as _};
-use crate::reply_to::ReplySeal;
-use crate::ring_secret::{RingKeys, RingSecret};
 
 /// Where a process takes rings.
 pub const RING_PATH: &str = "/internal/ring";
@@ -67,50 +67,54 @@ pub struct NoClient(#[from] reqwest::Error);
 
 /// Everything that a process needs to call others.
 #[derive(Clone)]
-pub struct Exchange {
+pub struct PeerNetwork {
     /// This process.
     pub id: ProcessId,
     /// What signs.
-    pub secret: Arc<RingSecret>,
+    pub secret: Arc<DoorbellSecret>,
     /// Rings here: for this process only.
-    pub local: Arc<LocalBell>,
+    pub local: Arc<LocalDoorbell>,
     /// Rings everywhere.
-    pub bell: Arc<HttpBell>,
+    pub bell: Arc<HttpDoorbell>,
     /// What is asked for a reply, and answered, by this process.
     pub seal: ReplySeal,
     /// The way back.
     pub replies: Arc<HttpReplies>,
     /// Asks all processes.
-    pub switchboard: Arc<Switchboard>,
+    pub broadcast: Arc<PeerBroadcast>,
 }
 
-impl Exchange {
+impl PeerNetwork {
     /// The exchange of a process. Nothing goes to the network yet. Without a configured secret there
-    /// is none until [`RingSecret::establish`] has found it in the store.
+    /// is none until [`DoorbellSecret::establish`] has found it in the store.
     ///
     /// # Errors
     /// [`NoClient`]
     pub fn new(
         store: &Store,
         world: &Arc<dyn World>,
-        configured: Option<&RingKeys>,
+        configured: Option<&DoorbellKeys>,
     ) -> Result<Self, NoClient> {
-        Self::with(store, world, Arc::new(RingSecret::new(configured)))
+        Self::with(store, world, Arc::new(DoorbellSecret::new(configured)))
     }
 
     /// As [`Self::new`], with a secret that the store of this process is opened with.
     ///
     /// # Errors
     /// [`NoClient`]
-    pub fn with(store: &Store, world: &Arc<dyn World>, secret: Arc<RingSecret>) -> Result<Self, NoClient> {
+    pub fn with(
+        store: &Store,
+        world: &Arc<dyn World>,
+        secret: Arc<DoorbellSecret>,
+    ) -> Result<Self, NoClient> {
         let client = Arc::new(PeerClient::new(Arc::clone(&secret), Arc::clone(world))?);
         let id = ProcessId::from_uuid(world.uuid());
-        let local = Arc::new(LocalBell::default());
-        let bell = HttpBell::new(&local, id, &store.roster, &client, world);
+        let local = Arc::new(LocalDoorbell::default());
+        let bell = HttpDoorbell::new(&local, id, &store.roster, &client, world);
         let seal = ReplySeal::new(&secret, world);
         let replies = Arc::new(HttpReplies::new(&client, seal.clone(), world));
-        let switchboard = Arc::new(Switchboard::new(id, &store.roster, &client, world));
-        Ok(Self { id, secret, local, bell, seal, replies, switchboard })
+        let broadcast = Arc::new(PeerBroadcast::new(id, &store.roster, &client, world));
+        Ok(Self { id, secret, local, bell, seal, replies, broadcast })
     }
 
     /// How the bank of this process reaches others.

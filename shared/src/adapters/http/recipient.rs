@@ -4,13 +4,14 @@
 //! the nonces of all requests that it took for as long as their time would be good.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use super::signature::{NonceBytes, Refused, SIGNATURE_AGE_MAX, Signed};
+use crate::cluster::doorbell_secret::DoorbellKeys;
 use crate::domain::time::Timestamp;
-use crate::ports::roster::Address;
-use crate::ring_secret::RingKeys;
+use crate::ports::process_registry::Address;
 
 /// Most nonces that are remembered. A nonce is remembered for at most two minutes, where the clock of the
 /// caller is a minute ahead, so this is enough for 8,700 requests a second without a pause. The callers
@@ -56,14 +57,14 @@ impl Recipient {
         &self,
         request: &Signed<'_>,
         signature: &str,
-        keys: &RingKeys,
+        keys: &DoorbellKeys,
         now: Timestamp,
     ) -> Result<(), Refused> {
         let (signed_at, nonce) = request.verify(keys, signature, now)?;
         if request.addressee != self.address.as_str() {
             return Err(Refused::Elsewhere);
         }
-        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).add(signed_at, nonce, now)
+        self.accepted.lock().add(signed_at, nonce, now)
     }
 }
 
@@ -106,8 +107,8 @@ mod tests {
         Timestamp::from_unix_ms(START.saturating_add(seconds.saturating_mul(1000)))
     }
 
-    fn keys() -> RingKeys {
-        RingKeys::parse("0123456789abcdef").unwrap()
+    fn keys() -> DoorbellKeys {
+        DoorbellKeys::parse("0123456789abcdef").unwrap()
     }
 
     fn address() -> Address {
@@ -140,7 +141,7 @@ mod tests {
         // Many at the same time, and one nonce at another time, are other requests.
         assert_eq!(take(&recipient, &request(3, 120, &address()), 121), Ok(()));
         assert_eq!(take(&recipient, &request(3, 121, &address()), 121), Ok(()));
-        assert_eq!(recipient.accepted.lock().unwrap().nonces.len(), 2, "what is too old takes no memory");
+        assert_eq!(recipient.accepted.lock().nonces.len(), 2, "what is too old takes no memory");
     }
 
     #[test]
@@ -172,7 +173,7 @@ mod tests {
     #[test]
     fn when_too_many_are_remembered_new_ones_are_refused_and_none_is_forgotten() {
         let recipient = Recipient::new(address(), at(0));
-        recipient.accepted.lock().unwrap().most = 2;
+        recipient.accepted.lock().most = 2;
         let taken = [request(1, 0, &address()), request(2, 1, &address())];
         for one in &taken {
             assert_eq!(take(&recipient, one, 1), Ok(()));

@@ -9,13 +9,13 @@ use tracing::{debug, warn};
 use super::COMPLETIONS_PATH;
 use super::client::{Call, PeerClient};
 use super::lines::{Lines, Load, Persistence};
-use crate::completions::Completion;
-use crate::completions::note::{self, NOTE_ITEMS_MAX};
+use crate::cluster::completions::Completion;
+use crate::cluster::completions::note::{self, NOTE_ITEMS_MAX};
+use crate::cluster::replies::Replies;
+use crate::cluster::reply_to::{ReplySeal, ReplyTo, Unproven};
 use crate::ports::fault::chain;
-use crate::ports::replies::Replies;
-use crate::ports::roster::Address;
+use crate::ports::process_registry::Address;
 use crate::ports::world::World;
-use crate::reply_to::{ReplySeal, ReplyTo, Unproven};
 
 /// Longest wait for the answer to a note.
 const NOTE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -51,7 +51,7 @@ impl HttpReplies {
 }
 
 impl Replies for HttpReplies {
-    fn tell(&self, to: &ReplyTo, completion: Completion) {
+    fn send(&self, to: &ReplyTo, completion: Completion) {
         match self.seal.open(to) {
             Ok(address) => self.lines.add(address.clone(), vec![completion]),
             Err(why @ Unproven::Forged) => {

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use crate::cluster::doorbell_secret::DoorbellKeys;
 use crate::domain::time::Timestamp;
-use crate::ports::roster::Address;
-use crate::ring_secret::RingKeys;
+use crate::ports::process_registry::Address;
 
 /// The header with the time at which a request was signed, in milliseconds since 1970.
 pub const TIMESTAMP_HEADER: &str = "x-postonce-timestamp";
@@ -99,7 +99,7 @@ impl Stamp {
 
 impl Signed<'_> {
     /// The signature.
-    pub fn sign(&self, keys: &RingKeys) -> String {
+    pub fn sign(&self, keys: &DoorbellKeys) -> String {
         hex::encode(keys.sign(&[&self.head(), self.body]))
     }
 
@@ -110,7 +110,7 @@ impl Signed<'_> {
     /// [`Refused`]
     pub fn verify(
         &self,
-        keys: &RingKeys,
+        keys: &DoorbellKeys,
         signature: &str,
         now: Timestamp,
     ) -> Result<(Timestamp, NonceBytes), Refused> {
@@ -150,8 +150,8 @@ mod tests {
         body: b"{}",
     };
 
-    fn keys(text: &str) -> RingKeys {
-        RingKeys::parse(text).unwrap()
+    fn keys(text: &str) -> DoorbellKeys {
+        DoorbellKeys::parse(text).unwrap()
     }
 
     fn at(seconds: i64) -> Timestamp {

@@ -18,13 +18,15 @@ mod ledger;
 mod log;
 mod partners;
 mod payload_store;
+mod process_registry;
 mod queue;
-mod roster;
 mod sync_store;
 pub mod world;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::domain::account::{Revision, Versioned};
 use crate::domain::ids::PartnerId;
@@ -34,7 +36,7 @@ use crate::ports::api_keys::ApiKeyRecord;
 use crate::ports::dead_letters::DeadLetter;
 use crate::ports::operations::{Operation, PriceKind, Service, StorageOperations};
 use crate::ports::payload_store::is_name;
-use crate::ports::roster::{ProcessId, RosterEntry};
+use crate::ports::process_registry::{ProcessId, RegisteredProcess};
 use crate::ports::world::World;
 use flaws::Flaw;
 
@@ -88,7 +90,7 @@ impl MemoryStore {
     fn step<T>(&self, step: impl FnOnce(&mut Tables) -> T) -> T {
         // A panic means a bug that an assertion found, always before the first write: the content
         // is whole, and the other processes of a simulation go on with it.
-        step(&mut self.tables.lock().unwrap_or_else(PoisonError::into_inner))
+        step(&mut self.tables.lock())
     }
 
     fn count(&self, service: Service, name: &'static str, price: PriceKind) {
@@ -114,7 +116,7 @@ struct Tables {
     payloads: BTreeMap<String, payload_store::Payload>,
     api_keys: BTreeMap<String, ApiKeyRecord>,
     partners: BTreeMap<PartnerId, Versioned<Partner>>,
-    roster: BTreeMap<ProcessId, RosterEntry>,
+    roster: BTreeMap<ProcessId, RegisteredProcess>,
     marks: Marks,
 }
 

@@ -1,11 +1,11 @@
 //! A world for tests: its clock moves only when told, and one seed decides all of its randomness.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::domain::time::Timestamp;
@@ -37,7 +37,7 @@ impl TestWorld {
     /// caller awaits next, and all of them see the new time: to let a task that sleeps again in
     /// between see each moment, advance in small steps.
     pub fn advance(&self, duration: Duration) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let now = state.uptime.saturating_add(duration);
         state.uptime = now;
         let later = state.sleepers.split_off(&(now, u64::MAX));
@@ -51,13 +51,9 @@ impl TestWorld {
 
     /// How many tasks sleep: when it is as many as a test started, there is nothing left to run.
     pub fn sleepers(&self) -> usize {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.sleepers.retain(|_, sleeper| !sleeper.is_closed());
         state.sleepers.len()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A bell for the end of the sleep; `None` when it is over already.
@@ -66,7 +62,7 @@ impl TestWorld {
             return None;
         }
         let (sleeper, woken) = oneshot::channel();
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.slept = state.slept.saturating_add(1);
         let place = (state.uptime.saturating_add(duration), state.slept);
         state.sleepers.insert(place, sleeper);
@@ -81,7 +77,7 @@ impl World for TestWorld {
     }
 
     fn uptime(&self) -> Duration {
-        self.state().uptime
+        self.0.lock().uptime
     }
 
     async fn sleep(&self, duration: Duration) {
@@ -95,7 +91,7 @@ impl World for TestWorld {
 
     fn random(&self) -> u64 {
         // SplitMix64 (Steele, Lea and Flood, 2014): short, and any seed will do.
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.random = state.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (state.random ^ (state.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

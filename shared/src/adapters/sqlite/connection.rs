@@ -2,12 +2,12 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, Error, OpenFlags, ffi};
 
-use super::lock::resolved;
+use super::paths::resolved;
 use super::private;
 
 /// What a connection is for.
@@ -33,7 +33,7 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
     // No URI: a path is a path. No mutex: a connection is used by one thread at a time.
     // SQLite creates no file: it would let other users read it.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let creating = CREATING.lock().unwrap_or_else(PoisonError::into_inner);
+    let creating = CREATING.lock();
     if role == Role::Write {
         create_if_missing(path)?;
     }

@@ -6,11 +6,11 @@
 //!
 //! The system gives the lock back when a process ends, however it ends. The file stays: it has nothing in it.
 
-use std::ffi::OsString;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use super::fault::OpenFault;
+use super::paths::{beside, resolved};
 use super::private;
 
 /// The lock, until it is dropped.
@@ -44,30 +44,6 @@ impl StoreLock {
 /// The file that carries the lock of a store.
 pub(super) fn lock_of(store: &Path) -> PathBuf {
     beside(&resolved(store), ".lock")
-}
-
-/// The path with something after its name.
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(suffix);
-    PathBuf::from(name)
-}
-
-/// The file itself where the path is a symbolic link to it: one store has one lock, whatever it is called.
-pub(super) fn resolved(path: &Path) -> PathBuf {
-    if let Ok(found) = path.canonicalize() {
-        return found;
-    }
-    // It does not exist yet.
-    match (folder_of(path).canonicalize(), path.file_name()) {
-        (Ok(folder), Some(name)) => folder.join(name),
-        (Ok(_) | Err(_), _) => path.to_owned(),
-    }
-}
-
-/// The folder of a file.
-pub(super) fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn open(store: &Path) -> Result<(PathBuf, File), OpenFault> {

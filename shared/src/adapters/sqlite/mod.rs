@@ -27,12 +27,13 @@ mod meter;
 mod migrations;
 mod names;
 mod partners;
+mod paths;
 mod payload_store;
 mod private;
+mod process_registry;
 mod queue;
 mod reader;
 pub mod restore;
-mod roster;
 mod sync_store;
 mod transaction_row;
 mod writer;
@@ -43,7 +44,7 @@ use std::sync::Arc;
 use rusqlite::DEFAULT_NAME;
 use rusqlite::wal::CheckpointMode;
 
-use crate::envelope::Written;
+use crate::messaging::envelope::Written;
 use crate::ports::Store;
 use crate::ports::operations::StorageOperations;
 use crate::ports::queue::QueueName;
@@ -121,7 +122,7 @@ impl SqliteStore {
             payloads: Arc::new(payload_store::SqlitePayloadStore::new(Arc::clone(&database))),
             api_keys: Arc::new(api_keys::SqliteApiKeys::new(Arc::clone(&database))),
             partners: Arc::new(partners::SqlitePartners::new(Arc::clone(&database))),
-            roster: Arc::new(roster::SqliteRoster::new(database)),
+            roster: Arc::new(process_registry::SqliteProcessRegistry::new(database)),
             operations,
         }
     }

@@ -13,8 +13,7 @@ use std::os::unix::fs::{
 };
 use std::path::Path;
 
-use super::backup::copy::whole;
-use super::lock::{beside, folder_of, resolved};
+use super::paths::{beside, folder_of, resolved, whole};
 
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;

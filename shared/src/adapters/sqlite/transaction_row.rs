@@ -12,7 +12,7 @@ use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Balance, Currency};
 use crate::domain::rejection::RejectReason;
 use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
-use crate::envelope::Written;
+use crate::messaging::envelope::Written;
 use crate::ports::ledger::{Marks, NewTransaction, StoredTransaction};
 
 /// The columns that [`read`] reads, of the table under the name `t`.

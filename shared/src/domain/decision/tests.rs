@@ -49,12 +49,12 @@ fn numbers(count: u64) -> Vec<OrderNumber> {
 
 fn commit(account: &Versioned<Account>, work: &[Work]) -> Result<AccountCommit, Undecidable> {
     let numbers = numbers(200);
-    let means = Means {
+    let context = DecisionContext {
         nonce: Nonce::from_uuid(Uuid::from_u128(9)),
         now: Timestamp::from_unix_ms(NOW),
         numbers: &numbers,
     };
-    decide(account, work, &means)
+    decide(account, work, &context)
 }
 
 /// One piece of work against an account: the balance after it, or the reason why not.
@@ -131,19 +131,25 @@ fn unsound_batches_are_refused() {
     stranger.key.account.account = AccountId::from_uuid(Uuid::from_u128(77));
     let other = Err(Undecidable::OtherAccount(stranger.key.clone(), account.value.key));
     assert_eq!(commit(&account, &[stranger]), other);
-    let means =
-        Means { nonce: Nonce::from_uuid(Uuid::nil()), now: Timestamp::from_unix_ms(NOW), numbers: &[] };
+    let context = DecisionContext {
+        nonce: Nonce::from_uuid(Uuid::nil()),
+        now: Timestamp::from_unix_ms(NOW),
+        numbers: &[],
+    };
     let few = Err(Undecidable::TooFewNumbers { numbers: 0, work: 1 });
-    assert_eq!(decide(&account, std::slice::from_ref(&one), &means), few);
+    assert_eq!(decide(&account, std::slice::from_ref(&one), &context), few);
 }
 
 #[test]
 fn discarding_rejects_whatever_the_account_could_pay() {
     let account = account(1000, 0, AccountStatus::Open);
-    let means =
-        Means { nonce: Nonce::from_uuid(Uuid::nil()), now: Timestamp::from_unix_ms(NOW), numbers: &[] };
-    let commit = discard(&account, &[work(1, TransactionKind::Deposit, 1, "EUR")], &means).unwrap();
-    let rejected = Outcome::Rejected { reason: RejectReason::Discarded, rejected_at: means.now };
+    let context = DecisionContext {
+        nonce: Nonce::from_uuid(Uuid::nil()),
+        now: Timestamp::from_unix_ms(NOW),
+        numbers: &[],
+    };
+    let commit = discard(&account, &[work(1, TransactionKind::Deposit, 1, "EUR")], &context).unwrap();
+    let rejected = Outcome::Rejected { reason: RejectReason::Discarded, rejected_at: context.now };
     assert_eq!(commit.finalizations[0].outcome, rejected);
     assert_eq!(commit.page, None);
     assert_eq!(commit.after.balance, eur(1000));

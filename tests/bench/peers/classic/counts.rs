@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use actix_web::dev::Server;
 use actix_web::web::{Data, Json, ServiceConfig, get};
 use actix_web::{App, HttpServer, Responder};
+use parking_lot::Mutex;
 use serde::Serialize;
 
 /// Counts of one process.
@@ -34,7 +35,7 @@ struct Counted {
 impl Counts {
     /// Counts a request to the storage.
     pub fn note_request(&self, service: &'static str, method: &'static str) {
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut requests = self.requests.lock();
         let count = requests.entry((service, method)).or_default();
         *count = count.saturating_add(1);
     }
@@ -50,7 +51,7 @@ impl Counts {
     }
 
     fn counted(&self) -> Counted {
-        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let requests = self.requests.lock();
         Counted {
             posted: self.posted.load(Ordering::Relaxed),
             conflicts: self.conflicts.load(Ordering::Relaxed),

@@ -3,8 +3,8 @@
 //! not cached.
 
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
 
+use parking_lot::RwLock;
 use uuid::Uuid;
 
 /// Most cached accounts, of some 100 bytes each.
@@ -29,12 +29,12 @@ pub struct Accounts(RwLock<HashMap<Name, Account>>);
 impl Accounts {
     /// A cached account.
     pub fn get(&self, name: Name) -> Option<Account> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&name).cloned()
+        self.0.read().get(&name).cloned()
     }
 
     /// Caches an account.
     pub fn insert(&self, name: Name, account: Account) {
-        let mut seen = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.0.write();
         if seen.len() >= ACCOUNTS_MAX {
             // Clearing the cache is simple and rare; each account then costs one look-up.
             seen.clear();

@@ -44,7 +44,7 @@ pub struct Register {
 
 /// What goes on between a process and the register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Exchange {
+pub enum PeerNetwork {
     /// Nothing.
     Idle,
     /// It is about to be read.
@@ -61,7 +61,7 @@ pub struct Process {
     /// Ranges in reserve: by the rules at most one.
     pub following: Vec<Span>,
     /// The fetch of a range.
-    pub fetch: Exchange,
+    pub fetch: PeerNetwork,
     /// The highest end of a range of its own that was confirmed.
     pub confirmed: u8,
     /// A number that was taken for a commit.
@@ -71,7 +71,7 @@ pub struct Process {
     /// Whether it is ending, and what it wants to give back.
     pub tails: Option<Vec<Span>>,
     /// The write that gives it back.
-    pub release: Exchange,
+    pub release: PeerNetwork,
     /// For the checker only: the numbers of ranges whose write it saw confirmed, as bits.
     pub owns: u16,
 }
@@ -147,12 +147,12 @@ impl Process {
         Self {
             current: None,
             following: Vec::new(),
-            fetch: Exchange::Idle,
+            fetch: PeerNetwork::Idle,
             confirmed: 0,
             hand: None,
             returned: Vec::new(),
             tails: None,
-            release: Exchange::Idle,
+            release: PeerNetwork::Idle,
             owns: 0,
         }
     }

@@ -1,7 +1,7 @@
 //! Everything that can happen next, and what it does: `shared::order_numbers` step by step.
 
 use super::rules::{Mutation, Rules};
-use super::state::{Exchange, LateWrite, Process, RANGE_LEN, Register, Span, State, bit, bits};
+use super::state::{LateWrite, PeerNetwork, Process, RANGE_LEN, Register, Span, State, bit, bits};
 use crate::model::fate::Fate;
 
 /// One step of the world.
@@ -67,7 +67,7 @@ impl State {
         // From the half of a range on, at any time after it.
         let is_time = process.current.is_none_or(|current| current.len() <= RANGE_LEN.div_euclid(2));
         let reserve_is_low = process.following.is_empty() && is_time;
-        if process.fetch == Exchange::Idle && (reserve_is_low || rules.breaks(Mutation::FetchWithoutEnd)) {
+        if process.fetch == PeerNetwork::Idle && (reserve_is_low || rules.breaks(Mutation::FetchWithoutEnd)) {
             steps.push(Step::Fetch(place));
         }
         if self.budget.closings > 0 && *process != Process::new() {
@@ -78,17 +78,17 @@ impl State {
     fn exchanges_of(&self, place: usize, process: &Process, steps: &mut Vec<Step>) {
         let fates = Fate::all(self.budget.losses > 0);
         match process.fetch {
-            Exchange::Idle => {}
-            Exchange::Reading => steps.extend([Step::Read(place), Step::GiveUp(place)]),
-            Exchange::Writing(_) => steps.extend(fates.iter().map(|fate| Step::Write(place, *fate))),
+            PeerNetwork::Idle => {}
+            PeerNetwork::Reading => steps.extend([Step::Read(place), Step::GiveUp(place)]),
+            PeerNetwork::Writing(_) => steps.extend(fates.iter().map(|fate| Step::Write(place, *fate))),
         }
         match process.release {
-            Exchange::Reading => steps.push(Step::ReadToRelease(place)),
-            Exchange::Writing(_) => steps.extend(fates.iter().map(|fate| Step::Release(place, *fate))),
-            Exchange::Idle if process.is_closed() && process.hand.is_none() => {
+            PeerNetwork::Reading => steps.push(Step::ReadToRelease(place)),
+            PeerNetwork::Writing(_) => steps.extend(fates.iter().map(|fate| Step::Release(place, *fate))),
+            PeerNetwork::Idle if process.is_closed() && process.hand.is_none() => {
                 steps.push(Step::Restart(place));
             }
-            Exchange::Idle => {}
+            PeerNetwork::Idle => {}
         }
     }
 
@@ -102,10 +102,10 @@ impl State {
                 let process = &mut self.processes[place];
                 process.current = Some(process.following.remove(0));
             }
-            Step::Fetch(place) => self.processes[place].fetch = Exchange::Reading,
+            Step::Fetch(place) => self.processes[place].fetch = PeerNetwork::Reading,
             Step::Read(place) => self.read(place, rules),
             Step::Write(place, fate) => self.write(place, fate, rules),
-            Step::GiveUp(place) => self.processes[place].fetch = Exchange::Idle,
+            Step::GiveUp(place) => self.processes[place].fetch = PeerNetwork::Idle,
             Step::Close(place) => self.close(place, rules),
             Step::ReadToRelease(place) => self.read_to_release(place),
             Step::Release(place, fate) => self.release(place, fate, rules),
@@ -162,7 +162,7 @@ impl State {
         let numbers = self.budget.numbers;
         let sound = self.sound_register(place).filter(|read| reserved(*read).until <= numbers);
         let process = &mut self.processes[place];
-        process.fetch = sound.map_or(Exchange::Idle, Exchange::Writing);
+        process.fetch = sound.map_or(PeerNetwork::Idle, PeerNetwork::Writing);
         if let Some(read) = sound
             && rules.breaks(Mutation::PublishBeforeConfirmation)
         {
@@ -182,7 +182,7 @@ impl State {
     }
 
     fn write(&mut self, place: usize, fate: Fate, rules: &Rules) {
-        let Exchange::Writing(read) = self.processes[place].fetch else { return };
+        let PeerNetwork::Writing(read) = self.processes[place].fetch else { return };
         let newest = rules.breaks(Mutation::CompareWithNewest);
         let guard = if newest { self.register.revision } else { read.revision };
         let span = reserved(read);
@@ -196,13 +196,13 @@ impl State {
             self.losable = self.losable.saturating_add(RANGE_LEN);
         }
         let process = &mut self.processes[place];
-        process.fetch = Exchange::Reading;
+        process.fetch = PeerNetwork::Reading;
         let confirmed = fate == Fate::Answered && is_written;
         if confirmed {
             process.owns |= bits(span);
         }
         if confirmed || (fate != Fate::Answered && rules.breaks(Mutation::UnclearIsDone)) {
-            process.fetch = Exchange::Idle;
+            process.fetch = PeerNetwork::Idle;
             process.confirmed = process.confirmed.max(span.until);
             if process.is_closed() {
                 self.losable = self.losable.saturating_add(RANGE_LEN);
@@ -230,7 +230,7 @@ impl State {
         if rules.breaks(Mutation::GiveBackWholeRange) {
             tails.iter_mut().for_each(|tail| tail.from = tail.until.saturating_sub(RANGE_LEN));
         }
-        process.release = if tails.is_empty() { Exchange::Idle } else { Exchange::Reading };
+        process.release = if tails.is_empty() { PeerNetwork::Idle } else { PeerNetwork::Reading };
         let left = tails.iter().fold(0_u8, |left, tail| left.saturating_add(tail.len()));
         self.losable = self.losable.saturating_add(left).saturating_add(count(&process.returned));
         process.returned.clear();
@@ -243,12 +243,12 @@ impl State {
 
     fn read_to_release(&mut self, place: usize) {
         let sound = self.sound_register(place);
-        self.processes[place].release = sound.map_or(Exchange::Idle, Exchange::Writing);
+        self.processes[place].release = sound.map_or(PeerNetwork::Idle, PeerNetwork::Writing);
     }
 
     fn release(&mut self, place: usize, fate: Fate, rules: &Rules) {
         let process = &mut self.processes[place];
-        let Exchange::Writing(read) = process.release else { return };
+        let PeerNetwork::Writing(read) = process.release else { return };
         let mut tails = process.tails.clone().unwrap_or_default();
         tails.sort_by_key(|tail| std::cmp::Reverse(tail.until));
         let anywhere = rules.breaks(Mutation::GiveBackFromTheMiddle);
@@ -264,7 +264,7 @@ impl State {
         let again = (fate == Fate::Answered && !is_written)
             || (fate != Fate::Answered && rules.breaks(Mutation::GiveBackAgain));
         let process = &mut self.processes[place];
-        process.release = if again { Exchange::Reading } else { Exchange::Idle };
+        process.release = if again { PeerNetwork::Reading } else { PeerNetwork::Idle };
         if !again {
             *process =
                 Process { current: None, following: Vec::new(), tails: Some(Vec::new()), ..process.clone() };

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use postonce_schemas::json::Violation;
 use postonce_shared::domain::instruction::UNKNOWN_MEMBERS_BYTES_MAX;
-use postonce_shared::xml::{self, Element, XmlLimits, shown};
+use postonce_shared::messaging::xml::{self, Element, XmlLimits, shown};
 use serde_json::{Map, Value};
 
 use super::{ELEMENTS, Row, Table, Words};
+use crate::api::translate::members::Members;
 use crate::error::{ApiError, Code};
 use crate::formats::is_ours;
-use crate::translate::members::Members;
 
 /// The namespace of `xsi:schemaLocation`.
 const SCHEMA_INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";

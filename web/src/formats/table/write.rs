@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use postonce_schemas::json as wire;
-use postonce_shared::xml::{Element, Node};
+use postonce_shared::messaging::xml::{Element, Node};
 use serde::Serialize;
 use serde_json::{Map, Value};
 

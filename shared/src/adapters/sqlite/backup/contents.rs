@@ -9,11 +9,11 @@ use super::fault::{BackupFault, Doing};
 use crate::adapters::sqlite::columns;
 use crate::adapters::sqlite::fault::SqlFault;
 use crate::adapters::sqlite::migrations::check;
+use crate::cluster::gate::{self, GateOrder};
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::TransactionStatus;
-use crate::gate::{self, GateOrder};
-use crate::order_numbers::{REGISTER, Register, UnsoundRegister};
 use crate::ports::fault::StoreFault;
+use crate::protocol::order_numbers::{REGISTER, Register, UnsoundRegister};
 
 /// What is in a file of ours, as of one moment.
 #[derive(Debug)]

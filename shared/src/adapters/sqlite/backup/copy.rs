@@ -10,16 +10,8 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::fault::{BackupFault, Doing};
 use crate::adapters::sqlite::fault::{Remedy, remedy};
-use crate::adapters::sqlite::lock::beside;
+use crate::adapters::sqlite::paths::{SIDECARS, beside};
 use crate::adapters::sqlite::private;
-
-/// What SQLite may keep beside a file.
-pub(in crate::adapters::sqlite) const SIDECARS: [&str; 3] = ["-wal", "-journal", "-shm"];
-
-/// A file, and whatever SQLite may keep beside it.
-pub(in crate::adapters::sqlite) fn whole(path: &Path) -> impl Iterator<Item = PathBuf> {
-    [path.to_owned()].into_iter().chain(SIDECARS.map(|suffix| beside(path, suffix)))
-}
 
 /// Pages that are copied at a time: 8 MiB, so that progress can be shown.
 const STEP_PAGES: c_int = 2048;

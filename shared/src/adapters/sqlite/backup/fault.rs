@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use crate::adapters::sqlite::fault::{OpenFault, SqlFault};
 use crate::domain::time::Timestamp;
-use crate::order_numbers::UnsoundRegister;
 use crate::ports::fault::Cause;
+use crate::protocol::order_numbers::UnsoundRegister;
 
 /// A backup or a restore that was not done. Until then nothing was changed that anybody relies on.
 #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::super::lock::beside;
+use super::super::paths::beside;
 use super::*;
 
 /// A file with a table, the connection that writes it, and the thread that it calls.

@@ -23,12 +23,12 @@ use super::super::columns;
 use super::super::fault::SqlFault;
 use super::super::partners;
 use super::super::sync_store::overwrite;
+use crate::cluster::gate::{self, GateOrder, GateState};
 use crate::domain::ids::PartnerId;
 use crate::domain::time::Timestamp;
-use crate::gate::{self, GateOrder, GateState};
-use crate::order_numbers::{REGISTER, Register};
 use crate::ports::api_keys::ApiKeyRecord;
 use crate::ports::fault::chain;
+use crate::protocol::order_numbers::{REGISTER, Register};
 
 /// How far the replaced store had got, where it could be read. Zero where it could not.
 #[derive(Debug, Clone, Copy, Default)]

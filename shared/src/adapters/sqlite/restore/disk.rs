@@ -11,11 +11,11 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use super::super::backup::copy::{SIDECARS, whole};
 use super::super::backup::{BackupFault, Doing, remove_if_there};
 use super::super::connection::{Role, connect};
 use super::super::fault::{Remedy, remedy};
-use super::super::lock::{beside, folder_of, lock_of};
+use super::super::lock::lock_of;
+use super::super::paths::{SIDECARS, beside, folder_of, whole};
 
 /// What is done to a folder. Tests have one that dies.
 pub(super) trait Disk {

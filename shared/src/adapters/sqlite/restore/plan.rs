@@ -12,12 +12,12 @@ use super::super::connection::{Role, connect};
 use super::super::fault::{OpenFault, Remedy, SqlFault, remedy};
 use super::super::partners;
 use super::ahead::Floor;
+use crate::cluster::gate::GateOrder;
 use crate::domain::ids::{OrderNumber, PartnerId};
 use crate::domain::time::Timestamp;
-use crate::gate::GateOrder;
-use crate::order_numbers::RANGE_LEN_MAX;
 use crate::ports::api_keys::ApiKeyRecord;
 use crate::ports::fault::chain;
+use crate::protocol::order_numbers::RANGE_LEN_MAX;
 
 /// Order numbers that are skipped at least: ten of the largest ranges that a process reserves, so that
 /// also what a few crashes lost lies in between.

@@ -1,0 +1,5 @@
+//! Permissions of partners: their records, kept in memory for a short time, and the rate of their requests.
+
+pub mod partner_cache;
+pub mod partner_grants;
+pub mod token_bucket;

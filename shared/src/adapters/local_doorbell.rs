@@ -1,0 +1,72 @@
+//! A doorbell within one process.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::ports::doorbell::Doorbell;
+use crate::ports::queue::QueueName;
+
+/// Wakes the listeners of the same process.
+#[derive(Debug, Default)]
+pub struct LocalDoorbell(Mutex<BTreeMap<String, Chime>>);
+
+/// What rang for one kind of work and was not heard yet.
+#[derive(Debug, Default)]
+struct Chime {
+    queues: BTreeSet<QueueName>,
+    rung: Arc<Notify>,
+}
+
+impl LocalDoorbell {
+    fn chime<T>(&self, kind: &str, look: impl FnOnce(&mut Chime) -> T) -> T {
+        let mut chimes = self.0.lock();
+        look(chimes.entry(kind.to_owned()).or_default())
+    }
+}
+
+#[async_trait]
+impl Doorbell for LocalDoorbell {
+    fn ring(&self, queue: &QueueName) {
+        self.chime(queue.kind(), |chime| {
+            chime.queues.insert(queue.clone());
+            // A ring that nobody hears yet is kept, once.
+            chime.rung.notify_one();
+        });
+    }
+
+    async fn rung(&self, kind: &str) -> BTreeSet<QueueName> {
+        loop {
+            let (queues, bell) =
+                self.chime(kind, |chime| (std::mem::take(&mut chime.queues), Arc::clone(&chime.rung)));
+            if !queues.is_empty() {
+                return queues;
+            }
+            bell.notified().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt as _;
+
+    #[tokio::test]
+    async fn rings_are_kept_until_they_are_heard_and_each_queue_once() {
+        let bell = LocalDoorbell::default();
+        let work = |partition| QueueName::of_partition("work", partition);
+        bell.ring(&work(1));
+        bell.ring(&work(0));
+        bell.ring(&work(1));
+        bell.ring(&QueueName::of_partition("mail", 0));
+        assert_eq!(bell.rung("work").await, BTreeSet::from([work(0), work(1)]));
+        assert!(bell.rung("work").now_or_never().is_none(), "all of it was heard");
+
+        let (heard, ()) = futures::join!(bell.rung("work"), async { bell.ring(&work(2)) });
+        assert_eq!(heard, BTreeSet::from([work(2)]));
+    }
+}

@@ -1,0 +1,72 @@
+//! The processes that can be called.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use rusqlite::{Connection, Row};
+
+use super::columns;
+use super::database::Database;
+use super::fault::SqlFault;
+use super::meter;
+use super::writer::Verdict;
+use crate::ports::fault::StoreFault;
+use crate::ports::process_registry::{Address, ProcessId, ProcessKind, ProcessRegistry, RegisteredProcess};
+
+/// The roster in the file.
+pub(super) struct SqliteProcessRegistry {
+    database: Arc<Database>,
+}
+
+impl SqliteProcessRegistry {
+    pub(super) fn new(database: Arc<Database>) -> Self {
+        Self { database }
+    }
+}
+
+#[async_trait]
+impl ProcessRegistry for SqliteProcessRegistry {
+    async fn announce(&self, entry: &RegisteredProcess) -> Result<(), StoreFault> {
+        let RegisteredProcess { id, kind, address, started_at, next_by } = entry.clone();
+        let job = move |connection: &Connection| {
+            let sql = "INSERT OR REPLACE INTO roster (id, kind, address, started_at, next_by)
+                       VALUES (?1, ?2, ?3, ?4, ?5)";
+            let columns =
+                (id.simple(), kind.code(), address.as_str(), started_at.unix_ms(), next_by.unix_ms());
+            connection.prepare_cached(sql)?.execute(columns)?;
+            Ok(Verdict::Keep(()))
+        };
+        self.database.write(meter::TABLE_UPDATE, "announcing a process", job).await
+    }
+
+    async fn withdraw(&self, id: ProcessId) -> Result<(), StoreFault> {
+        let job = move |connection: &Connection| {
+            connection.prepare_cached("DELETE FROM roster WHERE id = ?1")?.execute([id.simple()])?;
+            Ok(Verdict::Keep(()))
+        };
+        self.database.write(meter::TABLE_DELETE, "withdrawing a process", job).await
+    }
+
+    async fn list(&self) -> Result<Vec<RegisteredProcess>, StoreFault> {
+        let job = |connection: &Connection| {
+            let sql = "SELECT id, kind, address, started_at, next_by FROM roster ORDER BY id";
+            let mut statement = connection.prepare_cached(sql)?;
+            let entries = statement.query_and_then([], read)?;
+            entries.filter_map(Result::transpose).collect()
+        };
+        self.database.read(meter::TABLE_QUERY, "reading the roster", job).await
+    }
+}
+
+/// The entry in a row; `None` when a newer program wrote it for a kind of its own.
+fn read(row: &Row<'_>) -> Result<Option<RegisteredProcess>, SqlFault> {
+    let kind: String = row.get(1)?;
+    let Some(kind) = ProcessKind::from_code(&kind) else { return Ok(None) };
+    Ok(Some(RegisteredProcess {
+        id: columns::code(row, 0, "id", ProcessId::parse)?,
+        kind,
+        address: columns::code(row, 2, "address", |text| Address::parse(text).ok())?,
+        started_at: columns::timestamp(row, 3)?,
+        next_by: columns::timestamp(row, 4)?,
+    }))
+}

@@ -1,0 +1,247 @@
+//! Bodies of producers that write to the queue directly, in the two forms that they have always had:
+//! one `UserAccountTransaction` document of XML ([`xml`]), or `userid|accountid|transactionid|amount`.
+//!
+//! Both say the same four things. The amount is in the account's currency, and negative for a
+//! withdrawal. White space and a byte order mark around the whole body are no fault of anybody.
+//! `schemas/xsd/user-account-transaction.xsd` is the promise to the outside, with samples.
+//!
+//! This folder only reads; it is [`crate::protocol::accept::Acceptor::admit`] that accepts.
+
+mod xml;
+
+use std::fmt;
+
+use crate::domain::ids::{AccountId, AccountKey, InvalidId, MessageId, UserId};
+use crate::domain::instruction::{Details, Instruction, TransactionKind};
+use crate::domain::money::{Amount, AmountError, Currency, check_decimal};
+
+/// What a producer asks for. The amount is checked as far as that goes without its currency.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirectOrder {
+    /// The account.
+    pub account: AccountKey,
+    /// The producer's own id of the transaction: its idempotency key.
+    pub message: MessageId,
+    /// Which way the money goes, by the sign.
+    pub kind: TransactionKind,
+    /// A decimal number without sign.
+    magnitude: String,
+}
+
+/// The forms of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// One XML document.
+    Xml,
+    /// Four texts with `|` between them.
+    Delimited,
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Xml => "XML document",
+            Self::Delimited => "delimited text",
+        })
+    }
+}
+
+/// Something that is wrong with a body.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field} {rule}")]
+pub struct Violation {
+    /// The field, or the body as a whole.
+    pub field: String,
+    /// What is wrong or allowed, as the end of a sentence about the field.
+    pub rule: String,
+}
+
+/// A body of that form, but with violations: all that were found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidDirectOrder {
+    /// The form that it seems to have.
+    pub form: Form,
+    /// At least one.
+    pub violations: Vec<Violation>,
+}
+
+impl std::error::Error for InvalidDirectOrder {}
+
+impl fmt::Display for InvalidDirectOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let violations: Vec<String> = self.violations.iter().map(Violation::to_string).collect();
+        write!(f, "the {} is not a UserAccountTransaction: {}", self.form, violations.join("; "))
+    }
+}
+
+/// Why an amount is none of a currency, in the words of a form that has signs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LegacyAmountError {
+    /// More signs than a leading `-`.
+    #[error("must have no sign but a single - in front, for a withdrawal")]
+    Signed,
+    /// Nothing would move.
+    #[error("must not be zero")]
+    Zero,
+    /// Anything else.
+    #[error(transparent)]
+    Other(AmountError),
+}
+
+impl From<AmountError> for LegacyAmountError {
+    fn from(error: AmountError) -> Self {
+        match error {
+            AmountError::Signed => Self::Signed,
+            AmountError::Zero => Self::Zero,
+            AmountError::Empty
+            | AmountError::Exponent
+            | AmountError::Comma
+            | AmountError::ForeignDigits
+            | AmountError::Malformed
+            | AmountError::Point
+            | AmountError::LeadingZeros
+            | AmountError::TooManyDecimals(_)
+            | AmountError::TooLarge => Self::Other(error),
+        }
+    }
+}
+
+impl DirectOrder {
+    /// The amount as it was written, without its sign.
+    pub fn magnitude(&self) -> &str {
+        &self.magnitude
+    }
+
+    /// The instruction, in the currency of the account.
+    ///
+    /// # Errors
+    /// [`LegacyAmountError`] when the number is no amount of that currency.
+    pub fn instruction(&self, currency: Currency) -> Result<Instruction, LegacyAmountError> {
+        let amount = Amount::parse(&self.magnitude, currency)?;
+        Ok(Instruction { kind: self.kind, amount, details: Details::default() })
+    }
+}
+
+/// Reads a body; `None` when it has neither of the forms.
+///
+/// # Errors
+/// [`InvalidDirectOrder`], with everything that is wrong with it.
+pub fn parse(body: &[u8]) -> Option<Result<DirectOrder, InvalidDirectOrder>> {
+    let body = trimmed(body);
+    let form = match body.first()? {
+        b'<' => Form::Xml,
+        b'{' | b'[' => return None,
+        _ if body.contains(&b'|') => Form::Delimited,
+        _ => return None,
+    };
+    let mut violations = Vec::new();
+    let fields = match std::str::from_utf8(body) {
+        Err(_) => {
+            violations.push(of_body("must be text in UTF-8"));
+            None
+        }
+        Ok(text) => match form {
+            Form::Xml => xml::read(text, &mut violations),
+            Form::Delimited => split(text, &mut violations),
+        },
+    };
+    let order = fields.and_then(|fields| fields.check(form, &mut violations));
+    Some(order.filter(|_| violations.is_empty()).ok_or(InvalidDirectOrder { form, violations }))
+}
+
+/// Without a byte order mark and white space around it. Producers add line ends.
+fn trimmed(body: &[u8]) -> &[u8] {
+    let body = body.trim_ascii();
+    body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body).trim_ascii()
+}
+
+/// A violation of the body as a whole.
+fn of_body(rule: impl Into<String>) -> Violation {
+    Violation { field: "the body".to_owned(), rule: rule.into() }
+}
+
+/// The four fields in their order, by the names that they have in XML.
+const NAMES: [&str; 4] = ["UserId", "AccountId", "TransactionId", "Amount"];
+
+/// The texts of the four fields, as far as they were found.
+#[derive(Debug, Default)]
+struct Fields([Option<String>; 4]);
+
+fn split(text: &str, violations: &mut Vec<Violation>) -> Option<Fields> {
+    // One more than allowed is enough to know.
+    let parts: Vec<&str> = text.splitn(6, '|').collect();
+    match <[&str; 4]>::try_from(parts) {
+        Ok(parts) => Some(Fields(parts.map(|part| Some(part.to_owned())))),
+        Err(parts) => {
+            let count = match parts.len() {
+                count @ 0..=5 => count.to_string(),
+                _ => "more than 5".to_owned(),
+            };
+            let rule = format!("must be userid|accountid|transactionid|amount, but has {count} fields");
+            violations.push(of_body(rule));
+            None
+        }
+    }
+}
+
+impl Fields {
+    /// The order, if every field is sound; what is not is told.
+    fn check(self, form: Form, violations: &mut Vec<Violation>) -> Option<DirectOrder> {
+        let mut refuse = |place: usize, rule: String| {
+            let name = NAMES.get(place).copied().unwrap_or_default();
+            let field = match form {
+                Form::Xml => name.to_owned(),
+                Form::Delimited => name.to_ascii_lowercase(),
+            };
+            violations.push(Violation { field, rule });
+        };
+        for (place, text) in self.0.iter().enumerate() {
+            if text.is_none() {
+                refuse(place, "is missing".to_owned());
+            }
+        }
+        let [user, account, message, amount] = &self.0;
+        let user = checked(user, 0, parse_id::<UserId>, &mut refuse);
+        let account = checked(account, 1, parse_id::<AccountId>, &mut refuse);
+        let message = checked(message, 2, parse_id::<MessageId>, &mut refuse);
+        let amount = checked(amount, 3, parse_amount, &mut refuse);
+        let (kind, magnitude) = amount?;
+        let account = AccountKey { user: user?, account: account? };
+        Some(DirectOrder { account, message: message?, kind, magnitude })
+    }
+}
+
+/// Reads one field where it was found.
+fn checked<T, E: fmt::Display>(
+    text: &Option<String>,
+    place: usize,
+    read: impl FnOnce(&str) -> Result<T, E>,
+    refuse: &mut impl FnMut(usize, String),
+) -> Option<T> {
+    match read(text.as_deref()?) {
+        Ok(value) => Some(value),
+        Err(error) => {
+            refuse(place, error.to_string());
+            None
+        }
+    }
+}
+
+fn parse_id<T: std::str::FromStr<Err = InvalidId>>(text: &str) -> Result<T, InvalidId> {
+    text.parse()
+}
+
+fn parse_amount(text: &str) -> Result<(TransactionKind, String), LegacyAmountError> {
+    let (kind, magnitude) = match text.strip_prefix('-') {
+        Some(magnitude) => (TransactionKind::Withdrawal, magnitude),
+        None => (TransactionKind::Deposit, text),
+    };
+    check_decimal(magnitude)?;
+    if magnitude.bytes().all(|byte| matches!(byte, b'0' | b'.')) {
+        return Err(LegacyAmountError::Zero);
+    }
+    Ok((kind, magnitude.to_owned()))
+}
+
+#[cfg(test)]
+mod tests;

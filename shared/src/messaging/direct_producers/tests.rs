@@ -1,0 +1,270 @@
+use super::*;
+
+const USER: &str = "0b1c2d3e-0000-4000-8000-000000000001";
+const ACCOUNT: &str = "77aa0000-0000-4000-8000-000000000002";
+const MESSAGE: &str = "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10";
+
+fn xml(amount: &str) -> String {
+    document("", &fields(amount))
+}
+
+fn fields(amount: &str) -> String {
+    format!(
+        "<UserId>{USER}</UserId><AccountId>{ACCOUNT}</AccountId>\
+         <TransactionId>{MESSAGE}</TransactionId><Amount>{amount}</Amount>"
+    )
+}
+
+fn document(attributes: &str, content: &str) -> String {
+    format!("<UserAccountTransaction{attributes}>{content}</UserAccountTransaction>")
+}
+
+fn delimited(amount: &str) -> String {
+    format!("{USER}|{ACCOUNT}|{MESSAGE}|{amount}")
+}
+
+fn sound(body: impl AsRef<[u8]>) -> DirectOrder {
+    let body = body.as_ref();
+    parse(body)
+        .unwrap_or_else(|| panic!("{} has a form", String::from_utf8_lossy(body)))
+        .unwrap_or_else(|invalid| panic!("{}: {invalid}", String::from_utf8_lossy(body)))
+}
+
+/// What is wrong with a body, one violation a line.
+fn told(body: impl AsRef<[u8]>) -> String {
+    let body = body.as_ref();
+    let invalid = match parse(body) {
+        Some(Err(invalid)) => invalid,
+        other => panic!("{}: {other:?}", String::from_utf8_lossy(body)),
+    };
+    invalid.violations.iter().map(Violation::to_string).collect::<Vec<_>>().join("\n")
+}
+
+fn order(kind: TransactionKind, magnitude: &str) -> DirectOrder {
+    let account = AccountKey { user: USER.parse().unwrap(), account: ACCOUNT.parse().unwrap() };
+    DirectOrder { account, message: MESSAGE.parse().unwrap(), kind, magnitude: magnitude.to_owned() }
+}
+
+#[test]
+fn both_forms_say_the_same() {
+    for body in [xml("12.50"), delimited("12.50")] {
+        assert_eq!(sound(body), order(TransactionKind::Deposit, "12.50"));
+    }
+    for body in [xml("-7"), delimited("-7")] {
+        assert_eq!(sound(body), order(TransactionKind::Withdrawal, "7"));
+    }
+}
+
+#[test]
+fn what_stands_around_a_body_is_no_part_of_it() {
+    let expected = order(TransactionKind::Deposit, "1.00");
+    for body in [xml("1.00"), delimited("1.00")] {
+        for (before, after) in
+            [("", "\n"), ("\r\n\t ", " \r\n"), ("\u{feff}", ""), ("\u{feff}\n", "\n"), (" ", "")]
+        {
+            assert_eq!(sound(format!("{before}{body}{after}")), expected, "{before:?} {after:?}");
+        }
+    }
+}
+
+#[test]
+fn ids_are_read_as_everywhere_else() {
+    let simple = |text: &str| text.replace('-', "");
+    let expected = order(TransactionKind::Deposit, "1");
+    for (from, to) in
+        [(USER, simple(USER)), (MESSAGE, MESSAGE.to_uppercase()), (ACCOUNT, simple(ACCOUNT).to_uppercase())]
+    {
+        assert_eq!(sound(xml("1").replace(from, &to)), expected, "{to}");
+        assert_eq!(sound(delimited("1").replace(from, &to)), expected, "{to}");
+    }
+}
+
+#[test]
+fn xml_has_many_faces() {
+    let expected = order(TransactionKind::Deposit, "1.00");
+    let namespaces = concat!(
+        r#" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance""#,
+        r#" xmlns:xsd="http://www.w3.org/2001/XMLSchema" xsi:noNamespaceSchemaLocation="u.xsd""#
+    );
+    let declared = |declaration: &str| format!("<?xml version=\"1.0\"{declaration}?>\n{}", xml("1.00"));
+    let bodies = [
+        declared(""),
+        declared(" encoding='utf-8'"),
+        declared(" encoding=\"UTF-8\" standalone=\"yes\""),
+        document(namespaces, &fields("1.00")),
+        document("", &fields("1.00").replace('>', ">\n  ").replace("</", "\n </")),
+        // In any order.
+        document(
+            "",
+            &format!("<Amount>1.00</Amount>{}", fields("1.00").replace("<Amount>1.00</Amount>", "")),
+        ),
+        xml("<!-- one --> 1<!-- and --><![CDATA[.0]]>&#48;"),
+        format!("<!-- from the shop -->{}<!-- end -->", xml("&#x31;.00")),
+    ];
+    for body in bodies {
+        assert_eq!(sound(&body), expected, "{body}");
+    }
+}
+
+#[test]
+fn every_violation_is_told_with_its_field() {
+    let empty_id = "is not a UUID, such as 4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10";
+    assert_eq!(
+        told("a|b||x"),
+        format!(
+            "userid {empty_id}\naccountid {empty_id}\ntransactionid {empty_id}\n\
+             amount must be a decimal number such as 12.50"
+        )
+    );
+    let surplus = document(
+        r#" xmlns="urn:bank" id="1""#,
+        &format!("<UserId x='1'>{USER}</UserId><UserId/><Currency>EUR</Currency><Amount>0</Amount>"),
+    );
+    assert_eq!(
+        told(surplus),
+        "UserAccountTransaction must not have the attribute xmlns\n\
+         UserAccountTransaction must not have the attribute id\n\
+         UserId must not have attributes\n\
+         UserId must not stand more than once\n\
+         the body must not have the element Currency; allowed are UserId, AccountId, TransactionId, Amount\n\
+         AccountId is missing\n\
+         TransactionId is missing\n\
+         Amount must not be zero"
+    );
+}
+
+#[test]
+fn amounts_are_strict_and_have_one_sign_at_most() {
+    let check = |amount: &str, words: &str| {
+        for body in [xml(amount), delimited(amount)] {
+            assert!(
+                told(&body).to_lowercase().starts_with("amount ") && told(&body).contains(words),
+                "{}",
+                told(&body)
+            );
+        }
+    };
+    check("", "must not be empty");
+    check("-", "must not be empty");
+    check("+5", "no sign but a single -");
+    check("--5", "no sign but a single -");
+    check("\u{2212}5", "no sign but a single -");
+    check("5-", "must be a decimal number");
+    check("- 5", "must be a decimal number");
+    check("1,50", "must use a point");
+    check("1.000,50", "must use a point");
+    check("1e3", "must not have an exponent");
+    check("1.2.3", "digits on both sides");
+    check("-.5", "digits on both sides");
+    check("007", "leading zeros");
+    check("٣", "digits 0 to 9");
+    check("-0.00", "must not be zero");
+    check("5 EUR", "must be a decimal number");
+    let euro = Currency::parse("EUR").unwrap();
+    let yen = Currency::parse("JPY").unwrap();
+    let of = |amount: &str, currency| {
+        sound(delimited(amount)).instruction(currency).map(|i| i.amount.minor_units())
+    };
+    assert_eq!(of("-12.5", euro), Ok(1250));
+    assert_eq!(of("12", yen), Ok(12));
+    assert_eq!(of("12.5", yen).unwrap_err().to_string(), "has more decimals than JPY has (0)");
+    assert_eq!(of("1.005", euro).unwrap_err().to_string(), "has more decimals than EUR has (2)");
+    assert!(of(&"9".repeat(30), euro).unwrap_err().to_string().contains("at most"));
+}
+
+#[test]
+fn a_delimited_text_has_four_fields() {
+    let counts = [
+        ("a|b", "2"),
+        ("|", "2"),
+        ("a|b|c|d|e", "5"),
+        ("a|b|c|d|e|", "more than 5"),
+        (&"|".repeat(9999), "more than 5"),
+    ];
+    for (body, count) in counts {
+        let rule = format!("the body must be userid|accountid|transactionid|amount, but has {count} fields");
+        assert_eq!(told(body), rule);
+    }
+    assert!(told(delimited("1\n2")).contains("amount must be a decimal number"), "one line, one transaction");
+    assert!(told(delimited("1").replace('|', " | ")).contains("userid is not a UUID"));
+}
+
+#[test]
+fn hostile_xml_is_refused_with_its_reason() {
+    let check = |body: &str, words: &str| {
+        let told = told(body);
+        assert!(told.contains(words) && told.len() < 400, "{body:.200}: {told}");
+    };
+    let bomb = r#"<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>"#;
+    check(&format!("{bomb}{}", xml("&b;")), "document type declaration");
+    check(&xml("&b;"), "the entity &b;");
+    check(&xml("&#0;"), "reference to no character");
+    check(&xml("&#xD800;"), "reference to no character");
+    check(&xml("1&amp;2"), "must be a decimal number");
+    check("<?php echo 1 ?><UserAccountTransaction/>", "processing instructions");
+    check(&format!("<?xml version=\"1.1\"?>{}", xml("1")), "must be XML 1.0");
+    check(&format!("<?xml version=\"1.0\" encoding=\"utf-16\"?>{}", xml("1")), "must be in UTF-8");
+    check(&"<a>".repeat(20_000), "nested deeper than 3 elements");
+    check("<a/>", "must be a UserAccountTransaction, but is a a");
+    check(&document("", &"<UserId>".repeat(5_000)), "nested deeper than 3 elements");
+    check(
+        &document("", "<UserId><b/></UserId>"),
+        "elements within elements of UserAccountTransaction, such as b",
+    );
+    check(&xml(&"9".repeat(60_000)), "more than 128 characters");
+    let attributes: String = (0..5000).map(|n| format!(" xmlns:a{n}=\"u\"")).collect();
+    check(&document(&attributes, &fields("1")), "more than 128 namespaces declared");
+    let attributes: String = (0..9).map(|n| format!(" a{n}=\"u\"")).collect();
+    check(&document(&attributes, &fields("1")), "more than 8 attributes");
+    check(&document(" xmlns:a=\"1\" xmlns:a=\"2\"", &fields("1")), "not well-formed");
+    check(&format!("{}{}", xml("1"), xml("2")), "must end after its outermost element");
+    check(&format!("{}x", xml("1")), "text outside");
+    check(&document("", "12.50"), "text outside");
+    check("<UserAccountTransaction>", "ends before its last element is closed");
+    check(&xml("1").replace("</Amount>", "</amount>"), "not well-formed XML");
+    check("<", "not well-formed XML");
+    check("<!-- only a comment -->", "must have an element");
+    check(&format!("<{}>", "x".repeat(60_000)), "ends before its last element is closed");
+    check(&format!("<{}/>", "x".repeat(60_000)), "must be a UserAccountTransaction");
+    check(&xml("1").replace("UserAccount", "b:UserAccount"), "the prefix b, which is not declared");
+    let prefixed = document(" xmlns:b=\"urn:bank\"", "").replace("UserAccount", "b:UserAccount");
+    check(&prefixed, "must be a UserAccountTransaction");
+    assert_eq!(told(b"<\xff>"), "the body must be text in UTF-8");
+}
+
+#[test]
+fn other_bodies_are_not_legacy() {
+    for body in ["", " \n", "{\"v\":1,\"items\":[\"a|b\"]}", "[1|2]", "hello", "12.50", "\u{feff}"] {
+        assert!(parse(body.as_bytes()).is_none(), "{body:?}");
+    }
+    assert!(parse(b"\xff\xfe<\0").is_none());
+}
+
+#[test]
+fn a_person_reads_one_sentence() {
+    let invalid = parse(b"a|b").unwrap().unwrap_err();
+    assert_eq!(
+        invalid.to_string(),
+        "the delimited text is not a UserAccountTransaction: \
+         the body must be userid|accountid|transactionid|amount, but has 2 fields"
+    );
+}
+
+#[test]
+fn what_is_told_about_a_hostile_document_is_short_and_printable() {
+    let check = |body: &str, expected: &str| {
+        let told = parse(body.as_bytes()).unwrap().unwrap_err().to_string();
+        assert!(told.contains(expected), "{told}");
+        assert!(told.len() < 4096 && !told.contains(char::is_control), "{} bytes: {told:?}", told.len());
+    };
+    let root = |content: &str| format!("<UserAccountTransaction>{content}</UserAccountTransaction>");
+    check(&root(&"<a/>".repeat(9000)), "was not read further");
+    check(&root(&"<a/>".repeat(16_000)), "more than 10000 elements");
+    check(&root(&"<Amount a=''/>".repeat(4000)), "was not read further");
+    let long = "a".repeat(60_000);
+    check(&root(&format!("<{long}></b>")), "not well-formed XML");
+    check(&root(&format!("&{long};")), "which XML does not know");
+    check("<UserAccountTransaction></\u{7}\u{7}>", "U+0007 at byte 26");
+    check("<UserAccountTransaction></\u{7f}\u{7f}>", "not well-formed XML");
+    check(&format!("<?xml version='{long}'?>"), "must be XML 1.0");
+}

@@ -1,0 +1,224 @@
+//! The seal of a message: proof that a process of the bank wrote it.
+//!
+//! Anybody with the right to add to a queue can put a message there, and what posting does is decided by
+//! the items of a message. So the bank authenticates each body that it sends (HMAC-SHA256), and believes
+//! only what carries a valid code ([`Seal::verify`]). A message without one *names* transactions and says
+//! nothing else ([`super::Names`]): the worker reads their rows.
+//!
+//! The frame is fixed, whatever the version of the envelope in it:
+//!
+//! ```text
+//! {"seal":"<64 hexadecimal digits>",<the rest of the JSON object>
+//! ```
+//!
+//! The code covers every byte after the comma, together with the purpose of the body. So an older worker
+//! can check the seal of a newer envelope before it reads the version, and a worker that knows no seals
+//! reads the body as JSON with a member that it does not know.
+//!
+//! The key is derived from the secret of the bank with a label of its own ([`DoorbellKeys::seal`]).
+//!
+//! [`DoorbellKeys::seal`]: crate::cluster::doorbell_secret::RingKeys::seal
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::future::select;
+
+use crate::cluster::doorbell_secret::{CODE_BYTES, DoorbellSecret};
+use crate::ports::world::World;
+
+/// What a sealed body begins with.
+const HEAD: &[u8] = b"{\"seal\":\"";
+/// What follows the digits of the code.
+const TAIL: &[u8] = b"\",";
+/// Bytes that a seal adds to a body.
+pub(super) const SEAL_BYTES: usize = HEAD.len() + 2 * CODE_BYTES + TAIL.len();
+
+/// Longest wait for the secret before a body is sent without a seal.
+const SECRET_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a body is sealed for. A body that was sealed for one purpose is unsealed for any other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose<'a> {
+    /// A queue message, or the body of a dead letter.
+    Message,
+    /// The content of the payload with that name.
+    Payload(&'a str),
+}
+
+impl Purpose<'_> {
+    /// What is authenticated before the body. The name of a payload has no line break.
+    fn prefix(self) -> Cow<'static, str> {
+        match self {
+            Self::Message => "message\n".into(),
+            Self::Payload(name) => format!("payload {name}\n").into(),
+        }
+    }
+}
+
+/// Seals and verifies with the secret of the bank. While this process does not know the secret, bodies
+/// are written without a seal and none verifies: everything still posts, at the cost of reading rows.
+#[derive(Clone)]
+pub struct Seal {
+    secret: Arc<DoorbellSecret>,
+    /// Whether the secret was waited for once.
+    waited: Arc<AtomicBool>,
+}
+
+impl Seal {
+    /// The seal of a process.
+    pub fn new(secret: &Arc<DoorbellSecret>) -> Self {
+        Self { secret: Arc::clone(secret), waited: Arc::default() }
+    }
+
+    /// Waits until the secret is known: at the start of a process, and for a moment only, since the store may
+    /// hold a value that is none.
+    pub async fn ready(&self, world: &dyn World) {
+        if self.secret.known().is_none() && !self.waited.load(Ordering::Relaxed) {
+            select(std::pin::pin!(self.secret.get()), world.sleep(SECRET_PATIENCE)).await;
+            self.waited.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the secret is known by now.
+    pub fn can_verify(&self) -> bool {
+        self.secret.known().is_some()
+    }
+
+    /// A JSON object with a seal. Without one while the secret is not known.
+    pub fn seal(&self, purpose: Purpose<'_>, object: Vec<u8>) -> Vec<u8> {
+        let (Some(keys), Some((b'{', rest))) = (self.secret.known(), object.split_first()) else {
+            return object;
+        };
+        let code = keys.seal(&[purpose.prefix().as_bytes(), rest]);
+        let mut sealed = Vec::with_capacity(SEAL_BYTES.saturating_add(rest.len()));
+        sealed.extend_from_slice(HEAD);
+        sealed.extend_from_slice(hex::encode(code).as_bytes());
+        sealed.extend_from_slice(TAIL);
+        sealed.extend_from_slice(rest);
+        sealed
+    }
+
+    /// Whether the body carries the seal of the bank for that purpose. Takes as long for a wrong code as
+    /// for a right one.
+    pub fn verify(&self, purpose: Purpose<'_>, body: &[u8]) -> bool {
+        let Some((code, rest)) = split(body) else { return false };
+        let Some(keys) = self.secret.known() else { return false };
+        keys.verify_seal(&[purpose.prefix().as_bytes(), rest], &code)
+    }
+}
+
+impl fmt::Debug for Seal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seal").finish_non_exhaustive()
+    }
+}
+
+/// The code in the frame, and what it covers; `None` where there is no frame. Only lower-case digits, so
+/// that a body has one sealed form.
+fn split(body: &[u8]) -> Option<([u8; CODE_BYTES], &[u8])> {
+    let (digits, rest) = body.strip_prefix(HEAD)?.split_at_checked(2 * CODE_BYTES)?;
+    if !digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
+        return None;
+    }
+    let mut code = [0; CODE_BYTES];
+    hex::decode_to_slice(digits, &mut code).ok()?;
+    Some((code, rest.strip_prefix(TAIL)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapters::http::signature::Stamp;
+    use crate::cluster::doorbell_secret::DoorbellKeys;
+    use crate::domain::time::Timestamp;
+
+    const OLD: &str = "0123456789abcdef";
+    const NEW: &str = "fedcba9876543210";
+    const BODY: &[u8] = br#"{"v":1,"items":[]}"#;
+
+    fn seal(secrets: &str) -> Seal {
+        Seal::new(&Arc::new(DoorbellSecret::new(Some(&DoorbellKeys::parse(secrets).unwrap()))))
+    }
+
+    fn sealed(secrets: &str) -> Vec<u8> {
+        seal(secrets).seal(Purpose::Message, BODY.to_vec())
+    }
+
+    #[test]
+    fn a_sealed_body_is_still_the_same_object() {
+        let sealed = sealed(OLD);
+        assert_eq!(sealed.len(), BODY.len() + SEAL_BYTES - 1);
+        let mut read: serde_json::Value = serde_json::from_slice(&sealed).unwrap();
+        assert!(read.as_object_mut().unwrap().remove("seal").is_some());
+        assert_eq!(read, serde_json::from_slice::<serde_json::Value>(BODY).unwrap());
+    }
+
+    #[test]
+    fn any_changed_byte_breaks_the_seal() {
+        let sealed = sealed(OLD);
+        assert!(seal(OLD).verify(Purpose::Message, &sealed));
+        for place in 0..sealed.len() {
+            for change in [1, 0x20, 0x80] {
+                let mut changed = sealed.clone();
+                changed[place] ^= change;
+                assert!(!seal(OLD).verify(Purpose::Message, &changed), "byte {place} ^ {change}");
+            }
+            assert!(!seal(OLD).verify(Purpose::Message, &sealed[..place]), "cut at {place}");
+        }
+        let longer = [sealed.as_slice(), b" "].concat();
+        assert!(!seal(OLD).verify(Purpose::Message, &longer));
+        for foreign in [b"".as_slice(), BODY, HEAD, b"<x/>"] {
+            assert!(!seal(OLD).verify(Purpose::Message, foreign));
+        }
+    }
+
+    #[test]
+    fn a_seal_is_for_one_purpose() {
+        let payload = seal(OLD).seal(Purpose::Payload("work-1"), BODY.to_vec());
+        assert!(seal(OLD).verify(Purpose::Payload("work-1"), &payload));
+        assert!(!seal(OLD).verify(Purpose::Payload("work-2"), &payload));
+        assert!(!seal(OLD).verify(Purpose::Message, &payload));
+        assert!(!seal(OLD).verify(Purpose::Payload("work-1"), &sealed(OLD)));
+    }
+
+    #[test]
+    fn while_a_secret_is_changed_both_verify_and_the_first_one_seals() {
+        let both = format!("{NEW},{OLD}");
+        assert!(seal(&both).verify(Purpose::Message, &sealed(OLD)));
+        assert!(seal(&both).verify(Purpose::Message, &sealed(NEW)));
+        assert!(seal(NEW).verify(Purpose::Message, &sealed(&both)));
+        assert!(!seal(OLD).verify(Purpose::Message, &sealed(&both)));
+        assert!(!seal(NEW).verify(Purpose::Message, &sealed(OLD)));
+    }
+
+    #[test]
+    fn without_the_secret_nothing_is_sealed_and_nothing_verifies() {
+        let unknown = Seal::new(&Arc::new(DoorbellSecret::new(None)));
+        assert_eq!(unknown.seal(Purpose::Message, BODY.to_vec()), BODY);
+        assert!(!unknown.verify(Purpose::Message, &sealed(OLD)));
+    }
+
+    #[test]
+    fn a_signed_request_and_a_code_of_the_secret_itself_are_no_seals() {
+        let (keys, sealed) = (DoorbellKeys::parse(OLD).unwrap(), sealed(OLD));
+        let (code, rest) = split(&sealed).unwrap();
+        let parts: [&[u8]; 2] = [b"message\n", rest];
+        assert_ne!(keys.sign(&parts), code, "the key is another one");
+        let nonce = "0".repeat(32);
+        let stamp = Stamp { timestamp: "0".to_owned(), nonce, addressee: String::new() };
+        let request = stamp.on("message", "", rest);
+        assert!(request.verify(&keys, &hex::encode(code), Timestamp::from_unix_ms(0)).is_err());
+    }
+
+    #[test]
+    fn the_seal_is_the_one_that_other_programs_compute() {
+        // key: printf '%s\001' "$SEAL_LABEL" | openssl dgst -sha256 -hmac 0123456789abcdef -binary
+        // code: printf 'message\n%s' '"v":1,"items":[]}' | openssl dgst -sha256 -mac HMAC -macopt hexkey:$key
+        let (code, _) = split(&sealed(OLD)).map(|(code, rest)| (hex::encode(code), rest.len())).unwrap();
+        assert_eq!(code, "4c383b6bbfc020ef5c6bd9d4406b4986644fb01979c2ee81d478a0b68b8ab7ae");
+    }
+}

@@ -1,0 +1,353 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use uuid::Uuid;
+
+use super::*;
+use crate::domain::account::Revision;
+use crate::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
+use crate::domain::instruction::{Details, Instruction, TransactionKind};
+use crate::domain::money::{Amount, Currency};
+use crate::domain::time::Timestamp;
+use crate::ports::queue::BODY_BYTES_MAX;
+use crate::testing::conformance::sealed::{envelope_in, resealed, seal, seal_of, unsealed};
+
+fn work(id: u128, reference: &str) -> Work {
+    let account = AccountKey {
+        user: UserId::from_uuid(Uuid::from_u128(1)),
+        account: AccountId::from_uuid(Uuid::from_u128(2)),
+    };
+    let metadata = BTreeMap::from([("shop".to_owned(), "ü\"12".to_owned())]);
+    Work {
+        key: TransactionKey {
+            account,
+            partner: PartnerId::parse("shop").unwrap(),
+            message: MessageId::from_uuid(Uuid::from_u128(id)),
+        },
+        instruction: Instruction {
+            kind: TransactionKind::Withdrawal,
+            amount: Amount::parse("12.50", Currency::parse("EUR").unwrap()).unwrap(),
+            details: Details::from_stored(Some(reference.to_owned()), metadata, r#"{"x":1}"#.to_owned()),
+        },
+        accepted_at: Timestamp::from_unix_ms(1_795_248_000_123),
+        revision: Revision::new("W/\"datetime'2026'\""),
+    }
+}
+
+#[test]
+fn an_envelope_is_read_back_as_it_was_written() {
+    let mut envelope = Envelope::of(vec![work(1, "a"), work(2, "b")], Some("00-ab-cd-01".to_owned()));
+    (envelope.forgiven, envelope.suspect) = (3, 1);
+    assert_eq!(envelope_in(&envelope.encode(&seal())), envelope);
+    envelope.reply_to = Some(reply_to());
+    let body = String::from_utf8(envelope.encode(&seal())).unwrap();
+    assert_eq!(envelope_in(body.as_bytes()), envelope);
+    let elsewhere = body.replace("http://10.0.0.7:8080", "https://thief.example/");
+    let unknown = Envelope { reply_to: None, ..envelope };
+    assert_eq!(envelope_in(&resealed(elsewhere.as_bytes())), unknown, "nobody is told there");
+}
+
+#[test]
+fn a_body_is_read_the_same_at_once_and_in_parts() {
+    let escaped = work(2, "tab\t, quote\", \u{1F4B6}");
+    let envelope = Envelope {
+        reply_to: Some(reply_to()),
+        forgiven: 3,
+        ..Envelope::of(vec![work(1, "a"), escaped], Some("00-ab-cd-01".to_owned()))
+    };
+    let body = String::from_utf8(envelope.encode(&seal())).unwrap();
+    let newer_members =
+        body.replacen("{\"u\"", "{\"new\":[1],\"u\"", 1).replacen("{\"v\"", "{\"new\":{},\"v\"", 1);
+    for body in [body, newer_members] {
+        assert_eq!(Envelope::read_at_once(body.as_bytes()).as_ref(), Some(&envelope), "{body}");
+        assert_eq!(Envelope::read_in_parts(body.as_bytes()).unwrap(), envelope, "{body}");
+    }
+}
+
+#[test]
+fn what_is_not_read_in_parts_is_not_read_at_once_either() {
+    let body = String::from_utf8(unsealed(&Envelope::of(vec![work(1, "a")], None).encode(&seal()))).unwrap();
+    let items = &body[body.find('[').unwrap()..=body.rfind(']').unwrap()];
+    let array = format!("[1,null,null,null,0,0,{items}]").into_bytes();
+    let mut no_text = body.replacen("{\"u\"", "{\"new\":\"?\",\"u\"", 1).into_bytes();
+    let mark = no_text.iter().position(|byte| *byte == b'?').unwrap();
+    no_text[mark] = 0xFF;
+    for body in [array, no_text] {
+        assert_eq!(Envelope::read_at_once(&body), None);
+        assert!(matches!(Body::decode(&body, &seal()), Err(Unreadable::Malformed(_))));
+    }
+}
+
+#[test]
+fn work_that_was_written_ahead_of_time_makes_the_same_messages() {
+    let work: Vec<Work> = (0..400).map(|id| work(id, "a reference")).collect();
+    let written: Vec<Written> = work
+        .iter()
+        .map(|work| Written::of(&work.key, &work.instruction, work.accepted_at, &work.revision))
+        .collect();
+    let last = &work[399].key;
+    let bodies = bodies(
+        &written.iter().collect::<Vec<_>>(),
+        |part| part.iter().any(|work| work.key() == last).then(reply_to),
+        &seal(),
+    );
+    let mut expected = pack(&work, None);
+    assert!(expected.len() > 1, "it takes several messages");
+    expected.last_mut().unwrap().reply_to = Some(reply_to());
+    assert_eq!(bodies, expected.iter().map(|envelope| envelope.encode(&seal())).collect::<Vec<_>>());
+}
+
+/// Where some process takes replies.
+fn reply_to() -> ReplyTo {
+    let proof = format!("1795248090000.{}", "0a".repeat(32));
+    ReplyTo::read(Some("http://10.0.0.7:8080"), Some(&proof)).unwrap()
+}
+
+#[test]
+fn an_address_without_a_proof_as_older_processes_write_it_is_read_and_left_out() {
+    let with = Envelope { reply_to: Some(reply_to()), ..Envelope::of(vec![work(1, "a")], None) };
+    let claim = Claim { reply_to: Some(reply_to()), ..Claim::on("work-1".to_owned()) };
+    for (body, claimed) in [(with.encode(&seal()), false), (claim.encode(&seal()), true)] {
+        let mut old: serde_json::Value = serde_json::from_slice(&unsealed(&body)).unwrap();
+        assert!(old.as_object_mut().unwrap().remove("reply_proof").is_some());
+        assert_eq!(old["reply_to"], "http://10.0.0.7:8080", "older workers know it by that name");
+        let old = resealed(old.to_string().as_bytes());
+        if claimed {
+            assert_eq!(claim_in(&old), Claim { reply_to: None, ..claim.clone() });
+        } else {
+            assert_eq!(envelope_in(&old), Envelope { reply_to: None, ..with.clone() });
+        }
+    }
+}
+
+#[test]
+fn an_envelope_with_the_longest_frame_fits_a_message() {
+    let proof = format!("253402300799999.{}", "0a".repeat(32));
+    let longest = format!("http://{}:65535", "h".repeat(187));
+    let reply_to = ReplyTo::read(Some(&longest), Some(&proof));
+    assert!(reply_to.is_some() && longest.len() == crate::ports::process_registry::ADDRESS_CHARS_MAX);
+    let traceparent = "\u{1}".repeat(TRACEPARENT_BYTES_MAX);
+    for envelope in pack(&many(1000), Some(&traceparent)) {
+        let full = Envelope { reply_to: reply_to.clone(), forgiven: u32::MAX, suspect: u32::MAX, ..envelope };
+        assert!(full.encode(&seal()).len() <= BODY_BYTES_MAX);
+    }
+}
+
+#[test]
+fn bodies_are_sorted_by_what_is_to_be_done() {
+    let check = |body: &str, newer: bool| {
+        let sealed = seal().seal(Purpose::Message, body.as_bytes().to_vec());
+        let unreadable = Body::decode(&sealed, &seal()).unwrap_err();
+        assert_eq!(matches!(unreadable, Unreadable::Newer(_)), newer, "{body}: {unreadable}");
+        let unsealed = Body::decode(body.as_bytes(), &seal());
+        assert_eq!(matches!(unsealed, Err(Unreadable::Unsealed(_))), newer, "{body}: nobody vouches for it");
+    };
+    check(r#"{"v":3,"anything":"else"}"#, true);
+    check(r#"{"v":2,"anything":"else"}"#, false);
+    check(r#"{"v":2,"payload":"keys"}"#, false);
+    check(r#"{"v":2,"payload":"work-../keys"}"#, false);
+    check(r#"{"v":4000000000}"#, true);
+    check("", false);
+    check("{", false);
+    check("<UserAccountTransaction/>", false);
+    check(r#"{"v":1}"#, false);
+    check(r#"{"v":1,"items":[]}"#, false);
+    check(r#"{"v":1,"items":[{"u":"x"}]}"#, false);
+    let sound = Envelope::of(vec![work(1, "a")], None).encode(&seal());
+    let sound = String::from_utf8(unsealed(&sound)).unwrap();
+    check(&sound.replace("1250", "-1250"), false);
+    check(&sound.replace("EUR", "EUX"), false);
+    envelope_in(&resealed(sound.replace(r#""v":1"#, r#""v":1,"new":true"#).as_bytes()));
+}
+
+#[test]
+fn an_unreadable_item_hides_none_of_its_neighbors() {
+    let items = vec![work(1, "a"), work(2, "b"), work(3, "c")];
+    let body = String::from_utf8(Envelope::of(items.clone(), None).encode(&seal())).unwrap();
+    let damaged = body.replacen("withdrawal", "withdrawn", 2).replacen("withdrawn", "withdrawal", 1);
+    let decoded = Body::decode(&resealed(damaged.as_bytes()), &seal());
+    let Err(Unreadable::Items { readable, bad, bad_count, why }) = decoded else {
+        panic!("one item is damaged");
+    };
+    assert_eq!((readable, bad_count), (vec![items[0].clone(), items[2].clone()], 1));
+    assert!(why.contains("field k"), "{why}");
+    assert!(String::from_utf8(bad).unwrap().contains("withdrawn"));
+}
+
+#[test]
+fn packing_keeps_order_and_size() {
+    let items: Vec<Work> = (0..400).map(|id| work(id, &"r".repeat(140))).collect();
+    let envelopes = pack(&items, Some("00-ab-cd-01"));
+    assert!(envelopes.len() > 1 && envelopes.len() < 8, "{} envelopes", envelopes.len());
+    assert!(envelopes.iter().all(|envelope| envelope.encode(&seal()).len() <= BODY_BYTES_MAX));
+    let unpacked: Vec<Work> = envelopes.into_iter().flat_map(|envelope| envelope.items).collect();
+    assert_eq!(unpacked, items);
+    assert!(pack(&[], None).is_empty());
+}
+
+#[test]
+fn a_worker_that_knows_no_claims_leaves_them_to_one_that_does() {
+    // What a worker of version 1 does with any body: it compares the number, and reads no further.
+    let claim = Claim::on("work-1".to_owned());
+    assert!(matches!(Envelope::read(&claim.encode(&seal())), Err(Unreadable::Newer(2))));
+    let plain = Envelope::of(vec![work(1, "a")], None).encode(&seal());
+    assert!(unsealed(&plain).starts_with(b"{\"v\":1,"), "plain work needs no newer worker");
+    assert!(Envelope::read(&plain).is_ok(), "and neither does a seal");
+}
+
+#[test]
+fn a_claim_is_read_back_and_gives_its_work() {
+    let claim = Claim {
+        traceparent: Some("00-ab".to_owned()),
+        reply_to: Some(reply_to()),
+        forgiven: 3,
+        suspect: 2,
+        ..Claim::on("work-1".to_owned())
+    };
+    assert_eq!(claim_in(&claim.encode(&seal())), claim);
+    let envelope = Envelope::of(many(1500), None);
+    let payload = claim::payload("work-1", &envelope, &seal());
+    assert!(payload.len() < envelope.encode(&seal()).len() / 4, "{} bytes", payload.len());
+    let Ok(Content::Work(opened)) = claim.open(&payload, &seal()) else { panic!("it is sealed work") };
+    assert_eq!(opened.items, envelope.items);
+    assert_eq!((&opened.reply_to, opened.payload.as_deref()), (&claim.reply_to, Some("work-1")));
+    assert_eq!(opened.encode(&seal()), claim.encode(&seal()), "what is written on the message is the claim");
+    assert_eq!((opened.forgiven, opened.suspect, opened.traceparent.as_deref()), (3, 2, Some("00-ab")));
+}
+
+#[test]
+fn a_damaged_payload_is_told_from_a_sound_one() {
+    let claim = Claim::on("work-1".to_owned());
+    let sound = claim::payload("work-1", &Envelope::of(many(10), None), &seal());
+    let damaged = |payload: &[u8]| match claim.open(payload, &seal()).unwrap_err() {
+        Unreadable::Damaged { name, source } => format!("{name}: {source}"),
+        other @ (Unreadable::Newer(_)
+        | Unreadable::Unsealed(_)
+        | Unreadable::Malformed(_)
+        | Unreadable::Items { .. }
+        | Unreadable::Empty) => panic!("{other}"),
+    };
+    for cut in [0, 1, 10, sound.len() / 2, sound.len() - 1] {
+        assert!(damaged(&sound[..cut]).starts_with("work-1: "), "{cut} bytes are not all");
+    }
+    for place in [12, sound.len() / 2, sound.len() - 3] {
+        let mut flipped = sound.clone();
+        flipped[place] ^= 0x10;
+        assert!(claim.open(&flipped, &seal()).is_err(), "byte {place} is another one");
+    }
+    let mut bomb = GzEncoder::new(Vec::new(), Compression::best());
+    bomb.write_all(&vec![b' '; 100 * claim::PAYLOAD_BYTES_MAX]).unwrap();
+    assert!(damaged(&bomb.finish().unwrap()).contains("more than 786432 bytes"));
+}
+
+#[test]
+fn much_work_is_claimed_and_little_is_not() {
+    let full = u128::try_from(pack(&many(1000), None)[0].items.len()).unwrap();
+    assert!(full > 50, "{full} fill a message");
+    let check = |count: u128, expected: &[&str]| {
+        let items = many(count);
+        let parcels = parcels(&items, None);
+        let told: Vec<String> = parcels
+            .iter()
+            .map(|parcel| match parcel {
+                Parcel::Message(_) => "message".to_owned(),
+                Parcel::Payload(envelopes) => format!("payload of {}", envelopes.len()),
+            })
+            .collect();
+        assert_eq!(told, expected, "{count} items");
+        let envelopes = parcels.into_iter().flat_map(|parcel| match parcel {
+            Parcel::Message(envelope) => vec![envelope],
+            Parcel::Payload(envelopes) => envelopes,
+        });
+        let unpacked: Vec<Work> = envelopes.flat_map(|envelope| envelope.items).collect();
+        assert_eq!(unpacked, items, "in order");
+    };
+    check(0, &[]);
+    check(1, &["message"]);
+    check(4 * full, &["message"; 4]);
+    check(4 * full + 1, &["payload of 5"]);
+    check(16 * full, &["payload of 16"]);
+    check(16 * full + 1, &["payload of 9", "payload of 8"]);
+}
+
+#[test]
+fn an_envelope_that_is_too_large_for_a_message_is_split_as_it_is() {
+    let body = Envelope::of(many(1000), Some("00-ab".to_owned())).encode(&seal());
+    let body = String::from_utf8(body).unwrap();
+    let strange = body.replace("withdrawal", "withdrawn");
+    let bodies = pack_raw(strange.as_bytes());
+    assert!(bodies.len() > 5 && bodies.iter().all(|body| body.len() <= BODY_BYTES_MAX));
+    let items: Vec<String> = bodies
+        .iter()
+        .flat_map(|body| serde_json::from_slice::<Row<Box<RawValue>>>(body).unwrap().items)
+        .map(|item| item.get().to_owned())
+        .collect();
+    let whole: Vec<String> = serde_json::from_str::<Row<Box<RawValue>>>(&strange)
+        .unwrap()
+        .items
+        .iter()
+        .map(|item| item.get().to_owned())
+        .collect();
+    assert_eq!(items, whole);
+    for small in [b"<xml/>".as_slice(), b"{\"v\":7}", b"{\"v\":1,\"items\":[]}"] {
+        assert_eq!(pack_raw(small), [small]);
+    }
+}
+
+/// What a message says without a seal is a name, whatever else it says.
+#[test]
+fn a_body_without_a_valid_seal_only_names_transactions() {
+    let items = vec![work(1, "a"), work(2, "b")];
+    let keys: BTreeSet<_> = items.iter().map(|work| work.key.clone()).collect();
+    let envelope = Envelope { forgiven: 9, suspect: 9, ..Envelope::of(items, None) };
+    let sealed = String::from_utf8(envelope.encode(&seal())).unwrap();
+    let forged = [
+        unsealed(sealed.as_bytes()),
+        sealed.replacen("1250", "500000000", 1).into_bytes(),
+        envelope.encode(&seal_of("the-secret-of-another-bank")),
+        br#"{"v":1,"items":[{"u":"U","c":"C","p":"shop","m":"1"},{"u":"U","c":"C","p":"shop","m":"2"}]}"#
+            .to_vec(),
+    ];
+    for body in forged {
+        let text = String::from_utf8(body).unwrap();
+        let text = text.replace("\"U\"", &format!("{:?}", "00000000000000000000000000000001"));
+        let text = text.replace("\"C\"", &format!("{:?}", "00000000000000000000000000000002"));
+        let text = text.replace("\"m\":\"1\"", "\"m\":\"00000000000000000000000000000001\"");
+        let text = text.replace("\"m\":\"2\"", "\"m\":\"00000000000000000000000000000002\"");
+        let Ok(Body::Content(Content::Names(names))) = Body::decode(text.as_bytes(), &seal()) else {
+            panic!("{text} is believed, or not read");
+        };
+        assert_eq!(names.keys().into_iter().cloned().collect::<BTreeSet<_>>(), keys, "{text}");
+        let again = Names::body_of(names.items());
+        assert!(!seal().verify(Purpose::Message, &again), "it stays without a seal");
+    }
+}
+
+#[test]
+fn a_claim_without_a_seal_has_no_counters_and_never_gets_one() {
+    let claim = Claim { forgiven: 7, suspect: 3, ..Claim::on("work-1".to_owned()) };
+    let read = claim_in(&unsealed(&claim.encode(&seal())));
+    assert_eq!(read, Claim { sealed: false, ..Claim::on("work-1".to_owned()) });
+    assert!(!seal().verify(Purpose::Message, &read.encode(&seal())));
+    // The payload has a seal of its own, for its name and no other.
+    let envelope = Envelope::of(many(3), None);
+    let payload = claim::payload("work-1", &envelope, &seal());
+    assert!(
+        matches!(read.open(&payload, &seal()), Ok(Content::Work(opened)) if opened.items == envelope.items)
+    );
+    let moved = claim::payload("work-2", &envelope, &seal());
+    assert!(matches!(claim.open(&moved, &seal()), Ok(Content::Names(names)) if names.items().len() == 3));
+}
+
+fn claim_in(body: &[u8]) -> Claim {
+    match Body::decode(body, &seal()) {
+        Ok(Body::Claim(claim)) => claim,
+        other => panic!("no claim: {other:?}"),
+    }
+}
+
+fn many(count: u128) -> Vec<Work> {
+    (0..count).map(|id| work(id, &"r".repeat(140))).collect()
+}

@@ -1,0 +1,13 @@
+//! Messages on work queues: their format, and how they reach a queue.
+//!
+//! [`envelope`] is the format, [`dispatch`] sends it. A body that is too large for a message lies in the payload store,
+//! and the message is a claim on it ([`claim_check`]); [`sweep`] removes payloads that are no longer needed.
+//! [`direct_producers`] reads the older bodies of producers that write to a queue themselves, in part with [`xml`].
+
+pub mod claim_check;
+pub mod direct_producers;
+pub mod dispatch;
+pub mod envelope;
+pub mod queue_count;
+pub mod sweep;
+pub mod xml;

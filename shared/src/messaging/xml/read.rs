@@ -1,0 +1,324 @@
+//! From bytes to a tree, within limits.
+
+use quick_xml::NsReader;
+use quick_xml::XmlVersion;
+use quick_xml::errors::Error;
+use quick_xml::escape::resolve_xml_entity;
+use quick_xml::events::{BytesDecl, BytesRef, BytesStart, Event};
+use quick_xml::name::{NamespaceError, PrefixDeclaration, QName};
+
+use super::{Attribute, Element, Name, Node, is_white_space, shown};
+
+/// Most elements of a document: a tree takes more memory than its text.
+const ELEMENTS_MAX: usize = 10_000;
+/// Most bytes of the name of a namespace: every element of it has a copy.
+const NAMESPACE_BYTES_MAX: usize = 256;
+/// The namespace of declarations themselves, which nobody may declare.
+const XMLNS_NAMESPACE: &str = "http://www.w3.org/2000/xmlns/";
+/// The namespace that the prefix `xml` has without a declaration.
+pub(super) const XML_NAMESPACE: &str = "http://www.w3.org/XML/1998/namespace";
+/// Most characters that the parser's own words take.
+const WORDS_CHARS_MAX: usize = 200;
+
+/// What a document may ask of whoever reads it. Its size is bounded by whoever receives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct XmlLimits {
+    /// Deepest nesting, the outermost element included.
+    pub depth_max: usize,
+    /// Most attributes of one element, declarations of namespaces included.
+    pub attributes_max: usize,
+}
+
+impl Default for XmlLimits {
+    /// As without any configuration.
+    fn default() -> Self {
+        Self { depth_max: 32, attributes_max: 32 }
+    }
+}
+
+/// Why bytes are no document that is read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{rule}")]
+pub struct Unreadable {
+    /// The end of a sentence about the document, such as "must be in UTF-8".
+    pub rule: String,
+}
+
+fn refuse<T>(rule: impl Into<String>) -> Result<T, Unreadable> {
+    Err(Unreadable { rule: rule.into() })
+}
+
+/// Reads a document.
+///
+/// # Errors
+/// [`Unreadable`] at the first thing after which nothing in it can be trusted.
+pub fn read(bytes: &[u8], limits: &XmlLimits) -> Result<Element, Unreadable> {
+    let text = text_of(bytes)?;
+    let mut reader = NsReader::from_str(text);
+    reader.config_mut().check_comments = true;
+    let mut tree = Tree { limits: *limits, open: Vec::new(), root: None, elements: 0 };
+    let mut is_start = true;
+    loop {
+        let event = reader.read_event();
+        let event = event.map_err(|error| {
+            if let Error::Namespace(NamespaceError::TooManyBindings(most)) = error {
+                return Unreadable { rule: format!("has more than {most} namespaces declared at one place") };
+            }
+            malformed(reader.error_position(), &error)
+        })?;
+        match event {
+            Event::Decl(declaration) if is_start => check_declaration(&declaration)?,
+            Event::Decl(_) => return refuse("must not have an XML declaration but at its very start"),
+            Event::Start(start) => tree.open(&reader, &start)?,
+            Event::Empty(start) => {
+                tree.open(&reader, &start)?;
+                tree.close();
+            }
+            Event::End(_) => tree.close(),
+            Event::Text(text) if text.contains("]]>") => return refuse("must not have ]]> in a text"),
+            Event::Text(text) => tree.text(&text.xml10_content())?,
+            Event::CData(text) => tree.text(&text.xml10_content())?,
+            Event::GeneralRef(reference) => tree.text(&resolve(&reference)?)?,
+            Event::Comment(_) => {}
+            Event::PI(_) => return refuse("must not have processing instructions"),
+            Event::DocType(_) => return refuse("must not have a document type declaration"),
+            Event::Eof => break,
+        }
+        is_start = false;
+    }
+    match (tree.root, tree.open.is_empty()) {
+        (Some(root), _) => Ok(root),
+        (None, true) => refuse("must have an element"),
+        (None, false) => refuse("ends before its last element is closed"),
+    }
+}
+
+/// The document as a text: UTF-8, with or without a byte order mark.
+fn text_of(bytes: &[u8]) -> Result<&str, Unreadable> {
+    if let [0xFE, 0xFF, ..] | [0xFF, 0xFE, ..] | [0, ..] | [_, 0, ..] = bytes {
+        return refuse("must be in UTF-8, but looks like UTF-16 or UTF-32");
+    }
+    let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+    let Ok(text) = std::str::from_utf8(bytes) else { return refuse("must be in UTF-8, and is not") };
+    match text.char_indices().find(|(_, character)| !is_char(*character)) {
+        None => Ok(text),
+        Some((at, character)) => refuse(format!(
+            "has the character U+{:04X} at byte {at}, which XML does not allow",
+            u32::from(character)
+        )),
+    }
+}
+
+/// Production 2 of XML 1.0.
+pub(super) const fn is_char(character: char) -> bool {
+    matches!(character, '\t' | '\n' | '\r' | ' '..='\u{D7FF}' | '\u{E000}'..='\u{FFFD}' | '\u{10000}'..)
+}
+
+/// Production 4 of XML 1.0, without the colon (NCName).
+const fn starts_name(character: char) -> bool {
+    matches!(character,
+        'A'..='Z' | '_' | 'a'..='z' | '\u{C0}'..='\u{D6}' | '\u{D8}'..='\u{F6}' | '\u{F8}'..='\u{2FF}'
+        | '\u{370}'..='\u{37D}' | '\u{37F}'..='\u{1FFF}' | '\u{200C}'..='\u{200D}' | '\u{2070}'..='\u{218F}'
+        | '\u{2C00}'..='\u{2FEF}' | '\u{3001}'..='\u{D7FF}' | '\u{F900}'..='\u{FDCF}' | '\u{FDF0}'..='\u{FFFD}'
+        | '\u{10000}'..='\u{EFFFF}')
+}
+
+/// Production 4a.
+const fn goes_on_name(character: char) -> bool {
+    starts_name(character)
+        || matches!(character, '-' | '.' | '0'..='9' | '\u{B7}' | '\u{300}'..='\u{36F}' | '\u{203F}'..='\u{2040}')
+}
+
+fn check_name(name: QName<'_>) -> Result<(), Unreadable> {
+    let is_part = |part: &str| part.starts_with(starts_name) && part.chars().all(goes_on_name);
+    let mut parts = name.as_ref().splitn(2, ':');
+    if parts.all(is_part) {
+        Ok(())
+    } else {
+        refuse(format!("has {}, which is no name", shown(name.as_ref())))
+    }
+}
+
+/// The elements that are open, and the whole one when the last of them was closed.
+struct Tree {
+    limits: XmlLimits,
+    open: Vec<Element>,
+    root: Option<Element>,
+    elements: usize,
+}
+
+impl Tree {
+    fn open(&mut self, reader: &NsReader<&[u8]>, start: &BytesStart<'_>) -> Result<(), Unreadable> {
+        let XmlLimits { depth_max, attributes_max } = self.limits;
+        if self.root.is_some() {
+            return refuse("must end after its outermost element");
+        }
+        if self.open.len() >= depth_max {
+            return refuse(format!("is nested deeper than {depth_max} elements"));
+        }
+        self.elements = self.elements.saturating_add(1);
+        if self.elements > ELEMENTS_MAX {
+            return refuse(format!("has more than {ELEMENTS_MAX} elements"));
+        }
+        check_name(start.name())?;
+        let (mut declarations, mut named) = (Vec::new(), Vec::new());
+        for (place, attribute) in start.attributes().enumerate() {
+            let attribute = attribute.map_err(|error| malformed(reader.buffer_position(), &error))?;
+            if place >= attributes_max {
+                return refuse(format!("has an element with more than {attributes_max} attributes"));
+            }
+            if attribute.value.contains('<') {
+                return refuse("must not have < in an attribute");
+            }
+            let value = attribute.normalized_value(XmlVersion::Explicit1_0);
+            let value = value.map_err(|error| malformed(reader.buffer_position(), &error))?.into_owned();
+            if let Some(character) = value.chars().find(|character| !is_char(*character)) {
+                return refuse(format!("refers to U+{:04X}, which XML does not allow", u32::from(character)));
+            }
+            match attribute.key.as_namespace_binding() {
+                Some(PrefixDeclaration::Default) => declarations.push(declared("", value)?),
+                Some(PrefixDeclaration::Named("")) => return refuse("must not declare an empty prefix"),
+                Some(PrefixDeclaration::Named(prefix)) => declarations.push(declared(prefix, value)?),
+                None => {
+                    check_name(attribute.key)?;
+                    named.push((attribute.key, value));
+                }
+            }
+        }
+        let name = self.resolved(start.name(), &declarations, true)?;
+        let attributes = named.into_iter().map(|(name, value)| {
+            let name = self.resolved(name, &declarations, false)?;
+            Ok(Attribute { name, value })
+        });
+        let attributes = attributes.collect::<Result<_, _>>()?;
+        let element = Element { name, declarations, attributes, children: Vec::new() };
+        check_once(&element)?;
+        self.open.push(element);
+        Ok(())
+    }
+
+    /// The namespace of a name in an element with those declarations. The parser's own resolution takes
+    /// declarations as they stand, references and all.
+    fn resolved(
+        &self,
+        name: QName<'_>,
+        own: &[(String, String)],
+        is_element: bool,
+    ) -> Result<Name, Unreadable> {
+        let (local, prefix) = name.decompose();
+        let prefix = prefix.map(|prefix| prefix.as_ref().to_owned()).unwrap_or_default();
+        let outer = self.open.iter().rev().flat_map(|element| &element.declarations);
+        let mut declared = own.iter().chain(outer).filter(|(declared, _)| *declared == prefix);
+        let namespace = match prefix.as_str() {
+            "" if !is_element => String::new(),
+            "" => declared.next().map(|(_, namespace)| namespace.clone()).unwrap_or_default(),
+            "xml" => XML_NAMESPACE.to_owned(),
+            _ => match declared.next() {
+                Some((_, namespace)) if !namespace.is_empty() => namespace.clone(),
+                Some(_) | None => {
+                    return refuse(format!("has the prefix {}, which is not declared", shown(&prefix)));
+                }
+            },
+        };
+        Ok(Name { prefix, namespace, local: local.as_ref().to_owned() })
+    }
+
+    fn close(&mut self) {
+        let Some(element) = self.open.pop() else { return };
+        match self.open.last_mut() {
+            Some(parent) => parent.children.push(Node::Element(element)),
+            None => self.root = Some(element),
+        }
+    }
+
+    fn text(&mut self, text: &str) -> Result<(), Unreadable> {
+        let Some(element) = self.open.last_mut() else {
+            let outside = "must not have text outside of its outermost element";
+            return if is_white_space(text) { Ok(()) } else { refuse(outside) };
+        };
+        match element.children.last_mut() {
+            Some(Node::Text(so_far)) => so_far.push_str(text),
+            Some(Node::Element(_) | Node::Written(_)) | None => {
+                element.children.push(Node::Text(text.to_owned()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A declaration of a prefix, or of the default namespace, by the rules of Namespaces in XML 1.0.
+fn declared(prefix: &str, namespace: String) -> Result<(String, String), Unreadable> {
+    if !prefix.is_empty() {
+        check_name(QName(prefix))?;
+    }
+    let is_part = !prefix.contains(':');
+    let is_bound = prefix.is_empty() || !namespace.is_empty();
+    let is_free = namespace != XMLNS_NAMESPACE && (namespace == XML_NAMESPACE) == (prefix == "xml");
+    if !is_part || !is_bound || !is_free {
+        return refuse(match prefix {
+            "" => "must not declare the default namespace like this".to_owned(),
+            _ => format!("must not declare the prefix {} like this", shown(prefix)),
+        });
+    }
+    if namespace.len() > NAMESPACE_BYTES_MAX {
+        return refuse(format!("must not have a namespace of more than {NAMESPACE_BYTES_MAX} bytes"));
+    }
+    Ok((prefix.to_owned(), namespace))
+}
+
+/// Attributes that are the same once their prefixes are resolved (Namespaces in XML, section 6.3).
+fn check_once(element: &Element) -> Result<(), Unreadable> {
+    let mut names: Vec<(&str, &str)> =
+        element.attributes.iter().map(|it| (it.name.namespace.as_str(), it.name.local.as_str())).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair.first() == pair.last()) {
+        Some(pair) => {
+            let local = pair.first().map(|(_, local)| shown(local)).unwrap_or_default();
+            refuse(format!("has the attribute {local} twice in one element"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn check_declaration(declaration: &BytesDecl<'_>) -> Result<(), Unreadable> {
+    let unclear = |error: &dyn std::fmt::Display| Unreadable {
+        rule: format!("has a malformed XML declaration: {}", words(error)),
+    };
+    let version = declaration.version().map_err(|error| unclear(&error))?;
+    if version != "1.0" {
+        return refuse(format!("must be XML 1.0, but is {}", shown(&version)));
+    }
+    match declaration.encoding() {
+        None => Ok(()),
+        Some(Ok(encoding)) if encoding.eq_ignore_ascii_case("utf-8") => Ok(()),
+        Some(Ok(encoding)) => {
+            refuse(format!("must be in UTF-8, but says that it is in {}", shown(&encoding)))
+        }
+        Some(Err(error)) => Err(unclear(&error)),
+    }
+}
+
+fn resolve(reference: &BytesRef<'_>) -> Result<String, Unreadable> {
+    let name = reference.xml10_content();
+    match reference.resolve_char_ref() {
+        Ok(Some(character)) if is_char(character) => Ok(character.to_string()),
+        Ok(Some(character)) => {
+            refuse(format!("refers to U+{:04X}, which XML does not allow", u32::from(character)))
+        }
+        Ok(None) => match resolve_xml_entity(&name) {
+            Some(text) => Ok(text.to_owned()),
+            None => refuse(format!("has the entity &{};, which XML does not know", shown(&name))),
+        },
+        Err(error) => refuse(format!("has a reference to no character: {}", words(&error))),
+    }
+}
+
+fn malformed(at: u64, error: &dyn std::fmt::Display) -> Unreadable {
+    Unreadable { rule: format!("is not well-formed XML at byte {at}: {}", words(error)) }
+}
+
+/// What the parser says, which may quote the document at any length, control characters included.
+fn words(error: &dyn std::fmt::Display) -> String {
+    let text = error.to_string();
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(WORDS_CHARS_MAX).collect()
+}

@@ -1,0 +1,124 @@
+//! From a tree to text, in one form for equal trees: attributes and declarations in order, every
+//! element with a start and an end, references only where XML needs them. The rules follow Exclusive
+//! XML Canonicalization 1.0 without comments, with one more: a prefix that an element declares itself
+//! is kept even when no name uses it, since a value may.
+
+use std::collections::BTreeMap;
+
+use super::read::{XML_NAMESPACE, is_char};
+use super::{Attribute, Element, Name, Node};
+
+/// Writes an element so that it stands for itself, with every namespace that it needs.
+pub fn write(element: &Element) -> String {
+    let mut text = String::new();
+    element_to(&mut text, element, &BTreeMap::new());
+    text
+}
+
+/// What prefixes mean at a place, the default one under the empty name.
+type Scope<'a> = BTreeMap<&'a str, &'a str>;
+
+fn element_to<'a>(text: &mut String, element: &'a Element, outer: &Scope<'a>) {
+    let Element { name, declarations, attributes, children } = element;
+    let mut wanted: BTreeMap<&str, &str> =
+        declarations.iter().map(|(prefix, namespace)| (prefix.as_str(), namespace.as_str())).collect();
+    let prefixed = attributes.iter().map(|attribute| &attribute.name).filter(|it| !it.prefix.is_empty());
+    for used in std::iter::once(name).chain(prefixed) {
+        wanted.insert(&used.prefix, &used.namespace);
+    }
+    let mut scope = outer.clone();
+    text.push('<');
+    name_to(text, name);
+    for (prefix, namespace) in wanted {
+        let before = scope.get(prefix).copied().unwrap_or(if prefix == "xml" { XML_NAMESPACE } else { "" });
+        if before != namespace {
+            scope.insert(prefix, namespace);
+            text.push_str(" xmlns");
+            if !prefix.is_empty() {
+                text.push(':');
+                text.push_str(prefix);
+            }
+            value_to(text, namespace);
+        }
+    }
+    let mut sorted: Vec<&Attribute> = attributes.iter().collect();
+    sorted.sort_unstable_by_key(|it| (&it.name.namespace, &it.name.local));
+    for Attribute { name, value } in sorted {
+        text.push(' ');
+        name_to(text, name);
+        value_to(text, value);
+    }
+    text.push('>');
+    for child in children {
+        match child {
+            Node::Element(element) => element_to(text, element, &scope),
+            Node::Text(content) => content.chars().for_each(|character| match character {
+                '&' => text.push_str("&amp;"),
+                '<' => text.push_str("&lt;"),
+                '>' => text.push_str("&gt;"),
+                '\r' => text.push_str("&#xD;"),
+                other => text.push(writable(other)),
+            }),
+            Node::Written(element) => written_to(text, element, &scope),
+        }
+    }
+    text.push_str("</");
+    name_to(text, name);
+    text.push('>');
+}
+
+/// An element that was written for itself, where no default namespace holds: nothing that it left without a
+/// namespace may fall into the one that holds here.
+fn written_to(text: &mut String, element: &str, scope: &Scope<'_>) {
+    let name = element.strip_prefix('<').unwrap_or_default();
+    let (name, rest) = name.split_at(name.find([' ', '>']).unwrap_or_default());
+    let is_bare = |tag: &str| {
+        let name = tag.split([' ', '>']).next().unwrap_or_default();
+        !name.is_empty() && !name.starts_with('/') && !name.contains(':')
+    };
+    // In texts and values `<` is a reference, so each one begins a tag.
+    let needs_none = element.split('<').any(is_bare) && !rest.starts_with(" xmlns=");
+    if needs_none && scope.get("").is_some_and(|default| !default.is_empty()) {
+        text.push_str(&format!("<{name} xmlns=\"\"{rest}"));
+    } else {
+        text.push_str(element);
+    }
+}
+
+fn name_to(text: &mut String, name: &Name) {
+    if !name.prefix.is_empty() {
+        text.push_str(&name.prefix);
+        text.push(':');
+    }
+    text.push_str(&name.local);
+}
+
+/// A text as it may stand in an attribute or an element.
+pub fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    escaped_to(&mut escaped, text);
+    escaped
+}
+
+fn value_to(text: &mut String, value: &str) {
+    text.push_str("=\"");
+    escaped_to(text, value);
+    text.push('"');
+}
+
+fn escaped_to(text: &mut String, value: &str) {
+    value.chars().for_each(|character| match character {
+        '&' => text.push_str("&amp;"),
+        '<' => text.push_str("&lt;"),
+        '"' => text.push_str("&quot;"),
+        '\t' => text.push_str("&#x9;"),
+        '\n' => text.push_str("&#xA;"),
+        '\r' => text.push_str("&#xD;"),
+        other => text.push(writable(other)),
+    });
+}
+
+/// What no document of XML can hold, whatever is done to it, is told as a character that was lost.
+const fn writable(character: char) -> char {
+    if is_char(character) { character } else { char::REPLACEMENT_CHARACTER }
+}

@@ -1,0 +1,124 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::adapters::memory::MemoryStore;
+use crate::adapters::memory::world::TestWorld;
+use crate::messaging::envelope::queues;
+use crate::messaging::queue_count::QueueCount;
+use crate::ports::queue::Backlog;
+
+fn policy() -> ScalingPolicy {
+    ScalingPolicy {
+        age_target: Duration::from_secs(10),
+        worker_rate: 100,
+        workers_min: 1,
+        workers_max: 8,
+        floors: Schedule::parse("* 7-9 * * MON = 4; * 9 * * MON = 20", &TimeZone::named("UTC").unwrap())
+            .unwrap(),
+        down_delay: Duration::ZERO,
+    }
+}
+
+fn wanted(waiting: u64, age_s: u64, policy: &ScalingPolicy, now: &str) -> WorkersWanted {
+    let demand = Demand { depth: waiting, waiting, oldest_age: Duration::from_secs(age_s) };
+    workers_wanted(&demand, policy, Timestamp::parse(now).unwrap())
+}
+
+/// A day without a floor, and a Monday.
+const FRIDAY: &str = "2026-11-20T08:00:00Z";
+const MONDAY: &str = "2026-11-23T08:00:00Z";
+const LATER_ON_MONDAY: &str = "2026-11-23T09:00:00Z";
+
+#[test]
+fn workers_follow_backlog_age_and_schedule_within_the_limits() {
+    let check = |(waiting, age_s, now), expected: (u32, u32, u32)| {
+        let WorkersWanted { workers, for_backlog, floor } = wanted(waiting, age_s, &policy(), now);
+        assert_eq!((workers, for_backlog, floor), expected, "{waiting} messages, {age_s} s, {now}");
+    };
+    // One worker posts 1,000 messages within the target.
+    check((0, 0, FRIDAY), (1, 0, 0));
+    check((1, 0, FRIDAY), (1, 1, 0));
+    check((1_000, 0, FRIDAY), (1, 1, 0));
+    check((1_001, 0, FRIDAY), (2, 2, 0));
+    check((5_000, 10, FRIDAY), (5, 5, 0));
+    // Twice as late as promised: twice as many.
+    check((1_000, 20, FRIDAY), (2, 2, 0));
+    check((1_000, 21, FRIDAY), (3, 3, 0));
+    check((20_000, 0, FRIDAY), (8, 20, 0));
+    check((20_000, 600, FRIDAY), (8, 625, 0));
+    // No more workers than full receives, however old a message is.
+    check((1, 86_400, FRIDAY), (1, 1, 0));
+    check((33, 86_400, FRIDAY), (2, 2, 0));
+    check((0, 0, MONDAY), (4, 0, 4));
+    check((6_000, 0, MONDAY), (6, 6, 4));
+    check((0, 0, LATER_ON_MONDAY), (8, 0, 20));
+    check((u64::MAX, u64::MAX, FRIDAY), (8, u32::MAX, 0));
+}
+
+#[test]
+fn limits_of_the_policy_are_kept() {
+    let none = ScalingPolicy { workers_min: 0, ..policy() };
+    assert_eq!(wanted(0, 0, &none, FRIDAY).workers, 0);
+    assert_eq!(wanted(1, 0, &none, FRIDAY).workers, 1);
+    let slow = ScalingPolicy { worker_rate: 1, age_target: Duration::from_secs(1), ..policy() };
+    assert_eq!(wanted(64, 0, &slow, FRIDAY).for_backlog, 2);
+    assert_eq!(wanted(640, 0, &slow, FRIDAY).for_backlog, 20);
+}
+
+#[test]
+fn queues_without_a_visible_message_count_as_depth_only() {
+    let now = Timestamp::parse(FRIDAY).unwrap();
+    let at = |seconds: i64| Some(Timestamp::from_unix_ms(now.unix_ms() - seconds * 1000));
+    let backlogs = [
+        Backlog { depth: 5, head_inserted_at: at(3) },
+        Backlog { depth: 70, head_inserted_at: None },
+        Backlog { depth: 2, head_inserted_at: at(9) },
+        // Another machine's clock is a little ahead.
+        Backlog { depth: 1, head_inserted_at: at(-2) },
+    ];
+    let expected = Demand { depth: 78, waiting: 8, oldest_age: Duration::from_secs(9) };
+    assert_eq!(Demand::of(backlogs, now), expected);
+}
+
+#[tokio::test]
+async fn the_queues_are_read_once_in_five_seconds_however_often_it_is_asked() {
+    let world = Arc::new(TestWorld::new(1));
+    let store = MemoryStore::new(world.clone());
+    let asked = || store.operations.snapshot().values().sum::<u64>();
+    let send = async || {
+        let queue = queues(3).swap_remove(2);
+        store.queue.send(&queue, b"work", Duration::ZERO).await.unwrap();
+    };
+    let watch = DemandWatch::new(&store, 2, world.clone());
+    // More queues were in use than are configured now.
+    QueueCount::new(store.sync.clone(), world.clone()).note(3).await.unwrap();
+    send().await;
+    world.advance(Duration::from_secs(2));
+    let (before, first) = (asked(), watch.demand().await.unwrap());
+    assert_eq!(first, Demand { depth: 1, waiting: 1, oldest_age: Duration::from_secs(2) });
+    assert_eq!(asked() - before, 4, "how many queues there are, and one look at each");
+    send().await;
+    let before = asked();
+    world.advance(READING_AGE_MAX - Duration::from_millis(1));
+    let many = futures::future::join_all((0..100).map(|_| watch.demand())).await;
+    assert!(many.into_iter().all(|demand| demand.unwrap() == first));
+    assert_eq!(asked(), before);
+    world.advance(Duration::from_millis(1));
+    let many = futures::future::join_all((0..100).map(|_| watch.demand())).await;
+    assert!(many.into_iter().all(|demand| demand.unwrap().depth == 2));
+    assert_eq!(asked() - before, 3, "those who ask at once share one look");
+}
+
+#[tokio::test]
+async fn whoever_goes_away_takes_no_reading_along() {
+    let world = Arc::new(TestWorld::new(1));
+    let store = MemoryStore::new(world.clone());
+    let watch = DemandWatch::new(&store, 2, world);
+    let before = store.operations.snapshot().values().sum::<u64>();
+    {
+        let asking = std::pin::pin!(watch.demand());
+        assert!(futures::poll!(asking).is_pending(), "the reading runs in a task of its own");
+    }
+    assert_eq!(watch.demand().await.unwrap(), Demand::default());
+    assert_eq!(store.operations.snapshot().values().sum::<u64>() - before, 3);
+}

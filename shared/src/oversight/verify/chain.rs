@@ -1,0 +1,237 @@
+//! The journal of one account, page by page: sequences, sums and the chain of hashes.
+//!
+//! It keeps books of its own and goes on behind what is damaged: what follows is judged by itself, so
+//! that one changed byte is one finding or two, and not thousands.
+
+use super::finding::{Finding, FindingKind, Findings};
+use crate::domain::account::Account;
+use crate::domain::ids::AccountKey;
+use crate::domain::instruction::TransactionKind;
+use crate::domain::journal::{Entry, JournalPage, PAGE_ENTRIES_MAX, PageHash};
+use crate::domain::money::{Balance, Currency};
+use crate::ports::archive::StoredPage;
+use crate::protocol::order_numbers::FIRST_COUNTER;
+
+/// Withdrawals below the present limit that are remembered until it is known whether it counts.
+const OVERDRAWN_MAX: usize = 20;
+/// Gaps that are remembered one by one; more run together.
+const GAPS_MAX: usize = 1000;
+
+/// The journal as far as it was read.
+pub(super) struct Chain {
+    account: AccountKey,
+    /// The currency of the account, or of the first entry where the account cannot be asked.
+    currency: Option<Currency>,
+    /// The sequence that comes next.
+    next: u64,
+    /// The hash of the page before; unknown behind a damaged one.
+    head: Option<PageHash>,
+    /// The balance so far, in minor units; unknown as well.
+    balance: Option<i64>,
+    /// A page before could not be read: a gap is explained by it.
+    unread: bool,
+    gaps: Vec<(u64, u64)>,
+    /// What withdrawals below the present limit left, as far as it is known.
+    floor: Option<i64>,
+    overdrawn: Vec<(u64, Balance)>,
+    /// Counters of order numbers at or above this one were never reserved.
+    unreserved_from: Option<u64>,
+    pub(super) pages: u64,
+    pub(super) highest_number: Option<u64>,
+}
+
+impl Chain {
+    pub(super) fn new(key: AccountKey, account: Option<&Account>, unreserved_from: Option<u64>) -> Self {
+        Self {
+            account: key,
+            currency: account.map(|account| account.currency),
+            next: 1,
+            head: Some(PageHash::GENESIS),
+            balance: Some(0),
+            unread: false,
+            gaps: Vec::new(),
+            floor: account.and_then(|account| account.overdraft_limit.minor_units().checked_neg()),
+            overdrawn: Vec::new(),
+            unreserved_from,
+            pages: 0,
+            highest_number: None,
+        }
+    }
+
+    /// The last sequence that was read.
+    pub(super) const fn last(&self) -> u64 {
+        self.next.saturating_sub(1)
+    }
+
+    /// Whether the entry with that sequence may stand on a page that is missing or cannot be read.
+    pub(super) fn is_in_a_gap(&self, sequence: u64) -> bool {
+        self.gaps.iter().any(|(from, to)| (*from..=*to).contains(&sequence))
+    }
+
+    /// The next page, in the order of the store.
+    pub(super) fn page(&mut self, stored: &StoredPage, findings: &mut Findings) {
+        match (stored.first_sequence, &stored.page) {
+            (Some(first), Ok(page)) => self.readable(first, page, findings),
+            (first, page) => {
+                let cause = page
+                    .as_ref()
+                    .map_or_else(ToString::to_string, |_| "the name of its row has no sequence".to_owned());
+                let finding = self.finding(FindingKind::PageUnreadable).finding(cause);
+                findings.push(first.map_or(finding.clone(), |first| finding.at(first)));
+                if let Some(first) = first {
+                    self.arrive_at(first, findings);
+                }
+                (self.unread, self.head, self.balance) = (true, None, None);
+            }
+        }
+    }
+
+    /// The end of the pages: what the account says about itself.
+    pub(super) fn end(&mut self, account: &Account, findings: &mut Findings) {
+        let last = self.last();
+        if last < account.sequence {
+            self.gap(account.sequence, findings);
+        } else if last > account.sequence {
+            let finding = self.finding(FindingKind::AccountSequence);
+            findings.push(finding.expecting(last).finding(account.sequence));
+        } else {
+            if let Some(head) = self.head.filter(|head| *head != account.head) {
+                findings.push(self.finding(FindingKind::AccountHead).expecting(head).finding(account.head));
+            }
+            if let Some(balance) = self.balance.filter(|sum| *sum != account.balance.minor_units()) {
+                let finding = self.finding(FindingKind::AccountBalance);
+                let (sum, found) = (i128::from(balance), i128::from(account.balance.minor_units()));
+                let money = |minor_units| money(minor_units, account.currency);
+                findings.push(finding.expecting(money(sum)).finding(money(found)));
+            }
+        }
+        // Opened with version 1; each page and each change of terms raised it by one.
+        let least = self.pages.saturating_add(1);
+        if account.version < least {
+            let finding = self.finding(FindingKind::AccountVersion);
+            findings.push(finding.expecting(format!("at least {least}")).finding(account.version));
+        }
+        if account.version == least {
+            // Nothing but its pages ever changed it, so the limit was always the one of today.
+            let limit = account.overdraft_limit;
+            for (sequence, balance) in std::mem::take(&mut self.overdrawn) {
+                let finding = self.finding(FindingKind::Overdrawn).at(sequence);
+                findings.push(finding.expecting(format!("at least -{limit}")).finding(balance));
+            }
+        }
+    }
+
+    fn readable(&mut self, first: u64, page: &JournalPage, findings: &mut Findings) {
+        self.pages = self.pages.saturating_add(1);
+        self.arrive_at(first, findings);
+        if let Some(head) = self.head.filter(|head| *head != page.previous_hash) {
+            let finding = self.finding(FindingKind::ChainBroken).at(first);
+            findings.push(finding.expecting(head).finding(page.previous_hash));
+        }
+        let content = page.content_hash();
+        if content != page.hash {
+            let finding = self.finding(FindingKind::PageHash).at(first);
+            findings.push(finding.expecting(page.hash).finding(content));
+        }
+        let count = page.entries.len();
+        if count == 0 || count > PAGE_ENTRIES_MAX {
+            let finding = self.finding(FindingKind::PageSize).at(first);
+            findings.push(finding.expecting(format!("1 to {PAGE_ENTRIES_MAX}")).finding(count));
+        }
+        for (entry, place) in page.entries.iter().zip(first..) {
+            self.entry(entry, place, findings);
+            self.next = place.saturating_add(1);
+        }
+        self.head = Some(page.hash);
+    }
+
+    /// The next page starts here: nothing may be left out, and nothing be there twice.
+    fn arrive_at(&mut self, first: u64, findings: &mut Findings) {
+        if first > self.next {
+            self.gap(first.saturating_sub(1), findings);
+            (self.head, self.balance) = (None, None);
+        } else if first < self.next {
+            let finding = self.finding(FindingKind::PagesOverlap).at(first);
+            findings.push(finding.expecting(self.next).finding(first));
+            (self.head, self.balance) = (None, None);
+        }
+        (self.unread, self.next) = (false, first);
+    }
+
+    /// Nothing was read from the next entry to that one.
+    fn gap(&mut self, to: u64, findings: &mut Findings) {
+        if !self.unread {
+            let finding = self.finding(FindingKind::EntriesMissing).at(self.next);
+            let missing = if self.next == to {
+                format!("entry {to}")
+            } else {
+                format!("entries {} to {to}", self.next)
+            };
+            findings.push(finding.expecting(missing).finding("nothing"));
+        }
+        let are_many = self.gaps.len() >= GAPS_MAX;
+        match self.gaps.last_mut().filter(|_| are_many) {
+            Some(last) => last.1 = to,
+            None => self.gaps.push((self.next, to)),
+        }
+    }
+
+    fn entry(&mut self, entry: &Entry, place: u64, findings: &mut Findings) {
+        if entry.sequence != place {
+            let finding = self.finding(FindingKind::EntrySequence).at(place);
+            findings.push(finding.expecting(place).finding(entry.sequence));
+        }
+        let currency = *self.currency.get_or_insert(entry.amount.currency());
+        let after = entry.balance_after.minor_units();
+        if entry.amount.currency() != currency || entry.balance_after.currency() != currency {
+            let finding = self.finding(FindingKind::EntryCurrency).at(place);
+            let found = format!("{} and {}", entry.amount.currency(), entry.balance_after.currency());
+            findings.push(finding.expecting(currency).finding(found));
+            self.balance = None;
+        } else {
+            let amount = i128::from(entry.amount.minor_units());
+            let sum = self.balance.map(|before| match entry.kind {
+                TransactionKind::Deposit => i128::from(before).saturating_add(amount),
+                TransactionKind::Withdrawal => i128::from(before).saturating_sub(amount),
+            });
+            if let Some(sum) = sum.filter(|sum| *sum != i128::from(after)) {
+                let finding = self.finding(FindingKind::EntryBalance).at(place);
+                let found = money(i128::from(after), currency);
+                findings.push(finding.expecting(money(sum, currency)).finding(found));
+            }
+            self.balance = Some(after);
+        }
+        let too_low = self.floor.is_some_and(|floor| after < floor);
+        if entry.kind == TransactionKind::Withdrawal && too_low && self.overdrawn.len() < OVERDRAWN_MAX {
+            self.overdrawn.push((place, entry.balance_after));
+        }
+        self.number(entry, place, findings);
+    }
+
+    fn number(&mut self, entry: &Entry, place: u64, findings: &mut Findings) {
+        let counter = entry.order_number.counter();
+        self.highest_number = self.highest_number.max(Some(counter));
+        let end = self.unreserved_from;
+        if counter < FIRST_COUNTER || end.is_some_and(|end| counter >= end) {
+            let finding = self.finding(FindingKind::OrderNumberUnreserved).at(place);
+            let expected = match end {
+                Some(end) => format!("a counter from {FIRST_COUNTER} to below {end}"),
+                None => format!("a counter from {FIRST_COUNTER}"),
+            };
+            findings.push(finding.expecting(expected).finding(format!("{} ({counter})", entry.order_number)));
+        }
+    }
+
+    const fn finding(&self, kind: FindingKind) -> Finding {
+        Finding::of(kind, Some(self.account))
+    }
+}
+
+/// A sum with its currency; in minor units where no balance can be as large.
+fn money(minor_units: i128, currency: Currency) -> String {
+    let balance = i64::try_from(minor_units).ok().and_then(|units| Balance::try_new(units, currency));
+    balance.map_or_else(
+        || format!("{minor_units} minor units of {currency}"),
+        |balance| format!("{balance} {currency}"),
+    )
+}

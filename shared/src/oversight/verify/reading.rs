@@ -1,0 +1,221 @@
+//! Reading one account: once when it is sound, and twice more when something looks wrong.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::account::{AccountAudit, AccountRow, Beyond, Counts, Look, Report, Subject};
+use super::finding::{Finding, FindingKind, Weight};
+use super::sieve::Suspects;
+use super::{MARKED_MAX, Patient, Verifier};
+use crate::domain::ids::AccountKey;
+use crate::ports::Store;
+use crate::ports::archive::StoredPage;
+use crate::ports::fault::{StoreFault, causes};
+use crate::ports::ledger::Listing;
+
+/// Journal pages of one request: a page has up to 98 entries.
+const PAGES_LIMIT: usize = 100;
+/// Transactions of one request.
+const TRANSACTIONS_LIMIT: usize = 1000;
+/// How long to wait before a suspicion is looked at again, and again: longer than any commit that a
+/// store shows piece by piece takes.
+const SECOND_LOOKS: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
+
+/// Reads all pages of an account.
+pub(super) async fn for_each_page(
+    patient: &Patient,
+    store: &Store,
+    key: AccountKey,
+    mut each: impl FnMut(&StoredPage),
+) -> Result<(), StoreFault> {
+    let mut cursor: Option<String> = None;
+    loop {
+        let read = async || store.archive.stored_pages(key, cursor.as_deref(), PAGES_LIMIT).await;
+        let Listing { items, next } = patient.read(read).await?;
+        items.iter().for_each(&mut each);
+        if next.is_none() {
+            return Ok(());
+        }
+        cursor = next;
+    }
+}
+
+impl Verifier<'_> {
+    /// Audits an account and tells what is wrong with it. False when there is nothing of that name.
+    pub(super) async fn audit(&self, key: AccountKey, listed: bool) -> Result<bool, StoreFault> {
+        let mut subject = Subject { key, row: self.read_row(key).await?, listed };
+        let mut noted = 0;
+        let mut report = self.look(&subject, None, Suspects::default(), &mut noted).await?;
+        self.note_transactions(report.counts);
+        let counts = report.counts;
+        for pause in SECOND_LOOKS {
+            if !self.is_suspicious(&report).await? {
+                break;
+            }
+            self.world.sleep(pause).await;
+            subject = self.read_again(subject).await?;
+            self.read_register(false).await?;
+            let unreserved_from = self.shared.lock().unreserved_from;
+            report = self.look(&subject, unreserved_from, report.suspects, &mut noted).await?;
+        }
+        let is_there = subject.listed
+            || counts.pages > 0
+            || counts.transactions > 0
+            || subject.row != AccountRow::Missing;
+        for finding in report.findings.iter().chain(unexplained(&subject, &report).as_ref()) {
+            self.tell(finding);
+        }
+        if let Some(finding) = self.check_beyond(&subject, report.beyond).await? {
+            self.tell(&finding);
+        }
+        let mut shared = self.shared.lock();
+        for marked in report.marked {
+            if shared.marked.len() < MARKED_MAX {
+                shared.marked.push(marked);
+            } else {
+                shared.marked_more = shared.marked_more.saturating_add(1);
+            }
+        }
+        let totals = &mut shared.totals;
+        totals.accounts = totals.accounts.saturating_add(u64::from(is_there));
+        drop(shared);
+        self.progress();
+        Ok(is_there)
+    }
+
+    /// Whether it has to be looked at again before anything is told.
+    async fn is_suspicious(&self, report: &Report) -> Result<bool, StoreFault> {
+        let is_wrong = |finding: &Finding| {
+            finding.kind.weight() == Weight::Finding || finding.kind == FindingKind::NeverOpened
+        };
+        if report.findings.iter().any(is_wrong) || !report.suspects.is_empty() {
+            return Ok(true);
+        }
+        // Ranges are reserved all the while: the register is read again when a number is behind it.
+        let Some(highest) = report.highest_number else { return Ok(false) };
+        let is_reserved = |end: Option<u64>| end.is_none_or(|end| highest < end);
+        let known = self.shared.lock().unreserved_from;
+        if is_reserved(known) {
+            return Ok(false);
+        }
+        self.read_register(false).await?;
+        let known = self.shared.lock().unreserved_from;
+        Ok(!is_reserved(known))
+    }
+
+    /// One reading: pages, then transactions, of the account as `subject` has it. `noted`: the
+    /// last page that was counted.
+    async fn look(
+        &self,
+        subject: &Subject,
+        unreserved_from: Option<u64>,
+        suspects: Suspects,
+        noted: &mut u64,
+    ) -> Result<Report, StoreFault> {
+        let look = Look { salt: self.salt, now: self.world.now(), unreserved_from, suspects };
+        let audit = Mutex::new(AccountAudit::new(subject.clone(), look));
+        for_each_page(&self.patient, self.store, subject.key, |page| {
+            let mut audit = audit.lock();
+            if audit.counts_page(page) {
+                self.note_page(page, noted);
+            }
+            audit.page(page);
+        })
+        .await?;
+        let mut audit = audit.into_inner();
+        audit.end_of_pages();
+        let mut cursor: Option<String> = None;
+        loop {
+            let archive = &self.store.archive;
+            let (key, from) = (subject.key, cursor.as_deref());
+            let read = async || archive.stored_transactions(key, from, TRANSACTIONS_LIMIT).await;
+            let Listing { items, next } = self.patient.read(read).await?;
+            items.iter().for_each(|stored| audit.transaction(stored));
+            self.progress();
+            if next.is_none() {
+                return Ok(audit.end());
+            }
+            cursor = next;
+        }
+    }
+
+    /// Counts a page and its order numbers, once, however often it is read.
+    fn note_page(&self, page: &StoredPage, noted: &mut u64) {
+        let Some(first) = page.first_sequence.filter(|first| first > noted) else { return };
+        *noted = first;
+        let mut shared = self.shared.lock();
+        shared.totals.pages = shared.totals.pages.saturating_add(1);
+        for entry in page.page.iter().flat_map(|page| &page.entries) {
+            shared.totals.entries = shared.totals.entries.saturating_add(1);
+            shared.numbers.add(entry.order_number);
+        }
+    }
+
+    fn note_transactions(&self, counts: Counts) {
+        let totals = &mut self.shared.lock().totals;
+        totals.transactions = totals.transactions.saturating_add(counts.transactions);
+    }
+
+    fn progress(&self) {
+        let mut shared = self.shared.lock();
+        shared.totals.order_numbers = shared.numbers.len();
+        let totals = shared.totals;
+        drop(shared);
+        self.watcher.progressed(&totals);
+    }
+
+    async fn read_row(&self, key: AccountKey) -> Result<AccountRow, StoreFault> {
+        match self.patient.read(async || self.store.ledger.account(key).await).await {
+            Ok(Some(found)) => Ok(AccountRow::Read(Box::new(found.value))),
+            Ok(None) => Ok(AccountRow::Missing),
+            Err(fault @ StoreFault::Corrupt { .. }) => Ok(AccountRow::Unreadable(causes(&fault))),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// The subject of another look. A row that was read stays the one that is compared with: what it
+    /// names has happened, and has had time to become visible. One that was missing may be there by now.
+    async fn read_again(&self, subject: Subject) -> Result<Subject, StoreFault> {
+        let Subject { key, row, listed } = subject;
+        let listed = listed || self.patient.read(async || self.store.archive.is_listed(key).await).await?;
+        let row = match row {
+            AccountRow::Read(account) => AccountRow::Read(account),
+            AccountRow::Missing | AccountRow::Unreadable(_) => self.read_row(key).await?,
+        };
+        Ok(Subject { key, row, listed })
+    }
+
+    /// Rows behind the end were written with a later state of the account, which must be there by now.
+    async fn check_beyond(
+        &self,
+        subject: &Subject,
+        beyond: Option<Beyond>,
+    ) -> Result<Option<Finding>, StoreFault> {
+        let (Some(beyond), AccountRow::Read(_)) = (beyond, &subject.row) else { return Ok(None) };
+        let mut ends_at = 0;
+        for pause in [Duration::ZERO].into_iter().chain(SECOND_LOOKS) {
+            self.world.sleep(pause).await;
+            if let AccountRow::Read(account) = self.read_row(subject.key).await? {
+                ends_at = account.sequence;
+                if ends_at >= beyond.sequence {
+                    return Ok(None);
+                }
+            }
+        }
+        let Beyond { sequence, transaction } = beyond;
+        let finding = Finding::of(FindingKind::BeyondTheEnd, Some(subject.key)).at(sequence);
+        let finding = transaction.iter().fold(finding, Finding::about);
+        Ok(Some(
+            finding.expecting(format!("nothing behind entry {ends_at}")).finding(format!("entry {sequence}")),
+        ))
+    }
+}
+
+/// Sums that differ are a finding also where nothing could be named that explains them.
+fn unexplained(subject: &Subject, report: &Report) -> Option<Finding> {
+    let is_explained = report.findings.iter().any(|finding| finding.kind.weight() == Weight::Finding);
+    let finding = Finding::of(FindingKind::ContentDiffers, Some(subject.key));
+    (!report.suspects.is_empty() && !is_explained)
+        .then(|| finding.finding("the sums over journal and log differ"))
+}

@@ -1,0 +1,297 @@
+#![expect(clippy::arithmetic_side_effects, clippy::disallowed_methods, reason = "test code")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use futures::future::join_all;
+
+use super::*;
+use crate::adapters::memory::MemoryStore;
+use crate::adapters::system::SystemWorld;
+use crate::domain::account::{Revision, Versioned};
+use crate::domain::time::Timestamp;
+
+/// What goes wrong with a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trouble {
+    None,
+    /// It never arrives.
+    Lost,
+    /// It takes place, and the answer is lost.
+    AnswerLost,
+    /// It takes place at once for the store, but the caller hears only that it failed; until then
+    /// others read the old state.
+    Late,
+}
+
+/// A sync store with trouble on its way.
+struct Troubled {
+    inner: Arc<dyn SyncStore>,
+    trouble: Box<dyn Fn(u64) -> Trouble + Send + Sync>,
+    late: Mutex<Vec<(Option<Revision>, String)>>,
+    swaps: AtomicU64,
+}
+
+impl Troubled {
+    fn new(inner: Arc<dyn SyncStore>, trouble: impl Fn(u64) -> Trouble + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { inner, trouble: Box::new(trouble), late: Mutex::default(), swaps: AtomicU64::new(0) })
+    }
+}
+
+fn timeout() -> StoreFault {
+    StoreFault::Unavailable { doing: "writing a value", source: "timeout".into() }
+}
+
+#[async_trait]
+impl SyncStore for Troubled {
+    async fn get(&self, name: &str) -> Result<Option<Versioned<String>>, StoreFault> {
+        let read = self.inner.get(name).await;
+        // Delayed writes land right after a read, at the worst moment for whoever writes next.
+        let late: Vec<_> = std::mem::take(&mut *self.late.lock());
+        for (expected, value) in late {
+            drop(self.inner.swap(name, expected.as_ref(), &value).await);
+        }
+        read
+    }
+
+    async fn swap(
+        &self,
+        name: &str,
+        expected: Option<&Revision>,
+        value: &str,
+    ) -> Result<Swapped, StoreFault> {
+        match (self.trouble)(self.swaps.fetch_add(1, Ordering::Relaxed)) {
+            Trouble::None => self.inner.swap(name, expected, value).await,
+            Trouble::Lost => Err(timeout()),
+            Trouble::AnswerLost => {
+                drop(self.inner.swap(name, expected, value).await);
+                Err(timeout())
+            }
+            Trouble::Late => {
+                self.late.lock().push((expected.cloned(), value.to_owned()));
+                Err(timeout())
+            }
+        }
+    }
+}
+
+fn world() -> Arc<dyn World> {
+    Arc::new(SystemWorld::new())
+}
+
+fn memory() -> Arc<dyn SyncStore> {
+    MemoryStore::new(world()).sync
+}
+
+/// The register as another process sees it.
+async fn read(store: &Arc<dyn SyncStore>) -> Register {
+    OrderNumbers::new(Arc::clone(store), world()).register().await.unwrap()
+}
+
+/// A cheap random sequence: the place decides the trouble.
+fn scattered(seed: u64) -> impl Fn(u64) -> Trouble {
+    move |place| {
+        let mixed = (place ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        match (mixed >> 60) & 7 {
+            0 => Trouble::Lost,
+            1 | 2 => Trouble::AnswerLost,
+            3 => Trouble::Late,
+            _ => Trouble::None,
+        }
+    }
+}
+
+/// Takes so many numbers by so many allocators at once, each over its own troubled way to one store.
+async fn take_all(
+    allocators: usize,
+    count: usize,
+    step: usize,
+    trouble: fn(u64) -> Trouble,
+) -> Vec<OrderNumber> {
+    let store = memory();
+    let takers = (0..allocators).map(|_| {
+        let numbers = OrderNumbers::new(Troubled::new(Arc::clone(&store), trouble), world());
+        tokio::spawn(async move {
+            let mut taken = Vec::with_capacity(count);
+            while taken.len() < count {
+                taken.extend(numbers.take(step).await.unwrap());
+            }
+            taken
+        })
+    });
+    join_all(takers).await.into_iter().flat_map(Result::unwrap).collect()
+}
+
+fn repeated(numbers: &[OrderNumber]) -> usize {
+    let different: BTreeSet<_> = numbers.iter().collect();
+    numbers.len() - different.len()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eight_allocators_take_100_000_different_numbers_each() {
+    let numbers = take_all(8, 100_000, 1, |_| Trouble::None).await;
+    assert_eq!((numbers.len(), repeated(&numbers)), (800_000, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failed_and_unclear_writes_never_repeat_a_number() {
+    for seed in 0..20_u64 {
+        let store = memory();
+        let takers = (0..4).map(|taker| {
+            let way = Troubled::new(Arc::clone(&store), scattered(seed * 4 + taker));
+            let numbers = OrderNumbers::new(way, world());
+            tokio::spawn(async move {
+                let mut taken = Vec::new();
+                while taken.len() < 3000 {
+                    // A fault is an answer as well: the next request tries again.
+                    if let Ok(some) = numbers.take(7).await {
+                        taken.extend(some);
+                    }
+                }
+                taken
+            })
+        });
+        let numbers: Vec<_> = join_all(takers).await.into_iter().flat_map(Result::unwrap).collect();
+        assert_eq!(repeated(&numbers), 0, "seed {seed}");
+    }
+}
+
+/// What must not be done: the range is published before its write is confirmed, and written against
+/// the state at the time of the write.
+async fn naive_range(sync: &dyn SyncStore, len: u64) -> Span {
+    let read = sync.get(REGISTER).await.unwrap();
+    let register = read.map_or_else(Register::fresh, |stored| Register::decode(&stored.value).unwrap());
+    let now = Timestamp::from_unix_ms(0);
+    let (after, span) = register.reserve("naive", len, &[], Report::default(), now).unwrap();
+    let newest = sync.get(REGISTER).await.unwrap().map(|stored| stored.revision);
+    drop(sync.swap(REGISTER, newest.as_ref(), &after.encode()).await);
+    span
+}
+
+#[tokio::test]
+async fn the_same_trouble_makes_a_naive_allocator_repeat_numbers() {
+    let mut repetitions = 0;
+    for seed in 0..20 {
+        let sync = Troubled::new(memory(), scattered(seed));
+        let mut numbers = Vec::new();
+        for _ in 0..20 {
+            let span = naive_range(&*sync, 10).await;
+            numbers.extend((span.from..span.until).map(OrderNumber::from_counter));
+        }
+        repetitions += repeated(&numbers);
+    }
+    assert!(repetitions > 0, "this trouble finds nothing, so the test above proves nothing");
+}
+
+#[tokio::test]
+async fn all_waiters_share_one_fetch() {
+    let sync = Troubled::new(memory(), |_| Trouble::None);
+    let numbers = OrderNumbers::new(sync.clone(), world());
+    let taken = join_all((0..40).map(|_| numbers.next())).await;
+    let taken: Vec<_> = taken.into_iter().map(Result::unwrap).collect();
+    assert_eq!(repeated(&taken), 0);
+    assert_eq!(sync.swaps.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn the_next_range_is_there_before_the_first_runs_out() {
+    let sync = Troubled::new(memory(), |_| Trouble::None);
+    let numbers = OrderNumbers::new(sync.clone(), world());
+    // When exactly it is asked for is left to chance, in the middle half of the range.
+    let _ = numbers.take(75).await.unwrap();
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    while numbers.state.lock().following.is_none() {
+        assert!(tokio::time::Instant::now() < deadline, "no second range was fetched in the background");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_clean_shutdown_gives_back_what_was_not_used() {
+    let store = memory();
+    let first = OrderNumbers::new(Arc::clone(&store), world());
+    let taken = first.take(3).await.unwrap();
+    assert_eq!((read(&store).await.issued, first.register().await.unwrap().issued), (0, 3));
+    first.close().await.unwrap();
+    assert!(matches!(first.next().await, Err(OrderNumberFault::Closed)));
+    // What it gave back lies before what it had: no reason for an alarm.
+    assert_eq!(first.register().await.unwrap().returned, 97);
+    let second = OrderNumbers::new(Arc::clone(&store), world());
+    let next = second.next().await.unwrap();
+    assert_eq!(next.counter(), taken[2].counter() + 1);
+    let register = read(&store).await;
+    assert_eq!((register.issued, register.returned, register.lost), (3, 97, 0));
+}
+
+#[tokio::test]
+async fn numbers_that_no_write_held_are_handed_out_again() {
+    let store = memory();
+    let numbers = OrderNumbers::new(Arc::clone(&store), world());
+    let taken = numbers.take(5).await.unwrap();
+    numbers.give_back(taken[2..].to_vec());
+    assert_eq!(numbers.take(4).await.unwrap()[..3], taken[2..]);
+    numbers.close().await.unwrap();
+    let register = read(&store).await;
+    assert_eq!((register.reserved, register.issued, register.returned), (100, 6, 94));
+}
+
+#[tokio::test]
+async fn a_write_whose_answer_was_lost_is_booked_as_lost() {
+    let store = memory();
+    let first_answer_lost = |place| if place == 0 { Trouble::AnswerLost } else { Trouble::None };
+    let numbers = OrderNumbers::new(Troubled::new(Arc::clone(&store), first_answer_lost), world());
+    assert_eq!(numbers.next().await.unwrap().counter(), FIRST_COUNTER + RANGE_LEN_MIN);
+    numbers.close().await.unwrap();
+    let register = read(&store).await;
+    let Register { next, reserved, issued, returned, lost, .. } = register;
+    assert_eq!((next - FIRST_COUNTER, reserved, issued, returned, lost), (101, 200, 1, 99, 100));
+}
+
+#[tokio::test]
+async fn a_store_that_is_away_is_told_after_a_bounded_number_of_attempts() {
+    let sync = Troubled::new(memory(), |_| Trouble::Lost);
+    let numbers = OrderNumbers::new(sync.clone(), world());
+    assert!(matches!(numbers.next().await, Err(OrderNumberFault::Unavailable(_))));
+    assert_eq!(sync.swaps.load(Ordering::Relaxed), u64::from(ATTEMPTS_MAX));
+}
+
+#[tokio::test]
+async fn a_register_that_was_damaged_or_put_back_is_refused() {
+    let store = memory();
+    let numbers = OrderNumbers::new(Arc::clone(&store), world());
+    let _ = numbers.take(40).await.unwrap();
+    let stored = store.get(REGISTER).await.unwrap().unwrap();
+    // Somebody restores the empty register of an old backup.
+    let put_back = store.swap(REGISTER, Some(&stored.revision), &Register::fresh().encode()).await.unwrap();
+    let Swapped::Done(revision) = put_back else { panic!("nobody else writes") };
+    let fault = numbers.take(100).await.unwrap_err();
+    assert!(
+        matches!(&fault, OrderNumberFault::Unsound(why) if matches!(**why, UnsoundRegister::WentBack { .. }))
+    );
+    let _ = store.swap(REGISTER, Some(&revision), "{}").await.unwrap();
+    let fault = OrderNumbers::new(store, world()).next().await.unwrap_err();
+    assert!(
+        matches!(&fault, OrderNumberFault::Unsound(why) if matches!(**why, UnsoundRegister::Unreadable(_)))
+    );
+}
+
+#[test]
+fn ranges_grow_and_shrink_with_the_demand() {
+    let seconds = Duration::from_secs;
+    let check = |len, lasted, expected| assert_eq!(next_len(len, lasted), expected);
+    check(100, None, 100);
+    check(100, Some(seconds(1)), 200);
+    check(400, Some(seconds(10)), 400);
+    check(400, Some(seconds(60)), 200);
+    check(100, Some(seconds(600)), 100);
+    check(100_000, Some(seconds(1)), 100_000);
+}
+
+#[test]
+fn the_decorator_leaves_what_it_is_told_to() {
+    let kinds: BTreeMap<u64, Trouble> = (0..64).map(|place| (place, scattered(1)(place))).collect();
+    for trouble in [Trouble::None, Trouble::Lost, Trouble::AnswerLost, Trouble::Late] {
+        assert!(kinds.values().any(|found| *found == trouble), "{trouble:?} never happens");
+    }
+}

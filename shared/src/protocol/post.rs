@@ -1,0 +1,296 @@
+//! Half two of the protocol: load → decide → commit. The other half is [`crate::protocol::accept`].
+//!
+//! 1. **Load** the account: from the cache where it is warm, else from the ledger.
+//! 2. **Decide** by a pure function, with order numbers reserved before.
+//! 3. **Commit** account, transactions and journal page in one atomic step under their guards.
+//!
+//! The cache may be old and a delivery may be a repetition: the guards notice both. Then account
+//! and transactions are read, what is final is dropped, and the rest is decided anew. A rejection
+//! is committed under the account's guard like anything else, so that an old balance never refuses
+//! what the account can pay.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+
+use crate::cluster::completions::Completions;
+use crate::domain::account::{Account, Revision, Versioned};
+use crate::domain::decision::{AccountCommit, DecisionContext, Undecidable, Work, decide, discard};
+use crate::domain::ids::{AccountKey, OrderNumber, TransactionKey};
+use crate::domain::journal::PAGE_ENTRIES_MAX;
+use crate::ports::fault::StoreFault;
+use crate::ports::ledger::{Committed, Ledger};
+use crate::ports::world::{World, WorldExt as _};
+use crate::protocol::account_cache::AccountCache;
+use crate::protocol::account_turns::AccountTurns;
+use crate::protocol::order_numbers::{OrderNumberFault, OrderNumbers};
+
+/// How often a commit is decided anew before the work goes back to the queue.
+const ATTEMPTS_MAX: u32 = 10;
+/// Longest wait before the second attempt; it doubles with each further one.
+const RETRY_DELAY: Duration = Duration::from_millis(5);
+/// Longest wait between attempts.
+const RETRY_DELAY_MAX: Duration = Duration::from_millis(500);
+/// Transaction rows that are read at once after a stale commit.
+const READS_AT_ONCE: usize = 16;
+
+/// Why work is not final yet.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum PostFault {
+    /// The ledger could not be read or written. A commit may have happened.
+    #[error("the ledger could not be used")]
+    Ledger(#[source] Arc<StoreFault>),
+    /// No order number could be had.
+    #[error("no order number could be had")]
+    OrderNumbers(#[source] OrderNumberFault),
+    /// Others changed the account faster, every time.
+    #[error("the account changed during each of {ATTEMPTS_MAX} attempts")]
+    Contended,
+    /// The account does not exist.
+    #[error("the account does not exist")]
+    AccountUnknown,
+    /// The log does not know the transaction: it was never accepted.
+    #[error("the transaction was never accepted")]
+    NeverAccepted,
+    /// A bug of ours: posting ended in a panic. Nothing is known about the work.
+    #[error("posting panicked; the log of the worker has more")]
+    Bug,
+    /// A bug of ours: no commit can be made of the work.
+    #[error("the work cannot be decided")]
+    Undecidable(#[source] Arc<Undecidable>),
+}
+
+impl PostFault {
+    /// Whether trying again later can help. What it cannot help ends in the dead letters.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            // A refusal while the ledger answers otherwise is of this work: somebody has to look.
+            Self::Ledger(fault) => matches!(**fault, StoreFault::Unavailable { .. }),
+            // A damaged register stops all posting until a person mends it; no work is at fault.
+            Self::OrderNumbers(_) | Self::Contended => true,
+            Self::AccountUnknown | Self::NeverAccepted | Self::Bug | Self::Undecidable(_) => false,
+        }
+    }
+}
+
+/// What became of one piece of work: final now, or in the dead letters (`Ok`), or why not.
+pub type Settled = (TransactionKey, Result<(), PostFault>);
+
+/// What is to be done with the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Post,
+    Discard,
+}
+
+/// Posts work. One per process.
+pub struct Poster {
+    ledger: Arc<dyn Ledger>,
+    numbers: Arc<OrderNumbers>,
+    world: Arc<dyn World>,
+    completions: Arc<Completions>,
+    cache: Arc<AccountCache>,
+    turns: AccountTurns,
+}
+
+impl Poster {
+    /// A poster over a ledger.
+    pub fn new(
+        ledger: Arc<dyn Ledger>,
+        numbers: Arc<OrderNumbers>,
+        world: Arc<dyn World>,
+        completions: Arc<Completions>,
+        cache: Arc<AccountCache>,
+    ) -> Self {
+        Self { ledger, numbers, world, completions, cache, turns: AccountTurns::default() }
+    }
+
+    /// Makes work of one account final; one answer for each piece. Each key may stand once.
+    pub async fn post(&self, account: AccountKey, work: Vec<Work>) -> Vec<Settled> {
+        self.settle_all(account, work, Purpose::Post).await
+    }
+
+    /// Rejects work of one account that a person gave up; otherwise as [`Self::post`].
+    pub async fn discard(&self, account: AccountKey, work: Vec<Work>) -> Vec<Settled> {
+        self.settle_all(account, work, Purpose::Discard).await
+    }
+
+    async fn settle_all(&self, account: AccountKey, work: Vec<Work>, purpose: Purpose) -> Vec<Settled> {
+        let _turn = self.turns.take(account).await;
+        let mut settled = Vec::with_capacity(work.len());
+        let mut batches = work.chunks(PAGE_ENTRIES_MAX);
+        while let Some(batch) = batches.next() {
+            let of_batch = self.settle_batch(account, batch.to_vec(), purpose).await;
+            let fault = of_batch.iter().find_map(|(_, result)| result.as_ref().err().cloned());
+            settled.extend(of_batch);
+            // What comes later may live on what failed to be posted before it: a withdrawal must not
+            // be refused because the deposit in front of it met an outage.
+            if let Some(fault) = fault.filter(PostFault::is_transient) {
+                return fail(settled, batches.flatten().cloned().collect(), &fault);
+            }
+        }
+        settled
+    }
+
+    /// One commit, as often as it takes.
+    async fn settle_batch(&self, account: AccountKey, work: Vec<Work>, purpose: Purpose) -> Vec<Settled> {
+        let mut settled: Vec<Settled> = Vec::with_capacity(work.len());
+        let mut open = work;
+        for attempt in 0..ATTEMPTS_MAX {
+            match self.attempt(account, &open, purpose).await {
+                Ok(true) => {
+                    settled.extend(open.into_iter().map(|work| (work.key, Ok(()))));
+                    return settled;
+                }
+                Ok(false) => {}
+                Err(fault) => return fail(settled, open, &fault),
+            }
+            open = match self.reload(account, &open, purpose).await {
+                Ok((done, open)) => {
+                    settled.extend(done);
+                    open
+                }
+                Err(fault) => return fail(settled, open, &fault),
+            };
+            if open.is_empty() {
+                return settled;
+            }
+            let longest = RETRY_DELAY.saturating_mul(2_u32.saturating_pow(attempt)).min(RETRY_DELAY_MAX);
+            // The first repetition is free: mostly it was only the cache that was old.
+            if attempt > 0 {
+                self.world.sleep(self.world.jitter(longest)).await;
+            }
+        }
+        fail(settled, open, &PostFault::Contended)
+    }
+
+    /// Decides and commits once. False when something was not as it had been read.
+    async fn attempt(&self, account: AccountKey, work: &[Work], purpose: Purpose) -> Result<bool, PostFault> {
+        let read = self.load(account).await?;
+        let (commit, numbers) = self.decide(&read, work, purpose).await?;
+        // From here on the numbers that the commit uses are burnt, whatever becomes of it.
+        let unused = numbers.get(commit.numbers_used()..).unwrap_or_default().to_vec();
+        self.numbers.give_back(unused);
+        let committed = match self.ledger.commit(&commit).await {
+            Ok(committed) => committed,
+            Err(fault) => {
+                // It may have happened: nothing that is remembered about the account is sure now.
+                self.cache.forget(account);
+                return Err(PostFault::Ledger(Arc::new(fault)));
+            }
+        };
+        match committed {
+            Committed::Done { revision } => {
+                self.remember(&commit, revision);
+                for finalization in &commit.finalizations {
+                    self.completions.announce(&finalization.key, &finalization.outcome);
+                }
+                Ok(true)
+            }
+            Committed::Stale | Committed::AlreadyFinal(_) => {
+                self.cache.forget(account);
+                Ok(false)
+            }
+        }
+    }
+
+    async fn decide(
+        &self,
+        account: &Versioned<Account>,
+        work: &[Work],
+        purpose: Purpose,
+    ) -> Result<(AccountCommit, Vec<OrderNumber>), PostFault> {
+        let numbers = match purpose {
+            Purpose::Post => self.numbers.take(work.len()).await.map_err(PostFault::OrderNumbers)?,
+            Purpose::Discard => Vec::new(),
+        };
+        let context = DecisionContext { nonce: self.world.nonce(), now: self.world.now(), numbers: &numbers };
+        let decided = match purpose {
+            Purpose::Post => decide(account, work, &context),
+            Purpose::Discard => discard(account, work, &context),
+        };
+        match decided {
+            Ok(commit) => Ok((commit, numbers)),
+            Err(undecidable) => {
+                self.numbers.give_back(numbers);
+                Err(PostFault::Undecidable(Arc::new(undecidable)))
+            }
+        }
+    }
+
+    async fn load(&self, account: AccountKey) -> Result<Versioned<Account>, PostFault> {
+        if let Some(cached) = self.cache.get(account) {
+            return Ok(cached);
+        }
+        let read = self.ledger.account(account).await.map_err(|fault| PostFault::Ledger(Arc::new(fault)))?;
+        let read = read.ok_or(PostFault::AccountUnknown)?;
+        self.cache.put(read.clone());
+        Ok(read)
+    }
+
+    /// After a stale commit: what is final, or lies in the dead letters by now, is settled, and the rest gets
+    /// the revisions that its rows have now.
+    async fn reload(
+        &self,
+        account: AccountKey,
+        work: &[Work],
+        purpose: Purpose,
+    ) -> Result<(Vec<Settled>, Vec<Work>), PostFault> {
+        self.cache.forget(account);
+        let mut settled = Vec::new();
+        let mut open = Vec::with_capacity(work.len());
+        for some in work.chunks(READS_AT_ONCE) {
+            let reads: Vec<_> = some.iter().map(|work| self.ledger.transaction(&work.key)).collect();
+            for (work, row) in some.iter().zip(join_all(reads).await) {
+                let row = match row {
+                    Ok(Some(row)) => row,
+                    Ok(None) => {
+                        settled.push((work.key.clone(), Err(PostFault::NeverAccepted)));
+                        continue;
+                    }
+                    Err(fault) if fault.is_transient() => return Err(PostFault::Ledger(Arc::new(fault))),
+                    // A damaged row is its own misfortune, and not its neighbors'.
+                    Err(fault) => {
+                        settled.push((work.key.clone(), Err(PostFault::Ledger(Arc::new(fault)))));
+                        continue;
+                    }
+                };
+                if !work.instruction.matches(&row.fingerprint) {
+                    // Under a seal that cannot be: a damaged row, or a key that others know.
+                    tracing::error!(
+                        transaction = %work.key,
+                        "The message and the row of transaction {} disagree about its content: the row counts",
+                        work.key
+                    );
+                }
+                match (row.work(), &row.transaction.outcome) {
+                    // It was set aside since it was sent: a person decides about it.
+                    (Some(_), _) if purpose == Purpose::Post && row.marks.dead_letter => {
+                        settled.push((work.key.clone(), Ok(())));
+                    }
+                    (Some(work), _) => open.push(work),
+                    (None, outcome) => {
+                        if let Some(outcome) = outcome {
+                            self.completions.announce(&work.key, outcome);
+                        }
+                        settled.push((work.key.clone(), Ok(())));
+                    }
+                }
+            }
+        }
+        Ok((settled, open))
+    }
+
+    fn remember(&self, commit: &AccountCommit, revision: Option<Revision>) {
+        match revision {
+            Some(revision) => self.cache.put(Versioned { value: commit.after.clone(), revision }),
+            None => self.cache.forget(commit.account()),
+        }
+    }
+}
+
+fn fail(mut settled: Vec<Settled>, open: Vec<Work>, fault: &PostFault) -> Vec<Settled> {
+    settled.extend(open.into_iter().map(|work| (work.key, Err(fault.clone()))));
+    settled
+}

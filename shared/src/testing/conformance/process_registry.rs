@@ -1,0 +1,117 @@
+//! The processes that can be called.
+
+use std::time::Duration;
+
+use super::case::{Case, moment};
+use crate::ports::Store;
+use crate::ports::process_registry::{Address, ProcessId, ProcessKind, RegisteredProcess, living};
+use crate::ports::world::WorldExt as _;
+
+/// Checks [`crate::ports::process_registry::ProcessRegistry`].
+pub async fn roster_contract<F>(fresh: F)
+where
+    F: AsyncFn() -> Store,
+{
+    let case = async || Case::new(fresh().await);
+    an_entry_is_read_back(&case().await).await;
+    the_last_announcement_stands(&case().await).await;
+    who_withdraws_is_gone(&case().await).await;
+    entries_are_listed_by_id_with_one_operation(&case().await).await;
+    who_missed_its_time_is_forgotten(&case().await).await;
+}
+
+impl Case {
+    fn roster_entry(&self) -> RegisteredProcess {
+        let now = self.world.now();
+        RegisteredProcess {
+            id: ProcessId::from_uuid(self.world.uuid()),
+            kind: ProcessKind::Worker,
+            address: Address::parse("http://worker-1.bank:40123").unwrap(),
+            started_at: moment(7),
+            next_by: now.after(Duration::from_secs(600)),
+        }
+    }
+
+    async fn entry_now(&self, id: ProcessId) -> Option<RegisteredProcess> {
+        self.store.roster.list().await.unwrap().into_iter().find(|entry| entry.id == id)
+    }
+
+    fn operations(&self) -> u64 {
+        self.store.operations.snapshot().values().sum()
+    }
+}
+
+async fn an_entry_is_read_back(case: &Case) {
+    let entry = case.roster_entry();
+    assert_eq!(case.entry_now(entry.id).await, None, "nobody announced this process");
+    case.store.roster.announce(&entry).await.unwrap();
+    assert_eq!(case.entry_now(entry.id).await, Some(entry), "it is read back as it was announced");
+}
+
+async fn the_last_announcement_stands(case: &Case) {
+    let first = case.roster_entry();
+    let moved = RegisteredProcess {
+        address: Address::parse("http://[::1]:9").unwrap(),
+        started_at: moment(8),
+        next_by: first.next_by.after(Duration::from_secs(1)),
+        ..first.clone()
+    };
+    for entry in [&first, &moved, &moved] {
+        case.store.roster.announce(entry).await.unwrap();
+        assert_eq!(case.entry_now(first.id).await.as_ref(), Some(entry), "the last one stands, whole");
+    }
+}
+
+async fn who_withdraws_is_gone(case: &Case) {
+    let (entry, neighbor) = (case.roster_entry(), case.roster_entry());
+    case.store.roster.withdraw(entry.id).await.unwrap();
+    for entry in [&entry, &neighbor] {
+        case.store.roster.announce(entry).await.unwrap();
+    }
+    for _ in 0..2 {
+        case.store.roster.withdraw(entry.id).await.unwrap();
+        assert_eq!(case.entry_now(entry.id).await, None, "it is gone, and that again is fine");
+    }
+    assert_eq!(case.entry_now(neighbor.id).await, Some(neighbor.clone()), "its neighbor stays");
+    case.store.roster.announce(&entry).await.unwrap();
+    assert_eq!(case.entry_now(entry.id).await, Some(entry), "it can come back");
+}
+
+async fn entries_are_listed_by_id_with_one_operation(case: &Case) {
+    let mut entries: Vec<RegisteredProcess> = (0..20).map(|_| case.roster_entry()).collect();
+    // So that what a first write has to create is there.
+    case.store.roster.announce(&entries[0]).await.unwrap();
+    for entry in &entries {
+        let before = case.operations();
+        case.store.roster.announce(entry).await.unwrap();
+        assert_eq!(case.operations() - before, 1, "an announcement is one operation");
+    }
+    let before = case.operations();
+    let listed = case.store.roster.list().await.unwrap();
+    assert_eq!(case.operations() - before, 1, "a list is one operation");
+    assert!(listed.is_sorted_by(|one, other| one.id < other.id), "by id, each once");
+    entries.sort_by_key(|entry| entry.id);
+    // Others may use the store at the same time.
+    let ours: Vec<RegisteredProcess> =
+        listed.into_iter().filter(|listed| entries.iter().any(|entry| entry.id == listed.id)).collect();
+    assert_eq!(ours, entries);
+}
+
+async fn who_missed_its_time_is_forgotten(case: &Case) {
+    let alive = case.roster_entry();
+    let now = case.world.now();
+    let late = |by: u64| {
+        let next_by =
+            crate::domain::time::Timestamp::from_unix_ms(now.unix_ms() - i64::try_from(by * 1000).unwrap());
+        RegisteredProcess { next_by, ..case.roster_entry() }
+    };
+    let (stale, forgotten) = (late(100), late(2 * 24 * 3600));
+    for entry in [&alive, &stale, &forgotten] {
+        case.store.roster.announce(entry).await.unwrap();
+    }
+    let found = living(&*case.store.roster, now).await.unwrap();
+    let finds = |entry: &RegisteredProcess| found.iter().any(|found| found.id == entry.id);
+    assert!(finds(&alive) && !finds(&stale) && !finds(&forgotten));
+    assert_eq!(case.entry_now(stale.id).await, Some(stale), "it may only be slow");
+    assert_eq!(case.entry_now(forgotten.id).await, None, "whoever reads removes what is long gone");
+}

@@ -1,0 +1,53 @@
+//! Sealed bodies for tests: the seal of a bank whose secret is known, and what an outsider makes of a body.
+
+use std::sync::Arc;
+
+use crate::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
+use crate::domain::ids::TransactionKey;
+use crate::messaging::envelope::seal::{Purpose, Seal};
+use crate::messaging::envelope::{Body, Content, Envelope};
+
+/// The secret of the banks in tests.
+pub const SECRET: &str = "the-secret-of-the-tests";
+
+/// Their seal.
+pub fn seal() -> Seal {
+    seal_of(SECRET)
+}
+
+/// The seal of a bank with another secret, or with two as `new,old`.
+pub fn seal_of(secrets: &str) -> Seal {
+    Seal::new(&Arc::new(DoorbellSecret::new(Some(&DoorbellKeys::parse(secrets).unwrap()))))
+}
+
+/// The work in a sealed body.
+pub fn envelope_in(body: &[u8]) -> Envelope {
+    match Body::decode(body, &seal()) {
+        Ok(Body::Content(Content::Work(envelope))) => envelope,
+        other => panic!("no sealed work: {other:?}"),
+    }
+}
+
+/// The transactions that a letter of that body holds: those of its work, if it has the seal.
+pub fn held_in(body: &[u8]) -> Vec<TransactionKey> {
+    match Body::decode(body, &seal()) {
+        Ok(Body::Content(Content::Work(envelope))) => {
+            envelope.items.into_iter().map(|work| work.key).collect()
+        }
+        Ok(_) | Err(_) => Vec::new(),
+    }
+}
+
+/// The body as an older process wrote it: without the seal, if it has one.
+pub fn unsealed(body: &[u8]) -> Vec<u8> {
+    let text = std::str::from_utf8(body).unwrap();
+    match text.strip_prefix("{\"seal\":\"").and_then(|rest| rest.split_once("\",")) {
+        Some((_, rest)) => format!("{{{rest}").into_bytes(),
+        None => body.to_vec(),
+    }
+}
+
+/// The body with a seal that fits it, whatever seal it had before.
+pub fn resealed(body: &[u8]) -> Vec<u8> {
+    seal().seal(Purpose::Message, unsealed(body))
+}

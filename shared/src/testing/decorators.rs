@@ -1,0 +1,219 @@
+//! Ports in front of other ports, for tests and simulations: to count, to fail, to lose an answer.
+//!
+//! A decorator says what is behind it and writes only the methods in which it differs; every other one
+//! passes on. Implementing the trait of decorators makes a type the port itself:
+//!
+//! ```
+//! # use std::sync::{Arc, atomic::{AtomicU32, Ordering}};
+//! # use postonce_shared::testing::decorators::SyncStoreDecorator;
+//! # use postonce_shared::domain::account::Versioned;
+//! # use postonce_shared::ports::{fault::StoreFault, sync_store::SyncStore};
+//! struct CountedReads(Arc<dyn SyncStore>, AtomicU32);
+//!
+//! #[async_trait::async_trait]
+//! impl SyncStoreDecorator for CountedReads {
+//!     fn inner(&self) -> &dyn SyncStore {
+//!         &*self.0
+//!     }
+//!
+//!     async fn get(&self, name: &str) -> Result<Option<Versioned<String>>, StoreFault> {
+//!         self.1.fetch_add(1, Ordering::Relaxed);
+//!         self.0.get(name).await
+//!     }
+//! }
+//! # fn port(counted: CountedReads) -> Arc<dyn SyncStore> { Arc::new(counted) }
+//! ```
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+
+use crate::domain::account::{Account, Revision, Versioned};
+use crate::domain::decision::AccountCommit;
+use crate::domain::ids::{AccountId, AccountKey, PartnerId, TransactionKey, UserId};
+use crate::domain::journal::JournalPage;
+use crate::domain::partner::Partner;
+use crate::domain::time::Timestamp;
+use crate::domain::transaction::TransactionStatus;
+use crate::ports::api_keys::{ApiKeyRecord, ApiKeys};
+use crate::ports::dead_letters::{DeadLetter, DeadLetters, Resolution};
+use crate::ports::fault::StoreFault;
+use crate::ports::ledger::{
+    AcceptOutcome, AcceptReach, Accounts, Committed, Ledger, Listing, Marks, NewTransaction, Opened,
+    StoredTransaction, TransactionLog,
+};
+use crate::ports::partners::Partners;
+use crate::ports::payload_store::{PayloadEntry, PayloadStore};
+use crate::ports::process_registry::{ProcessId, ProcessRegistry, RegisteredProcess};
+use crate::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
+use crate::ports::sync_store::{Swapped, SyncStore};
+use crate::ports::world::World;
+
+/// The trait of decorators of a port: every method passes on unless it is written anew.
+macro_rules! decorator {
+    ($decorator:ident of $port:ident {
+        $(says $says:ident -> $said:ty;)*
+        $(fn $method:ident($($name:ident: $type:ty),*) -> $answer:ty;)*
+    }) => {
+        #[doc = concat!("In front of a [`", stringify!($port), "`]: every method passes on unless it is written anew.")]
+        #[async_trait]
+        pub trait $decorator: Send + Sync {
+            /// What is behind it.
+            fn inner(&self) -> &dyn $port;
+            $(
+                #[doc = concat!("As [`", stringify!($port), "::", stringify!($says), "`].")]
+                fn $says(&self) -> $said {
+                    self.inner().$says()
+                }
+            )*
+            $(
+                #[doc = concat!("As [`", stringify!($port), "::", stringify!($method), "`].")]
+                async fn $method(&self, $($name: $type),*) -> Result<$answer, StoreFault> {
+                    self.inner().$method($($name),*).await
+                }
+            )*
+        }
+
+        #[async_trait]
+        impl<D: $decorator> $port for D {
+            $(
+                fn $says(&self) -> $said {
+                    $decorator::$says(self)
+                }
+            )*
+            $(
+                async fn $method(&self, $($name: $type),*) -> Result<$answer, StoreFault> {
+                    $decorator::$method(self, $($name),*).await
+                }
+            )*
+        }
+    };
+}
+
+decorator!(LedgerDecorator of Ledger {
+    says accept_reach -> AcceptReach;
+    fn accept(group: &[NewTransaction]) -> Vec<AcceptOutcome>;
+    fn commit(commit: &AccountCommit) -> Committed;
+    fn account(key: AccountKey) -> Option<Versioned<Account>>;
+    fn transaction(key: &TransactionKey) -> Option<StoredTransaction>;
+    fn mark(key: &TransactionKey, revision: &Revision, marks: Marks) -> Option<Revision>;
+    fn probe() -> ();
+});
+
+decorator!(AccountsDecorator of Accounts {
+    fn open(account: &Account) -> Opened;
+    fn change(guard: &Revision, after: &Account) -> Option<Revision>;
+    fn list(user: UserId, after: Option<AccountId>, limit: usize) -> Vec<Account>;
+});
+
+decorator!(TransactionLogDecorator of TransactionLog {
+    fn pages(account: AccountKey, from: u64, entries: usize) -> Vec<JournalPage>;
+    fn by_status(
+        account: AccountKey, status: TransactionStatus, partner: Option<&PartnerId>, cursor: Option<&str>,
+        limit: usize
+    ) -> Listing<StoredTransaction>;
+    fn accepted(cursor: Option<&str>, limit: usize) -> Listing<StoredTransaction>;
+});
+
+decorator!(WorkQueueDecorator of WorkQueue {
+    fn send(queue: &QueueName, body: &[u8], delay: Duration) -> ();
+    fn receive(queue: &QueueName, max: usize, visibility: Duration) -> Vec<Message>;
+    fn extend(queue: &QueueName, lease: &Lease, body: &[u8], visibility: Duration) -> Held<Lease>;
+    fn delete(queue: &QueueName, lease: &Lease) -> Held<()>;
+    fn backlog(queue: &QueueName) -> Backlog;
+});
+
+decorator!(DeadLettersDecorator of DeadLetters {
+    fn add(letter: &DeadLetter) -> ();
+    fn find(id: &str) -> Option<DeadLetter>;
+    fn list(open_only: bool, cursor: Option<&str>, limit: usize) -> Listing<DeadLetter>;
+    fn resolve(id: &str, resolution: &Resolution) -> bool;
+    fn count_open() -> Vec<(QueueName, u64)>;
+});
+
+decorator!(SyncStoreDecorator of SyncStore {
+    fn get(name: &str) -> Option<Versioned<String>>;
+    fn swap(name: &str, expected: Option<&Revision>, value: &str) -> Swapped;
+});
+
+decorator!(PayloadStoreDecorator of PayloadStore {
+    fn put(name: &str, body: &[u8]) -> ();
+    fn get(name: &str) -> Option<Vec<u8>>;
+    fn delete(name: &str) -> ();
+    fn list(prefix: &str, cursor: Option<&str>, limit: usize) -> Listing<PayloadEntry>;
+});
+
+decorator!(ApiKeysDecorator of ApiKeys {
+    fn add(record: &ApiKeyRecord) -> ();
+    fn find(id: &str) -> Option<ApiKeyRecord>;
+    fn list() -> Vec<ApiKeyRecord>;
+    fn revoke(id: &str, at: Timestamp) -> bool;
+});
+
+decorator!(PartnersDecorator of Partners {
+    fn find(id: &PartnerId) -> Option<Versioned<Partner>>;
+    fn list(after: Option<&PartnerId>, limit: usize) -> Vec<Partner>;
+    fn save(partner: &Partner, expected: Option<&Revision>) -> Swapped;
+});
+
+decorator!(ProcessRegistryDecorator of ProcessRegistry {
+    fn announce(entry: &RegisteredProcess) -> ();
+    fn withdraw(id: ProcessId) -> ();
+    fn list() -> Vec<RegisteredProcess>;
+});
+
+/// In front of a [`World`]: every method passes on unless it is written anew.
+#[async_trait]
+pub trait WorldDecorator: Send + Sync {
+    /// What is behind it.
+    fn inner(&self) -> &dyn World;
+
+    /// As [`World::now`].
+    fn now(&self) -> Timestamp {
+        self.inner().now()
+    }
+
+    /// As [`World::uptime`].
+    fn uptime(&self) -> Duration {
+        self.inner().uptime()
+    }
+
+    /// As [`World::sleep`].
+    async fn sleep(&self, duration: Duration) {
+        self.inner().sleep(duration).await;
+    }
+
+    /// As [`World::random`].
+    fn random(&self) -> u64 {
+        self.inner().random()
+    }
+
+    /// As [`World::spawn`].
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.inner().spawn(task);
+    }
+}
+
+#[async_trait]
+impl<D: WorldDecorator> World for D {
+    fn now(&self) -> Timestamp {
+        WorldDecorator::now(self)
+    }
+
+    fn uptime(&self) -> Duration {
+        WorldDecorator::uptime(self)
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        WorldDecorator::sleep(self, duration).await;
+    }
+
+    fn random(&self) -> u64 {
+        WorldDecorator::random(self)
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        WorldDecorator::spawn(self, task);
+    }
+}

@@ -1,0 +1,207 @@
+//! What Clippy cannot keep: who may know whom, the size of files, and no leftovers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use postonce_shared::domain::transaction::TransactionStatus;
+use postonce_tests::workspace;
+
+/// Longest source file.
+const FILE_LINES_MAX: usize = 450;
+
+/// A source file of the workspace.
+struct Source {
+    /// Its path from the root of the workspace, with `/`.
+    path: String,
+    text: String,
+}
+
+impl Source {
+    /// Whether it is one of these, by the start of its path.
+    fn is_in(&self, starts: &[&str]) -> bool {
+        starts.iter().any(|start| self.path.starts_with(start))
+    }
+
+    /// Its lines with their numbers, without comments.
+    fn code(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.text
+            .lines()
+            .enumerate()
+            .map(|(index, line)| (index.saturating_add(1), line))
+            .filter(|(_, line)| !line.trim_start().starts_with("//"))
+    }
+
+    /// Whether it is only compiled for tests.
+    fn is_test(&self) -> bool {
+        self.path.ends_with("/tests.rs") || self.path.contains("/tests/") || self.is_in(&["tests/"])
+    }
+
+    /// Its code up to its tests, which stand at the end.
+    fn production_code(&self) -> impl Iterator<Item = (usize, &str)> {
+        let code = if self.is_test() { None } else { Some(self.code()) };
+        code.into_iter().flatten().take_while(|(_, line)| line.trim() != "#[cfg(test)]")
+    }
+}
+
+fn sources() -> Vec<Source> {
+    let mut found = Vec::new();
+    for part in ["shared", "schemas", "worker", "web", "tests"] {
+        collect(&workspace::root().join(part), &mut found);
+    }
+    assert!(found.len() > 40, "the sources are where they are looked for");
+    found
+}
+
+fn collect(directory: &Path, found: &mut Vec<Source>) {
+    let mut paths: Vec<PathBuf> = fs::read_dir(directory)
+        .expect("a directory can be read")
+        .map(|entry| entry.expect("an entry can be read").path())
+        .collect();
+    paths.sort();
+    for path in paths {
+        let name = path.file_name().expect("an entry has a name").to_string_lossy().into_owned();
+        if path.is_dir() && !["node_modules", "target", ".venv"].contains(&name.as_str()) {
+            collect(&path, found);
+        } else if name.ends_with(".rs") {
+            let relative = path.strip_prefix(workspace::root()).expect("it is in the workspace");
+            let text = fs::read_to_string(&path).expect("a source can be read");
+            found.push(Source { path: relative.to_string_lossy().replace('\\', "/"), text });
+        }
+    }
+}
+
+/// Fails with every line of code, in files that `applies` to, which has one of the words in it.
+fn refuse(why: &str, words: &[&str], applies: impl Fn(&Source) -> bool) {
+    let sources = sources();
+    let lines = sources.iter().filter(|source| applies(source));
+    report(why, words, lines.flat_map(|source| source.code().map(move |line| (source, line))));
+}
+
+/// As [`refuse`], but tests may do it.
+fn refuse_in_production(why: &str, words: &[&str], applies: impl Fn(&Source) -> bool) {
+    let sources = sources();
+    let lines = sources.iter().filter(|source| applies(source));
+    report(why, words, lines.flat_map(|source| source.production_code().map(move |line| (source, line))));
+}
+
+fn report<'a>(why: &str, words: &[&str], lines: impl Iterator<Item = (&'a Source, (usize, &'a str))>) {
+    let found: Vec<String> = lines
+        .filter(|(_, (_, line))| words.iter().any(|word| line.contains(word)))
+        .map(|(source, (number, line))| format!("{}:{number}: {}", source.path, line.trim()))
+        .collect();
+    assert!(found.is_empty(), "{why}:\n{}", found.join("\n"));
+}
+
+/// This file names what it refuses.
+fn is_elsewhere(source: &Source) -> bool {
+    source.path != "tests/e2e/tidy/mod.rs"
+}
+
+#[test]
+fn the_domain_is_pure() {
+    refuse_in_production("`domain` uses only std and small value crates", &["tokio", "async "], |source| {
+        source.is_in(&["shared/src/domain/"])
+    });
+}
+
+#[test]
+fn only_adapters_name_a_store() {
+    refuse_in_production("SQLite stays in its adapter", &["rusqlite"], |source| {
+        !source.is_in(&["shared/src/adapters/sqlite/"])
+    });
+    refuse_in_production(
+        "Azure stays in its adapter",
+        &[
+            "azure_core::",
+            "azure_data_tables::",
+            "azure_storage::",
+            "azure_storage_queues::",
+            "azure_storage_blobs::",
+        ],
+        |source| !source.is_in(&["shared/src/adapters/azure/"]),
+    );
+}
+
+#[test]
+fn schemas_know_nobody_and_the_worker_knows_only_shared() {
+    refuse("`schemas` depends on nothing of ours", &["postonce_"], |source| {
+        source.is_in(&["schemas/src/"]) && !source.is_in(&["schemas/src/main.rs"])
+    });
+    refuse("`worker` uses only `shared`", &["postonce_web", "postonce_schemas"], |source| {
+        source.is_in(&["worker/src/"])
+    });
+    refuse("the server of `worker` stays at its edge", &["actix"], |source| {
+        source.is_in(&["worker/src/"]) && !source.is_in(&["worker/src/http"])
+    });
+    refuse(
+        "`shared` uses nobody of ours and no HTTP server",
+        &["postonce_web", "postonce_worker", "actix"],
+        |source| source.is_in(&["shared/"]),
+    );
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let long: Vec<String> = sources()
+        .iter()
+        .map(|source| (source.text.lines().count(), &source.path))
+        .filter(|(lines, _)| *lines > FILE_LINES_MAX)
+        .map(|(lines, path)| format!("{path}: {lines} lines"))
+        .collect();
+    assert!(
+        long.is_empty(),
+        "more than {FILE_LINES_MAX} lines; look for the second noun:\n{}",
+        long.join("\n")
+    );
+}
+
+#[test]
+fn nothing_is_left_over_and_nothing_is_skipped() {
+    let words = ["FIXME", "XXX:", "todo!(", "unimplemented!(", "#[ignore", "dbg!("];
+    refuse("finish it, or say why in an issue", &words, is_elsewhere);
+    let in_comments: Vec<String> = sources()
+        .iter()
+        .filter(|source| is_elsewhere(source) && source.text.contains("FIXME"))
+        .map(|source| source.path.clone())
+        .collect();
+    assert!(in_comments.is_empty(), "leftover FIXME in {in_comments:?}");
+}
+
+#[test]
+fn an_exception_from_a_lint_is_expected_with_a_reason() {
+    refuse("write #[expect(lint, reason = …)]", &["#[allow(", "#![allow("], is_elsewhere);
+    let unreasoned: Vec<String> = sources()
+        .iter()
+        .filter(|source| is_elsewhere(source))
+        .flat_map(|source| {
+            let expectations = source.text.match_indices("[expect(").map(|(start, _)| start);
+            expectations
+                .filter(|start| {
+                    let rest = source.text.get(*start..).unwrap_or_default();
+                    let attribute = rest.split(")]").next().unwrap_or_default();
+                    !attribute.contains("reason")
+                })
+                .map(|start| format!("{} at byte {start}", source.path))
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(unreasoned.is_empty(), "an expectation without a reason: {unreasoned:?}");
+}
+
+#[test]
+fn no_source_names_a_place_on_somebodys_machine() {
+    let places = ["/home/", "/root/", "/Users/", "C:\\"];
+    refuse("sources run on every machine", &places, is_elsewhere);
+}
+
+#[test]
+fn the_readme_draws_the_life_of_a_transaction_as_the_code_has_it() {
+    let header = TransactionStatus::ALL.map(TransactionStatus::code).join(" | ");
+    let mut table = format!("| from \\ to | {header} |\n| --- | --- | --- | --- |\n");
+    for from in TransactionStatus::ALL {
+        let may = TransactionStatus::ALL.map(|to| if from.may_become(to) { "yes" } else { "no" });
+        table.push_str(&format!("| {} | {} |\n", from.code(), may.join(" | ")));
+    }
+    let readme = fs::read_to_string(workspace::root().join("README.md")).unwrap();
+    assert!(readme.contains(&table), "README.md has another table than\n{table}");
+}

@@ -1,0 +1,94 @@
+//! Partners for keys that are older than the records of partners: what worked before the upgrade works
+//! after it, once. Later, a key whose partner has no record is refused.
+
+use std::collections::BTreeMap;
+
+use postonce_shared::domain::ids::PartnerId;
+use postonce_shared::domain::partner::{ActiveKey, Partner, Reach};
+use postonce_shared::ports::Store;
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::sync_store::Swapped;
+use postonce_shared::ports::world::World;
+
+/// The shared value that says that it was done.
+const ADOPTED: &str = "partners-adopted";
+
+/// Gives every partner that has keys and no record one that reaches everything, with all its keys that work,
+/// be they more than a partner may add today. Partners whose keys were all revoked get one without keys. Does
+/// nothing when it was done before; several processes may do it at once.
+///
+/// # Errors
+/// [`StoreFault`] when it may not be done; doing it again is safe.
+pub async fn adopt(store: &Store, world: &dyn World) -> Result<(), StoreFault> {
+    if store.sync.get(ADOPTED).await?.is_some() {
+        return Ok(());
+    }
+    let mut keys: BTreeMap<PartnerId, Vec<ActiveKey>> = BTreeMap::new();
+    for record in store.api_keys.list().await? {
+        let of_partner = keys.entry(record.partner).or_default();
+        if record.revoked_at.is_none() {
+            of_partner.push(ActiveKey { id: record.id, created_at: record.created_at });
+        }
+    }
+    for (id, mut keys) in keys {
+        keys.sort_by_key(|key| key.created_at);
+        let partner = Partner { keys, ..Partner::active(id, Reach::Everything, world.now()) };
+        match store.partners.save(&partner, None).await? {
+            Swapped::Done(_) => {
+                tracing::info!("Partner {} is known now, and reaches everything as before", partner.id);
+            }
+            // Another process was faster, and an operator may have gone on from there.
+            Swapped::Conflict => {}
+        }
+    }
+    match store.sync.swap(ADOPTED, None, "1").await? {
+        Swapped::Done(_) | Swapped::Conflict => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use postonce_shared::adapters::memory::MemoryStore;
+    use postonce_shared::adapters::memory::world::TestWorld;
+
+    use super::*;
+    use crate::access::api_keys::NewKey;
+    use crate::access::keyring::Keyring;
+    use crate::access::scopes::Scope;
+
+    #[tokio::test]
+    async fn what_worked_before_the_upgrade_works_after_it_and_nothing_else() {
+        let world = Arc::new(TestWorld::new(1));
+        let store = MemoryStore::new(world.clone());
+        let old_key = async |partner: &str, revoked: bool| {
+            let key = NewKey::random();
+            let record = key.record(PartnerId::parse(partner).unwrap(), &[Scope::Read], &*world);
+            store.api_keys.add(&record).await.unwrap();
+            if revoked {
+                assert!(store.api_keys.revoke(&record.id, world.now()).await.unwrap());
+            }
+            key
+        };
+        let works = async |key: &NewKey| {
+            Keyring::new(&store, world.clone()).look_up(key.expose()).await.unwrap().is_some()
+        };
+        let shop = [old_key("shop", false).await, old_key("shop", false).await, old_key("shop", false).await];
+        let (revoked, gone) = (old_key("shop", true).await, old_key("gone", true).await);
+        assert!(!works(&shop[0]).await, "a key of a partner without a record is refused");
+        let (one, other) = futures::future::join(adopt(&store, &*world), adopt(&store, &*world)).await;
+        assert!(one.is_ok() && other.is_ok());
+        for key in &shop {
+            assert!(works(key).await);
+        }
+        assert!(!works(&revoked).await && !works(&gone).await);
+        let partners = store.partners.list(None, 10).await.unwrap();
+        let sizes: Vec<_> = partners.iter().map(|it| (it.id.as_str(), it.keys.len())).collect();
+        assert_eq!(sizes, [("gone", 0), ("shop", 3)]);
+
+        let late = old_key("late", false).await;
+        adopt(&store, &*world).await.unwrap();
+        assert!(!works(&late).await, "it is done once: later, a missing record means no");
+    }
+}

@@ -1,0 +1,14 @@
+//! Authentication and permissions: API keys, scopes, signatures, request rates and the records of partners.
+
+pub mod adoption;
+pub mod api_keys;
+pub mod audit;
+pub mod authentication;
+pub mod keyring;
+pub mod partner_broadcast;
+pub mod partner_service;
+pub mod partner_terms;
+pub mod rates;
+pub mod scopes;
+pub mod signatures;
+pub mod view;

@@ -1,0 +1,84 @@
+use postonce_shared::adapters::local_doorbell::LocalDoorbell;
+use postonce_shared::adapters::memory::MemoryStore;
+use postonce_shared::adapters::memory::world::TestWorld;
+use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
+use postonce_shared::domain::account::{AccountStatus, Revision};
+use postonce_shared::domain::money::Currency;
+use postonce_shared::messaging::envelope::seal::Seal;
+use postonce_shared::ports::ledger::Accounts;
+use uuid::Uuid;
+
+use super::*;
+
+fn key() -> AccountKey {
+    AccountKey {
+        user: UserId::from_uuid(Uuid::from_u128(1)),
+        account: AccountId::from_uuid(Uuid::from_u128(2)),
+    }
+}
+
+/// Accounts whose row changes before each of the first `changes` writes.
+struct Contended {
+    inner: Arc<dyn Accounts>,
+    ledger: Arc<dyn postonce_shared::ports::ledger::Ledger>,
+    changes: std::sync::atomic::AtomicU32,
+}
+
+#[async_trait::async_trait]
+impl Accounts for Contended {
+    async fn open(&self, account: &Account) -> Result<Opened, StoreFault> {
+        self.inner.open(account).await
+    }
+
+    async fn change(&self, guard: &Revision, after: &Account) -> Result<Option<Revision>, StoreFault> {
+        use std::sync::atomic::Ordering::Relaxed;
+        if self.changes.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
+            let found = self.ledger.account(key()).await?.unwrap();
+            let touched = found.value.changed(found.value.overdraft_limit, found.value.status).unwrap();
+            let _revision = self.inner.change(&found.revision, &touched).await?;
+        }
+        self.inner.change(guard, after).await
+    }
+
+    async fn list(
+        &self,
+        user: UserId,
+        after: Option<AccountId>,
+        limit: usize,
+    ) -> Result<Vec<Account>, StoreFault> {
+        self.inner.list(user, after, limit).await
+    }
+}
+
+async fn close_while_it_changes(changes: u32) -> ChangeOutcome {
+    let world: Arc<TestWorld> = Arc::new(TestWorld::new(1));
+    let mut store = MemoryStore::new(world.clone());
+    let (inner, ledger) = (Arc::clone(&store.accounts), Arc::clone(&store.ledger));
+    store.accounts = Arc::new(Contended { inner, ledger, changes: changes.into() });
+    let bell = Arc::new(LocalDoorbell::default());
+    let seal = Seal::new(&Arc::new(DoorbellSecret::new(None)));
+    let repair = Repair::new(&store, &seal, world.clone(), bell, 1);
+    let accounts_service = AccountService::new(store, world.clone(), repair);
+    let currency = Currency::parse("EUR").unwrap();
+    let overdraft_limit = OverdraftLimit::none(currency);
+    let terms = AccountTerms { currency, overdraft_limit, holder: None };
+    assert!(matches!(accounts_service.open(key(), terms).await.unwrap(), OpenOutcome::Created(_)));
+    let wish = AccountChange { overdraft_limit: None, status: Some(AccountStatus::Closed) };
+    let clock = async {
+        loop {
+            world.advance(Duration::from_secs(1));
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        changing = accounts_service.change(key(), &wish) => changing.unwrap(),
+        () = clock => panic!("the clock never ends"),
+    }
+}
+
+#[tokio::test]
+async fn a_change_is_tried_again_while_others_change_the_account() {
+    let ChangeOutcome::Done(account) = close_while_it_changes(3).await else { panic!("not done") };
+    assert_eq!((account.status, account.version), (AccountStatus::Closed, 5));
+    assert_eq!(close_while_it_changes(100).await, ChangeOutcome::Busy);
+}

@@ -1,0 +1,158 @@
+//! Opening, changing and reading accounts.
+
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use postonce_schemas::json::{Account, AccountPage, ChangeAccountRequest, OpenAccountRequest, Violation};
+use postonce_shared::domain::partner::WithinUser;
+use postonce_shared::protocol::accept::Acceptor;
+
+use crate::access::audit;
+use crate::access::authentication::Caller;
+use crate::access::scopes::{Accounts, Read};
+use crate::api::account_service::{AccountService, ChangeOutcome};
+use crate::api::negotiate::Reply;
+use crate::api::openapi::{
+    AccountPath, ChangingRefusals, ListingRefusals, OpeningRefusals, PageParams, ReadingRefusals, UserPath,
+};
+use crate::api::pages::{PageQuery, cursor};
+use crate::api::translate::{self, InboundDocument};
+use crate::api::{paths, respond};
+use crate::error::{ApiError, Code};
+
+/// Open an account
+///
+/// The ids are yours to choose. The same request again answers 200 with the account as it then is;
+/// other terms than those that hold now answer 409.
+#[utoipa::path(
+    put,
+    path = "/v1/users/{user_id}/accounts/{account_id}",
+    operation_id = "open_account",
+    tag = "accounts",
+    params(AccountPath),
+    request_body(content = OpenAccountRequest, content_type = "application/json"),
+    responses(
+        (status = 201, description = "It is open now.", body = Account, headers(
+            ("Location" = String, description = "Path of the account."),
+        )),
+        (status = 200, description = "It was open before, with these terms.", body = Account),
+        OpeningRefusals
+    ),
+    security(("api_key" = ["accounts"]))
+)]
+pub async fn open(
+    caller: Caller<Accounts>,
+    request: HttpRequest,
+    payload: Payload,
+    accounts_service: Data<AccountService>,
+    acceptor: Data<Acceptor>,
+) -> Result<HttpResponse, ApiError> {
+    let reply = Reply::to(&request)?;
+    let key = paths::account(&request)?;
+    let document = InboundDocument::read(&request, payload).await?;
+    let terms = translate::account_terms(&document)?;
+    let key = caller.within(key)?;
+    let currency = terms.currency;
+    let response = respond::opening(accounts_service.open(key, terms).await?, reply)?;
+    acceptor.remember(key, currency);
+    Ok(response)
+}
+
+/// Change an account
+///
+/// Sets the overdraft limit, the status or both. A closed account rejects every transaction; it can
+/// be opened again.
+#[utoipa::path(
+    patch,
+    path = "/v1/users/{user_id}/accounts/{account_id}",
+    operation_id = "change_account",
+    tag = "accounts",
+    params(AccountPath),
+    request_body(content = ChangeAccountRequest, content_type = "application/json"),
+    responses((status = 200, description = "The account as it now is.", body = Account), ChangingRefusals),
+    security(("api_key" = ["accounts"]))
+)]
+pub async fn change(
+    caller: Caller<Accounts>,
+    request: HttpRequest,
+    payload: Payload,
+    accounts_service: Data<AccountService>,
+) -> Result<HttpResponse, ApiError> {
+    let reply = Reply::to(&request)?;
+    let key = paths::account(&request)?;
+    let document = InboundDocument::read(&request, payload).await?;
+    let wish = translate::account_change(&document)?;
+    audit::tell(&request, "changes", wish.members());
+    let key = caller.within(key)?;
+    match accounts_service.change(key, &wish).await? {
+        ChangeOutcome::Done(account) => Ok(reply.with(HttpResponse::Ok(), respond::account(account))),
+        ChangeOutcome::Unknown => Err(ApiError::account_unknown()),
+        ChangeOutcome::BalanceNotZero(account) => {
+            let detail = format!("The balance is {}; an account is closed at zero only.", account.balance);
+            Err(ApiError::new(Code::AccountBalanceNotZero, detail))
+        }
+        ChangeOutcome::LimitInvalid(error) => {
+            let violation = Violation { field: "overdraft_limit".to_owned(), message: error.to_string() };
+            Err(ApiError::violations(Code::ValidationFailed, vec![violation]))
+        }
+        ChangeOutcome::Busy => {
+            Err(ApiError::new(Code::AccountBusy, "Postings changed the account each time. Try again."))
+        }
+    }
+}
+
+/// Read an account
+#[utoipa::path(
+    get,
+    path = "/v1/users/{user_id}/accounts/{account_id}",
+    operation_id = "get_account",
+    tag = "accounts",
+    params(AccountPath),
+    responses((status = 200, description = "The account as it now is.", body = Account), ReadingRefusals),
+    security(("api_key" = ["read"]))
+)]
+pub async fn find(
+    caller: Caller<Read>,
+    request: HttpRequest,
+    accounts_service: Data<AccountService>,
+) -> Result<HttpResponse, ApiError> {
+    let reply = Reply::to(&request)?;
+    let key = caller.within(paths::account(&request)?)?;
+    let account = accounts_service.account(key).await?.ok_or_else(ApiError::account_unknown)?;
+    Ok(reply.with(HttpResponse::Ok(), respond::account(account)))
+}
+
+/// List the accounts of a user
+///
+/// Those that you may touch. A user without accounts has an empty list; where none of a user's accounts could be
+/// yours to touch, there is no such user.
+#[utoipa::path(
+    get,
+    path = "/v1/users/{user_id}/accounts",
+    operation_id = "list_accounts",
+    tag = "accounts",
+    params(UserPath, PageParams),
+    responses((status = 200, description = "A page of accounts, by id.", body = AccountPage), ListingRefusals),
+    security(("api_key" = ["read"]))
+)]
+pub async fn list(
+    caller: Caller<Read>,
+    request: HttpRequest,
+    accounts_service: Data<AccountService>,
+) -> Result<HttpResponse, ApiError> {
+    let reply = Reply::to(&request)?;
+    let user = paths::user(&request)?;
+    let page = PageQuery::of(&request)?;
+    let listing = format!("accounts of {user}");
+    let after =
+        page.position(&listing)?.map(|id| id.parse()).transpose().map_err(|_| ApiError::cursor_invalid())?;
+    let found = match caller.grant().partner.reach.of_user(user) {
+        WithinUser::All => accounts_service.accounts(user, after, page.limit).await?,
+        WithinUser::Only(accounts) if accounts.is_empty() => return Err(ApiError::user_unknown()),
+        WithinUser::Only(accounts) => {
+            accounts_service.named_accounts(user, &accounts, after, page.limit).await?
+        }
+    };
+    let accounts = found.items.into_iter().map(respond::account).collect();
+    let next_cursor = found.next.map(|next| cursor(&listing, &next));
+    Ok(reply.with(HttpResponse::Ok(), AccountPage { accounts, next_cursor }))
+}

@@ -1,0 +1,99 @@
+//! What operators look at: queues, order numbers, costs, the number of workers.
+
+use actix_web::HttpResponse;
+use actix_web::web::Data;
+use postonce_schemas::json::{OrderNumbers, QueueList, Scale, StorageOperations};
+
+use crate::access::authentication::Caller;
+use crate::access::scopes::Admin;
+use crate::admin::service::AdminService;
+use crate::api::openapi::Refusals;
+use crate::api::respond;
+use crate::error::ApiError;
+
+/// Look at the work queues
+#[utoipa::path(
+    get,
+    path = "/v1/admin/queues",
+    operation_id = "list_queues",
+    tag = "admin",
+    responses((status = 200, description = "The queues, by name.", body = QueueList), Refusals),
+    security(("api_key" = ["admin"]))
+)]
+pub async fn queues(_caller: Caller<Admin>, admin: Data<AdminService>) -> Result<HttpResponse, ApiError> {
+    let now = admin.now();
+    let reports = admin.queues().await.map_err(ApiError::queue)?;
+    let queues = reports.into_iter().map(|report| respond::queue(report, now)).collect();
+    Ok(HttpResponse::Ok().json(QueueList { queues }))
+}
+
+/// Look at the order numbers
+///
+/// This process as it now is, others as they last reported: they do when they reserve a range.
+#[utoipa::path(
+    get,
+    path = "/v1/admin/order-numbers",
+    operation_id = "get_order_numbers",
+    tag = "admin",
+    responses((status = 200, description = "Where the numbers went.", body = OrderNumbers), Refusals),
+    security(("api_key" = ["admin"]))
+)]
+pub async fn order_numbers(
+    _caller: Caller<Admin>,
+    admin: Data<AdminService>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(HttpResponse::Ok().json(respond::order_numbers(admin.order_numbers().await?)))
+}
+
+/// Look at the cost of storage
+///
+/// Requests of the processes in `processes` since they started, and their price at the configured prices. All
+/// requests count, also those that post nothing.
+#[utoipa::path(
+    get,
+    path = "/v1/admin/storage-operations",
+    operation_id = "get_storage_operations",
+    tag = "admin",
+    responses((status = 200, description = "Counts and prices.", body = StorageOperations), Refusals),
+    security(("api_key" = ["admin"]))
+)]
+pub async fn storage_operations(
+    _caller: Caller<Admin>,
+    admin: Data<AdminService>,
+) -> Result<HttpResponse, ApiError> {
+    let costs = admin.costs().await;
+    Ok(HttpResponse::Ok().json(respond::costs(&costs, admin.prices())))
+}
+
+/// Ask how many workers are wanted
+///
+/// For the backlog, the age target and the schedule. However often it is asked, the queues are read at most
+/// once in 5 seconds. The number follows the backlog down at once; whoever acts on it waits a while before
+/// stopping workers, as Kubernetes does (`stabilizationWindowSeconds`) and `postonce-worker --scale` as well.
+///
+/// KEDA reads it with this trigger, where `postonce-scale` is a `TriggerAuthentication` that takes its parameter
+/// `token` from a secret with an API key of scope `admin`:
+///
+/// ```yaml
+/// triggers:
+///   - type: metrics-api
+///     metadata:
+///       url: http://postonce-web:8080/v1/admin/scale
+///       valueLocation: workers_wanted
+///       targetValue: "1"
+///       authMode: bearer
+///     authenticationRef:
+///       name: postonce-scale
+/// ```
+#[utoipa::path(
+    get,
+    path = "/v1/admin/scale",
+    operation_id = "get_scale",
+    tag = "admin",
+    responses((status = 200, description = "The number, and why.", body = Scale), Refusals),
+    security(("api_key" = ["admin"]))
+)]
+pub async fn scale(_caller: Caller<Admin>, admin: Data<AdminService>) -> Result<HttpResponse, ApiError> {
+    let report = admin.scale().await.map_err(ApiError::shared_queue)?;
+    Ok(HttpResponse::Ok().json(respond::scale(report)))
+}

@@ -1,0 +1,80 @@
+//! The SOAP service, and the documents that describe it and the formats of XML.
+
+use actix_web::http::header;
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
+use postonce_shared::config::PublicAddress;
+use postonce_shared::messaging::xml;
+use postonce_shared::protocol::accept::Acceptor;
+
+use crate::access::authentication::{Caller, Undecided};
+use crate::access::signatures::Verifier;
+use crate::api::account_service::AccountService;
+use crate::api::soap::envelope::{self, Request, Version};
+use crate::api::soap::fault::content_type;
+use crate::api::soap::service::Service;
+use crate::api::{negotiate, translate};
+use crate::error::{ApiError, Code};
+use crate::formats::table;
+use crate::metrics::Metrics;
+
+/// The address in the document, which is replaced by the one where the client found it.
+const ADDRESS: &str = "http://127.0.0.1:8080";
+
+/// One request in an envelope.
+pub async fn call(
+    caller: Caller<Undecided>,
+    request: HttpRequest,
+    payload: Payload,
+    acceptor: Data<Acceptor>,
+    accounts_service: Data<AccountService>,
+    metrics: Data<Metrics>,
+) -> Result<HttpResponse, ApiError> {
+    let version = version(&request)?;
+    let body = translate::body(&request, payload).await?;
+    let root = table::parse(&body, &translate::xml_limits(&request))?;
+    let message = Request::parse(version, root)?;
+    if let Some(addressing) = &message.addressing {
+        // Also a fault relates to it.
+        request.extensions_mut().insert(addressing.clone());
+    }
+    let service = Service {
+        caller: &caller,
+        http: &request,
+        acceptor: &acceptor,
+        accounts_service: &accounts_service,
+        metrics: &metrics,
+    };
+    let answer = service.carry_out(&message).await?;
+    let body = envelope::write(version, message.addressing.as_ref(), answer);
+    Ok(HttpResponse::Ok().content_type(content_type(version)).body(body))
+}
+
+fn version(request: &HttpRequest) -> Result<Version, ApiError> {
+    let unsupported = |detail: String| ApiError::new(Code::MediaTypeUnsupported, detail);
+    let wanted = "text/xml for SOAP 1.1, or application/soap+xml for SOAP 1.2";
+    let essence = negotiate::utf8_essence(request.headers())?
+        .ok_or_else(|| unsupported(format!("Send the header Content-Type: {wanted}.")))?;
+    Version::of_media_type(essence)
+        .ok_or_else(|| unsupported(format!("Send {wanted}; {essence:?} is not supported here.")))
+}
+
+/// The description of the service, with the address at which the client found it.
+pub async fn wsdl(request: HttpRequest, verifier: Data<Verifier>) -> HttpResponse {
+    let PublicAddress { scheme, authority } = verifier.address(&request);
+    let address = format!("{scheme}://{authority}");
+    let document = postonce_schemas::USER_ACCOUNT_SERVICE_WSDL.replace(ADDRESS, &xml::escaped(&address));
+    HttpResponse::Ok().content_type("text/xml; charset=utf-8").body(document)
+}
+
+/// A schema, under the name that other documents call it by.
+pub async fn schema(request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let name = request.match_info().query("name");
+    let found = postonce_schemas::XSDS.iter().find(|(known, _)| *known == name);
+    let (_, document) = found.ok_or_else(|| {
+        let names: Vec<&str> = postonce_schemas::XSDS.iter().map(|(name, _)| *name).collect();
+        ApiError::new(Code::NotFound, format!("There is no such schema; there are {}.", names.join(", ")))
+    })?;
+    let cached = (header::CACHE_CONTROL, "no-cache");
+    Ok(HttpResponse::Ok().content_type("application/xml").insert_header(cached).body(*document))
+}

@@ -1,0 +1,90 @@
+//! Deposits and withdrawals.
+
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use postonce_schemas::json::TransactionRequest;
+use postonce_shared::domain::ids::TransactionKey;
+use postonce_shared::domain::instruction::TransactionKind;
+use postonce_shared::protocol::accept::Acceptor;
+
+use crate::access::authentication::Caller;
+use crate::access::scopes::{Deposit, Permission, Withdraw};
+use crate::api::negotiate::Reply;
+use crate::api::openapi::{AccountPath, SubmissionAnswers, SubmissionHeaders, SubmissionRefusals};
+use crate::api::translate::{self, InboundDocument};
+use crate::api::{paths, respond};
+use crate::error::ApiError;
+use crate::headers::{self, Wait};
+use crate::metrics::Metrics;
+
+/// Accept a deposit
+///
+/// Money comes in. Repeat the request with the same `Idempotency-Key` until you have an answer: it
+/// is posted at most once, and a repeated request is answered with the transaction as it then is.
+#[utoipa::path(
+    post,
+    path = "/v1/users/{user_id}/accounts/{account_id}/deposits",
+    operation_id = "submit_deposit",
+    tag = "transactions",
+    params(AccountPath, SubmissionHeaders),
+    request_body(content = TransactionRequest, content_type = "application/json"),
+    responses(SubmissionAnswers, SubmissionRefusals),
+    security(("api_key" = ["deposit"]))
+)]
+pub async fn deposit(
+    caller: Caller<Deposit>,
+    request: HttpRequest,
+    payload: Payload,
+    acceptor: Data<Acceptor>,
+    metrics: Data<Metrics>,
+) -> Result<HttpResponse, ApiError> {
+    submit(TransactionKind::Deposit, &caller, &request, payload, &acceptor, &metrics).await
+}
+
+/// Accept a withdrawal
+///
+/// Money goes out. One that is more than the balance plus the overdraft limit is accepted first and
+/// then rejected with `insufficient_funds`. Repeat the request with the same `Idempotency-Key` until
+/// you have an answer.
+#[utoipa::path(
+    post,
+    path = "/v1/users/{user_id}/accounts/{account_id}/withdrawals",
+    operation_id = "submit_withdrawal",
+    tag = "transactions",
+    params(AccountPath, SubmissionHeaders),
+    request_body(content = TransactionRequest, content_type = "application/json"),
+    responses(SubmissionAnswers, SubmissionRefusals),
+    security(("api_key" = ["withdraw"]))
+)]
+pub async fn withdrawal(
+    caller: Caller<Withdraw>,
+    request: HttpRequest,
+    payload: Payload,
+    acceptor: Data<Acceptor>,
+    metrics: Data<Metrics>,
+) -> Result<HttpResponse, ApiError> {
+    submit(TransactionKind::Withdrawal, &caller, &request, payload, &acceptor, &metrics).await
+}
+
+async fn submit<P: Permission>(
+    kind: TransactionKind,
+    caller: &Caller<P>,
+    request: &HttpRequest,
+    payload: Payload,
+    acceptor: &Acceptor,
+    metrics: &Metrics,
+) -> Result<HttpResponse, ApiError> {
+    let reply = Reply::to(request)?;
+    let account = paths::account(request)?;
+    let document = InboundDocument::read(request, payload).await?;
+    let instruction = translate::instruction(kind, &document)?;
+    let message = headers::message_id(request.headers())?;
+    let wait = Wait::of(request.headers());
+    let account = caller.within(account)?;
+
+    let key = TransactionKey { account, partner: caller.partner().clone(), message };
+    let trace = headers::traceparent(request.headers());
+    let acceptance = acceptor.submit(key, instruction, trace, wait.map(Wait::duration)).await;
+    metrics.submitted(&acceptance);
+    respond::acceptance(acceptance?, wait, reply)
+}

@@ -1,0 +1,13 @@
+//! The HTTP API: routes, handlers, the translation between documents and the domain, and the OpenAPI document.
+
+pub mod account_service;
+pub mod handlers;
+pub mod negotiate;
+pub mod openapi;
+pub mod pages;
+pub mod panics;
+pub mod paths;
+pub mod respond;
+pub mod routes;
+pub mod soap;
+pub mod translate;

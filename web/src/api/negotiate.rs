@@ -1,0 +1,244 @@
+//! Which format a request is in, and which one its sender reads: by `Content-Type` and `Accept`
+//! (RFC 9110), and where these do not say, by the profile of the partner.
+
+use std::sync::Arc;
+
+use actix_web::body::{BoxBody, MessageBody};
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::header::{self, HeaderMap, HeaderName};
+use actix_web::middleware::Next;
+use actix_web::{Error, HttpMessage as _, HttpRequest, HttpResponse, HttpResponseBuilder};
+use postonce_shared::domain::partner::Partner;
+
+use crate::api::soap;
+use crate::error::{ApiError, Code};
+use crate::formats::{Document, FORMATS, Format, GENERIC_XML, named};
+
+/// The format of the body that comes with these headers, from somebody with that profile.
+///
+/// # Errors
+/// [`ApiError`] of status 415 when it is none that we read.
+pub fn body_format(
+    headers: &HeaderMap,
+    profile: Option<&'static dyn Format>,
+) -> Result<&'static dyn Format, ApiError> {
+    let unsupported = |detail: String| Err(ApiError::new(Code::MediaTypeUnsupported, detail));
+    let known = || {
+        let own: Vec<&str> = FORMATS.iter().map(|format| format.media_type()).collect();
+        format!("{} or {}", own.join(", "), GENERIC_XML.join(", "))
+    };
+    match utf8_essence(headers)? {
+        Some(essence) => spoken(essence, profile)
+            .map_or_else(|| unsupported(format!("Send {}; {essence:?} is not supported here.", known())), Ok),
+        None => {
+            profile.map_or_else(|| unsupported(format!("Send the header Content-Type: {}.", known())), Ok)
+        }
+    }
+}
+
+/// The media type of a body, without its parameters; `None` where nothing was said. All bodies are in
+/// UTF-8, as they are.
+///
+/// # Errors
+/// [`ApiError`] of status 415 for another character set, and for a compressed body.
+pub fn utf8_essence(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
+    let unsupported = |detail: String| Err(ApiError::new(Code::MediaTypeUnsupported, detail));
+    let encoding = header_text(headers, header::CONTENT_ENCODING);
+    if let Some(encoding) = encoding.filter(|it| !it.eq_ignore_ascii_case("identity")) {
+        return unsupported(format!("The body must not be compressed, but its encoding is {encoding:?}."));
+    }
+    let Some(content_type) = header_text(headers, header::CONTENT_TYPE) else { return Ok(None) };
+    let MediaType { essence, parameters } = MediaType::of(content_type);
+    let charset = parameters.iter().find(|(name, _)| name.eq_ignore_ascii_case("charset"));
+    match charset.filter(|(_, charset)| !charset.eq_ignore_ascii_case("utf-8")) {
+        Some((_, charset)) => {
+            unsupported(format!("The body must be in UTF-8, but its charset is {charset:?}."))
+        }
+        None => Ok(Some(essence)),
+    }
+}
+
+/// What operators write is JSON.
+///
+/// # Errors
+/// [`ApiError`] of status 415 for another format.
+pub fn only_json(format: &dyn Format) -> Result<(), ApiError> {
+    if format.is_xml() {
+        return Err(ApiError::new(
+            Code::MediaTypeUnsupported,
+            "Send application/json; no other format is supported here.",
+        ));
+    }
+    Ok(())
+}
+
+/// How the sender of a request is answered.
+#[derive(Debug, Clone, Copy)]
+pub struct Reply {
+    format: &'static dyn Format,
+    /// By the name that the sender knows.
+    media_type: &'static str,
+}
+
+impl Reply {
+    /// The best of what the sender accepts: its own format rather than others.
+    ///
+    /// # Errors
+    /// [`ApiError`] of status 406 when it accepts none that we write.
+    pub fn to(request: &HttpRequest) -> Result<Self, ApiError> {
+        let habit = Self::by_habit(request);
+        let Some(accepted) = Accepted::of(request.headers()) else { return Ok(habit) };
+        accepted.best(habit, profile(request)).ok_or_else(|| {
+            let own: Vec<&str> = FORMATS.iter().map(|format| format.media_type()).collect();
+            ApiError::new(Code::NotAcceptable, format!("Accept one of {}.", own.join(", ")))
+        })
+    }
+
+    /// As [`Self::to`], for what must be told in any case.
+    fn to_refused(request: &HttpRequest) -> Self {
+        let habit = Self::by_habit(request);
+        let accepted = Accepted::of(request.headers());
+        accepted.and_then(|accepted| accepted.best(habit, profile(request))).unwrap_or(habit)
+    }
+
+    /// The format of the body, of the partner, or else the first of all.
+    fn by_habit(request: &HttpRequest) -> Self {
+        let profile = profile(request);
+        let sent = header_text(request.headers(), header::CONTENT_TYPE).map(|it| MediaType::of(it).essence);
+        let of_body = sent.and_then(|essence| {
+            let format = spoken(essence, profile)?;
+            let generic = GENERIC_XML.iter().find(|it| it.eq_ignore_ascii_case(essence));
+            Some(Self { format, media_type: generic.copied().unwrap_or(format.media_type()) })
+        });
+        let own = |format: &'static dyn Format| Self { format, media_type: format.media_type() };
+        of_body.or_else(|| profile.map(own)).unwrap_or_else(|| own(&crate::formats::json::Json))
+    }
+
+    /// Writes an answer.
+    pub fn with(self, mut response: HttpResponseBuilder, document: impl Into<Document>) -> HttpResponse {
+        response.insert_header((header::VARY, "Accept")).content_type(labeled(self.media_type));
+        response.body(self.format.write(&document.into()))
+    }
+}
+
+/// Around every route: a refusal is written in the format of whoever reads it.
+///
+/// # Errors
+/// Those of what is around.
+pub async fn refuse_in_format(
+    request: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let response = next.call(request).await?.map_into_boxed_body();
+    if soap::is_at(response.request().path()) {
+        return Ok(soap::fault::respond(response));
+    }
+    let format = Reply::to_refused(response.request()).format;
+    let told = response.response().error().and_then(|error| error.as_error::<ApiError>());
+    let Some(problem) = told.filter(|_| format.is_xml()).map(ApiError::problem) else { return Ok(response) };
+    let body = format.write(&Document::Problem(problem));
+    Ok(response.map_body(|head, _| {
+        let content_type = header::HeaderValue::from_static(format.problem_media_type());
+        head.headers_mut().insert(header::CONTENT_TYPE, content_type);
+        BoxBody::new(body)
+    }))
+}
+
+/// The format that the partner of a request reads when the request does not say.
+pub fn profile(request: &HttpRequest) -> Option<&'static dyn Format> {
+    let extensions = request.extensions();
+    named(extensions.get::<Arc<Partner>>()?.format.as_deref()?)
+}
+
+/// The format that a media type means to somebody with that profile.
+fn spoken(essence: &str, profile: Option<&'static dyn Format>) -> Option<&'static dyn Format> {
+    if GENERIC_XML.iter().any(|it| it.eq_ignore_ascii_case(essence)) {
+        let own = profile.filter(|format| format.is_xml());
+        return own.or_else(|| FORMATS.iter().copied().find(|format| format.is_xml()));
+    }
+    FORMATS.iter().copied().find(|format| format.media_type().eq_ignore_ascii_case(essence))
+}
+
+/// XML that calls itself text is taken for ASCII by old readers unless told otherwise (RFC 7303).
+fn labeled(media_type: &'static str) -> String {
+    if media_type.starts_with("text/") {
+        format!("{media_type}; charset=utf-8")
+    } else {
+        media_type.to_owned()
+    }
+}
+
+fn header_text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// A media type, taken apart.
+struct MediaType<'a> {
+    essence: &'a str,
+    parameters: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> MediaType<'a> {
+    fn of(text: &'a str) -> Self {
+        let mut parts = text.split(';').map(str::trim);
+        let essence = parts.next().unwrap_or_default();
+        let parameters = parts.filter_map(|part| part.split_once('='));
+        let trimmed = parameters.map(|(name, value)| (name.trim(), value.trim().trim_matches('"')));
+        Self { essence, parameters: trimmed.collect() }
+    }
+}
+
+/// What a client accepts: ranges of media types, each with its weight in thousandths.
+struct Accepted<'a>(Vec<(&'a str, u16)>);
+
+impl<'a> Accepted<'a> {
+    /// What the header says; `None` when there is none, which accepts everything.
+    fn of(headers: &'a HeaderMap) -> Option<Self> {
+        let lines = headers.get_all(header::ACCEPT).filter_map(|value| value.to_str().ok());
+        let ranges = lines.flat_map(|line| line.split(',')).map(str::trim).filter(|range| !range.is_empty());
+        let weighed: Vec<(&str, u16)> = ranges
+            .map(|range| {
+                let MediaType { essence, parameters } = MediaType::of(range);
+                let weight = parameters.iter().find(|(name, _)| name.eq_ignore_ascii_case("q"));
+                (essence, weight.map_or(1000, |(_, weight)| thousandths(weight)))
+            })
+            .collect();
+        (!weighed.is_empty()).then_some(Self(weighed))
+    }
+
+    /// The weight of a media type: the most specific range decides.
+    fn weight(&self, media_type: &str) -> u16 {
+        let (kind, _) = media_type.split_once('/').unwrap_or((media_type, ""));
+        let of = |wanted: &dyn Fn(&str) -> bool| {
+            let found = self.0.iter().filter(|(range, _)| wanted(range));
+            found.map(|(_, weight)| *weight).max()
+        };
+        of(&|range| range.eq_ignore_ascii_case(media_type))
+            .or_else(|| of(&|range| range.strip_suffix("/*").is_some_and(|it| it.eq_ignore_ascii_case(kind))))
+            .or_else(|| of(&|range| range == "*/*"))
+            .unwrap_or_default()
+    }
+
+    /// The heaviest of what we write; among equals the habit of the client, then the order of formats.
+    fn best(&self, habit: Reply, profile: Option<&'static dyn Format>) -> Option<Reply> {
+        let own = FORMATS.iter().map(|format| Reply { format: *format, media_type: format.media_type() });
+        let generic = GENERIC_XML
+            .iter()
+            .filter_map(|media_type| Some(Reply { format: spoken(media_type, profile)?, media_type }));
+        let mut best: Option<(u16, Reply)> = None;
+        for reply in std::iter::once(habit).chain(own).chain(generic) {
+            let weight = self.weight(reply.media_type);
+            if weight > best.map_or(0, |(best, _)| best) {
+                best = Some((weight, reply));
+            }
+        }
+        best.map(|(_, reply)| reply)
+    }
+}
+
+/// A weight of RFC 9110, section 12.4.2, in thousandths; one that makes no sense counts as full.
+fn thousandths(weight: &str) -> u16 {
+    let (whole, decimals) = weight.split_once('.').unwrap_or((weight, ""));
+    let padded = format!("{whole}{decimals:0<3}");
+    padded.parse().unwrap_or(1000).min(1000)
+}

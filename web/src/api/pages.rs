@@ -1,0 +1,163 @@
+//! Listings in pages: how many, from where on, and where the next page starts.
+//!
+//! A cursor is opaque to clients. It carries a check over itself and over the listing that it
+//! belongs to, so that one that was changed, or taken from another listing, is refused here and
+//! never reaches a store. It is no secret and grants nothing.
+
+use actix_web::HttpRequest;
+use actix_web::web::Query;
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use postonce_schemas::json::Violation;
+use postonce_shared::domain::transaction::TransactionStatus;
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+
+use crate::error::{ApiError, Code};
+
+/// Items of a page, when nothing was said.
+pub const LIMIT_DEFAULT: usize = 100;
+/// Most items of a page.
+pub const LIMIT_MAX: usize = 1000;
+/// Bytes of the check in a cursor.
+const CHECK_BYTES: usize = 8;
+
+/// The query of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageQuery {
+    /// Most items.
+    pub limit: usize,
+    /// Which transactions, where that is asked.
+    pub status: TransactionStatus,
+    /// Whether resolved dead letters are listed too, where that is asked.
+    pub include_resolved: bool,
+    cursor: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct RawQuery {
+    limit: Option<String>,
+    cursor: Option<String>,
+    status: Option<String>,
+    resolved: Option<String>,
+}
+
+impl PageQuery {
+    /// Reads the query.
+    ///
+    /// # Errors
+    /// [`ApiError`] of status 400 with every violation.
+    pub fn of(request: &HttpRequest) -> Result<Self, ApiError> {
+        let raw = Query::<RawQuery>::from_query(request.query_string()).map_err(|error| {
+            ApiError::new(Code::QueryInvalid, format!("The query cannot be read: {error}."))
+        })?;
+        let RawQuery { limit, cursor, status, resolved } = raw.into_inner();
+        let mut violations = Vec::new();
+        let mut refuse = |field: &str, message: String| {
+            violations.push(Violation { field: field.to_owned(), message });
+        };
+        let limit = match limit.map(|text| number(&text)) {
+            None => LIMIT_DEFAULT,
+            Some(Some(limit @ 1..=LIMIT_MAX)) => limit,
+            Some(_) => {
+                refuse("limit", format!("must be a number from 1 to {LIMIT_MAX}"));
+                LIMIT_DEFAULT
+            }
+        };
+        let status = match status.map(|code| TransactionStatus::from_code(&code)) {
+            None => TransactionStatus::Posted,
+            Some(Some(status)) => status,
+            Some(None) => {
+                refuse("status", "must be posted, accepted or rejected".to_owned());
+                TransactionStatus::Posted
+            }
+        };
+        let include_resolved = resolved.as_deref() == Some("include");
+        if resolved.is_some() && !include_resolved {
+            refuse("resolved", "must be include, or absent".to_owned());
+        }
+        if violations.is_empty() {
+            Ok(Self { limit, status, include_resolved, cursor })
+        } else {
+            Err(ApiError::violations(Code::QueryInvalid, violations))
+        }
+    }
+
+    /// Where the page starts in that listing, in the listing's own words; `None` at its beginning.
+    ///
+    /// # Errors
+    /// [`ApiError`] of status 400 when the cursor is not one of that listing.
+    pub fn position(&self, listing: &str) -> Result<Option<String>, ApiError> {
+        let decoded =
+            self.cursor.as_deref().map(|cursor| decode(listing, cursor).ok_or_else(ApiError::cursor_invalid));
+        decoded.transpose()
+    }
+}
+
+/// A number in digits only: a sign is no part of it.
+fn number(text: &str) -> Option<usize> {
+    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The cursor of a position in a listing.
+pub fn cursor(listing: &str, position: &str) -> String {
+    let check = check(listing, position);
+    BASE64_URL_SAFE_NO_PAD.encode([check.as_slice(), position.as_bytes()].concat())
+}
+
+fn decode(listing: &str, cursor: &str) -> Option<String> {
+    let bytes = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok()?;
+    let (found, position) = bytes.split_at_checked(CHECK_BYTES)?;
+    let position = String::from_utf8(position.to_vec()).ok()?;
+    (check(listing, &position) == *found).then_some(position)
+}
+
+fn check(listing: &str, position: &str) -> [u8; CHECK_BYTES] {
+    let digest: [u8; 32] = Sha256::digest(format!("{listing}\n{position}").as_bytes()).into();
+    let mut check = [0; CHECK_BYTES];
+    check.copy_from_slice(digest.split_at(CHECK_BYTES).0);
+    check
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+
+    use super::*;
+
+    fn query(text: &str) -> Result<PageQuery, ApiError> {
+        PageQuery::of(&TestRequest::with_uri(&format!("/?{text}")).to_http_request())
+    }
+
+    #[test]
+    fn limits_are_kept() {
+        let check = |text: &str, expected: Option<usize>| {
+            assert_eq!(query(text).ok().map(|query| query.limit), expected, "{text}");
+        };
+        check("", Some(100));
+        check("limit=1", Some(1));
+        check("limit=1000&other=thing", Some(1000));
+        for wrong in
+            ["limit=0", "limit=1001", "limit=-1", "limit=%2B1", "limit=", "limit=many", "limit=1&limit=2"]
+        {
+            check(wrong, None);
+        }
+        check("status=lost", None);
+    }
+
+    #[test]
+    fn a_cursor_belongs_to_its_listing() {
+        let cursor = cursor("accounts of A", "17");
+        let position =
+            |listing: &str, cursor: &str| query(&format!("cursor={cursor}")).unwrap().position(listing);
+        assert_eq!(position("accounts of A", &cursor).unwrap().as_deref(), Some("17"));
+        assert!(position("accounts of B", &cursor).is_err());
+        assert!(
+            position("accounts of A", &cursor.replacen(|c: char| c.is_ascii_lowercase(), "_", 1)).is_err()
+        );
+        for wrong in ["", "17", "%00", &"A".repeat(5000)] {
+            assert!(position("accounts of A", wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(query("").unwrap().position("any").unwrap(), None);
+    }
+}

@@ -1,0 +1,373 @@
+//! From the domain to answers, in the words of the wire.
+
+use std::collections::BTreeMap;
+
+use actix_web::HttpResponse;
+use actix_web::http::{StatusCode, header};
+use postonce_schemas::json as wire;
+use postonce_shared::domain::account::{Account, Holder};
+use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
+use postonce_shared::domain::instruction::{Instruction, UnknownMembers};
+use postonce_shared::domain::journal::Entry;
+use postonce_shared::domain::partner::{ActiveKey, Partner, Reach, RequestRate, SignatureKey};
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::domain::transaction::{Outcome, Transaction, TransactionStatus};
+use postonce_shared::messaging::envelope::Names;
+use postonce_shared::oversight::prices::{Prices, operations_per_posting};
+use postonce_shared::oversight::scaling::{Demand, ScalingPolicy, WorkersWanted};
+use postonce_shared::ports::dead_letters::{DeadLetter, Resolution};
+use postonce_shared::protocol::accept::{Acceptance, Accepted};
+use postonce_shared::protocol::order_numbers::{Holding, Register};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::access::scopes::Scope;
+use crate::admin::costs::{CostReport, ProcessReport, ReportedOperation};
+use crate::admin::service::{QueueReport, ScaleReport};
+use crate::api::account_service::OpenOutcome;
+use crate::api::negotiate::Reply;
+use crate::api::paths;
+use crate::error::{ApiError, Code};
+use crate::headers::{IDEMPOTENT_REPLAYED, PREFERENCE_APPLIED, Wait};
+
+/// The transaction of a deposit or a withdrawal.
+///
+/// # Errors
+/// [`ApiError`] for what was refused; a rejection is not an error.
+pub fn accepted_or_refused(acceptance: Acceptance) -> Result<Accepted, ApiError> {
+    let refused = |code, detail: String| Err(ApiError::new(code, detail));
+    match acceptance {
+        Acceptance::Accepted(accepted) => Ok(accepted),
+        Acceptance::KeyReused => {
+            let detail =
+                "This id was used on this account for other content. Use a new id for a new request.";
+            refused(Code::IdempotencyKeyReused, detail.to_owned())
+        }
+        Acceptance::AccountUnknown => Err(ApiError::account_unknown()),
+        Acceptance::CurrencyMismatch { account } => {
+            let detail = format!("The account is in {account}. The id is not used up.");
+            refused(Code::CurrencyMismatch, detail)
+        }
+    }
+}
+
+/// The answer to a deposit or a withdrawal.
+///
+/// # Errors
+/// As [`accepted_or_refused`].
+pub fn acceptance(
+    acceptance: Acceptance,
+    wait: Option<Wait>,
+    reply: Reply,
+) -> Result<HttpResponse, ApiError> {
+    let Accepted { transaction, replayed } = accepted_or_refused(acceptance)?;
+    let is_final = transaction.status().is_final();
+    let mut response = HttpResponse::build(if is_final { StatusCode::OK } else { StatusCode::ACCEPTED });
+    response.insert_header((header::LOCATION, paths::of_transaction(&transaction.key)));
+    if replayed {
+        response.insert_header((IDEMPOTENT_REPLAYED, "true"));
+    }
+    if let Some(wait) = wait.filter(|_| is_final) {
+        response.insert_header((PREFERENCE_APPLIED, wait.applied()));
+    }
+    Ok(reply.with(response, self::transaction(transaction)))
+}
+
+/// The answer to the wish to open an account.
+///
+/// # Errors
+/// [`ApiError`] when it exists with other terms.
+pub fn opening(opening: OpenOutcome, reply: Reply) -> Result<HttpResponse, ApiError> {
+    match opening {
+        OpenOutcome::Created(account) => {
+            let location = (header::LOCATION, paths::of_account(account.key));
+            let mut created = HttpResponse::Created();
+            created.insert_header(location);
+            Ok(reply.with(created, self::account(account)))
+        }
+        OpenOutcome::Same(account) => Ok(reply.with(HttpResponse::Ok(), self::account(account))),
+        OpenOutcome::Different(account) => {
+            let detail = format!(
+                "The account is in {}, with an overdraft limit of {}. Change it with PATCH; its currency and \
+                 holder stay.",
+                account.currency, account.overdraft_limit
+            );
+            Err(ApiError::new(Code::AccountExists, detail))
+        }
+    }
+}
+
+/// An account.
+pub fn account(account: Account) -> wire::Account {
+    let (available, key) = (account.available(), account.key);
+    let Account {
+        key: _,
+        currency,
+        status,
+        overdraft_limit,
+        holder,
+        opened_at,
+        balance,
+        version,
+        sequence: _,
+        head: _,
+    } = account;
+    wire::Account {
+        user_id: key.user.to_string(),
+        account_id: key.account.to_string(),
+        currency: currency.to_string(),
+        status: status.code().into(),
+        balance: balance.to_string(),
+        available: available.to_string(),
+        overdraft_limit: overdraft_limit.to_string(),
+        version,
+        opened_at: opened_at.to_string(),
+        holder: holder.map(|Holder { given_name, family_name }| wire::Holder { given_name, family_name }),
+    }
+}
+
+/// A transaction.
+pub fn transaction(transaction: Transaction) -> wire::Transaction {
+    let status = transaction.status();
+    let Transaction { key, instruction, accepted_at, outcome } = transaction;
+    let accepted = accepted(&key, instruction, status, accepted_at);
+    match outcome {
+        None => accepted,
+        Some(Outcome::Posted { order_number, sequence, balance_after, posted_at }) => wire::Transaction {
+            order_number: Some(order_number.to_string()),
+            sequence: Some(sequence),
+            balance_after: Some(balance_after.to_string()),
+            posted_at: Some(posted_at.to_string()),
+            ..accepted
+        },
+        Some(Outcome::Rejected { reason, rejected_at }) => wire::Transaction {
+            reason: Some(reason.code().into()),
+            rejected_at: Some(rejected_at.to_string()),
+            ..accepted
+        },
+    }
+}
+
+/// A line of the statement, as the transaction that it is.
+pub fn entry(account: AccountKey, entry: Entry) -> wire::Transaction {
+    let Entry {
+        sequence,
+        partner,
+        message,
+        kind,
+        amount,
+        details,
+        order_number,
+        balance_after,
+        accepted_at,
+        posted_at,
+    } = entry;
+    transaction(Transaction {
+        key: TransactionKey { account, partner, message },
+        instruction: Instruction { kind, amount, details },
+        accepted_at,
+        outcome: Some(Outcome::Posted { order_number, sequence, balance_after, posted_at }),
+    })
+}
+
+fn accepted(
+    key: &TransactionKey,
+    instruction: Instruction,
+    status: TransactionStatus,
+    accepted_at: Timestamp,
+) -> wire::Transaction {
+    let Instruction { kind, amount, details } = instruction;
+    let (unknown_members, unknown_elements) = match UnknownMembers::of_canonical(details.unknown_members()) {
+        UnknownMembers::Members(members) => (members, Vec::new()),
+        UnknownMembers::Elements(elements) => (BTreeMap::new(), elements),
+    };
+    wire::Transaction {
+        message_id: key.message.to_string(),
+        user_id: key.account.user.to_string(),
+        account_id: key.account.account.to_string(),
+        r#type: kind.code().into(),
+        amount: amount.to_string(),
+        currency: amount.currency().to_string(),
+        status: status.code().into(),
+        reference: details.reference().map(str::to_owned),
+        metadata: details.metadata().clone(),
+        accepted_at: accepted_at.to_string(),
+        order_number: None,
+        sequence: None,
+        balance_after: None,
+        posted_at: None,
+        reason: None,
+        rejected_at: None,
+        unknown_members,
+        unknown_elements,
+    }
+}
+
+/// A work queue at a moment.
+pub fn queue(report: QueueReport, now: Timestamp) -> wire::Queue {
+    let QueueReport { name, backlog, dead_letters, listeners } = report;
+    wire::Queue {
+        name: name.to_string(),
+        depth: backlog.depth,
+        oldest_age_s: backlog.head_inserted_at.map_or(0, |at| now.since(at).as_secs()),
+        dead_letters,
+        active_listeners: listeners.active,
+        listeners_max: listeners.max,
+    }
+}
+
+/// A dead letter.
+pub fn dead_letter(letter: DeadLetter) -> wire::DeadLetter {
+    let DeadLetter { id, queue, reason, body, dequeue_count, inserted_at, dead_at, resolution } = letter;
+    let names = Names::read(&body).ok().filter(Names::is_whole);
+    let items = names.map(|names| {
+        let keys = names.items().iter().filter_map(|name| name.key.as_ref());
+        keys.map(|key| key.message.to_string()).collect()
+    });
+    let resolution = resolution.map(|Resolution { kind, by, at }| wire::Resolution {
+        kind: kind.code().into(),
+        by,
+        at: at.to_string(),
+    });
+    wire::DeadLetter {
+        id,
+        queue: queue.to_string(),
+        reason,
+        dequeue_count,
+        inserted_at: inserted_at.to_string(),
+        dead_at: dead_at.to_string(),
+        body: String::from_utf8_lossy(&body).into_owned(),
+        items,
+        resolution,
+    }
+}
+
+/// A partner, with what its keys allow.
+pub fn partner(partner: &Partner, scopes: &BTreeMap<String, Vec<Scope>>) -> wire::Partner {
+    let Partner {
+        id,
+        status,
+        reach,
+        format,
+        rate,
+        signature_required,
+        signature_keys,
+        keys,
+        created_at,
+        changed_at,
+    } = partner;
+    let signature_key = |key: &SignatureKey| wire::PartnerSignatureKey {
+        key_id: key.id.clone(),
+        algorithm: key.algorithm.code(),
+    };
+    let key = |key: &ActiveKey| wire::PartnerKey {
+        key_id: key.id.clone(),
+        scopes: scopes.get(&key.id).into_iter().flatten().map(|scope| scope.code()).collect(),
+        created_at: key.created_at.to_string(),
+    };
+    wire::Partner {
+        partner_id: id.to_string(),
+        status: status.code(),
+        reach: self::reach(reach),
+        format: format.clone(),
+        rate: rate.map(|RequestRate { per_second, burst }| wire::PartnerRate { per_second, burst }),
+        signature_required: *signature_required,
+        signature_keys: signature_keys.iter().map(signature_key).collect(),
+        keys: keys.iter().map(key).collect(),
+        created_at: created_at.to_string(),
+        changed_at: changed_at.to_string(),
+    }
+}
+
+fn reach(reach: &Reach) -> wire::PartnerReach {
+    let account = |key: &AccountKey| wire::PartnerAccount {
+        user_id: key.user.to_string(),
+        account_id: key.account.to_string(),
+    };
+    match reach {
+        Reach::Everything => wire::PartnerReach { everything: Some(true), users: None, accounts: None },
+        Reach::Named { users, accounts } => wire::PartnerReach {
+            everything: None,
+            users: Some(users.iter().map(ToString::to_string).collect()),
+            accounts: Some(accounts.iter().map(account).collect()),
+        },
+    }
+}
+
+/// The `ETag` of a partner: a hash of its representation, equal in all processes of one version. The scopes of
+/// its keys are left out: they never change, and would have to be read for every comparison.
+pub fn etag(partner: &Partner) -> String {
+    let representation = serde_json::to_vec(&self::partner(partner, &BTreeMap::new()))
+        .expect("texts and numbers can always be written as JSON");
+    let digest: [u8; 32] = Sha256::digest(representation).into();
+    format!("\"{}\"", hex::encode(digest.split_at(16).0))
+}
+
+/// Whether a value of `If-Match` names the state of a partner (RFC 9110, section 13.1.1).
+pub fn names(if_match: &str, partner: &Partner) -> bool {
+    let etag = etag(partner);
+    if_match.split(',').map(str::trim).any(|named| named == "*" || named == etag)
+}
+
+/// The register of order numbers.
+pub fn order_numbers(register: Register) -> wire::OrderNumbers {
+    let Register { next: _, reserved, issued, returned, lost, holdings } = register;
+    let range = |holding: Holding| {
+        let last = holding.span.until.saturating_sub(1);
+        wire::OrderNumberRange {
+            holder: holding.holder,
+            first: OrderNumber::from_counter(holding.span.from).to_string(),
+            last: OrderNumber::from_counter(last).to_string(),
+            at: holding.at.to_string(),
+        }
+    };
+    wire::OrderNumbers { reserved, issued, returned, lost, ranges: holdings.into_iter().map(range).collect() }
+}
+
+/// What processes cost, and all of them together.
+pub fn costs(costs: &CostReport, prices: &Prices) -> wire::StorageOperations {
+    let total = &costs.total;
+    let operation = |(operation, count): (&ReportedOperation, &u64)| wire::StorageOperation {
+        service: operation.service.code().into(),
+        operation: operation.name.clone().into_owned(),
+        count: *count,
+        price_usd: prices.of(operation.price, *count).usd(),
+    };
+    let process = |report: &ProcessReport| wire::ProcessCost {
+        process: report.process.clone(),
+        postings: report.postings,
+        count: report.count(),
+        price_usd: report.cost(prices).usd(),
+    };
+    let cost = total.cost(prices);
+    wire::StorageOperations {
+        operations: total.operations.iter().map(operation).collect(),
+        count: total.count(),
+        price_usd: cost.usd(),
+        postings: total.postings,
+        operations_per_posting: operations_per_posting(total.count(), total.postings),
+        price_usd_per_million_postings: cost.of_a_million(total.postings).map(|cost| cost.usd()),
+        processes: costs.processes.iter().map(process).collect(),
+    }
+}
+
+/// How many workers are wanted, and why.
+pub fn scale(report: ScaleReport) -> wire::Scale {
+    let ScaleReport { demand, policy, wanted } = report;
+    let WorkersWanted { workers, for_backlog, floor } = wanted;
+    let Demand { depth, waiting, oldest_age } = demand;
+    let ScalingPolicy { age_target, worker_rate, workers_min, workers_max, floors: _, down_delay: _ } =
+        policy;
+    wire::Scale {
+        workers_wanted: workers,
+        workers_for_backlog: for_backlog,
+        workers_floor: floor,
+        workers_min,
+        workers_max,
+        depth,
+        waiting,
+        oldest_age_s: oldest_age.as_secs(),
+        posting_age_target_s: age_target.as_secs(),
+        worker_rate,
+    }
+}

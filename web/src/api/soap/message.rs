@@ -1,0 +1,130 @@
+//! What the messages of the operations ask for, read with every violation.
+
+use std::str::FromStr;
+
+use postonce_schemas::json::Violation;
+use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, UserId};
+use postonce_shared::domain::instruction::{Instruction, TransactionKind};
+use postonce_shared::messaging::xml::Element;
+
+use super::envelope::Addressing;
+use super::operations::Operation;
+use crate::api::translate;
+use crate::error::{ApiError, Code};
+use crate::formats::table::{Reading, Table};
+use crate::headers::{self, Wait};
+
+/// What precedes a UUID in a `MessageID` (RFC 9562).
+const URN: &str = "urn:uuid:";
+
+/// What a message asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Asked {
+    /// To accept a deposit or a withdrawal, and how long its sender waits.
+    Submit(AccountKey, Instruction, Option<Wait>),
+    /// To read an account.
+    Account(AccountKey),
+    /// To read a transaction.
+    Transaction(AccountKey, MessageId),
+}
+
+/// Reads the message of an operation.
+///
+/// # Errors
+/// [`ApiError`] of status 422, with every violation by the names of the elements.
+pub fn read(operation: Operation, message: &Element) -> Result<Asked, ApiError> {
+    let table = operation.table();
+    let mut message = Message { table, reading: table.read(message) };
+    let account = message.account();
+    match operation {
+        Operation::ReliableInsertMoney => message.submission(TransactionKind::Deposit, account),
+        Operation::ReliableWithdrawMoney => message.submission(TransactionKind::Withdrawal, account),
+        Operation::GetUserAccount => message.finish(account).map(Asked::Account),
+        Operation::GetTransaction => {
+            let id = message.id::<MessageId>("message_id");
+            let (account, id) = message.finish(account.zip(id))?;
+            Ok(Asked::Transaction(account, id))
+        }
+    }
+}
+
+/// The id of a request, from the header `MessageID` of its envelope.
+///
+/// # Errors
+/// [`ApiError`] of status 400 when there is none, or it is not a UUID.
+pub fn message_id(addressing: Option<&Addressing>) -> Result<MessageId, ApiError> {
+    let Some(Addressing { message_id, .. }) = addressing else {
+        let detail = "Send an id of your own, urn:uuid: and a UUID, in the header MessageID of WS-Addressing; \
+                      repeat it when you retry.";
+        return Err(ApiError::new(Code::IdempotencyKeyMissing, detail));
+    };
+    let uuid = message_id.split_at_checked(URN.len()).filter(|(urn, _)| urn.eq_ignore_ascii_case(URN));
+    uuid.and_then(|(_, uuid)| uuid.parse().ok()).ok_or_else(|| {
+        let detail = "The MessageID must be urn:uuid: and a UUID, such as \
+                      \"urn:uuid:4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10\".";
+        ApiError::new(Code::IdempotencyKeyInvalid, detail)
+    })
+}
+
+/// A message that is being read.
+struct Message {
+    table: &'static Table,
+    reading: Reading,
+}
+
+impl Message {
+    fn submission(mut self, kind: TransactionKind, account: Option<AccountKey>) -> Result<Asked, ApiError> {
+        let wait = self.wait();
+        let table = self.table;
+        let instruction = translate::instruction_of(kind, self.reading.into_members())
+            .map_err(|error| error.with_fields(|member| table.field(member)))?;
+        // Whoever told no account was refused with the other violations.
+        let account = account.ok_or_else(|| ApiError::internal("a violation was not told"))?;
+        Ok(Asked::Submit(account, instruction, wait))
+    }
+
+    fn account(&mut self) -> Option<AccountKey> {
+        let user = self.id::<UserId>("user_id");
+        let account = self.id::<AccountId>("account_id");
+        user.zip(account).map(|(user, account)| AccountKey { user, account })
+    }
+
+    /// Takes out a member that has to be a UUID.
+    fn id<T: FromStr>(&mut self, member: &str) -> Option<T> {
+        let text = self.text(member);
+        let id = text.as_deref().and_then(|text| text.parse().ok());
+        if id.is_none() {
+            let missing = if text.is_none() { "is missing; it " } else { "" };
+            self.refuse(member, format!("{missing}must be a UUID"));
+        }
+        id
+    }
+
+    /// Takes out how long its sender waits, in seconds.
+    fn wait(&mut self) -> Option<Wait> {
+        let text = self.text("wait_seconds")?;
+        let wait = Wait::parse(&text);
+        if wait.is_none() {
+            self.refuse("wait_seconds", format!("must be a whole number from 0 to {}", headers::WAIT_S_MAX));
+        }
+        wait.flatten()
+    }
+
+    fn text(&mut self, member: &str) -> Option<String> {
+        self.reading.members.remove(member)?.as_str().map(str::to_owned)
+    }
+
+    fn refuse(&mut self, member: &str, message: String) {
+        // What could not be read was complained about.
+        if !self.reading.has_refused(member) {
+            self.reading.violations.push(Violation { field: self.table.field(member), message });
+        }
+    }
+
+    fn finish<T>(self, value: Option<T>) -> Result<T, ApiError> {
+        match value {
+            Some(value) if self.reading.violations.is_empty() => Ok(value),
+            Some(_) | None => Err(ApiError::violations(Code::ValidationFailed, self.reading.violations)),
+        }
+    }
+}

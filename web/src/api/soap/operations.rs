@@ -1,0 +1,113 @@
+//! The operations of the service, and what their messages hold, as tables.
+
+use postonce_shared::messaging::xml::{Element, shown};
+
+use super::NAMESPACE;
+use crate::access::scopes::Scope;
+use crate::error::{ApiError, Code};
+use crate::formats::table::Words::{Pairs, Text};
+use crate::formats::table::{Row, Table, row};
+
+/// An operation of the service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// A deposit.
+    ReliableInsertMoney,
+    /// A withdrawal.
+    ReliableWithdrawMoney,
+    /// Reads an account.
+    GetUserAccount,
+    /// Reads a transaction.
+    GetTransaction,
+}
+
+impl Operation {
+    /// Every operation.
+    pub const ALL: [Self; 4] =
+        [Self::ReliableInsertMoney, Self::ReliableWithdrawMoney, Self::GetUserAccount, Self::GetTransaction];
+
+    /// Its name, which is that of the element in its requests.
+    pub const fn name(self) -> &'static str {
+        self.table().root
+    }
+
+    /// The name of the element in its responses.
+    pub const fn response(self) -> &'static str {
+        match self {
+            Self::ReliableInsertMoney => "ReliableInsertMoneyResponse",
+            Self::ReliableWithdrawMoney => "ReliableWithdrawMoneyResponse",
+            Self::GetUserAccount => "GetUserAccountResponse",
+            Self::GetTransaction => "GetTransactionResponse",
+        }
+    }
+
+    /// The scope that it needs.
+    pub const fn scope(self) -> Scope {
+        match self {
+            Self::ReliableInsertMoney => Scope::Deposit,
+            Self::ReliableWithdrawMoney => Scope::Withdraw,
+            Self::GetUserAccount | Self::GetTransaction => Scope::Read,
+        }
+    }
+
+    /// What its requests hold.
+    pub const fn table(self) -> &'static Table {
+        match self {
+            Self::ReliableInsertMoney => &INSERT,
+            Self::ReliableWithdrawMoney => &WITHDRAW,
+            Self::GetUserAccount => &GET_ACCOUNT,
+            Self::GetTransaction => &GET_TRANSACTION,
+        }
+    }
+
+    /// The operation that a message asks for.
+    ///
+    /// # Errors
+    /// [`ApiError`] of status 400 when there is none.
+    pub fn of(message: &Element) -> Result<Self, ApiError> {
+        let found = Self::ALL.into_iter().find(|operation| message.is(NAMESPACE, operation.name()));
+        found.ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|operation| operation.name()).collect();
+            let (local, namespace) = (shown(&message.name.local), shown(&message.name.namespace));
+            let detail = format!(
+                "The Body must have one of {} of the namespace {NAMESPACE}, but has {local} of {namespace:?}.",
+                names.join(", ")
+            );
+            ApiError::new(Code::BodyInvalid, detail)
+        })
+    }
+}
+
+#[rustfmt::skip]
+const SUBMISSION: &[Row] = &[
+    row("user_id",      "UserId",      Text),
+    row("account_id",   "AccountId",   Text),
+    row("amount",       "Amount",      Text),
+    row("currency",     "Currency",    Text),
+    row("reference",    "Reference",   Text),
+    row("metadata",     "Metadata",    Pairs("Entry", "Name", "Value")),
+    row("wait_seconds", "WaitSeconds", Text),
+];
+
+static INSERT: Table =
+    Table { namespace: NAMESPACE, root: "ReliableInsertMoney", rows: SUBMISSION, open: true };
+
+static WITHDRAW: Table = Table { root: "ReliableWithdrawMoney", ..INSERT };
+
+static GET_ACCOUNT: Table = Table {
+    namespace: NAMESPACE,
+    root: "GetUserAccount",
+    rows: &[row("user_id", "UserId", Text), row("account_id", "AccountId", Text)],
+    open: false,
+};
+
+static GET_TRANSACTION: Table = Table {
+    namespace: NAMESPACE,
+    root: "GetTransaction",
+    rows: &[
+        row("user_id", "UserId", Text),
+        row("account_id", "AccountId", Text),
+        row("message_id", "MessageId", Text),
+    ],
+    open: false,
+};

@@ -1,0 +1,209 @@
+//! From a partner's document to the domain: the media type chooses the format, and the format's own
+//! module does the rest. All formats end in the same [`Instruction`], so the same content gives the
+//! same fingerprint whichever way it came.
+
+mod content;
+pub mod json;
+pub mod members;
+pub mod partners;
+
+use actix_web::HttpRequest;
+use actix_web::http::header;
+use actix_web::web::{Bytes, Data, Payload};
+use postonce_shared::cluster::gate::GateState;
+use postonce_shared::config::HttpLimits;
+use postonce_shared::domain::account::{AccountStatus, Holder};
+use postonce_shared::domain::instruction::{Instruction, TransactionKind};
+use postonce_shared::domain::money::{Currency, OverdraftLimit};
+use postonce_shared::domain::partner::SignatureKey;
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::messaging::xml::XmlLimits;
+
+use self::members::Members;
+use crate::access::partner_terms::TermsChange;
+use crate::access::scopes::Scope;
+use crate::access::signatures::digest;
+use crate::api::negotiate;
+use crate::error::{ApiError, Code};
+use crate::formats::{Format, Shape};
+
+/// The body of a request, whole, in a format that we know.
+#[derive(Debug)]
+pub struct InboundDocument {
+    format: &'static dyn Format,
+    bytes: Bytes,
+    limits: XmlLimits,
+}
+
+impl InboundDocument {
+    /// Reads the body: media type first, then the rest of it.
+    ///
+    /// # Errors
+    /// [`ApiError`] of status 415, 413, 408, 401 or 400.
+    pub async fn read(request: &HttpRequest, payload: Payload) -> Result<Self, ApiError> {
+        let format = negotiate::body_format(request.headers(), negotiate::profile(request))?;
+        let bytes = body(request, payload).await?;
+        Ok(Self::of(format, bytes, xml_limits(request)))
+    }
+
+    /// A body that came whole.
+    pub const fn of(format: &'static dyn Format, bytes: Bytes, limits: XmlLimits) -> Self {
+        Self { format, bytes, limits }
+    }
+
+    /// Its members.
+    fn members(&self, shape: Shape) -> Result<Members, ApiError> {
+        self.format.read(shape, &self.bytes, &self.limits)
+    }
+
+    /// Reads what operators write, which is JSON.
+    fn as_json<T>(&self, read: impl FnOnce(&[u8]) -> Result<T, ApiError>) -> Result<T, ApiError> {
+        negotiate::only_json(self.format)?;
+        read(&self.bytes)
+    }
+
+    /// What was refused, in the names of the document.
+    fn in_its_names(&self, shape: Shape) -> impl FnOnce(ApiError) -> ApiError {
+        let format = self.format;
+        move |error| error.with_fields(|member| format.field(shape, member))
+    }
+}
+
+/// The body of a request, whole. One that is too large ends the reading early.
+///
+/// # Errors
+/// [`ApiError`] of status 413, 408, 401 or 400.
+pub async fn body(request: &HttpRequest, payload: Payload) -> Result<Bytes, ApiError> {
+    let HttpLimits { body_bytes_max, body_patience, .. } = limits(request);
+    if declared_length(request).is_some_and(|length| length > body_bytes_max) {
+        return Err(too_large(body_bytes_max));
+    }
+    // The machine's own clock: what is limited here is a client's connection, not our business.
+    let bytes = tokio::time::timeout(body_patience, payload.to_bytes_limited(body_bytes_max)).await;
+    let bytes = bytes.map_err(|_| {
+        ApiError::new(Code::RequestTimeout, format!("The body took longer than {body_patience:?}."))
+    })?;
+    let bytes = bytes.map_err(|_| too_large(body_bytes_max))?.map_err(|error| broken(&error))?;
+    // The only place that reads a body for a partner: what a signature says of it is held against it here.
+    digest::check(request, &bytes)?;
+    Ok(bytes)
+}
+
+/// What a document of XML in a request may ask of us.
+pub fn xml_limits(request: &HttpRequest) -> XmlLimits {
+    let HttpLimits { xml_depth_max, xml_attributes_max, .. } = limits(request);
+    XmlLimits { depth_max: xml_depth_max, attributes_max: xml_attributes_max }
+}
+
+fn limits(request: &HttpRequest) -> HttpLimits {
+    request.app_data::<Data<HttpLimits>>().map_or_else(HttpLimits::default, |it| ***it)
+}
+
+fn declared_length(request: &HttpRequest) -> Option<usize> {
+    request.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+fn too_large(bytes_max: usize) -> ApiError {
+    ApiError::new(Code::BodyTooLarge, format!("A body has at most {bytes_max} bytes."))
+}
+
+fn broken(error: &actix_web::Error) -> ApiError {
+    ApiError::new(Code::BodyInvalid, format!("The body did not arrive whole: {error}."))
+}
+
+/// The terms of a new account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountTerms {
+    /// Its currency.
+    pub currency: Currency,
+    /// How far below zero it may go.
+    pub overdraft_limit: OverdraftLimit,
+    /// Who holds it.
+    pub holder: Option<Holder>,
+}
+
+/// New terms of an account, as far as they are to change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountChange {
+    /// The text of the limit: what it means depends on the currency of the account.
+    pub overdraft_limit: Option<String>,
+    /// Open or closed.
+    pub status: Option<AccountStatus>,
+}
+
+impl AccountChange {
+    /// The names of what is to change.
+    pub fn members(&self) -> String {
+        let Self { overdraft_limit, status } = self;
+        let members = [overdraft_limit.as_ref().map(|_| "overdraft_limit"), status.map(|_| "status")];
+        members.into_iter().flatten().collect::<Vec<_>>().join(",")
+    }
+}
+
+/// The instruction in a document.
+///
+/// # Errors
+/// [`ApiError`] of status 400 when it cannot be read, 422 with every violation when it can.
+pub fn instruction(kind: TransactionKind, document: &InboundDocument) -> Result<Instruction, ApiError> {
+    let shape = Shape::Submission(kind);
+    content::instruction(kind, document.members(shape)?).map_err(document.in_its_names(shape))
+}
+
+/// The instruction in members that came in a message of another protocol.
+///
+/// # Errors
+/// [`ApiError`] of status 422 with every violation, by the names of the members.
+pub fn instruction_of(kind: TransactionKind, members: Members) -> Result<Instruction, ApiError> {
+    content::instruction(kind, members)
+}
+
+/// The terms of a new account in a document.
+///
+/// # Errors
+/// As [`instruction`].
+pub fn account_terms(document: &InboundDocument) -> Result<AccountTerms, ApiError> {
+    let shape = Shape::Opening;
+    content::account_terms(document.members(shape)?).map_err(document.in_its_names(shape))
+}
+
+/// The change of an account in a document.
+///
+/// # Errors
+/// As [`instruction`].
+pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiError> {
+    let shape = Shape::Change;
+    content::account_change(document.members(shape)?).map_err(document.in_its_names(shape))
+}
+
+/// The terms of a partner in a document.
+///
+/// # Errors
+/// As [`instruction`].
+pub fn partner_terms(document: &InboundDocument) -> Result<TermsChange, ApiError> {
+    document.as_json(partners::terms)
+}
+
+/// The scopes of a new key in a document.
+///
+/// # Errors
+/// As [`instruction`].
+pub fn key_scopes(document: &InboundDocument) -> Result<Vec<Scope>, ApiError> {
+    document.as_json(partners::key_scopes)
+}
+
+/// A new key to sign with in a document.
+///
+/// # Errors
+/// As [`instruction`].
+pub fn signature_key(document: &InboundDocument) -> Result<SignatureKey, ApiError> {
+    document.as_json(partners::signature_key)
+}
+
+/// The state that a document brings the gate into. A release is scheduled for later than `now`.
+/// Operators write JSON.
+///
+/// # Errors
+/// As [`instruction`], and of status 415 for another format.
+pub fn gate_state(document: &InboundDocument, now: Timestamp) -> Result<GateState, ApiError> {
+    document.as_json(|body| json::gate_state(body, now))
+}

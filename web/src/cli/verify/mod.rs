@@ -1,0 +1,261 @@
+//! `postonce-web verify`: the audit of a whole ledger, for operators. It works on the store itself,
+//! while servers use it, and only reads.
+
+use std::io::{self, IsTerminal as _, Write};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use parking_lot::Mutex;
+use postonce_shared::domain::ids::AccountKey;
+use postonce_shared::oversight::verify::{Extent, Finding, Totals, Verifier, Watcher, count_accounts};
+use postonce_shared::ports::Store;
+use postonce_shared::ports::world::World;
+use serde::Serialize;
+
+/// Accounts that may be read at the same time.
+const CONCURRENCY_MAX: usize = 64;
+/// How often a line tells how far the audit is, where no bar can.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+/// How often the bar is drawn.
+const BAR_INTERVAL: Duration = Duration::from_millis(200);
+
+/// What to audit, and how to tell.
+#[derive(Debug, Clone, Args)]
+pub struct VerifyCommand {
+    /// One account only; its order numbers are then compared among themselves
+    #[arg(long, value_name = "USER/ACCOUNT", value_parser = parse_account)]
+    account: Option<AccountKey>,
+    /// Print findings and summary as JSON, one object a line
+    #[arg(long)]
+    json: bool,
+    /// Accounts that are read at the same time, 1 to 64
+    #[arg(long, default_value = "8", value_parser = parse_concurrency)]
+    concurrency: NonZeroUsize,
+}
+
+fn parse_account(text: &str) -> Result<AccountKey, String> {
+    let (user, account) = text
+        .split_once('/')
+        .ok_or("write the id of the user, a slash, and the id of the account".to_owned())?;
+    let user = user.parse().map_err(|invalid| format!("the id of the user {invalid}"))?;
+    let account = account.parse().map_err(|invalid| format!("the id of the account {invalid}"))?;
+    Ok(AccountKey { user, account })
+}
+
+fn parse_concurrency(text: &str) -> Result<NonZeroUsize, String> {
+    let parsed = text.parse().ok().and_then(NonZeroUsize::new);
+    parsed
+        .filter(|count| count.get() <= CONCURRENCY_MAX)
+        .ok_or_else(|| format!("allowed are 1 to {CONCURRENCY_MAX}"))
+}
+
+/// What an audit says in the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing is wrong.
+    Sound,
+    /// Something is.
+    Findings,
+}
+
+/// Audits the store and prints what was found, then a summary; how far it is goes to stderr.
+///
+/// # Errors
+/// When the store could not be read to its end, or nobody takes what is printed: then nothing says that
+/// the ledger is sound.
+pub async fn run(
+    command: &VerifyCommand,
+    store: &Store,
+    world: &Arc<dyn World>,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<Verdict> {
+    let VerifyCommand { account, json, concurrency } = *command;
+    let bar = if io::stderr().is_terminal() { Some(bar(account, store, world).await?) } else { None };
+    let began = world.uptime();
+    let printer = Printer {
+        form: if json { Form::Json } else { Form::Text },
+        bar,
+        world: Arc::clone(world),
+        state: Mutex::new(State { out, told_at: began, failure: None }),
+    };
+    let audited =
+        Verifier::new(store, Arc::clone(world), &printer).run(Extent { account, concurrency }).await;
+    if let Some(bar) = &printer.bar {
+        bar.finish_and_clear();
+    }
+    let totals = audited.context("the audit could not be done: nothing says that the ledger is sound")?;
+    printer.summary(&totals, world.uptime().saturating_sub(began));
+    let failure = printer.state.lock().failure.take();
+    match failure {
+        Some(failure) => Err(failure).context("the findings could not be printed"),
+        None if totals.findings > 0 => Ok(Verdict::Findings),
+        None => Ok(Verdict::Sound),
+    }
+}
+
+async fn bar(
+    account: Option<AccountKey>,
+    store: &Store,
+    world: &Arc<dyn World>,
+) -> anyhow::Result<ProgressBar> {
+    let count = match account {
+        Some(_) => 1,
+        None => count_accounts(store, world).await.context("the accounts could not be counted")?,
+    };
+    let bar = ProgressBar::new(count);
+    let template = "{elapsed_precise} [{wide_bar}] {pos}/{len} accounts, {msg}, {eta} left";
+    bar.set_style(ProgressStyle::with_template(template).context("the progress bar cannot be drawn")?);
+    bar.enable_steady_tick(BAR_INTERVAL);
+    Ok(bar)
+}
+
+/// How findings are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Text,
+    Json,
+}
+
+struct State<'a> {
+    out: &'a mut (dyn Write + Send),
+    told_at: Duration,
+    failure: Option<io::Error>,
+}
+
+/// Prints what an audit tells.
+struct Printer<'a> {
+    form: Form,
+    bar: Option<ProgressBar>,
+    world: Arc<dyn World>,
+    state: Mutex<State<'a>>,
+}
+
+/// A finding as one line of JSON.
+#[derive(Serialize)]
+struct FindingLine<'a> {
+    r#type: &'static str,
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    account_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sequence: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    partner: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    found: Option<&'a str>,
+    message: String,
+}
+
+/// The summary as one line of JSON.
+#[derive(Serialize)]
+struct SummaryLine {
+    r#type: &'static str,
+    accounts: u64,
+    pages: u64,
+    entries: u64,
+    transactions: u64,
+    order_numbers: u64,
+    findings: u64,
+    notices: u64,
+    duration_ms: u64,
+}
+
+impl<'a> Printer<'a> {
+    fn print(&self, line: &str) {
+        let print = || {
+            let mut state = self.state.lock();
+            if let Err(error) = writeln!(state.out, "{line}") {
+                state.failure.get_or_insert(error);
+            }
+        };
+        match &self.bar {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
+    }
+
+    fn summary(&self, totals: &Totals, time: Duration) {
+        let Totals { accounts, pages, entries, transactions, order_numbers, findings, notices } = *totals;
+        if self.form == Form::Json {
+            let duration_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+            return self.print(&json(&SummaryLine {
+                r#type: "summary",
+                accounts,
+                pages,
+                entries,
+                transactions,
+                order_numbers,
+                findings,
+                notices,
+                duration_ms,
+            }));
+        }
+        let (seconds, tenths) = (time.as_secs(), time.subsec_millis().div_euclid(100));
+        self.print(&format!(
+            "audited {accounts} accounts: {pages} pages, {entries} entries, {transactions} transactions, \
+             {order_numbers} order numbers, in {seconds}.{tenths} s"
+        ));
+        self.print(&format!("findings: {findings}, notices: {notices}"));
+    }
+}
+
+impl Watcher for Printer<'_> {
+    fn found(&self, finding: &Finding) {
+        let (weight, kind) = (finding.kind.weight().code(), finding.kind.code());
+        let line = match self.form {
+            Form::Text => format!("{weight} [{kind}] {finding}"),
+            Form::Json => json(&FindingLine {
+                r#type: weight,
+                kind,
+                user_id: finding.account.map(|account| account.user.to_string()),
+                account_id: finding.account.map(|account| account.account.to_string()),
+                sequence: finding.sequence,
+                partner: finding.transaction.as_ref().map(|(partner, _)| partner.as_str()),
+                message_id: finding.transaction.as_ref().map(|(_, message)| message.to_string()),
+                expected: finding.expected.as_deref(),
+                found: finding.found.as_deref(),
+                message: finding.to_string(),
+            }),
+        };
+        self.print(&line);
+    }
+
+    fn progressed(&self, totals: &Totals) {
+        let Totals { accounts, entries, transactions, findings, .. } = *totals;
+        if let Some(bar) = &self.bar {
+            // Accounts are opened meanwhile.
+            bar.set_length(bar.length().unwrap_or(0).max(accounts));
+            bar.set_position(accounts);
+            bar.set_message(format!("{entries} entries, {transactions} transactions, {findings} findings"));
+            return;
+        }
+        let now = self.world.uptime();
+        let mut state = self.state.lock();
+        if now.saturating_sub(state.told_at) >= LINE_INTERVAL {
+            state.told_at = now;
+            let line = format!(
+                "audited {accounts} accounts so far: {entries} entries, {transactions} transactions; \
+                 findings: {findings}"
+            );
+            // Whoever does not read how far it is may still read what was found.
+            let _unheard = writeln!(io::stderr(), "{line}");
+        }
+    }
+}
+
+fn json(line: &impl Serialize) -> String {
+    serde_json::to_string(line).expect("texts and numbers can always be written as JSON")
+}
+
+#[cfg(test)]
+mod tests;

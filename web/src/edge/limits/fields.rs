@@ -1,0 +1,38 @@
+//! The header fields that say how much more a caller may ask for
+//! (draft-ietf-httpapi-ratelimit-headers-10).
+
+use postonce_shared::access::token_bucket::Standing;
+use postonce_shared::domain::partner::RequestRate;
+
+/// The value of `RateLimit-Policy`: the quota, and the seconds in which it is granted once.
+pub fn policy(standing: &Standing) -> String {
+    let RequestRate { per_second, burst } = standing.rate;
+    let window = burst.div_ceil(per_second.max(1)).max(1);
+    format!("\"default\";q={burst};w={window}")
+}
+
+/// The value of `RateLimit`: what is left, and the seconds until all of it is there.
+pub fn limit(standing: &Standing) -> String {
+    format!("\"default\";r={};t={}", standing.remaining, standing.full_in_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use postonce_shared::access::token_bucket::Bucket;
+
+    use super::*;
+
+    #[test]
+    fn the_fields_have_the_quota_and_what_is_left_of_it() {
+        let rate = RequestRate { per_second: 1, burst: 60 };
+        let mut bucket = Bucket::full(rate, Duration::ZERO);
+        for _ in 0..60 {
+            assert_eq!(bucket.take(rate, Duration::ZERO).retry_in_s, None);
+        }
+        let empty = bucket.take(rate, Duration::ZERO);
+        assert_eq!(policy(&empty), r#""default";q=60;w=60"#);
+        assert_eq!(limit(&empty), r#""default";r=0;t=60"#);
+    }
+}

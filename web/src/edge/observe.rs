@@ -1,0 +1,103 @@
+//! What happens around every request: it is counted, logged once, and its failures are noted. Bodies
+//! and keys are never logged.
+
+use std::sync::Arc;
+
+use actix_web::body::MessageBody;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::Method;
+use actix_web::http::header::{self, HeaderName};
+use actix_web::middleware::Next;
+use actix_web::web::Data;
+use actix_web::{Error, HttpMessage as _};
+use postonce_shared::access::token_bucket::Standing;
+use postonce_shared::domain::partner::Partner;
+use postonce_shared::ports::world::World;
+
+use crate::access::audit;
+use crate::access::rates::RetryAfter;
+use crate::edge::limits::fields;
+use crate::error::{ApiError, Fault};
+use crate::metrics::Metrics;
+use postonce_shared::ports::fault::chain;
+use postonce_worker::readiness::Readiness;
+
+/// What a caller may ask for (draft-ietf-httpapi-ratelimit-headers-10).
+const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+/// What is left of it.
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// Who watches.
+pub struct Observer {
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+    /// Notes what fails.
+    pub readiness: Arc<Readiness>,
+    /// Tells how long it took.
+    pub world: Arc<dyn World>,
+}
+
+/// Around the whole application.
+///
+/// # Errors
+/// Only what the application itself could not turn into an answer.
+pub async fn observe<B: MessageBody>(
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<B>, Error> {
+    let Some(observer) = request.app_data::<Data<Observer>>().cloned() else {
+        return next.call(request).await;
+    };
+    let started = observer.world.uptime();
+    let method = known(request.method());
+    let mut response = next.call(request).await?;
+    tell_standing(&mut response);
+    let took = observer.world.uptime().saturating_sub(started);
+
+    let route = response.request().match_pattern().unwrap_or_else(|| "unmatched".to_owned());
+    let status = response.status();
+    observer.metrics.answered(&route, method, status.as_u16(), took);
+    if let Some(Fault { cause, part }) = fault_of(&response) {
+        if let Some(part) = part {
+            observer.readiness.lose(*part);
+        }
+        tracing::error!(method, route, "{method} {route} failed: {}", chain(&**cause));
+    }
+    audit::record(&response, method, &route);
+    let partner = response.request().extensions().get::<Arc<Partner>>().map(|partner| partner.id.to_string());
+    let (partner, status) = (partner.unwrap_or_default(), status.as_u16());
+    let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    tracing::info!(
+        target: "postonce::access",
+        method, route, status, ms, partner,
+        "{method} {route} answered {status}"
+    );
+    Ok(response)
+}
+
+/// Tells an authenticated caller how much more it may ask for, and one that asked too much when it may
+/// come again.
+fn tell_standing<B>(response: &mut ServiceResponse<B>) {
+    let (standing, retry_after) = {
+        let extensions = response.request().extensions();
+        (extensions.get::<Standing>().copied(), extensions.get::<RetryAfter>().copied())
+    };
+    let standing =
+        standing.map(|it| [(RATE_LIMIT_POLICY, fields::policy(&it)), (RATE_LIMIT, fields::limit(&it))]);
+    let retry_after = retry_after.map(|RetryAfter(seconds)| (header::RETRY_AFTER, seconds.to_string()));
+    for (name, value) in standing.into_iter().flatten().chain(retry_after) {
+        if let Ok(value) = value.parse() {
+            response.headers_mut().insert(name, value);
+        }
+    }
+}
+
+fn fault_of<B>(response: &ServiceResponse<B>) -> Option<&Fault> {
+    response.response().error()?.as_error::<ApiError>()?.fault()
+}
+
+/// The method, as one of a few: a client must not be able to invent labels of metrics.
+fn known(method: &Method) -> &'static str {
+    let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+    known.into_iter().find(|name| *name == method.as_str()).unwrap_or("OTHER")
+}

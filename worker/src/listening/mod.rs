@@ -1,0 +1,11 @@
+//! Receives messages from the queues of one kind of work: wakes on a ring, polls rarely when idle, and runs several
+//! receivers for each queue that has work.
+
+pub mod delivery;
+pub mod gatekeeper;
+pub mod handler;
+pub mod leases;
+pub mod listener;
+pub mod poll_schedule;
+pub mod receivers;
+pub mod session;

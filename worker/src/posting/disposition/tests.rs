@@ -1,0 +1,131 @@
+#![expect(clippy::arithmetic_side_effects, reason = "test code")]
+
+use std::sync::Arc;
+
+use super::*;
+use crate::listening::delivery::Delivery;
+use postonce_shared::domain::account::Revision;
+use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
+use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
+use postonce_shared::domain::money::{Amount, Currency};
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::messaging::envelope::Envelope;
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::queue::{Lease, Message};
+use postonce_shared::protocol::order_numbers::OrderNumberFault;
+use postonce_shared::testing::conformance::sealed::{envelope_in, seal};
+
+const MAX: u32 = 5;
+
+fn work(id: &str) -> Work {
+    let uuid = |last: &str| format!("00000000-0000-0000-0000-{last:0>12}");
+    let user: UserId = uuid("1").parse().unwrap();
+    let account: AccountId = uuid("2").parse().unwrap();
+    let message: MessageId = uuid(id).parse().unwrap();
+    let amount = Amount::parse("1.00", Currency::parse("EUR").unwrap()).unwrap();
+    Work {
+        key: TransactionKey {
+            account: AccountKey { user, account },
+            partner: PartnerId::parse("shop").unwrap(),
+            message,
+        },
+        instruction: Instruction { kind: TransactionKind::Deposit, amount, details: Details::default() },
+        accepted_at: Timestamp::from_unix_ms(0),
+        revision: Revision::new("1"),
+    }
+}
+
+fn outage() -> Result<(), PostFault> {
+    let source = "connection refused".into();
+    Err(PostFault::Ledger(Arc::new(StoreFault::Unavailable { doing: "committing", source })))
+}
+
+fn unknown() -> Result<(), PostFault> {
+    Err(PostFault::AccountUnknown)
+}
+
+/// The choice for the items `1`, `2`, … with these results, and which of them it leaves over.
+fn check(results: &[Result<(), PostFault>], receipts: u32, expected: &str) {
+    check_as(false, results, receipts, expected);
+}
+
+/// The same for an item that was tried alone.
+fn check_alone(results: &[Result<(), PostFault>], receipts: u32, expected: &str) {
+    check_as(true, results, receipts, expected);
+}
+
+fn check_as(alone: bool, results: &[Result<(), PostFault>], receipts: u32, expected: &str) {
+    let items: Vec<Work> = (1..=results.len()).map(|id| work(&id.to_string())).collect();
+    let results: Vec<_> = items.iter().zip(results.iter().cloned()).collect();
+    let rest = |rest: &[Work]| {
+        let place = |work: &Work| items.iter().position(|item| item == work).unwrap() + 1;
+        rest.iter().map(|work| place(work).to_string()).collect::<Vec<_>>().join(",")
+    };
+    let chosen = match choose(&results, receipts, alone, MAX) {
+        Disposition::Delete => "delete".to_owned(),
+        Disposition::RetryLater { rest: left, forgive } => {
+            format!("retry {} {}", rest(&left), if forgive { "forgiven" } else { "counted" })
+        }
+        Disposition::Split { rest: left } => format!("split {}", rest(&left)),
+        Disposition::DeadLetter { item, reason } => format!("dead {}: {reason}", rest(&[*item])),
+    };
+    assert_eq!(chosen, expected);
+}
+
+#[test]
+fn what_becomes_of_a_message() {
+    check(&[Ok(())], 1, "delete");
+    check(&[Ok(()), Ok(())], 99, "delete");
+    // An outage never counts, however long it lasts, and leaves only what is not final.
+    check(&[outage()], 1, "retry 1 forgiven");
+    check(&[outage()], 99, "retry 1 forgiven");
+    check(&[Ok(()), outage(), Ok(())], 99, "retry 2 forgiven");
+    check(&[unknown(), outage()], 99, "retry 1,2 forgiven");
+    check(&[Err(PostFault::Contended)], 99, "retry 1 forgiven");
+    check(&[Err(PostFault::OrderNumbers(OrderNumberFault::Contended))], 99, "retry 1 forgiven");
+    check_alone(&[outage()], 99, "retry 1 forgiven");
+    // What cannot pass is counted, then stands alone, then is set aside.
+    check(&[unknown()], 4, "retry 1 counted");
+    check(&[unknown()], 99, "retry 1 counted");
+    check_alone(&[unknown()], 6, "dead 1: the account does not exist");
+    check_alone(&[Ok(())], 6, "delete");
+    check(&[Ok(()), unknown(), Ok(())], 4, "retry 2 counted");
+    check(&[Ok(()), unknown(), Ok(())], 5, "retry 2 counted");
+    check(&[unknown(), Ok(()), unknown()], 4, "retry 1,3 counted");
+    check(&[unknown(), Ok(()), unknown()], 5, "split 1,3");
+    // A damaged row does not mend itself; nor does what the ledger refuses while it is there.
+    let damage = StoreFault::Corrupt { doing: "reading", source: "a flaw".into() };
+    let told = "dead 1: the ledger could not be used: stored data cannot be understood while reading: a flaw";
+    check_alone(&[Err(PostFault::Ledger(Arc::new(damage)))], 6, told);
+    let refusal = StoreFault::Refused { doing: "committing", source: "too large".into() };
+    let told = "dead 1: the ledger could not be used: the store refused while committing: too large";
+    check_alone(&[Err(PostFault::Ledger(Arc::new(refusal)))], 6, told);
+}
+
+#[test]
+fn a_message_that_was_received_too_often_is_tried_alone_before_it_is_given_up() {
+    let check =
+        |items, receipts, suspect, expected| assert_eq!(treat(items, receipts, suspect, MAX), expected);
+    check(1, MAX, 0, Treatment::Together);
+    check(2, MAX, 0, Treatment::Together);
+    check(0, 99, 0, Treatment::Together);
+    check(2, MAX + 1, 0, Treatment::Apart);
+    check(1, MAX + 1, 0, Treatment::Alone);
+    check(1, 99, MAX - 1, Treatment::Alone);
+    check(1, 99, MAX, Treatment::GiveUp);
+}
+
+#[test]
+fn forgiven_receipts_do_not_count() {
+    let mut envelope = Envelope::of(vec![work("1")], None);
+    envelope.forgiven = 7;
+    let lease = Lease { message_id: "m".into(), pop_receipt: "r".into() };
+    let message = Message {
+        lease,
+        body: envelope.encode(&seal()),
+        dequeue_count: 9,
+        inserted_at: Timestamp::from_unix_ms(0),
+    };
+    let content = Ok(envelope_in(&message.body));
+    assert_eq!(Delivery::new(message, content).receipts(), 2);
+}

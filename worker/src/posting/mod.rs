@@ -1,0 +1,9 @@
+//! Posts the work of received messages, and deletes, releases or sets aside each message afterwards.
+
+pub mod direct_orders;
+pub mod disposition;
+pub mod lookup;
+pub mod message_reader;
+pub mod posting_handler;
+pub mod renewal;
+pub mod settle;

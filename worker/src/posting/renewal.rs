@@ -1,0 +1,66 @@
+//! Keeps the leases on messages while something is done with them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::future::{Either, join, join_all, select};
+use postonce_shared::messaging::envelope::Envelope;
+use postonce_shared::ports::fault::chain;
+use postonce_shared::ports::queue::{Held, QueueName, WorkQueue};
+use postonce_shared::ports::world::World;
+use tokio::sync::Notify;
+use tracing::warn;
+
+use crate::listening::delivery::Delivery;
+use crate::meter::Meter;
+
+/// How leases on the messages of one queue are renewed.
+pub struct Renewal<'a> {
+    /// Where the messages are.
+    pub queue: &'a dyn WorkQueue,
+    /// The queue.
+    pub name: &'a QueueName,
+    /// Time.
+    pub world: &'a dyn World,
+    /// Counts leases that were lost.
+    pub meter: &'a Meter,
+    /// How long a message is hidden at a time.
+    pub visibility: Duration,
+}
+
+impl Renewal<'_> {
+    /// Does something while the leases on messages are renewed, each at half of its time.
+    pub async fn during<T>(&self, held: &[&Delivery<Envelope>], work: impl Future<Output = T>) -> T {
+        let (notify, ended) = (Notify::new(), AtomicBool::new(false));
+        let work = async {
+            let result = work.await;
+            ended.store(true, Ordering::Relaxed);
+            notify.notify_one();
+            result
+        };
+        // Joined, not cancelled: a renewal under way ends first, so that its new receipt is known.
+        join(work, self.keep(held, &notify, &ended)).await.0
+    }
+
+    async fn keep(&self, held: &[&Delivery<Envelope>], done: &Notify, ended: &AtomicBool) {
+        let half = self.visibility.checked_div(2).unwrap_or_default();
+        loop {
+            let wait = self.world.sleep(half);
+            match select(std::pin::pin!(done.notified()), wait).await {
+                Either::Left(_) => return,
+                Either::Right(_) if ended.load(Ordering::Relaxed) => return,
+                Either::Right(_) => {}
+            }
+            let renewals: Vec<_> = held.iter().map(|delivery| self.renew(delivery)).collect();
+            join_all(renewals).await;
+        }
+    }
+
+    async fn renew(&self, delivery: &Delivery<Envelope>) {
+        match delivery.renew(self.queue, self.name, self.visibility).await {
+            Ok(Held::Ours(())) => {}
+            Ok(Held::Lost) => self.meter.leases_lost.add(1),
+            Err(fault) => warn!(queue = %self.name, "Could not renew a lease: {}", chain(&fault)),
+        }
+    }
+}

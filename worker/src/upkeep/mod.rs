@@ -1,0 +1,4 @@
+//! Work that a process does periodically beside posting.
+
+pub mod heartbeat;
+pub mod payload_sweep;

@@ -1,0 +1,59 @@
+//! The daily sweep of payloads that nobody needs any more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use postonce_shared::bank::Bank;
+use postonce_shared::messaging::sweep::{Sweep, Swept};
+use postonce_shared::ports::fault::chain;
+use postonce_shared::ports::world::{World, WorldExt as _};
+use tracing::{info, warn};
+
+use crate::background_task::BackgroundTask;
+
+/// Time between two sweeps of a process.
+const INTERVAL: Duration = Duration::from_secs(24 * 3600);
+/// The first one comes at a random time within this, so that processes that start together do not
+/// sweep together, and those that never last a day sweep, too.
+const FIRST_WITHIN: Duration = Duration::from_secs(3600);
+
+/// Sweeps once a day.
+pub struct PayloadSweep {
+    sweep: Sweep,
+    world: Arc<dyn World>,
+    /// By the uptime of the world.
+    due_at: Mutex<Duration>,
+}
+
+impl PayloadSweep {
+    /// Sweeping at a bank.
+    pub fn new(bank: &Bank) -> Self {
+        let world = Arc::clone(&bank.world);
+        let first = world.uptime().saturating_add(world.jitter(FIRST_WITHIN));
+        Self { sweep: Sweep::new(&bank.store, Arc::clone(&world)), world, due_at: Mutex::new(first) }
+    }
+}
+
+#[async_trait]
+impl BackgroundTask for PayloadSweep {
+    fn is_due(&self) -> bool {
+        self.world.uptime() >= *self.due_at.lock()
+    }
+
+    async fn run(&self) {
+        // First, so that a sweep that takes long is not started twice.
+        *self.due_at.lock() = self.world.uptime().saturating_add(INTERVAL);
+        match self.sweep.run().await {
+            Ok(Swept { removed: 0, open: 0, unreadable: 0, young: _ }) => {}
+            Ok(Swept { removed, open, unreadable, young: _ }) => {
+                info!(
+                    "Swept {removed} payloads; kept {open} with open work and {unreadable} that cannot be read"
+                );
+            }
+            // The next day is early enough.
+            Err(fault) => warn!("Could not sweep payloads: {}", chain(&fault)),
+        }
+    }
+}
