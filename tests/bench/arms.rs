@@ -1,4 +1,4 @@
-//! The arms: the bank on each store, and what a user would pick instead.
+//! The arms: the bank on each store, and the alternatives that it is compared with.
 
 mod classic;
 mod postgres;
@@ -15,10 +15,10 @@ pub use postonce::{azure, azure_counted, embedded};
 use crate::arm::{Arm, Counts};
 use crate::load::Target;
 
-/// The key of the peers. They listen on loopback, for minutes.
+/// The API key of the peers, which listen on loopback for some minutes.
 const KEY: &str = "key-of-a-peer";
 
-/// A peer of these processes, the first of which serves the API, on a store of its own.
+/// A peer with these processes, the first of which serves the API, on its own store.
 fn peer(services: Vec<(&'static str, Service)>, store: Box<dyn Any>) -> Arm {
     let (_, first) = services.first().expect("a peer has a process");
     let target = Target::of(first.address(), KEY);

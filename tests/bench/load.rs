@@ -1,9 +1,9 @@
-//! The clients of a measurement: as cheap as clients can be, because they share two cores with what
-//! they measure. They run on one thread of their own and speak HTTP/1.1 over connections that they keep.
+//! The clients of a measurement: as cheap as possible, because they share two cores with the measured processes.
+//! They run on one thread and send HTTP/1.1 over persistent connections.
 //!
-//! [`closed`] sends the next request when the one before is answered: it finds out how much an arm can
-//! take. [`open`] sends at a rate, whatever the arm does, and counts time from when a request was
-//! *meant* to be sent: a stall counts for all that should have been sent meanwhile.
+//! [`closed`] sends the next request when the previous one is answered; it measures the capacity of an arm.
+//! [`open`] sends at a fixed rate, and measures latency from the time at which a request was *due*: a stall counts
+//! for all requests that were due during it.
 
 mod closed;
 mod connection;
@@ -21,25 +21,25 @@ pub use closed::{Until, closed};
 pub use open::open;
 pub use traffic::{Target, Traffic};
 
-/// Longest latency that is told apart, in microseconds: one minute.
+/// Longest measured latency, in microseconds: one minute.
 const LATENCY_US_MAX: u64 = 60_000_000;
 
-/// What came of a load.
+/// The result of a load.
 #[derive(Debug)]
 pub struct Outcome {
-    /// From the first request to the last answer.
+    /// From the first request to the last response.
     pub took: Duration,
-    /// Microseconds until the answer.
+    /// Latencies in microseconds.
     latencies: Histogram<u64>,
-    /// How often each status came.
+    /// The number of responses with each status.
     statuses: BTreeMap<u16, u64>,
-    /// Requests without an answer, and why the first of them had none.
+    /// The number of requests without a response, and the error of the first of them.
     broken: (u64, Option<String>),
 }
 
 impl Outcome {
     fn new() -> Self {
-        let latencies = Histogram::new_with_bounds(1, LATENCY_US_MAX, 3).expect("the bounds are sound");
+        let latencies = Histogram::new_with_bounds(1, LATENCY_US_MAX, 3).expect("valid bounds");
         Self { took: Duration::ZERO, latencies, statuses: BTreeMap::new(), broken: (0, None) }
     }
 
@@ -57,16 +57,16 @@ impl Outcome {
         }
     }
 
-    /// The same, when every request was answered with one of these statuses.
+    /// Returns the result if every request was answered with one of these statuses.
     ///
     /// # Panics
-    /// When one was not: what an arm refuses is not work done.
+    /// If a request was not: a refused request is not work.
     #[track_caller]
     pub fn all(self, statuses: &[u16]) -> Self {
         let others = self.statuses.keys().any(|status| !statuses.contains(status));
         assert!(
             !others && self.broken.0 == 0,
-            "all answers had to be one of {statuses:?}: {:?}, {} without an answer ({:?})",
+            "expected only responses with {statuses:?}: {:?}, {} without a response ({:?})",
             self.statuses,
             self.broken.0,
             self.broken.1
@@ -74,28 +74,28 @@ impl Outcome {
         self
     }
 
-    /// Requests that were answered.
+    /// The number of responses.
     pub fn answered(&self) -> u64 {
         self.latencies.len()
     }
 
-    /// Requests that were answered with that status.
+    /// The number of responses with that status.
     pub fn with_status(&self, status: u16) -> u64 {
         self.statuses.get(&status).copied().unwrap_or(0)
     }
 
-    /// Microseconds that half of the requests did not exceed.
+    /// The median latency in microseconds.
     pub fn p50_us(&self) -> u64 {
         self.latencies.value_at_quantile(0.5)
     }
 
-    /// Microseconds that 99 of 100 requests did not exceed.
+    /// The 99th percentile of the latency in microseconds.
     pub fn p99_us(&self) -> u64 {
         self.latencies.value_at_quantile(0.99)
     }
 }
 
-/// Runs clients on a thread of their own.
+/// Runs clients on their own thread.
 async fn on_own_thread(clients: impl AsyncFnOnce() -> Outcome + Send + 'static) -> Outcome {
     let run = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -62,7 +62,7 @@ async fn outage(weather: Weather) {
         idle_delay_max: Duration::from_millis(50),
         receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
         legacy_partner: None,
-        request_rate: HttpLimits::default().rate,
+        request_rate: HttpLimits::default().rate(),
         held: false,
     };
     let (starter, drain) = drain();

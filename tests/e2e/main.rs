@@ -33,6 +33,7 @@ mod crashes;
 mod dead_letters;
 mod deposits;
 mod direct_producers;
+mod documents;
 mod doorbell;
 mod drains;
 mod failing_account;

@@ -127,7 +127,7 @@ fn tomorrow(store: Store, seal: Seal) -> Worker {
         idle_delay_max: Duration::from_secs(1),
         receivers: Bounds { floor: one, ceiling: one },
         legacy_partner: None,
-        request_rate: HttpLimits::default().rate,
+        request_rate: HttpLimits::default().rate(),
         held: false,
     };
     Worker::new(&bank, config, Arc::default())

@@ -5,9 +5,11 @@ use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::{reaper, wait};
 
@@ -73,7 +75,7 @@ pub struct Log(Mutex<VecDeque<String>>);
 
 impl Log {
     fn push(&self, line: String) {
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.0.lock();
         if lines.len() == LINES_KEPT_MAX {
             drop(lines.pop_front());
         }
@@ -82,12 +84,12 @@ impl Log {
 
     /// The lines so far.
     pub fn lines(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.0.lock().iter().cloned().collect()
     }
 
     /// The first thing that `pick` finds in a line.
     pub fn find<T>(&self, pick: impl Fn(&str) -> Option<T>) -> Option<T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().find_map(|line| pick(line))
+        self.0.lock().iter().find_map(|line| pick(line))
     }
 }
 

@@ -11,7 +11,9 @@
 use std::ffi::OsStr;
 use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
 
 /// Reads births and deaths until the pipe closes. Ignores what a terminal sends to the whole group
 /// of processes, because then it is needed most.
@@ -49,7 +51,7 @@ impl Reaper {
     }
 
     fn tell(&self, what: &str, pid: u32) {
-        let mut shell = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shell = self.0.lock();
         let pipe = shell.stdin.as_mut().expect("its input is a pipe");
         // One write each, so that lines of several threads do not mix.
         pipe.write_all(format!("{what} {pid}\n").as_bytes()).expect("the reaper listens");

@@ -64,7 +64,7 @@ pub async fn run(
         bank.seal.ready(&*bank.world).await;
     }
     let servers = HttpServers::open(config)?;
-    let address = advertised(config, servers.peer_address());
+    let address = advertised(config.advertise.as_ref(), servers.peer_address(), config.storage.is_embedded());
     warn_of_loopback(config, servers.peer_address());
     // The port is known only now if it was configured as 0. No request was accepted yet.
     bank.completions.take_replies_at(address.clone(), exchange.seal.clone());

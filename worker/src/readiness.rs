@@ -6,9 +6,10 @@
 //! is asked of the store.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::queue::QueueName;
@@ -65,7 +66,7 @@ impl Readiness {
 
     /// Notes that a part did not do its work.
     pub fn lose(&self, part: Part) {
-        if self.note().insert(part) {
+        if self.missing.lock().insert(part) {
             tracing::warn!(part = part.code(), "Not ready: {} is missing", part.code());
             self.changed.notify_one();
         }
@@ -73,14 +74,14 @@ impl Readiness {
 
     /// Notes that a part works.
     pub fn gain(&self, part: Part) {
-        if self.note().remove(&part) {
+        if self.missing.lock().remove(&part) {
             tracing::info!(part = part.code(), "{} is there", part.code());
         }
     }
 
     /// What is missing; nothing when the service is ready.
     pub fn missing(&self) -> Vec<&'static str> {
-        self.note().iter().map(|part| part.code()).collect()
+        self.missing.lock().iter().map(|part| part.code()).collect()
     }
 
     /// Whether the process is about to end: it finishes what is in hand, and takes no more.
@@ -89,15 +90,11 @@ impl Readiness {
     }
 
     fn lacks(&self, part: Part) -> bool {
-        self.note().contains(&part)
+        self.missing.lock().contains(&part)
     }
 
     fn lacks_store(&self) -> bool {
         self.lacks(Part::Ledger) || self.lacks(Part::Queue)
-    }
-
-    fn note(&self) -> MutexGuard<'_, BTreeSet<Part>> {
-        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Probes what is missing until it is there, then waits until something is missing again. Ends

@@ -11,10 +11,11 @@
 
 use std::hash::Hash;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lru::LruCache;
+use parking_lot::Mutex;
 
 use crate::domain::ids::PartnerId;
 use crate::ports::fault::{StoreFault, chain};
@@ -90,7 +91,7 @@ impl<K: Hash + Eq + Clone, G: OfPartner, R: Clone> PartnerCache<K, G, R> {
     /// Whether nothing is remembered for the key, so that the store has to be asked.
     pub fn is_unknown(&self, key: &K) -> bool {
         let now = self.world.uptime();
-        let answers = self.answers();
+        let answers = self.answers.lock();
         let is_refused = answers.refused.peek(key).is_some_and(|(_, until)| now < *until);
         !is_refused && !answers.granted.contains(key)
     }
@@ -98,7 +99,7 @@ impl<K: Hash + Eq + Clone, G: OfPartner, R: Clone> PartnerCache<K, G, R> {
     /// Forgets what is remembered of a partner, or, without one, of all partners. Answers that are under way
     /// are not remembered.
     pub fn forget(&self, partner: Option<&PartnerId>) {
-        let mut answers = self.answers();
+        let mut answers = self.answers.lock();
         answers.generation = answers.generation.wrapping_add(1);
         answers.refused.clear();
         let Some(partner) = partner else { return answers.granted.clear() };
@@ -137,7 +138,9 @@ impl<K: Hash + Eq + Clone, G: OfPartner, R: Clone> PartnerCache<K, G, R> {
                 Ok(Err(refusal))
             }
             (Ok(Answer::NotYet(refusal)), _) => Ok(Err(refusal)),
-            (Err(fault), Some(old)) if fault.is_transient() && self.answers().generation == generation => {
+            (Err(fault), Some(old))
+                if fault.is_transient() && self.answers.lock().generation == generation =>
+            {
                 let (partner, why) = (old.partner(), chain(&fault));
                 tracing::warn!("What {partner} may do cannot be read again now: {why}");
                 Ok(Ok(old))
@@ -149,7 +152,7 @@ impl<K: Hash + Eq + Clone, G: OfPartner, R: Clone> PartnerCache<K, G, R> {
     /// What is remembered for a key, and the generation of it.
     fn remembered(&self, key: &K) -> (Remembered<G, R>, u64) {
         let now = self.world.uptime();
-        let mut answers = self.answers();
+        let mut answers = self.answers.lock();
         let generation = answers.generation;
         if let Some(held) = answers.granted.get_mut(key).filter(|held| now < held.ends_at) {
             let grant = Arc::clone(&held.grant);
@@ -166,7 +169,7 @@ impl<K: Hash + Eq + Clone, G: OfPartner, R: Clone> PartnerCache<K, G, R> {
     }
 
     fn remember(&self, key: &K, answer: Result<Arc<G>, R>, (generation, asked_at): (u64, Duration)) {
-        let mut answers = self.answers();
+        let mut answers = self.answers.lock();
         if answers.generation != generation {
             return;
         }
@@ -182,9 +185,5 @@ impl<K: Hash + Eq + Clone, G: OfPartner, R: Clone> PartnerCache<K, G, R> {
                 answers.refused.put(key.clone(), (refusal, asked_at.saturating_add(ABSENT_TTL)));
             }
         }
-    }
-
-    fn answers(&self) -> MutexGuard<'_, Answers<K, G, R>> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

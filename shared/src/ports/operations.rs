@@ -1,7 +1,8 @@
 //! What the store is asked to do, counted by kind: cost is a feature.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+
+use parking_lot::Mutex;
 
 /// A service of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,13 +88,13 @@ pub struct StorageOperations(Mutex<BTreeMap<Operation, u64>>);
 impl StorageOperations {
     /// Counts one request.
     pub fn count(&self, operation: Operation) {
-        let mut counts = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut counts = self.0.lock();
         let count = counts.entry(operation).or_default();
         *count = count.saturating_add(1);
     }
 
     /// The counts so far.
     pub fn snapshot(&self) -> BTreeMap<Operation, u64> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 }

@@ -4,9 +4,9 @@
 //! row here, and reads it anew.
 
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
+use parking_lot::Mutex;
 
 use crate::domain::account::{Account, Versioned};
 use crate::domain::ids::AccountKey;
@@ -20,21 +20,17 @@ pub struct AccountCache(Mutex<LruCache<AccountKey, Versioned<Account>>>);
 impl AccountCache {
     /// The row as it was last seen.
     pub fn get(&self, account: AccountKey) -> Option<Versioned<Account>> {
-        self.rows().get(&account).cloned()
+        self.0.lock().get(&account).cloned()
     }
 
     /// Remembers a row that was just read or written.
     pub fn put(&self, row: Versioned<Account>) {
-        self.rows().put(row.value.key, row);
+        self.0.lock().put(row.value.key, row);
     }
 
     /// Forgets a row that may be old.
     pub fn forget(&self, account: AccountKey) {
-        self.rows().pop(&account);
-    }
-
-    fn rows(&self) -> MutexGuard<'_, LruCache<AccountKey, Versioned<Account>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().pop(&account);
     }
 }
 

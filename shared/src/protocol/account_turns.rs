@@ -3,8 +3,9 @@
 //! the guards of the commit see to them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::domain::ids::AccountKey;
@@ -28,7 +29,7 @@ impl AccountTurns {
     /// Waits for the turn on an account, in the order of the calls.
     pub async fn take(&self, account: AccountKey) -> Turn {
         let turn = {
-            let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut turns = self.0.lock();
             Arc::clone(turns.entry(account).or_default())
         };
         Turn { account, guard: Some(turn.lock_owned().await), turns: Arc::clone(&self.0) }
@@ -37,7 +38,7 @@ impl AccountTurns {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = self.turns.lock();
         drop(self.guard.take());
         // Whoever waits holds it as well; inside the lock nobody can begin to.
         if turns.get(&self.account).is_some_and(|turn| Arc::strong_count(turn) == 1) {
@@ -70,6 +71,6 @@ mod tests {
         let second = second.now_or_never().unwrap();
         drop(third);
         drop(second);
-        assert!(turns.0.lock().unwrap().is_empty());
+        assert!(turns.0.lock().is_empty());
     }
 }

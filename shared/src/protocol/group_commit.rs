@@ -6,11 +6,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::ThreadId;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::ports::world::World;
@@ -114,7 +115,7 @@ where
         let (answer, answered) = oneshot::channel();
         let waiting = Waiting { item, answer, home: std::thread::current().id() };
         let has_room = {
-            let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut lanes = self.lanes.lock();
             let none = || Lane { waiting: VecDeque::new(), writers: 0, starting: false };
             let of_lane = lanes.entry(lane.clone()).or_insert_with(none);
             of_lane.waiting.push_back(waiting);
@@ -175,7 +176,7 @@ impl<L: Clone + Ord, T, A> LaneWriter<L, T, A> {
 
     /// The next group; `None` when nothing waits, and then this writer is done.
     fn next_group(&mut self) -> Option<Vec<Waiting<T, A>>> {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lanes = self.lanes.lock();
         let of_lane = lanes.get_mut(&self.lane)?;
         of_lane.starting = false;
         let size = of_lane.waiting.len().min(self.group_max);
@@ -192,7 +193,7 @@ impl<L: Ord, T, A> Drop for LaneWriter<L, T, A> {
     /// After a panic the lane must not look busy for ever; whoever waits in it for nobody else learns at once.
     fn drop(&mut self) {
         if self.writes {
-            leave(&mut self.lanes.lock().unwrap_or_else(PoisonError::into_inner), &self.lane);
+            leave(&mut self.lanes.lock(), &self.lane);
         }
     }
 }
@@ -218,7 +219,7 @@ mod tests {
 
     fn doubling(gate: Arc<Semaphore>, sizes: Sizes) -> GroupCommit<&'static str, u64, u64> {
         let flush: Flush<&'static str, u64, u64> = Arc::new(move |_, items| {
-            sizes.lock().unwrap().push(items.len());
+            sizes.lock().push(items.len());
             let gate = Arc::clone(&gate);
             async move {
                 gate.acquire().await.unwrap().forget();
@@ -242,7 +243,7 @@ mod tests {
         let (answers, ()) = futures::join!(all, open);
         assert_eq!(answers, (0..12).map(|item| Ok(item * 2)).collect::<Vec<_>>());
         // The first write starts with what was there when its task first ran.
-        assert_eq!(sizes.lock().unwrap().as_slice(), [8, 4]);
+        assert_eq!(sizes.lock().as_slice(), [8, 4]);
     }
 
     #[tokio::test]
@@ -260,13 +261,13 @@ mod tests {
             for _ in 0..4 {
                 tokio::task::yield_now().await;
             }
-            assert_eq!(sizes.lock().unwrap().as_slice(), expected);
+            assert_eq!(sizes.lock().as_slice(), expected);
         }
         gate.add_permits(3);
         let answers = futures::future::join_all(callers).await;
         assert_eq!(answers, (0..6).map(|item| Ok(item * 2)).collect::<Vec<_>>());
-        assert_eq!(sizes.lock().unwrap().as_slice(), [1, 2, 3]);
-        assert!(group.lanes.lock().unwrap().is_empty(), "nobody writes any more");
+        assert_eq!(sizes.lock().as_slice(), [1, 2, 3]);
+        assert!(group.lanes.lock().is_empty(), "nobody writes any more");
     }
 
     /// Of three callers of one thread, the one that is woken to pass the answers on goes away: before it is
@@ -282,7 +283,7 @@ mod tests {
         drop(callers.remove(0));
         gate.add_permits(1);
         // The group is written, and the second caller has all answers in its hands.
-        while sizes.lock().unwrap().is_empty() || gate.available_permits() > 0 {
+        while sizes.lock().is_empty() || gate.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
         tokio::task::yield_now().await;

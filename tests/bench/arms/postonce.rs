@@ -1,4 +1,4 @@
-//! The bank, as it is shipped.
+//! The bank.
 
 use std::any::Any;
 use std::path::Path;
@@ -11,20 +11,20 @@ use postonce_tests::vitals::Vitals;
 use crate::arm::{Arm, Counts};
 use crate::load::Target;
 
-/// One process on a file.
+/// One process on SQLite.
 pub async fn embedded(directory: &Path) -> Arm {
     let bank = Plan::on(Stand::Sqlite).in_directory(directory).start().await;
     arm(Rc::new(bank), Vec::new()).await
 }
 
-/// A web and a worker process on an Azurite of their own.
+/// A web and a worker process on their own Azurite.
 pub async fn azure(directory: &Path) -> Arm {
     let azurite = Azurite::private_in_memory();
     let bank = Plan::on_private(&azurite).in_directory(directory).start().await;
     arm(Rc::new(bank), vec![Box::new(azurite)]).await
 }
 
-/// As [`azure`], and how many bytes went to the storage and came from it so far.
+/// As [`azure`], with a function that returns the bytes to and from the storage so far.
 pub async fn azure_counted(directory: &Path) -> (Arm, impl Fn() -> u64 + use<>) {
     let azurite = Azurite::private_in_memory();
     let plan = Plan::on_private(&azurite).behind_proxies().in_directory(directory);

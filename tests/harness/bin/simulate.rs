@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Parser;
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use parking_lot::Mutex;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::ports::world::World as _;
 use postonce_tests::simulation::faults::{Fault, FaultCounts};
@@ -143,7 +143,7 @@ fn simulate(options: &Options) -> anyhow::Result<()> {
                         return;
                     }
                     let report = run(&options.plan(options.first.saturating_add(index)));
-                    let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut sum = sum.lock();
                     sum.add(report);
                     bar.inc(1);
                     if !sum.failures.is_empty() {
@@ -154,7 +154,7 @@ fn simulate(options: &Options) -> anyhow::Result<()> {
         }
     });
     bar.finish_and_clear();
-    let sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let sum = sum.into_inner();
     tell(&sum, world.uptime().saturating_sub(start));
     tell_failures(options, sum.failures)
 }

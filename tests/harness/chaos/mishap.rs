@@ -1,9 +1,9 @@
 //! What can befall a request to the storage, how often, and what of it was done.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
@@ -143,22 +143,22 @@ impl Dice {
 
     /// From now on requests have mishaps, or none has.
     pub fn set_rough(&self, rough: bool) {
-        self.lock().rough = rough;
+        self.0.lock().rough = rough;
     }
 
     /// Requests so far, by service.
     pub fn requests(&self) -> BTreeMap<Service, u64> {
-        self.lock().by_service.clone()
+        self.0.lock().by_service.clone()
     }
 
     /// How often each mishap was done to a request so far.
     pub fn counts(&self) -> BTreeMap<Mishap, u64> {
-        self.lock().counts.clone()
+        self.0.lock().counts.clone()
     }
 
     /// What is to befall a request.
     pub(super) fn roll(&self, service: Service, request: Traits) -> Option<Mishap> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if state.requests.is_multiple_of(SPELL_REQUESTS) {
             let spell = state.rng.random_range(0..PER_MILLE.len());
             state.per_mille = *PER_MILLE.get(spell).expect("a place within");
@@ -187,18 +187,14 @@ impl Dice {
             Some(Mishap::Late) => LATE_MS,
             _ => return Duration::ZERO,
         };
-        Duration::from_millis(self.lock().rng.random_range(range))
+        Duration::from_millis(self.0.lock().rng.random_range(range))
     }
 
     /// Notes what was really done.
     pub(super) fn note(&self, mishap: Mishap) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let count = state.counts.entry(mishap).or_default();
         *count = count.saturating_add(1);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

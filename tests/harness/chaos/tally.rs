@@ -1,6 +1,8 @@
 //! What was counted in a run, and what was found. Cheap to clone; all clones count together.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// Findings that are kept; more say nothing new.
 const FINDINGS_KEPT_MAX: usize = 100;
@@ -75,17 +77,17 @@ pub struct Tally(Arc<Mutex<State>>);
 impl Tally {
     /// The counts so far.
     pub fn counts(&self) -> Counts {
-        self.lock().counts.clone()
+        self.0.lock().counts.clone()
     }
 
     /// Changes the counts.
     pub fn count(&self, change: impl FnOnce(&mut Counts)) {
-        change(&mut self.lock().counts);
+        change(&mut self.0.lock().counts);
     }
 
     /// Notes something that must not be.
     pub fn find(&self, finding: String) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if state.findings.len() < FINDINGS_KEPT_MAX {
             state.findings.push(finding);
         }
@@ -93,7 +95,7 @@ impl Tally {
 
     /// What was found so far.
     pub fn findings(&self) -> Vec<String> {
-        self.lock().findings.clone()
+        self.0.lock().findings.clone()
     }
 
     pub(super) fn killed(&self, kind: Kill) {
@@ -112,9 +114,5 @@ impl Tally {
 
     pub(super) fn restarted(&self) {
         self.count(|counts| counts.restarts = counts.restarts.saturating_add(1));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

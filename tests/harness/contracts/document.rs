@@ -1,9 +1,10 @@
 //! The OpenAPI document, as a place to look answers up.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use jsonschema::{Draft, Validator};
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 /// The document, and the validators of the schemas in it that were needed so far.
@@ -80,7 +81,7 @@ impl OpenApi {
 
     /// Made once for each schema: that takes longer than the test of a value.
     fn validator(&self, schema: &Value) -> Arc<Validator> {
-        let mut validators = self.validators.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut validators = self.validators.lock();
         let made = validators.entry(schema.to_string()).or_insert_with(|| {
             let components = self.root.get("components");
             let whole = json!({"allOf": [schema], "components": components});

@@ -4,10 +4,11 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::{python, workspace};
@@ -68,7 +69,7 @@ impl XmlValidator {
     /// Why the schema cannot be used. The inner error is what is wrong with the document.
     pub fn validate(&self, schema: &str, document: &[u8]) -> Result<Result<(), Vec<String>>, String> {
         let question = json!({"schema": schema, "document": BASE64_STANDARD.encode(document)});
-        let answer = self.conversation().ask(&question);
+        let answer = self.conversation.lock().ask(&question);
         if let Some(fault) = answer.get("fault").and_then(Value::as_str) {
             return Err(fault.to_owned());
         }
@@ -76,10 +77,6 @@ impl XmlValidator {
         let errors = errors.unwrap_or_else(|| panic!("no errors in {answer} of {}", self.folder.display()));
         let errors: Vec<String> = errors.iter().filter_map(Value::as_str).map(str::to_owned).collect();
         Ok(if errors.is_empty() { Ok(()) } else { Err(errors) })
-    }
-
-    fn conversation(&self) -> MutexGuard<'_, Conversation> {
-        self.conversation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -96,7 +93,7 @@ impl Conversation {
 
 impl Drop for XmlValidator {
     fn drop(&mut self) {
-        let conversation = self.conversation.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let conversation = self.conversation.get_mut();
         drop(conversation.child.kill());
         drop(conversation.child.wait());
     }

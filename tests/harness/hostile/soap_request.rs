@@ -3,7 +3,7 @@
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::messaging::xml::{self, XmlLimits};
 use postonce_web::api::soap::envelope::{Request, Version};
-use postonce_web::api::soap::message::{self, Asked};
+use postonce_web::api::soap::message::{self, Command};
 use postonce_web::api::soap::operations::Operation;
 use postonce_web::error::ApiError;
 use postonce_web::formats::table;
@@ -24,7 +24,7 @@ pub fn check(input: &[u8]) {
 ///
 /// # Errors
 /// Why it is refused.
-pub fn read(version: Version, input: &[u8]) -> Result<(Operation, Asked), ApiError> {
+pub fn read(version: Version, input: &[u8]) -> Result<(Operation, Command), ApiError> {
     let request = Request::parse(version, table::parse(input, &XmlLimits::default())?)?;
     if let Err(error) = message::message_id(request.addressing.as_ref()) {
         drop(refusal::check(&error));
@@ -33,9 +33,9 @@ pub fn read(version: Version, input: &[u8]) -> Result<(Operation, Asked), ApiErr
     Ok((operation, message::read(operation, &request.body)?))
 }
 
-fn check_asked(version: Version, operation: Operation, asked: &Asked, input: &[u8]) {
+fn check_asked(version: Version, operation: Operation, asked: &Command, input: &[u8]) {
     match asked {
-        Asked::Submit(_, instruction, _) => {
+        Command::Submit(_, instruction, _) => {
             let kind = match operation {
                 Operation::ReliableInsertMoney => TransactionKind::Deposit,
                 Operation::ReliableWithdrawMoney => TransactionKind::Withdrawal,
@@ -44,8 +44,8 @@ fn check_asked(version: Version, operation: Operation, asked: &Asked, input: &[u
             assert_eq!(instruction.kind, kind);
             assert!(instruction.matches(&instruction.fingerprint()));
         }
-        Asked::Account(_) => assert_eq!(operation, Operation::GetUserAccount),
-        Asked::Transaction(..) => assert_eq!(operation, Operation::GetTransaction),
+        Command::Account(_) => assert_eq!(operation, Operation::GetUserAccount),
+        Command::Transaction(..) => assert_eq!(operation, Operation::GetTransaction),
     }
     // The same document in its canonical form asks for the same.
     let root = xml::read(input, &XmlLimits::default()).expect("it was read before");

@@ -5,12 +5,13 @@
 //! The auditor checks the rest: no amount, no final row, no account is other than what was asked for.
 
 use std::io::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::FutureExt as _;
+use parking_lot::Mutex;
 use postonce_shared::messaging::envelope;
 use postonce_shared::ports::queue::{Held, Message, QueueName};
 use postonce_shared::testing::conformance::sealed::unsealed;
@@ -96,7 +97,7 @@ impl Adversary {
     }
 
     fn remember(&self, message: &Message) {
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = self.memory.lock();
         if let Ok(body) = String::from_utf8(message.body.clone())
             && memory.len() < MEMORY_MAX
         {
@@ -127,7 +128,7 @@ impl Adversary {
 
     /// A body that gains something if any of it is believed; `None` while it has seen no message.
     fn forge(&self) -> Option<Vec<u8>> {
-        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let memory = self.memory.lock().clone();
         let (one, other) = (self.scheduler().take_one(memory.clone())?, self.scheduler().take_one(memory)?);
         let rich = with_member(&one, "a", FORTUNE);
         let bare = |text: &str| String::from_utf8(unsealed(text.as_bytes())).unwrap_or_default();

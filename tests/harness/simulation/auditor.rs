@@ -17,8 +17,8 @@
 //! And of the gate: who started while it was held, or acknowledged the hold, does not receive.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use postonce_shared::domain::decision::AccountCommit;
 use postonce_shared::domain::ids::{AccountKey, OrderNumber, PartnerId, TransactionKey};
 use postonce_shared::domain::instruction::Instruction;
@@ -27,7 +27,7 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::dead_letters::DeadLetter;
 use postonce_shared::ports::ledger::{NewTransaction, StoredTransaction};
 use postonce_shared::ports::queue::{Message, QueueName};
-use postonce_shared::protocol::accept::Acceptance;
+use postonce_shared::protocol::accept::{Acceptance, Accepted};
 use serde_json::Value;
 
 use super::books::{Books, Content};
@@ -57,22 +57,18 @@ struct State {
 pub struct Auditor(Mutex<State>);
 
 impl Auditor {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// What is wrong, if anything is.
     pub fn finding(&self) -> Option<String> {
-        self.state().findings.first().cloned()
+        self.0.lock().findings.first().cloned()
     }
 
     /// Adds a finding of somebody else.
     pub fn find(&self, finding: String) {
-        self.state().findings.push(finding);
+        self.0.lock().findings.push(finding);
     }
 
     fn look(&self, look: impl FnOnce(&mut Books) -> Result<(), String>) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let State { books, findings, .. } = &mut *state;
         if let Err(finding) = look(books) {
             findings.push(finding);
@@ -91,9 +87,7 @@ impl Auditor {
     pub fn answered(&self, key: &TransactionKey, instruction: &Instruction, answer: &Acceptance) {
         let content = Content::of(instruction);
         self.look(|books| match answer {
-            Acceptance::Accepted(transaction) | Acceptance::Replayed(transaction) => {
-                books.promised(key, &content, transaction)
-            }
+            Acceptance::Accepted(Accepted { transaction, .. }) => books.promised(key, &content, transaction),
             Acceptance::KeyReused => books.refused_as_reused(key, &content),
             // It may be opened at this moment.
             Acceptance::AccountUnknown => Ok(()),
@@ -150,7 +144,7 @@ impl Auditor {
 
     /// Somebody is about to receive.
     pub fn receives(&self, life: Life) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let State { gate, findings, .. } = &mut *state;
         let acknowledged = gate.acknowledged.get(&life).is_some_and(|epoch| *epoch >= gate.epoch);
         let started_later = gate.youngest.is_some_and(|youngest| life > youngest);
@@ -217,7 +211,7 @@ impl Auditor {
     pub fn swapped(&self, raw: &Store, name: &str) {
         let value = now(raw.sync.get(name)).ok().flatten().map(|standing| standing.value);
         let Some(value) = value.and_then(|value| serde_json::from_str::<Value>(&value).ok()) else { return };
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let State { books, gate, youngest, .. } = &mut *state;
         match name {
             "gate" => {
@@ -237,17 +231,17 @@ impl Auditor {
 
     /// A life begins.
     pub fn born(&self, life: Life) {
-        self.state().youngest = Some(life);
+        self.0.lock().youngest = Some(life);
     }
 
     /// A process says which epoch of the gate it obeys.
     pub fn acknowledged(&self, life: Life, epoch: u64) {
-        self.state().gate.acknowledged.insert(life, epoch);
+        self.0.lock().gate.acknowledged.insert(life, epoch);
     }
 
     /// What was promised and is not final yet.
     pub fn owed(&self) -> Vec<TransactionKey> {
-        self.state().books.owed().cloned().collect()
+        self.0.lock().books.owed().cloned().collect()
     }
 
     /// Reads the whole store again, in the end.
@@ -275,7 +269,7 @@ impl Auditor {
 
     /// Transactions that were posted and rejected.
     pub fn outcomes(&self) -> (u64, u64) {
-        self.state().books.outcomes()
+        self.0.lock().books.outcomes()
     }
 }
 

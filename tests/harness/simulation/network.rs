@@ -2,10 +2,11 @@
 //! back, may come late or twice. A request that is under way goes on when its process dies.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use parking_lot::Mutex;
 use postonce_shared::messaging::envelope;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
@@ -91,10 +92,6 @@ pub struct Network {
     weather: Mutex<Weather>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Network {
     /// A network to a store (and to the same without guards of rows).
     pub fn new(
@@ -112,18 +109,18 @@ impl Network {
     /// Notes an event in the trace.
     pub fn note(&self, event: impl AsRef<str>) {
         let (steps, now) = (self.scheduler.steps(), self.scheduler.now());
-        lock(&self.trace).note(steps, now, event.as_ref());
+        self.trace.lock().note(steps, now, event.as_ref());
     }
 
     /// What is known of the trace: its sum and its last lines.
     pub fn trace(&self) -> (u64, Vec<String>) {
-        let trace = lock(&self.trace);
+        let trace = self.trace.lock();
         (trace.sum(), trace.tail())
     }
 
     /// Whether the fault happens on this occasion; it is counted then.
     pub fn strikes(&self, fault: Fault) -> bool {
-        let permille = lock(&self.weather).mix.permille(fault);
+        let permille = self.weather.lock().mix.permille(fault);
         let strikes = self.scheduler.chance(permille);
         if strikes {
             self.count(fault);
@@ -133,7 +130,7 @@ impl Network {
 
     /// Whether a kind of fault happens in this run at all; it is counted as one more.
     pub fn strikes_often(&self, fault: Fault) -> bool {
-        let strikes = lock(&self.weather).mix.permille(fault) > 0;
+        let strikes = self.weather.lock().mix.permille(fault) > 0;
         if strikes {
             self.count(fault);
         }
@@ -149,17 +146,17 @@ impl Network {
 
     /// Counts a fault.
     pub fn count(&self, fault: Fault) {
-        lock(&self.weather).counts.add(fault);
+        self.weather.lock().counts.add(fault);
     }
 
     /// The counts so far.
     pub fn counts(&self) -> FaultCounts {
-        lock(&self.weather).counts.clone()
+        self.weather.lock().counts.clone()
     }
 
     /// From now on nothing goes wrong any more. What is under way may still come late.
     pub fn calm(&self) {
-        let mut weather = lock(&self.weather);
+        let mut weather = self.weather.lock();
         weather.mix = FaultMix::default();
         weather.spells.clear();
         weather.doomed = None;
@@ -173,19 +170,19 @@ impl Network {
                 continue;
             }
             let until = self.scheduler.now().saturating_add(length(fault, &self.scheduler));
-            lock(&self.weather).spells.insert(fault, until);
+            self.weather.lock().spells.insert(fault, until);
             self.note(format!("{fault} until {until:?}"));
         }
     }
 
     /// Whether a spell of that kind lasts now.
     fn lasts(&self, fault: Fault) -> bool {
-        lock(&self.weather).spells.get(&fault).is_some_and(|until| *until > self.scheduler.now())
+        self.weather.lock().spells.get(&fault).is_some_and(|until| *until > self.scheduler.now())
     }
 
     /// The life that is to end now, if any.
     pub fn doomed(&self) -> Option<Life> {
-        let mut weather = lock(&self.weather);
+        let mut weather = self.weather.lock();
         let (life, steps) = weather.doomed?;
         weather.doomed = steps.checked_sub(1).map(|left| (life, left));
         if weather.doomed.is_some() {
@@ -295,13 +292,13 @@ impl Network {
 
     /// Around a write a process may be told to die in a few steps.
     fn doom(&self, life: Life, request: &Request) {
-        let crashes = lock(&self.weather).mix.permille(Fault::Crash) > 0;
+        let crashes = self.weather.lock().mix.permille(Fault::Crash) > 0;
         if life == Life::OUTSIDE || !request.writes || !crashes {
             return;
         }
         if self.scheduler.chance(CRASH_AROUND_WRITE_PERMILLE) {
             let steps = self.scheduler.below(12);
-            lock(&self.weather).doomed = Some((life, steps));
+            self.weather.lock().doomed = Some((life, steps));
         }
     }
 

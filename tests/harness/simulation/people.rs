@@ -13,7 +13,7 @@ use postonce_shared::domain::account::{Account, AccountStatus};
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind, UnknownMembers};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
-use postonce_shared::protocol::accept::Acceptance;
+use postonce_shared::protocol::accept::{Acceptance, Accepted};
 use postonce_shared::protocol::enquire;
 use postonce_shared::protocol::recover::RecoveryScope;
 use tokio::sync::oneshot;
@@ -126,10 +126,10 @@ impl People {
         }
         loop {
             match self.request(&key, &instruction).await {
-                Some(Acceptance::Accepted(told) | Acceptance::Replayed(told)) if told.outcome.is_some() => {
+                Some(Acceptance::Accepted(told)) if told.transaction.outcome.is_some() => {
                     return;
                 }
-                Some(Acceptance::Accepted(_) | Acceptance::Replayed(_)) => break,
+                Some(Acceptance::Accepted(_)) => break,
                 Some(Acceptance::KeyReused) => return,
                 Some(Acceptance::AccountUnknown | Acceptance::CurrencyMismatch { .. }) | None => {}
             }
@@ -320,8 +320,8 @@ fn account_of(number: u64) -> AccountKey {
 
 const fn word(acceptance: &Acceptance) -> &'static str {
     match acceptance {
-        Acceptance::Accepted(_) => "accepted",
-        Acceptance::Replayed(_) => "replayed",
+        Acceptance::Accepted(Accepted { replayed: false, .. }) => "accepted",
+        Acceptance::Accepted(Accepted { replayed: true, .. }) => "replayed",
         Acceptance::KeyReused => "key reused",
         Acceptance::AccountUnknown => "account unknown",
         Acceptance::CurrencyMismatch { .. } => "currency mismatch",

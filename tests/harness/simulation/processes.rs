@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
+use parking_lot::Mutex;
 use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::bank::{Bank, Links};
 use postonce_shared::cluster::completions::{Completion, Completions};
@@ -111,23 +112,24 @@ impl Processes {
         Arc::new(Self { network: Arc::clone(network), terms, members: Mutex::default() })
     }
 
-    fn members(&self) -> MutexGuard<'_, BTreeMap<usize, Member>> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn scheduler(&self) -> &Scheduler {
         &self.network.scheduler
     }
 
     /// Forgets all of them.
     pub fn clear(&self) {
-        let members = std::mem::take(&mut *self.members());
+        let members = std::mem::take(&mut *self.members.lock());
         drop(members);
     }
 
     /// Those that live now.
     pub fn living(&self) -> Vec<Member> {
-        self.members().values().filter(|member| self.scheduler().is_living(member.life)).cloned().collect()
+        self.members
+            .lock()
+            .values()
+            .filter(|member| self.scheduler().is_living(member.life))
+            .cloned()
+            .collect()
     }
 
     /// A living process that takes requests, chosen at random.
@@ -173,7 +175,7 @@ impl Processes {
             world.spawn(work.boxed());
         }
         let member = Member { life, role, bank, gatekeeper, bell, address, starter };
-        drop(self.members().insert(place, member));
+        drop(self.members.lock().insert(place, member));
     }
 
     fn worker_config(&self) -> WorkerConfig {
@@ -183,14 +185,14 @@ impl Processes {
             idle_delay_max: self.terms.idle_delay_max,
             receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN.saturating_add(2) },
             legacy_partner: None,
-            request_rate: HttpLimits::default().rate,
+            request_rate: HttpLimits::default().rate(),
             held: false,
         }
     }
 
     /// Ends the process of a place, and starts another one there later.
     pub fn end(self: &Arc<Self>, place: usize, role: Role, why: &str) {
-        let Some(member) = self.members().get(&place).cloned() else { return };
+        let Some(member) = self.members.lock().get(&place).cloned() else { return };
         if !self.scheduler().is_living(member.life) {
             return;
         }
@@ -209,7 +211,7 @@ impl Processes {
     pub fn strike(self: &Arc<Self>) {
         if let Some(life) = self.network.doomed() {
             let place =
-                self.members().iter().find(|(_, member)| member.life == life).map(|(p, m)| (*p, m.role));
+                self.members.lock().iter().find(|(_, member)| member.life == life).map(|(p, m)| (*p, m.role));
             if let Some((place, role)) = place {
                 self.end(place, role, "crashes");
             }
@@ -220,7 +222,7 @@ impl Processes {
                 continue;
             }
             let members: Vec<(usize, Member)> =
-                self.members().iter().map(|(place, member)| (*place, member.clone())).collect();
+                self.members.lock().iter().map(|(place, member)| (*place, member.clone())).collect();
             let Some((place, member)) = self.scheduler().take_one(members) else { return };
             match (fault, &member.starter) {
                 (Fault::Crash, _) => self.end(place, member.role, "crashes"),

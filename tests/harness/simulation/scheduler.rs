@@ -7,11 +7,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use tokio::sync::oneshot;
@@ -86,12 +87,8 @@ struct Bell {
 
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
-        lock(&self.ready).insert(self.task);
+        self.ready.lock().insert(self.task);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Scheduler {
@@ -113,28 +110,28 @@ impl Scheduler {
 
     /// Time since the start of the run.
     pub fn now(&self) -> Duration {
-        lock(&self.state).now
+        self.state.lock().now
     }
 
     /// Steps so far.
     pub fn steps(&self) -> u64 {
-        lock(&self.state).steps
+        self.state.lock().steps
     }
 
     /// A random number, all 64 bits of it.
     pub fn random(&self) -> u64 {
-        lock(&self.state).rng.next_u64()
+        self.state.lock().rng.next_u64()
     }
 
     /// A random number below `end`, which is not zero.
     pub fn below(&self, end: u64) -> u64 {
-        lock(&self.state).rng.random_range(0..end)
+        self.state.lock().rng.random_range(0..end)
     }
 
     /// Whether something happens that does so in `permille` of a thousand cases.
     pub fn chance(&self, permille: u32) -> bool {
         // Nothing is drawn for what cannot happen, so that switching it off changes nothing else.
-        permille > 0 && lock(&self.state).rng.random_range(0..1000) < permille
+        permille > 0 && self.state.lock().rng.random_range(0..1000) < permille
     }
 
     /// A random time from zero to `longest`.
@@ -158,7 +155,7 @@ impl Scheduler {
 
     /// Begins a life.
     pub fn begin(&self) -> Life {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.lives = state.lives.checked_add(1).expect("fewer lives than that");
         let life = Life(state.lives);
         state.living.insert(life);
@@ -167,12 +164,12 @@ impl Scheduler {
 
     /// Whether the life did not end yet.
     pub fn is_living(&self, life: Life) -> bool {
-        lock(&self.state).living.contains(&life)
+        self.state.lock().living.contains(&life)
     }
 
     /// Ends a life: its tasks and its sleeps are gone, and it can start no more of them.
     pub fn kill(&self, life: Life) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.living.remove(&life);
         state.paused.remove(&life);
         let (ended, tasks) =
@@ -187,24 +184,24 @@ impl Scheduler {
 
     /// Ends everything: tasks hold what holds the scheduler, and would never be dropped otherwise.
     pub fn clear(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.living.clear();
         let (tasks, sleepers) = (std::mem::take(&mut state.tasks), std::mem::take(&mut state.sleepers));
         drop(state);
         drop((tasks, sleepers));
-        lock(&self.ready).clear();
+        self.ready.lock().clear();
     }
 
     /// Stops a life for some time: SIGSTOP, a virtual machine that moves, a very long page fault.
     pub fn pause(&self, life: Life, duration: Duration) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let until = state.now.saturating_add(duration);
         state.paused.insert(life, until);
     }
 
     /// Starts a task of a life; of one that ended, nothing happens.
     pub fn spawn(&self, life: Life, future: BoxFuture<'static, ()>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if !state.living.contains(&life) {
             drop(state);
             return;
@@ -212,13 +209,13 @@ impl Scheduler {
         let task = TaskId(next_number(&mut state));
         state.tasks.insert(task, Task { life, future: Some(future) });
         drop(state);
-        lock(&self.ready).insert(task);
+        self.ready.lock().insert(task);
     }
 
     /// Returns after that time.
     pub async fn sleep(&self, life: Life, duration: Duration) {
         let woken = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             if !state.living.contains(&life) {
                 return;
             }
@@ -238,7 +235,7 @@ impl Scheduler {
         // A task that panics is gone, as it would be in a process; the run hears of it elsewhere.
         let poll = AssertUnwindSafe(|| future.as_mut().poll(&mut Context::from_waker(&waker)));
         let polled = catch_unwind(poll).unwrap_or(Poll::Ready(()));
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.steps = state.steps.saturating_add(1);
         match (polled, state.tasks.get_mut(&id)) {
             (Poll::Pending, Some(task)) => task.future = Some(future),
@@ -258,8 +255,8 @@ impl Scheduler {
 
     /// A task that can go on, chosen at random.
     fn choose(&self) -> Option<(TaskId, Life, BoxFuture<'static, ()>)> {
-        let mut ready = lock(&self.ready);
-        let mut state = lock(&self.state);
+        let mut ready = self.ready.lock();
+        let mut state = self.state.lock();
         let State { tasks, paused, now, rng, .. } = &mut *state;
         ready.retain(|id| tasks.contains_key(id));
         paused.retain(|_, until| until > now);
@@ -277,7 +274,7 @@ impl Scheduler {
 
     /// Moves the clock to the next sleeper, or to the end of a pause.
     fn wait(&self) -> Step {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let now = state.now;
         state.sleepers.retain(|_, sleeper| !sleeper.wake.is_closed());
         let asleep = state.sleepers.keys().next().map(|(until, _)| *until);

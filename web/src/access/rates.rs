@@ -3,9 +3,10 @@
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use lru::LruCache;
+use parking_lot::Mutex;
 use postonce_shared::access::token_bucket::{Bucket, Standing};
 use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::ids::PartnerId;
@@ -42,7 +43,7 @@ impl Rates {
     /// Creates rate limits with full buckets.
     pub fn new(limits: &HttpLimits, world: Arc<dyn World>) -> Self {
         let (partners, addresses) = (Buckets::default(), Buckets::default());
-        Self { world, default: limits.rate, wrong_keys: limits.wrong_key_rate, partners, addresses }
+        Self { world, default: limits.rate(), wrong_keys: limits.wrong_key_rate(), partners, addresses }
     }
 
     /// Takes a request from the bucket of a partner, which may have its own rate.
@@ -79,17 +80,13 @@ impl<K: Hash + Eq> Default for Buckets<K> {
 impl<K: Hash + Eq> Buckets<K> {
     fn take(&self, key: K, rate: RequestRate, world: &dyn World) -> Standing {
         let now = world.uptime();
-        self.all().get_or_insert_mut(key, || Bucket::full(rate, now)).take(rate, now)
+        self.0.lock().get_or_insert_mut(key, || Bucket::full(rate, now)).take(rate, now)
     }
 
     fn give_back(&self, key: &K, rate: RequestRate) {
-        if let Some(bucket) = self.all().get_mut(key) {
+        if let Some(bucket) = self.0.lock().get_mut(key) {
             bucket.give_back(rate);
         }
-    }
-
-    fn all(&self) -> MutexGuard<'_, LruCache<K, Bucket>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -111,8 +108,13 @@ mod tests {
 
     fn rates() -> (Rates, Arc<TestWorld>) {
         let world = Arc::new(TestWorld::new(1));
-        let rate = RequestRate { per_second: 1, burst: 2 };
-        let limits = HttpLimits { rate, wrong_key_rate: rate, ..HttpLimits::default() };
+        let limits = HttpLimits {
+            requests_per_second: 1,
+            requests_burst: 2,
+            wrong_keys_per_second: 1,
+            wrong_keys_burst: 2,
+            ..HttpLimits::default()
+        };
         (Rates::new(&limits, world.clone()), world)
     }
 
@@ -158,6 +160,6 @@ mod tests {
         for number in 0..30_000_u32 {
             let _charge = rates.unseen_key_from(IpAddr::from(number.to_be_bytes()));
         }
-        assert_eq!(rates.addresses.all().len(), BUCKETS_MAX.get());
+        assert_eq!(rates.addresses.0.lock().len(), BUCKETS_MAX.get());
     }
 }

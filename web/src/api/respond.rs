@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use actix_web::HttpResponse;
 use actix_web::http::{StatusCode, header};
 use postonce_schemas::json as wire;
-use postonce_shared::adapters::partner_body;
 use postonce_shared::domain::account::{Account, Holder};
 use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use postonce_shared::domain::instruction::{Instruction, UnknownMembers};
@@ -17,7 +16,7 @@ use postonce_shared::messaging::envelope::Names;
 use postonce_shared::oversight::prices::{Prices, operations_per_posting};
 use postonce_shared::oversight::scaling::{Demand, ScalingPolicy, WorkersWanted};
 use postonce_shared::ports::dead_letters::{DeadLetter, Resolution};
-use postonce_shared::protocol::accept::Acceptance;
+use postonce_shared::protocol::accept::{Acceptance, Accepted};
 use postonce_shared::protocol::order_numbers::{Holding, Register};
 
 use sha2::{Digest as _, Sha256};
@@ -31,15 +30,14 @@ use crate::api::paths;
 use crate::error::{ApiError, Code};
 use crate::headers::{IDEMPOTENT_REPLAYED, PREFERENCE_APPLIED, Wait};
 
-/// Returns the transaction of an accepted request, and whether an earlier request created it.
+/// Returns the transaction of a deposit or a withdrawal.
 ///
 /// # Errors
 /// [`ApiError`] for a refused request. A rejected transaction is not an error.
-pub fn accepted_or_refused(acceptance: Acceptance) -> Result<(Transaction, bool), ApiError> {
+pub fn accepted_or_refused(acceptance: Acceptance) -> Result<Accepted, ApiError> {
     let refused = |code, detail: String| Err(ApiError::new(code, detail));
     match acceptance {
-        Acceptance::Accepted(transaction) => Ok((transaction, false)),
-        Acceptance::Replayed(transaction) => Ok((transaction, true)),
+        Acceptance::Accepted(accepted) => Ok(accepted),
         Acceptance::KeyReused => {
             let detail =
                 "This id was used on this account with different content. Use a new id for a new request.";
@@ -62,11 +60,11 @@ pub fn acceptance(
     wait: Option<Wait>,
     reply: Reply,
 ) -> Result<HttpResponse, ApiError> {
-    let (transaction, is_replay) = accepted_or_refused(acceptance)?;
+    let Accepted { transaction, replayed } = accepted_or_refused(acceptance)?;
     let is_final = transaction.status().is_final();
     let mut response = HttpResponse::build(if is_final { StatusCode::OK } else { StatusCode::ACCEPTED });
     response.insert_header((header::LOCATION, paths::of_transaction(&transaction.key)));
-    if is_replay {
+    if replayed {
         response.insert_header((IDEMPOTENT_REPLAYED, "true"));
     }
     if let Some(wait) = wait.filter(|_| is_final) {
@@ -296,9 +294,13 @@ fn reach(reach: &Reach) -> wire::PartnerReach {
     }
 }
 
-/// Returns the entity tag of a partner, which depends only on its content.
+/// Returns the `ETag` of a partner: a hash of its representation, which is the same in all processes of one
+/// version. The scopes of its keys are not included: they never change, and every comparison would have to read
+/// them.
 pub fn etag(partner: &Partner) -> String {
-    let digest: [u8; 32] = Sha256::digest(partner_body::encode(partner).as_bytes()).into();
+    let representation = serde_json::to_vec(&self::partner(partner, &BTreeMap::new()))
+        .expect("texts and numbers can always be written as JSON");
+    let digest: [u8; 32] = Sha256::digest(representation).into();
     format!("\"{}\"", hex::encode(digest.split_at(16).0))
 }
 

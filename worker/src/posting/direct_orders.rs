@@ -7,9 +7,10 @@
 //! after the other at the rate: if all came back with the next second, a long queue would cost two operations
 //! of the store for each order in it, every second.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use postonce_shared::access::partner_grants::{Denial, PartnerGrants};
 use postonce_shared::access::token_bucket::{Bucket, Standing};
 use postonce_shared::bank::Bank;
@@ -74,7 +75,7 @@ impl DirectOrders {
     /// Counts an order against the rate; above it, how long the order has to wait.
     fn postponed(&self, partner: &Partner) -> Option<Duration> {
         let rate = partner.rate.unwrap_or(self.rate);
-        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pace = self.pace.lock();
         let now = self.world.uptime();
         let delay = pace.delay(rate, now)?;
         self.meter.postponed.add(1);

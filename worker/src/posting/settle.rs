@@ -1,10 +1,11 @@
 //! Carries out what was chosen for a message. Whatever fails here leaves the message on the queue:
 //! it comes back when its lease ends, and its final items are recognised.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
+use parking_lot::Mutex;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::messaging::claim_check::ClaimCheck;
@@ -275,7 +276,7 @@ impl Settlement {
     async fn hide(&self, delivery: &Delivery<Envelope>, body: &[u8], delay: Duration) {
         let Some(lease) = delivery.lease() else { return };
         match self.queue.extend(&self.name, &lease, body, delay).await {
-            Ok(Held::Ours(_)) => self.back_in.lock().unwrap_or_else(PoisonError::into_inner).push(delay),
+            Ok(Held::Ours(_)) => self.back_in.lock().push(delay),
             Ok(Held::Lost) => self.meter.leases_lost.add(1),
             // It comes back when its lease ends.
             Err(fault) => warn!(queue = %self.name, "Could not give a message back: {}", chain(&fault)),

@@ -6,8 +6,9 @@
 pub mod note;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::cluster::reply_to::{ReplySeal, ReplyTo};
@@ -72,7 +73,7 @@ pub struct Waiter {
 impl Completions {
     /// Starts to listen for one transaction.
     pub fn register(&self, key: &TransactionKey) -> Waiter {
-        let mut waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiters = self.waiters.lock();
         let sender = waiters.entry(key.clone()).or_insert_with(|| watch::Sender::new(Heard::default()));
         let (heard, hints) = (Some(sender.subscribe()), sender.borrow().hints);
         Waiter { key: key.clone(), heard, hints, waiters: Arc::clone(&self.waiters) }
@@ -80,7 +81,7 @@ impl Completions {
 
     /// Tells that a transaction became final.
     pub fn announce(&self, key: &TransactionKey, outcome: &Outcome) {
-        let waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiters = self.waiters.lock();
         if let Some(sender) = waiters.get(key) {
             sender.send_modify(|heard| heard.outcome = Some(outcome.clone()));
         }
@@ -89,7 +90,7 @@ impl Completions {
     /// Wakes the requests that wait for a transaction, so that they read its row: an unproven message says
     /// that it is final.
     pub fn hint(&self, key: &TransactionKey) {
-        let waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiters = self.waiters.lock();
         if let Some(sender) = waiters.get(key) {
             sender.send_modify(|heard| heard.hints = heard.hints.saturating_add(1));
         }
@@ -110,7 +111,7 @@ impl Completions {
     /// Where to reply about these transactions: here, if anybody here waits for one of them now.
     pub fn reply_to<'a>(&self, keys: impl IntoIterator<Item = &'a TransactionKey>) -> Option<ReplyTo> {
         let Place { address, seal } = self.place.get()?;
-        let waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiters = self.waiters.lock();
         let awaited = keys.into_iter().any(|key| waiters.contains_key(key));
         drop(waiters);
         if awaited { seal.ask(address) } else { None }
@@ -150,7 +151,7 @@ impl Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        let mut waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiters = self.waiters.lock();
         // Inside the lock: of two waiters that go at once, the second one has to see that it is last.
         drop(self.heard.take());
         if waiters.get(&self.key).is_some_and(|sender| sender.receiver_count() == 0) {

@@ -19,12 +19,13 @@ mod sends;
 mod underway;
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{Either, select};
 use lru::LruCache;
+use parking_lot::Mutex;
 
 use crate::cluster::completions::{Completions, News, Waiter};
 use crate::domain::ids::{AccountKey, TransactionKey};
@@ -53,15 +54,25 @@ const EARLY_LOOKS_MAX: u32 = 3;
 /// How long a look at the row may take.
 const LOOK_TIME_MAX: Duration = Duration::from_millis(500);
 
-/// What became of a request.
+/// A transaction that the log holds. If it is not final, a send of its work was confirmed to this process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Accepted {
+    /// The transaction as it now is.
+    pub transaction: Transaction,
+    /// Whether an earlier request with the same key and the same content made it.
+    pub replayed: bool,
+}
+
+/// Result of a request.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most requests are accepted; a box would cost each an allocation"
+)]
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Acceptance {
-    /// First time that this key was seen. Log and queue hold it.
-    Accepted(Transaction),
-    /// Same key, same content: the transaction as it now is. If it is still accepted, a send of its
-    /// work was confirmed to this process.
-    Replayed(Transaction),
+    /// The transaction is in the log, by this request or by an earlier one.
+    Accepted(Accepted),
     /// Same key, other content. Nothing was changed.
     KeyReused,
     /// There is no such account. The id is not used up.
@@ -170,7 +181,7 @@ impl Acceptor {
 
     /// Remembers that an account exists, so that its first transaction need not ask.
     pub fn remember(&self, account: AccountKey, currency: Currency) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).put(account, currency);
+        self.known.lock().put(account, currency);
     }
 
     /// Accepts an instruction, and with `patience` waits that long for its outcome.
@@ -191,25 +202,18 @@ impl Acceptor {
         }
         // Before the work is enqueued: whatever is announced from now on is heard.
         let waiter = patience.map(|patience| (self.completions.register(&key), patience));
-        let acceptance = self.store_and_enqueue(key, instruction, traceparent, underway).await?;
-        let (transaction, first): (Transaction, bool) = match acceptance {
-            Acceptance::Accepted(transaction) => (transaction, true),
-            Acceptance::Replayed(transaction) => (transaction, false),
-            refused @ (Acceptance::KeyReused
-            | Acceptance::AccountUnknown
-            | Acceptance::CurrencyMismatch { .. }) => return Ok(refused),
-        };
-        let transaction = match waiter {
-            Some((waiter, patience)) if transaction.outcome.is_none() => {
-                self.await_outcome(transaction, waiter, patience).await
-            }
-            _ => transaction,
-        };
-        Ok(if first { Acceptance::Accepted(transaction) } else { Acceptance::Replayed(transaction) })
+        let mut acceptance = self.store_and_enqueue(key, instruction, traceparent, underway).await?;
+        if let (Acceptance::Accepted(Accepted { transaction, .. }), Some((waiter, patience))) =
+            (&mut acceptance, waiter)
+            && transaction.outcome.is_none()
+        {
+            self.await_outcome(transaction, waiter, patience).await;
+        }
+        Ok(acceptance)
     }
 
     async fn currency(&self, account: AccountKey) -> Result<Option<Currency>, AcceptFault> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&account).copied();
+        let known = self.known.lock().get(&account).copied();
         if known.is_some() {
             return Ok(known);
         }
@@ -245,14 +249,14 @@ impl Acceptor {
                 if !enqueued {
                     self.enqueue(&stored, traceparent).await?;
                 }
-                Ok(Acceptance::Accepted(stored.transaction))
+                Ok(Acceptance::Accepted(Accepted { transaction: stored.transaction, replayed: false }))
             }
             AcceptOutcome::Existing(stored) if !new.instruction.matches(&stored.fingerprint) => {
                 Ok(Acceptance::KeyReused)
             }
             AcceptOutcome::Existing(stored) => {
                 self.enqueue(&stored, traceparent).await?;
-                Ok(Acceptance::Replayed(stored.transaction))
+                Ok(Acceptance::Accepted(Accepted { transaction: stored.transaction, replayed: true }))
             }
         }
     }
@@ -278,15 +282,10 @@ impl Acceptor {
         self.sends.submit(queue, Parcel { work, traceparent }).await?.map_err(AcceptFault::Queue)
     }
 
-    /// The transaction with its outcome, if that is known in time: a worker of this process announces
+    /// Adds the outcome of the transaction, if that is known in time: a worker of this process announces
     /// it, one of another process replies. The row is read at the end, as an announcement can get lost, and
     /// when something hints that the transaction is final.
-    async fn await_outcome(
-        &self,
-        transaction: Transaction,
-        mut waiter: Waiter,
-        patience: Duration,
-    ) -> Transaction {
+    async fn await_outcome(&self, transaction: &mut Transaction, mut waiter: Waiter, patience: Duration) {
         let mut patience = self.world.sleep(patience);
         for early_look in 0..=EARLY_LOOKS_MAX {
             let news = async {
@@ -298,18 +297,22 @@ impl Acceptor {
             };
             match select(std::pin::pin!(news), &mut patience).await {
                 Either::Left((News::Final(outcome), _)) => {
-                    return Transaction { outcome: Some(outcome), ..transaction };
+                    transaction.outcome = Some(outcome);
+                    return;
                 }
                 Either::Left((News::Hint, _)) => {
                     // What is announced meanwhile is there for the next round.
                     if let Some(found) = self.look(&transaction.key).await {
-                        return found;
+                        *transaction = found;
+                        return;
                     }
                 }
                 Either::Right(_) => break,
             }
         }
-        self.look(&transaction.key).await.unwrap_or(transaction)
+        if let Some(found) = self.look(&transaction.key).await {
+            *transaction = found;
+        }
     }
 
     /// The transaction if the log shows that it is final. The promise was made: a log that does not

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures::FutureExt as _;
 use lru::LruCache;
+use parking_lot::Mutex;
 
 use super::Shared;
 use crate::cluster::completions::Completions;
@@ -82,19 +83,19 @@ impl ConfirmedSends {
     }
 
     pub(super) fn insert(&self, key: &TransactionKey, asks: bool) {
-        let mut sends = self.sends.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sends = self.sends.lock();
         let asked = sends.get(key).copied().unwrap_or(false);
         sends.put(key.clone(), asked || asks);
     }
 
     fn contains(&self, key: &TransactionKey) -> bool {
-        self.sends.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
+        self.sends.lock().contains(key)
     }
 
     /// Whether the work has to be sent (again): no send of it was confirmed, or somebody here waits
     /// for it by now and none asked for a reply.
     pub(super) fn lacks(&self, key: &TransactionKey) -> bool {
-        let asked = self.sends.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied();
+        let asked = self.sends.lock().get(key).copied();
         match asked {
             None => true,
             Some(true) => false,

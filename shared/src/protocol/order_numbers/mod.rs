@@ -18,13 +18,14 @@ mod books;
 mod range;
 mod register;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::domain::account::Revision;
@@ -166,7 +167,7 @@ impl OrderNumbers {
     /// Takes back numbers that **no write attempt ever held**; they are handed out again.
     pub fn give_back(&self, numbers: Vec<OrderNumber>) {
         self.books.take_back(count_of(&numbers));
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.closed {
             self.books.give_up(count_of(&numbers));
         } else {
@@ -183,7 +184,7 @@ impl OrderNumbers {
     /// [`OrderNumberFault`] when the register could not be written.
     pub async fn close(&self) -> Result<(), OrderNumberFault> {
         let tails: Vec<Span> = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if state.closed {
                 return Ok(());
             }
@@ -236,16 +237,12 @@ impl OrderNumbers {
     /// by the range itself: a second count would cost as much as the number.
     fn report(&self) -> Report {
         // While it is held no range comes into use or out of it.
-        let _state = self.lock();
+        let _state = self.state.lock();
         self.books.report_with(self.current.load().as_ref().map_or(0, |range| range.taken()))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn take_returned(&self, count: usize) -> Vec<OrderNumber> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let kept = state.returned.len().saturating_sub(count);
         let mut numbers = state.returned.split_off(kept);
         numbers.reverse();
@@ -255,7 +252,7 @@ impl OrderNumbers {
     }
 
     fn prefetch(self: &Arc<Self>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.following.is_none() && !state.closed {
             // Nobody waits for it yet.
             drop(self.fetch_once(&mut state, 0));
@@ -265,7 +262,7 @@ impl OrderNumbers {
     /// Goes on to the next range, or waits for the one fetch that all waiters share.
     async fn advance(self: &Arc<Self>, missing: u64) -> Result<(), OrderNumberFault> {
         let fetched = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if state.closed {
                 return Err(OrderNumberFault::Closed);
             }
@@ -323,7 +320,7 @@ impl OrderNumbers {
     }
 
     fn publish(&self, reserved: Result<Span, OrderNumberFault>) -> Result<(), OrderNumberFault> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.fetching = None;
         let span = reserved?;
         state.confirmed = state.confirmed.max(span.until);
@@ -356,7 +353,7 @@ impl OrderNumbers {
         self.settle_unclear(&register);
         let report = self.report();
         let live: Vec<Span> = {
-            let state = self.lock();
+            let state = self.state.lock();
             let current = self.current.load_full();
             [current, state.following.clone()].into_iter().flatten().map(|range| range.span()).collect()
         };
@@ -366,7 +363,7 @@ impl OrderNumbers {
         match self.sync.swap(REGISTER, revision.as_ref(), &after.encode()).await {
             Ok(Swapped::Done(_)) => {
                 // The revision that they were guarded by is gone: they can never take place now.
-                self.lock().unclear.clear();
+                self.state.lock().unclear.clear();
                 self.books.settle(report);
                 Ok(Some(span))
             }
@@ -374,7 +371,7 @@ impl OrderNumbers {
             // Unclear: if the write took place, its numbers belong to nobody. The next attempt reads
             // again and reserves behind them, so they are lost and never issued.
             Err(fault) => {
-                let unclear = &mut self.lock().unclear;
+                let unclear = &mut self.state.lock().unclear;
                 // A retry that read the same state again would have reserved the same numbers.
                 if unclear.iter().all(|(known, _)| *known != span) {
                     unclear.push((span, report));
@@ -387,7 +384,7 @@ impl OrderNumbers {
     /// Books the unclear writes that took place after all: what they reported is known by now, and
     /// what they reserved is lost.
     fn settle_unclear(&self, register: &Register) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.unclear.retain(|(span, report)| {
             let landed =
                 register.holdings.iter().any(|held| held.holder == self.holder && held.span == *span);
@@ -403,7 +400,7 @@ impl OrderNumbers {
         let stored =
             self.sync.get(REGISTER).await.map_err(|fault| OrderNumberFault::Unavailable(Arc::new(fault)))?;
         let unsound = |unsound| OrderNumberFault::Unsound(Arc::new(unsound));
-        let confirmed = self.lock().confirmed;
+        let confirmed = self.state.lock().confirmed;
         let (revision, register) = match stored {
             Some(stored) => (Some(stored.revision), Register::decode(&stored.value).map_err(unsound)?),
             None => (None, Register::fresh()),

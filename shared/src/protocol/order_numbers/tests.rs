@@ -48,7 +48,7 @@ impl SyncStore for Troubled {
     async fn get(&self, name: &str) -> Result<Option<Versioned<String>>, StoreFault> {
         let read = self.inner.get(name).await;
         // Delayed writes land right after a read, at the worst moment for whoever writes next.
-        let late: Vec<_> = std::mem::take(&mut *self.late.lock().unwrap());
+        let late: Vec<_> = std::mem::take(&mut *self.late.lock());
         for (expected, value) in late {
             drop(self.inner.swap(name, expected.as_ref(), &value).await);
         }
@@ -69,7 +69,7 @@ impl SyncStore for Troubled {
                 Err(timeout())
             }
             Trouble::Late => {
-                self.late.lock().unwrap().push((expected.cloned(), value.to_owned()));
+                self.late.lock().push((expected.cloned(), value.to_owned()));
                 Err(timeout())
             }
         }
@@ -201,7 +201,7 @@ async fn the_next_range_is_there_before_the_first_runs_out() {
     // When exactly it is asked for is left to chance, in the middle half of the range.
     let _ = numbers.take(75).await.unwrap();
     let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
-    while numbers.lock().following.is_none() {
+    while numbers.state.lock().following.is_none() {
         assert!(tokio::time::Instant::now() < deadline, "no second range was fetched in the background");
         tokio::task::yield_now().await;
     }

@@ -8,10 +8,8 @@ pub mod members;
 pub mod partners;
 
 use actix_web::HttpRequest;
-use actix_web::error::PayloadError;
 use actix_web::http::header;
-use actix_web::web::{Bytes, BytesMut, Data, Payload};
-use futures::StreamExt as _;
+use actix_web::web::{Bytes, Data, Payload};
 use postonce_shared::cluster::gate::GateState;
 use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::account::{AccountStatus, Holder};
@@ -81,10 +79,11 @@ pub async fn body(request: &HttpRequest, payload: Payload) -> Result<Bytes, ApiE
         return Err(too_large(body_bytes_max));
     }
     // The system clock and not the `World`, because this limits a client connection and no business time.
-    let bytes = tokio::time::timeout(body_patience, collect(payload, body_bytes_max)).await;
+    let bytes = tokio::time::timeout(body_patience, payload.to_bytes_limited(body_bytes_max)).await;
     let bytes = bytes.map_err(|_| {
         ApiError::new(Code::RequestTimeout, format!("The body took longer than {body_patience:?}."))
-    })??;
+    })?;
+    let bytes = bytes.map_err(|_| too_large(body_bytes_max))?.map_err(|error| broken(&error))?;
     // The only place that reads the body of a partner, so every signed body is compared with its digest.
     digest::check(request, &bytes)?;
     Ok(bytes)
@@ -104,24 +103,12 @@ fn declared_length(request: &HttpRequest) -> Option<usize> {
     request.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-async fn collect(mut payload: Payload, bytes_max: usize) -> Result<Bytes, ApiError> {
-    let mut bytes = BytesMut::new();
-    while let Some(chunk) = payload.next().await {
-        let chunk = chunk.map_err(|error| broken(&error))?;
-        if bytes.len().saturating_add(chunk.len()) > bytes_max {
-            return Err(too_large(bytes_max));
-        }
-        bytes.extend_from_slice(&chunk);
-    }
-    Ok(bytes.freeze())
-}
-
 fn too_large(bytes_max: usize) -> ApiError {
     ApiError::new(Code::BodyTooLarge, format!("A body has at most {bytes_max} bytes."))
 }
 
-fn broken(error: &PayloadError) -> ApiError {
-    ApiError::new(Code::BodyInvalid, format!("The body did not arrive whole: {error}."))
+fn broken(error: &actix_web::Error) -> ApiError {
+    ApiError::new(Code::BodyInvalid, format!("The body is incomplete: {error}."))
 }
 
 /// Terms of a new account.

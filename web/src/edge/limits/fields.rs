@@ -1,17 +1,16 @@
-//! The header fields that say how much more a caller may ask for
-//! (draft-ietf-httpapi-ratelimit-headers-10).
+//! Header fields with the quota of a caller and its remainder (draft-ietf-httpapi-ratelimit-headers-10).
 
 use postonce_shared::access::token_bucket::Standing;
 use postonce_shared::domain::partner::RequestRate;
 
-/// The value of `RateLimit-Policy`: the quota, and the seconds in which it is granted once.
+/// Returns the value of `RateLimit-Policy`: the quota, and the seconds after which it is granted again.
 pub fn policy(standing: &Standing) -> String {
     let RequestRate { per_second, burst } = standing.rate;
     let window = burst.div_ceil(per_second.max(1)).max(1);
     format!("\"default\";q={burst};w={window}")
 }
 
-/// The value of `RateLimit`: what is left, and the seconds until all of it is there.
+/// Returns the value of `RateLimit`: the remaining quota, and the seconds until it is full again.
 pub fn limit(standing: &Standing) -> String {
     format!("\"default\";r={};t={}", standing.remaining, standing.full_in_s)
 }
@@ -25,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fields_have_the_quota_and_what_is_left_of_it() {
+    fn the_fields_contain_the_quota_and_its_remainder() {
         let rate = RequestRate { per_second: 1, burst: 60 };
         let mut bucket = Bucket::full(rate, Duration::ZERO);
         for _ in 0..60 {

@@ -1,5 +1,5 @@
-//! How large the head of a request may be. The framework reads up to 128 KiB and 96 lines of it and
-//! answers what is more with a bare status; this is the limit that is ours, with an answer that says so.
+//! Limit on the size of the request line and headers. The framework reads up to 128 KiB and 96 lines, and answers
+//! larger requests with a bare status; this lower limit is configurable and answers with a problem document.
 
 use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
@@ -10,15 +10,15 @@ use postonce_shared::config::HttpLimits;
 
 use crate::error::{ApiError, Code};
 
-/// What stands between the name and the value of a header, and at the end of its line.
+/// Bytes around the name and the value of a header: the separator and the line end.
 const AROUND_A_HEADER: usize = ": \r\n".len();
-/// What stands around the target in the first line.
+/// Bytes around the target in the request line.
 const AROUND_THE_TARGET: usize = "  HTTP/1.1\r\n".len();
 
-/// Around every request: refuses one with too large a head.
+/// Middleware that refuses a request whose headers are too large.
 ///
 /// # Errors
-/// Those of what is around.
+/// Those of the inner service.
 pub async fn bound_heads<B: MessageBody>(
     request: ServiceRequest,
     next: Next<B>,
@@ -27,7 +27,7 @@ pub async fn bound_heads<B: MessageBody>(
     let bytes = head_bytes(request.request());
     if bytes > most {
         let detail =
-            format!("The first line and the headers have {bytes} bytes together; {most} are allowed.");
+            format!("The request line and the headers have {bytes} bytes together; {most} are allowed.");
         let refused =
             ServiceResponse::from_err(ApiError::new(Code::HeadersTooLarge, detail), request.into_parts().0);
         return Ok(refused.map_into_right_body());
@@ -35,7 +35,7 @@ pub async fn bound_heads<B: MessageBody>(
     Ok(next.call(request).await?.map_into_left_body())
 }
 
-/// The size of a head as HTTP/1.1 writes it, also of a request that came over HTTP/2.
+/// Returns the size of request line and headers in HTTP/1.1, also for a request over HTTP/2.
 fn head_bytes(request: &HttpRequest) -> usize {
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
     let first = [request.method().as_str().len(), target, AROUND_THE_TARGET];
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_is_as_long_as_it_was_written() {
+    fn the_size_is_that_of_the_written_headers() {
         let written = "GET /a?b=c HTTP/1.1\r\nx-one: 1\r\nx-one: 22\r\n";
         let request = TestRequest::get().uri("/a?b=c");
         let request = request.append_header(("x-one", "1")).append_header(("x-one", "22"));

@@ -1,12 +1,12 @@
-//! What a caller may ask for: so many requests in a second, so many wrong keys, so large a head. Bodies,
-//! connections and times are bounded where they are read.
+//! Limits of requests: concurrency, size of the headers, and the rate limit headers. Bodies, connections and times
+//! are limited where they are read.
 //!
-//! Each process counts by itself: what a partner may do with all of them together is that many times
-//! more. Nobody has to ask a store for it, and no store that is away can stop a request.
+//! Each process counts on its own, so the limit of a partner over all processes is a multiple. In return, no limit
+//! needs a store access, and an unavailable store stops no request.
 
-pub mod crowd;
+pub mod concurrency;
 pub mod fields;
 pub mod heads;
 
-pub use crowd::{Crowd, bound_crowd};
+pub use concurrency::{ConcurrencyLimit, limit_concurrency};
 pub use heads::bound_heads;

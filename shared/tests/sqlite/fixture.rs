@@ -1,4 +1,4 @@
-//! A bank in one file: what the tests open, race and damage.
+//! A store in one file, which the tests open, change from several connections and damage.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,18 +29,18 @@ use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::testing::decorators::WorldDecorator;
 
-/// No test waits longer: what has to happen happens at once, or after SQLite's patience of some
-/// seconds.
+/// Longest time of a test. Everything happens at once, or after the seconds that SQLite waits for a
+/// lock.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A world whose clock a test can move.
-struct MovedWorld {
+struct AdjustableWorld {
     system: SystemWorld,
     moved_ms: AtomicI64,
 }
 
 #[async_trait]
-impl WorldDecorator for MovedWorld {
+impl WorldDecorator for AdjustableWorld {
     fn inner(&self) -> &dyn World {
         &self.system
     }
@@ -57,15 +57,15 @@ impl WorldDecorator for MovedWorld {
     }
 }
 
-/// A file in a folder of its own.
-pub struct Bank {
+/// A store file in a folder of its own.
+pub struct Fixture {
     folder: TempDir,
-    world: Arc<MovedWorld>,
+    world: Arc<AdjustableWorld>,
 }
 
-impl Bank {
+impl Fixture {
     pub fn new() -> Self {
-        let world = MovedWorld { system: SystemWorld::new(), moved_ms: AtomicI64::new(0) };
+        let world = AdjustableWorld { system: SystemWorld::new(), moved_ms: AtomicI64::new(0) };
         Self { folder: tempfile::tempdir().unwrap(), world: Arc::new(world) }
     }
 
@@ -96,7 +96,7 @@ impl Bank {
         self.world.clone()
     }
 
-    /// A file beside the folder of the store.
+    /// Path of a file beside the folder of the store.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -109,12 +109,12 @@ impl Bank {
         self.world.moved_ms.fetch_sub(i64::try_from(by.as_millis()).unwrap(), Ordering::Relaxed);
     }
 
-    /// A connection of somebody else to the same file.
+    /// Another connection to the same file.
     pub fn sql(&self) -> Connection {
         Connection::open(self.path()).unwrap()
     }
 
-    /// Writes one deposit of 1.00 EUR.
+    /// A deposit of 1.00 EUR.
     pub fn deposit(&self, message: u32) -> NewTransaction {
         let amount = Amount::parse("1.00", Currency::parse("EUR").unwrap()).unwrap();
         NewTransaction {
@@ -138,7 +138,7 @@ impl Bank {
         }
     }
 
-    /// A decision about these accepted transactions, as one worker would make it.
+    /// A decision that posts these accepted transactions, as a worker would make it.
     pub async fn decide(&self, store: &Store, messages: &[u32], first_number: u32) -> AccountCommit {
         let account = store.ledger.account(account_key()).await.unwrap().unwrap();
         let mut work = Vec::new();
@@ -165,12 +165,12 @@ pub fn work_queue() -> QueueName {
     QueueName::of_partition("work", 0)
 }
 
-/// The message ids of the work, one message each.
+/// One message for each work item, with its message id as the body.
 pub fn one_message_per_work(work: &[&Written]) -> Vec<(QueueName, Vec<u8>)> {
     work.iter().map(|work| (work_queue(), work.key().message.simple().into_bytes())).collect()
 }
 
-/// Runs a test with its deadline.
+/// Runs a test with the deadline.
 #[track_caller]
 pub fn within_deadline(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -190,6 +190,6 @@ pub fn number(sql: &Connection, query: &str) -> i64 {
     sql.query_row(query, [], |row| row.get(0)).unwrap()
 }
 
-pub fn journal_mode(bank: &Bank) -> String {
-    bank.sql().query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap()
+pub fn journal_mode(fixture: &Fixture) -> String {
+    fixture.sql().query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap()
 }

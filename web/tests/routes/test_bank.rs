@@ -1,4 +1,4 @@
-//! A bank with its HTTP application, and one door to call it through.
+//! A bank with its HTTP application, and functions that call it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,15 +37,15 @@ use postonce_worker::meter::Meter;
 use postonce_worker::readiness::{Part, Readiness};
 use serde_json::Value;
 
-/// Queues of the test bank.
+/// Number of queues of the test bank.
 const QUEUE_COUNT: u16 = 2;
 
-/// What the processes of the test bank sign with.
+/// Secret that the processes of the test bank sign with.
 pub const RING_SECRET: &str = "the-secret-of-the-test-bank";
 
-/// Where other processes call the test bank.
+/// Address at which other processes call the test bank.
 pub fn address() -> Address {
-    Address::parse("http://desk:8081").unwrap()
+    Address::parse("http://bank:8081").unwrap()
 }
 
 /// The paths of the account that most tests use.
@@ -53,8 +53,8 @@ pub const USER: &str = "/v1/users/0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11/accounts"
 pub const ACCOUNT: &str =
     "/v1/users/0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11/accounts/77aa0b9e-7c2f-4c35-8f0d-0a4f6f1f2e22";
 
-/// A bank.
-pub struct Desk {
+/// A bank over the memory adapter, with its HTTP application.
+pub struct TestBank {
     pub store: Store,
     pub world: Arc<TestWorld>,
     pub app: App,
@@ -67,13 +67,13 @@ pub struct Desk {
     seal: Seal,
 }
 
-/// An answer, read whole.
+/// A response with its whole body.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
     pub headers: HeaderMap,
     pub text: String,
-    /// Null when the body is not JSON.
+    /// Null if the body is not JSON.
     pub body: Value,
 }
 
@@ -99,7 +99,7 @@ impl Answer {
     }
 }
 
-/// One worker posts ten messages in a second; three are wanted in the second hour of the day.
+/// A worker posts ten messages in a second; the schedule demands three workers in the second hour of the day.
 fn policy() -> ScalingPolicy {
     let utc = TimeZone::named("UTC").unwrap();
     ScalingPolicy {
@@ -112,18 +112,18 @@ fn policy() -> ScalingPolicy {
     }
 }
 
-impl Desk {
+impl TestBank {
     /// An empty bank that is ready.
     pub async fn new() -> Self {
         Self::over(|_| {}).await
     }
 
-    /// A bank with other ports.
-    pub async fn over(exchange: impl FnOnce(&mut Store)) -> Self {
+    /// A bank over a store that `decorate` changes.
+    pub async fn over(decorate: impl FnOnce(&mut Store)) -> Self {
         let world = Arc::new(TestWorld::new(1));
         let as_world: Arc<dyn World> = world.clone();
         let mut store = MemoryStore::new(as_world.clone());
-        exchange(&mut store);
+        decorate(&mut store);
         let secret = DoorbellKeys::parse(RING_SECRET).unwrap();
         let exchange = PeerNetwork::new(&store, &as_world, Some(&secret)).unwrap();
         let seal = Seal::new(&exchange.secret);
@@ -135,12 +135,12 @@ impl Desk {
         let app = App::over(&bank, &exchange, (&meter, None), terms, readiness);
         let (letters, poster, completions) = (bank.dead_letters, bank.poster, bank.completions);
         let key = NewKey::random();
-        let desk = Self { store, world, app, letters, completions, poster, meter, key, seal };
-        desk.admit(&desk.key, "shop", Scope::ALL).await;
-        desk
+        let bank = Self { store, world, app, letters, completions, poster, meter, key, seal };
+        bank.add_key(&bank.key, "shop", Scope::ALL).await;
+        bank
     }
 
-    /// The same bank, but the other processes call at the address of the API.
+    /// The same bank, serving the calls of other processes at the address of the API as well.
     #[must_use]
     pub fn serving_peers(mut self) -> Self {
         self.app.serves_peers = true;
@@ -149,14 +149,14 @@ impl Desk {
 
     /// A bank with one open account in euro.
     pub async fn with_account() -> Self {
-        let desk = Self::new().await;
-        let answer = desk.put(ACCOUNT, r#"{"currency":"EUR"}"#).await;
+        let bank = Self::new().await;
+        let answer = bank.put(ACCOUNT, r#"{"currency":"EUR"}"#).await;
         assert_eq!(answer.status, 201, "{answer:?}");
-        desk
+        bank
     }
 
-    /// Lets a partner sign, and, where that is asked for, makes it.
-    pub async fn let_sign(&self, partner: &str, keys: &[SignatureKey], is_required: bool) {
+    /// Sets the signature keys of a partner, and whether it must sign.
+    pub async fn set_signing(&self, partner: &str, keys: &[SignatureKey], is_required: bool) {
         let id = PartnerId::parse(partner).unwrap();
         let Versioned { value, revision } = self.store.partners.find(&id).await.unwrap().unwrap();
         let changed = Partner { signature_keys: keys.to_vec(), signature_required: is_required, ..value };
@@ -166,12 +166,12 @@ impl Desk {
     }
 
     /// Stores a key of a partner that reaches everything.
-    pub async fn admit(&self, key: &NewKey, partner: &str, scopes: &[Scope]) {
-        self.admit_within(Reach::Everything, key, partner, scopes).await;
+    pub async fn add_key(&self, key: &NewKey, partner: &str, scopes: &[Scope]) {
+        self.add_key_with_reach(Reach::Everything, key, partner, scopes).await;
     }
 
-    /// Stores a key of a partner, beside those that it has, and what the partner may touch.
-    pub async fn admit_within(&self, reach: Reach, key: &NewKey, partner: &str, scopes: &[Scope]) {
+    /// Stores a further key of a partner, and sets the reach of the partner.
+    pub async fn add_key_with_reach(&self, reach: Reach, key: &NewKey, partner: &str, scopes: &[Scope]) {
         let id = PartnerId::parse(partner).unwrap();
         let record = key.record(id.clone(), scopes, &*self.world);
         self.store.api_keys.add(&record).await.unwrap();
@@ -186,7 +186,7 @@ impl Desk {
         self.app.keyring.forget(Some(&partner.id));
     }
 
-    /// Calls the application as it is given.
+    /// Sends a request as it is.
     pub async fn call(&self, request: TestRequest) -> Answer {
         let service = init_service(build(&self.app)).await;
         let response = match service.call(request.to_request()).await {
@@ -200,7 +200,7 @@ impl Desk {
         Answer { status, headers, text, body }
     }
 
-    /// Calls with the key of the shop.
+    /// Sends a request with the key of the shop.
     pub async fn call_as_shop(&self, request: TestRequest) -> Answer {
         self.call(with_key(request, &self.key)).await
     }
@@ -217,18 +217,18 @@ impl Desk {
         self.call_as_shop(json(TestRequest::patch().uri(path), body)).await
     }
 
-    /// Submits with the id of that number.
+    /// Submits an instruction with the message id of that number.
     pub async fn submit(&self, kind: &str, number: u32, body: &str) -> Answer {
         self.call_as_shop(submission(kind, number, body)).await
     }
 
-    /// Posts whatever waits, as the worker of this process does.
+    /// Posts all waiting work, as the worker of this process does.
     pub async fn post_all(&self) {
         self.post_by(&self.poster).await;
     }
 
-    /// Posts whatever waits, as the worker of another process does: nobody here is told.
-    pub async fn post_elsewhere(&self) {
+    /// Posts all waiting work, as the worker of another process does, without a reply to this one.
+    pub async fn post_in_another_process(&self) {
         let bell = Arc::new(LocalDoorbell::default());
         let other = Bank::new(self.store.clone(), self.world.clone(), bell, self.seal.clone(), QUEUE_COUNT);
         self.post_by(&other.poster).await;
@@ -238,7 +238,7 @@ impl Desk {
         for queue in queues(QUEUE_COUNT) {
             for message in self.store.queue.receive(&queue, 32, Duration::from_secs(20)).await.unwrap() {
                 let body = Body::decode(&message.body, &self.seal).unwrap();
-                let Body::Content(Content::Work(envelope)) = body else { panic!("it is sealed work") };
+                let Body::Content(Content::Work(envelope)) = body else { panic!("not sealed work") };
                 let mut by_account: BTreeMap<AccountKey, Vec<Work>> = BTreeMap::new();
                 for work in envelope.items {
                     by_account.entry(work.key.account).or_default().push(work);
@@ -253,15 +253,15 @@ impl Desk {
         }
     }
 
-    /// How many messages wait.
+    /// The number of waiting messages.
     pub async fn queued(&self) -> u64 {
         let depths = queues(QUEUE_COUNT).into_iter();
         let depths = depths.map(async |queue| self.store.queue.backlog(&queue).await.unwrap().depth);
         join_all(depths).await.into_iter().sum()
     }
 
-    /// Moves the next waiting message to the dead letters; its id.
-    pub async fn bury_one(&self) -> String {
+    /// Moves the next waiting message to the dead letters. Returns its id.
+    pub async fn dead_letter_one(&self) -> String {
         for queue in queues(QUEUE_COUNT) {
             let received = self.store.queue.receive(&queue, 1, Duration::from_secs(20)).await.unwrap();
             if let Some(message) = received.into_iter().next() {
@@ -272,10 +272,10 @@ impl Desk {
                 return message.lease.message_id;
             }
         }
-        panic!("no message waits");
+        panic!("no message is waiting");
     }
 
-    /// How many requests went to the store so far.
+    /// The number of operations of the store so far.
     pub fn operations(&self) -> u64 {
         self.store.operations.snapshot().values().sum()
     }
@@ -289,7 +289,7 @@ pub fn json(request: TestRequest, body: &str) -> TestRequest {
     request.insert_header(("content-type", "application/json")).set_payload(body.to_owned())
 }
 
-/// A message id that is easy to read in a failure.
+/// A message id that is easy to recognize in a failure.
 pub fn id(number: u32) -> String {
     format!("4f9d0c9e-5d3e-4c0e-9a51-{number:012}")
 }

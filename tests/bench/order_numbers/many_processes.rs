@@ -1,4 +1,4 @@
-//! A hundred allocators at one shared value on Azurite, as a hundred processes have them.
+//! A hundred allocators over one shared value on Azurite, as in a hundred processes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,66 +21,66 @@ use super::Allocator;
 use crate::figures::{micros, per_second};
 use crate::rounds::{Measure, Sample, Unit};
 
-/// Writes that were tried for each range that was reserved.
+/// Write attempts for each reserved range.
 pub const ATTEMPTS: Measure = Measure::of("write attempts a range", Unit::Hundredths);
-/// Ranges that all allocators together reserved.
+/// Ranges reserved by all allocators.
 const RANGES: Measure = Measure::of("ranges", Unit::PerSecond);
-/// The longest that a caller waited for a number.
+/// The longest wait of a caller for a number.
 const LONGEST: Measure = Measure::of("longest call", Unit::Microseconds);
 
-/// Allocators at once.
+/// Number of allocators.
 pub const ALLOCATORS: usize = 100;
-/// How long is counted, once each allocator was refilled.
+/// Duration of the counting, after each allocator was refilled once.
 const COUNTED: Duration = Duration::from_secs(60);
-/// Longest time until then.
+/// Longest time until all are refilled.
 const REFILL_TIME_MAX: Duration = Duration::from_secs(180);
-/// Ranges of an allocator that was refilled: the first one, and that.
+/// Ranges of an allocator that was refilled once: the first one and the refill.
 const RANGES_REFILLED: u64 = 2;
-/// Numbers a second that an allocator is asked for, on average: the ranges of both algorithms last about
-/// 10 s then.
-const PACE: u64 = 100;
-/// Numbers a second of the slowest, and how much faster each one is than the one before.
-const PACE_LEAST: u64 = 50;
-const PACE_STEP: u64 = 1;
+/// Average numbers a second of an allocator: the ranges of both algorithms then last about
+/// 10 s.
+const RATE: u64 = 100;
+/// Numbers a second of the slowest allocator, and the difference from one allocator to the next.
+const RATE_MIN: u64 = 50;
+const RATE_STEP: u64 = 1;
 
-/// How fast the allocators are asked for numbers.
+/// The rates at which numbers are taken from the allocators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Paces {
-    /// Each at a pace of its own.
+pub enum Rates {
+    /// Each allocator has a different rate.
     Own,
-    /// All at the same pace, as behind a load balancer.
+    /// All allocators have the same rate, as behind a load balancer.
     Same,
 }
 
-impl Paces {
+impl Rates {
     /// Time between two numbers of an allocator.
-    fn interval(self, place: u64) -> Duration {
-        let pace = match self {
-            Self::Own => PACE_LEAST.saturating_add(PACE_STEP.saturating_mul(place)),
-            Self::Same => PACE,
+    fn interval(self, index: u64) -> Duration {
+        let rate = match self {
+            Self::Own => RATE_MIN.saturating_add(RATE_STEP.saturating_mul(index)),
+            Self::Same => RATE,
         };
-        Duration::from_nanos(1_000_000_000_u64.checked_div(pace).unwrap_or(0))
+        Duration::from_nanos(1_000_000_000_u64.checked_div(rate).unwrap_or(0))
     }
 }
 
-impl fmt::Display for Paces {
+impl fmt::Display for Rates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Own => "each at a pace of its own",
-            Self::Same => "all at the same pace",
+            Self::Own => "each at a different rate",
+            Self::Same => "all at the same rate",
         })
     }
 }
 
-/// The way of one allocator to the store.
-struct Counted {
+/// The store of one allocator, with counts.
+struct CountingStore {
     store: Arc<dyn SyncStore>,
     attempts: AtomicU64,
     ranges: AtomicU64,
 }
 
 #[async_trait]
-impl SyncStoreDecorator for Counted {
+impl SyncStoreDecorator for CountingStore {
     fn inner(&self) -> &dyn SyncStore {
         &*self.store
     }
@@ -100,49 +100,50 @@ impl SyncStoreDecorator for Counted {
     }
 }
 
-/// What all callers share.
+/// State that all callers share.
 #[derive(Default)]
 struct Calls {
     longest_us: AtomicU64,
     done: AtomicBool,
 }
 
-/// Starts all of them at once, lets each be refilled, and counts from then on.
-pub async fn run<A: Allocator>(azurite: &Azurite, paces: Paces) -> Sample {
+/// Starts all allocators at once, waits until each is refilled, and counts from then on.
+pub async fn run<A: Allocator>(azurite: &Azurite, rates: Rates) -> Sample {
     let store = fresh_store(azurite).await;
-    let ways: Vec<Arc<Counted>> = (0..ALLOCATORS)
+    let stores: Vec<Arc<CountingStore>> = (0..ALLOCATORS)
         .map(|_| {
             let (store, attempts, ranges) = (Arc::clone(&store), AtomicU64::new(0), AtomicU64::new(0));
-            Arc::new(Counted { store, attempts, ranges })
+            Arc::new(CountingStore { store, attempts, ranges })
         })
         .collect();
     let calls = Arc::new(Calls::default());
     let callers: Vec<_> = (0..)
-        .zip(&ways)
-        .map(|(place, way)| {
-            let (allocator, calls) = (A::over(Arc::<Counted>::clone(way)), Arc::clone(&calls));
-            spawn_blocking(move || call(&allocator, paces.interval(place), &calls))
+        .zip(&stores)
+        .map(|(index, counting)| {
+            let (allocator, calls) = (A::over(Arc::<CountingStore>::clone(counting)), Arc::clone(&calls));
+            spawn_blocking(move || call(&allocator, rates.interval(index), &calls))
         })
         .collect();
-    let total = |count: fn(&Counted) -> &AtomicU64| -> u64 {
-        ways.iter().map(|way| count(way).load(Ordering::Relaxed)).sum()
+    let total = |count: fn(&CountingStore) -> &AtomicU64| -> u64 {
+        stores.iter().map(|counting| count(counting).load(Ordering::Relaxed)).sum()
     };
     wait::until("each allocator was refilled", REFILL_TIME_MAX, async || {
-        let refilled = |way: &Arc<Counted>| way.ranges.load(Ordering::Relaxed) >= RANGES_REFILLED;
-        let missing = ways.iter().filter(|way| !refilled(way)).count();
-        if missing == 0 { Ok(()) } else { Err(format!("{missing} were not")) }
+        let refilled =
+            |counting: &Arc<CountingStore>| counting.ranges.load(Ordering::Relaxed) >= RANGES_REFILLED;
+        let missing = stores.iter().filter(|counting| !refilled(counting)).count();
+        if missing == 0 { Ok(()) } else { Err(format!("{missing} are not refilled")) }
     })
     .await;
-    let before = (total(|way| &way.attempts), total(|way| &way.ranges));
+    let before = (total(|counting| &counting.attempts), total(|counting| &counting.ranges));
     calls.longest_us.store(0, Ordering::Relaxed);
     let watch = Stopwatch::start();
     wait::pass(COUNTED).await;
-    let attempts = total(|way| &way.attempts).saturating_sub(before.0);
-    let ranges = total(|way| &way.ranges).saturating_sub(before.1);
+    let attempts = total(|counting| &counting.attempts).saturating_sub(before.0);
+    let ranges = total(|counting| &counting.ranges).saturating_sub(before.1);
     let took = watch.elapsed();
     calls.done.store(true, Ordering::Relaxed);
     for caller in join_all(callers).await {
-        caller.expect("a caller does not fall over");
+        caller.expect("a caller does not panic");
     }
     Sample::from([
         (ATTEMPTS, attempts.saturating_mul(100).checked_div(ranges).unwrap_or(0)),
@@ -153,21 +154,21 @@ pub async fn run<A: Allocator>(azurite: &Azurite, paces: Paces) -> Sample {
 
 async fn fresh_store(azurite: &Azurite) -> Arc<dyn SyncStore> {
     static STORES: AtomicU64 = AtomicU64::new(0);
-    let prefix = format!("crowd{}", STORES.fetch_add(1, Ordering::Relaxed));
+    let prefix = format!("numbers{}", STORES.fetch_add(1, Ordering::Relaxed));
     let connection = azurite.ports().connection_string();
-    let connection = AzureConnection::parse(&connection).expect("Azurite's connection string is sound");
+    let connection = AzureConnection::parse(&connection).expect("a valid connection string");
     let config = AzureConfig { connection, prefix };
-    azure::open(&config, Arc::new(SystemWorld::new())).await.expect("opening asks nobody").sync
+    azure::open(&config, Arc::new(SystemWorld::new())).await.expect("opening sends no request").sync
 }
 
-/// Takes a number whenever one is due; those that are late are taken at once.
+/// Takes numbers at an interval; numbers that are overdue are taken at once.
 fn call<A: Allocator>(allocator: &A, interval: Duration, calls: &Calls) {
     let watch = Stopwatch::start();
     let mut due = Duration::ZERO;
     while !calls.done.load(Ordering::Relaxed) {
         std::thread::sleep(due.saturating_sub(watch.elapsed()));
         let called = Stopwatch::start();
-        // Who is told that others were faster asks again.
+        // After a failed reservation, it tries again.
         while allocator.next().is_none() && !calls.done.load(Ordering::Relaxed) {}
         calls.longest_us.fetch_max(micros(called.elapsed()), Ordering::Relaxed);
         due = due.saturating_add(interval);

@@ -1,12 +1,13 @@
-//! A kind of work of its own, one store, one clock, and as many processes as a story needs.
+//! Processes over one memory store and one clock, with a handler that records messages.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
@@ -30,46 +31,46 @@ use tokio::task::JoinHandle;
 pub const VISIBILITY: Duration = Duration::from_secs(20);
 pub const QUEUES: u16 = 4;
 
-pub fn letter(place: u16) -> QueueName {
-    QueueName::of_partition("letter", place)
+pub fn queue(partition: u16) -> QueueName {
+    QueueName::of_partition("letter", partition)
 }
 
-/// A kind of work of its own: notes what it reads, as fast as it is allowed to.
-pub struct Reader {
+/// A handler that records the messages that it deletes, as fast as its permits allow.
+pub struct RecordingHandler {
     pub store: Store,
-    pub read: Mutex<BTreeMap<String, usize>>,
+    pub handled: Mutex<BTreeMap<String, usize>>,
     pub allowed: Semaphore,
-    /// How many may still be settled.
+    /// Permits for `settle`: one for each call.
     pub settling: Semaphore,
-    /// Settling meets an outage.
-    pub away: AtomicBool,
+    /// `settle` reports that the store is unavailable.
+    pub unavailable: AtomicBool,
     pub at_once: AtomicUsize,
     pub at_once_max: AtomicUsize,
-    /// What it gives back once, and for how long.
+    /// The delay for which the next message is returned to the queue, instead of being handled.
     pub give_back: Mutex<Option<Duration>>,
 }
 
-impl Reader {
+impl RecordingHandler {
     pub fn of(store: &Store) -> Arc<Self> {
         Arc::new(Self {
             store: store.clone(),
-            read: Mutex::default(),
+            handled: Mutex::default(),
             allowed: Semaphore::new(Semaphore::MAX_PERMITS),
             settling: Semaphore::new(Semaphore::MAX_PERMITS),
-            away: AtomicBool::new(false),
+            unavailable: AtomicBool::new(false),
             at_once: AtomicUsize::new(0),
             at_once_max: AtomicUsize::new(0),
             give_back: Mutex::default(),
         })
     }
 
-    pub fn read(&self) -> usize {
-        self.read.lock().unwrap().values().sum()
+    pub fn handled_count(&self) -> usize {
+        self.handled.lock().values().sum()
     }
 }
 
 #[async_trait]
-impl Handler for Reader {
+impl Handler for RecordingHandler {
     type Work = String;
     type Done = Vec<Duration>;
 
@@ -86,14 +87,14 @@ impl Handler for Reader {
         self.allowed.acquire().await.unwrap().forget();
         for delivery in deliveries {
             let lease = delivery.lease().unwrap();
-            let back = self.give_back.lock().unwrap().take();
+            let back = self.give_back.lock().take();
             if let Some(delay) = back {
                 let _ = self.store.queue.extend(queue, &lease, &delivery.message.body, delay).await.unwrap();
                 back_in.push(delay);
                 continue;
             }
             let _ = self.store.queue.delete(queue, &lease).await.unwrap();
-            *self.read.lock().unwrap().entry(delivery.content.unwrap()).or_default() += 1;
+            *self.handled.lock().entry(delivery.content.unwrap()).or_default() += 1;
         }
         self.at_once.fetch_sub(1, Ordering::SeqCst);
         (back_in, Health::Well)
@@ -101,7 +102,7 @@ impl Handler for Reader {
 
     async fn settle(&self, _: &QueueName, back_in: Vec<Duration>) -> Handled {
         self.settling.acquire().await.unwrap().forget();
-        let health = if self.away.load(Ordering::SeqCst) { Health::Away } else { Health::Well };
+        let health = if self.unavailable.load(Ordering::SeqCst) { Health::Away } else { Health::Well };
         Handled { health, back_in }
     }
 
@@ -110,14 +111,14 @@ impl Handler for Reader {
     }
 }
 
-/// One store, one clock, and as many processes as a story needs.
-pub struct Stage {
+/// One store and one clock for the processes of a test.
+pub struct Fixture {
     pub world: Arc<TestWorld>,
     pub store: Store,
 }
 
 pub struct Process {
-    pub reader: Arc<Reader>,
+    pub handler: Arc<RecordingHandler>,
     pub bell: Arc<LocalDoorbell>,
     pub gatekeeper: Arc<Gatekeeper>,
     pub meter: Arc<Meter>,
@@ -128,13 +129,13 @@ pub struct Process {
 }
 
 impl Process {
-    /// Dies: what it has in hand stays where it is.
+    /// Ends the process at once: the messages that it has received stay leased.
     pub fn die(self) {
         self.task.abort();
     }
 }
 
-impl Stage {
+impl Fixture {
     pub fn new() -> Self {
         let world = Arc::new(TestWorld::new(1));
         let store = MemoryStore::new(world.clone());
@@ -145,19 +146,21 @@ impl Stage {
         Gate::new(Arc::clone(&self.store.sync), self.world.clone())
     }
 
-    /// A process that polls at least every `idle_delay_max` and has up to `ceiling` receivers.
+    /// Starts a process that polls at least every `idle_delay_max` and has up to `ceiling` receivers.
     pub fn process(&self, idle_delay_max: Duration, ceiling: usize) -> Process {
         let world: Arc<dyn World> = self.world.clone();
         let (starter, drain) = drain();
-        let (reader, meter, bell) = (Reader::of(&self.store), Arc::new(Meter::default()), Arc::default());
+        let (handler, meter, bell) =
+            (RecordingHandler::of(&self.store), Arc::new(Meter::default()), Arc::default());
         let gatekeeper = Arc::new(Gatekeeper::new(self.gate(), Arc::clone(&world), false));
-        let queues = (0..QUEUES).map(letter).collect();
+        let queues = (0..QUEUES).map(queue).collect();
         let (me, sync) = (world.uuid(), Arc::clone(&self.store.sync));
-        let leases = QueueLeases::new(me, Reader::NAME, queues, sync, Arc::clone(&world), VISIBILITY / 2);
+        let leases =
+            QueueLeases::new(me, RecordingHandler::NAME, queues, sync, Arc::clone(&world), VISIBILITY / 2);
         let leases = Arc::new(leases);
         let ceiling = NonZeroUsize::new(ceiling).unwrap();
         let context = SessionContext {
-            handler: Arc::clone(&reader),
+            handler: Arc::clone(&handler),
             queue: Arc::clone(&self.store.queue),
             gatekeeper: Arc::clone(&gatekeeper),
             leases: Arc::clone(&leases),
@@ -174,18 +177,18 @@ impl Stage {
         let task = tokio::spawn(async move {
             futures::join!(watching.watch(&until), listener.run());
         });
-        Process { reader, bell, gatekeeper, meter, leases, starter, drain, task }
+        Process { handler, bell, gatekeeper, meter, leases, starter, drain, task }
     }
 
-    pub async fn send(&self, place: u16, body: &str) {
-        self.store.queue.send(&letter(place), body.as_bytes(), Duration::ZERO).await.unwrap();
+    pub async fn send(&self, partition: u16, body: &str) {
+        self.store.queue.send(&queue(partition), body.as_bytes(), Duration::ZERO).await.unwrap();
     }
 
     pub fn operations(&self) -> u64 {
         self.store.operations.snapshot().values().sum()
     }
 
-    /// Lets that time pass, in steps that everybody sees.
+    /// Advances the clock in steps, and runs all tasks after each step.
     pub async fn pass(&self, time: Duration) {
         let step = Duration::from_millis(250);
         let mut passed = Duration::ZERO;
@@ -198,7 +201,7 @@ impl Stage {
     }
 }
 
-/// Lets whatever can run now run.
+/// Runs all tasks until they wait.
 pub async fn settle() {
     for _ in 0..30 {
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! A town of processes: one store, and whoever serves over it.
+//! Processes of one cluster over one memory store, each with the server of a worker.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -25,7 +25,7 @@ use postonce_shared::testing::conformance::sealed::seal;
 use postonce_worker::http::{PeerState, WorkerApp, serve};
 use postonce_worker::readiness::{Part, Readiness};
 
-/// Nothing here takes longer; most takes milliseconds.
+/// Longest wait of a test; most waits take milliseconds.
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
 pub fn queue(partition: u16) -> QueueName {
@@ -36,16 +36,16 @@ pub fn keys(text: &str) -> DoorbellKeys {
     DoorbellKeys::parse(text).unwrap()
 }
 
-/// One store, and processes that share it.
-pub struct Town {
+/// One store, and the processes that share it.
+pub struct Cluster {
     pub world: Arc<dyn World>,
     pub clock: Arc<TestWorld>,
     pub store: MemoryStore,
     pub secret: DoorbellKeys,
 }
 
-/// A process that serves.
-pub struct House {
+/// A process with a running server.
+pub struct Process {
     pub address: Address,
     pub callee: PeerState,
     pub grants: Arc<PartnerGrants>,
@@ -53,14 +53,14 @@ pub struct House {
     pub server: ServerHandle,
 }
 
-impl Town {
-    /// The clock stands still: no wait of the processes ends by itself.
+impl Cluster {
+    /// The clock stands still, so no wait of the processes ends by itself.
     pub fn new() -> Self {
         let clock = Arc::new(TestWorld::new(1));
         Self::in_world(clock.clone(), clock)
     }
 
-    /// The clock goes.
+    /// The clock is the system's.
     pub fn in_real_time() -> Self {
         Self::in_world(Arc::new(SystemWorld::new()), Arc::new(TestWorld::new(1)))
     }
@@ -74,8 +74,8 @@ impl Town {
         PeerNetwork::new(&self.store.ports(), &self.world, Some(&self.secret)).unwrap()
     }
 
-    /// A process with the server of a worker. It is not in the roster yet.
-    pub fn house(&self) -> House {
+    /// Starts a process with the server of a worker. It is not in the process registry yet.
+    pub fn process(&self) -> Process {
         let exchange = self.exchange();
         let bank = Bank::new(self.store.ports(), Arc::clone(&self.world), exchange.local.clone(), seal(), 1);
         let readiness = Readiness::starting([Part::ProcessRegistry]);
@@ -89,15 +89,15 @@ impl Town {
         let server = serve(app, listener).unwrap();
         let handle = server.handle();
         tokio::spawn(server);
-        House { address, callee, grants: bank.partner_grants, readiness, server: handle }
+        Process { address, callee, grants: bank.partner_grants, readiness, server: handle }
     }
 
-    /// Puts a process into the roster.
-    pub async fn announce(&self, id: ProcessId, address: &Address) {
-        self.announce_as(ProcessKind::Worker, id, address).await;
+    /// Registers a worker.
+    pub async fn register(&self, id: ProcessId, address: &Address) {
+        self.register_as(ProcessKind::Worker, id, address).await;
     }
 
-    pub async fn announce_as(&self, kind: ProcessKind, id: ProcessId, address: &Address) {
+    pub async fn register_as(&self, kind: ProcessKind, id: ProcessId, address: &Address) {
         let entry = RegisteredProcess {
             id,
             kind,
@@ -108,10 +108,10 @@ impl Town {
         self.store.ports().roster.announce(&entry).await.unwrap();
     }
 
-    pub async fn worker(&self) -> House {
-        let house = self.house();
-        self.announce(house.callee.id, &house.address).await;
-        house
+    pub async fn worker(&self) -> Process {
+        let process = self.process();
+        self.register(process.callee.id, &process.address).await;
+        process
     }
 
     pub fn fresh_id(&self) -> ProcessId {
@@ -119,20 +119,20 @@ impl Town {
     }
 }
 
-impl House {
-    /// Waits for a ring.
-    pub async fn heard(&self) -> BTreeSet<QueueName> {
+impl Process {
+    /// Waits for a ring and returns the queues that it names.
+    pub async fn rung(&self) -> BTreeSet<QueueName> {
         within(self.callee.bell.rung("work")).await
     }
 }
 
-pub async fn within<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(DEADLINE, what).await.expect("it takes no longer than the deadline")
+pub async fn within<T>(condition: impl Future<Output = T>) -> T {
+    tokio::time::timeout(DEADLINE, condition).await.expect("completes before the deadline")
 }
 
-pub async fn until(what: impl Fn() -> bool) {
+pub async fn until(condition: impl Fn() -> bool) {
     within(async {
-        while !what() {
+        while !condition() {
             tokio::task::yield_now().await;
         }
     })

@@ -1,10 +1,11 @@
-//! Whole ledgers, over real stores: what only shows between accounts, and what an audit does to a store.
+//! Audits of whole stores: findings between accounts, and the effects of an audit on the store.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::sqlite::SqliteStore;
 use postonce_shared::adapters::system::SystemWorld;
@@ -30,15 +31,15 @@ use postonce_shared::protocol::order_numbers::REGISTER;
 use postonce_shared::store::enqueue;
 use postonce_shared::testing::conformance::sealed::{held_in, seal};
 
-use super::books::euro;
+use super::account_rows::euro;
 
-/// Remembers what it was told.
+/// Records the findings.
 #[derive(Default)]
-pub struct Notes(pub Mutex<Vec<Finding>>);
+pub struct RecordingWatcher(pub Mutex<Vec<Finding>>);
 
-impl Watcher for Notes {
+impl Watcher for RecordingWatcher {
     fn found(&self, finding: &Finding) {
-        self.0.lock().unwrap().push(finding.clone());
+        self.0.lock().push(finding.clone());
     }
 
     fn progressed(&self, _: &Totals) {}
@@ -53,9 +54,9 @@ pub fn everything() -> Extent {
 }
 
 pub async fn verify(store: &Store, extent: Extent) -> Result<(Totals, Vec<Finding>), VerifyFault> {
-    let notes = Notes::default();
-    let totals = Verifier::new(store, system(), &notes).run(extent).await?;
-    let mut found = notes.0.into_inner().unwrap();
+    let watcher = RecordingWatcher::default();
+    let totals = Verifier::new(store, system(), &watcher).run(extent).await?;
+    let mut found = watcher.0.into_inner();
     found.sort_by_key(|finding| (finding.account, finding.sequence, finding.kind));
     Ok((totals, found))
 }
@@ -64,15 +65,15 @@ pub fn kinds(found: &[Finding]) -> Vec<FindingKind> {
     found.iter().map(|finding| finding.kind).collect()
 }
 
-/// A bank over a store, that posts at once.
-pub struct Desk {
-    pub bank: Bank,
+/// A bank whose transactions are posted at once.
+pub struct TestBank {
+    pub inner: Bank,
 }
 
-impl Desk {
+impl TestBank {
     pub fn over(store: Store) -> Self {
         Self {
-            bank: Bank::new(
+            inner: Bank::new(
                 store,
                 system(),
                 Arc::new(postonce_shared::adapters::local_doorbell::LocalDoorbell::default()),
@@ -87,25 +88,25 @@ impl Desk {
     }
 
     pub async fn open(&self) -> AccountKey {
-        let world = &self.bank.world;
+        let world = &self.inner.world;
         let key =
             AccountKey { user: UserId::from_uuid(world.uuid()), account: AccountId::from_uuid(world.uuid()) };
         let account = Account::open(key, euro(), OverdraftLimit::none(euro()), None, world.now());
-        drop(self.bank.store.accounts.open(&account).await.unwrap());
+        drop(self.inner.store.accounts.open(&account).await.unwrap());
         key
     }
 
     pub async fn accept(&self, account: AccountKey, cents: i64) -> NewTransaction {
         let kind = if cents > 0 { TransactionKind::Deposit } else { TransactionKind::Withdrawal };
         let amount = Amount::try_new(cents.abs(), euro()).unwrap();
-        let message = MessageId::from_uuid(self.bank.world.uuid());
+        let message = MessageId::from_uuid(self.inner.world.uuid());
         let new = NewTransaction {
             key: TransactionKey { account, partner: PartnerId::parse("shop").unwrap(), message },
             instruction: Instruction { kind, amount, details: Details::default() },
-            accepted_at: self.bank.world.now(),
-            nonce: self.bank.world.nonce(),
+            accepted_at: self.inner.world.now(),
+            nonce: self.inner.world.nonce(),
         };
-        drop(self.bank.store.ledger.accept(std::slice::from_ref(&new)).await.unwrap());
+        drop(self.inner.store.ledger.accept(std::slice::from_ref(&new)).await.unwrap());
         new
     }
 
@@ -113,27 +114,27 @@ impl Desk {
         let mut work = Vec::new();
         for cents in cents {
             let new = self.accept(account, *cents).await;
-            let stored = self.bank.store.ledger.transaction(&new.key).await.unwrap().unwrap();
+            let stored = self.inner.store.ledger.transaction(&new.key).await.unwrap().unwrap();
             work.extend(stored.work());
         }
-        for (_, settled) in self.bank.poster.post(account, work).await {
+        for (_, settled) in self.inner.poster.post(account, work).await {
             settled.unwrap();
         }
     }
 }
 
-/// Three accounts with some history.
-pub async fn small_bank(desk: &Desk) -> Vec<AccountKey> {
+/// Three accounts with some history, and an empty one.
+pub async fn small_bank(bank: &TestBank) -> Vec<AccountKey> {
     let mut keys = Vec::new();
     for _ in 0..3 {
-        let key = desk.open().await;
-        desk.post(key, &[100, 200, -50]).await;
-        desk.post(key, &[-9_999]).await;
-        desk.post(key, &[7]).await;
-        desk.accept(key, 1).await;
+        let key = bank.open().await;
+        bank.post(key, &[100, 200, -50]).await;
+        bank.post(key, &[-9_999]).await;
+        bank.post(key, &[7]).await;
+        bank.accept(key, 1).await;
         keys.push(key);
     }
-    desk.open().await;
+    bank.open().await;
     keys.sort_unstable();
     keys
 }
@@ -152,36 +153,36 @@ pub fn sound() -> Totals {
 
 #[tokio::test]
 async fn a_sound_bank_gives_no_finding_and_everything_is_counted() {
-    let desk = Desk::in_memory();
-    let keys = small_bank(&desk).await;
-    let (totals, found) = verify(&desk.bank.store, everything()).await.unwrap();
+    let bank = TestBank::in_memory();
+    let keys = small_bank(&bank).await;
+    let (totals, found) = verify(&bank.inner.store, everything()).await.unwrap();
     assert_eq!((totals, found), (sound(), Vec::new()));
     let one = Extent { account: Some(keys[1]), ..everything() };
-    let (totals, found) = verify(&desk.bank.store, one).await.unwrap();
+    let (totals, found) = verify(&bank.inner.store, one).await.unwrap();
     assert_eq!((totals.accounts, totals.entries, found), (1, 4, Vec::new()));
 }
 
 #[tokio::test]
-async fn an_audit_only_reads_also_a_file_that_is_in_use() {
+async fn an_audit_only_reads_even_a_file_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("postonce.db");
     let open = || SqliteStore::open(&path, enqueue(1, Arc::default(), seal()), system()).unwrap();
-    let desk = Desk::over(open());
-    small_bank(&desk).await;
+    let bank = TestBank::over(open());
+    small_bank(&bank).await;
     let reading = SqliteStore::open_to_read(&path, system()).unwrap();
     assert_eq!(verify(&reading, everything()).await.unwrap(), (sound(), Vec::new()));
     for (operation, count) in reading.operations.snapshot() {
-        assert!(["get", "query"].contains(&operation.name), "{count} {operation:?} are no reads");
+        assert!(["get", "query"].contains(&operation.name), "{count} {operation:?} is not a read");
     }
-    // Whoever tries to write there is refused.
-    let account = desk.bank.store.accounts.list(UserId::from_uuid(uuid::Uuid::nil()), None, 1).await;
+    // Writes over this connection are refused.
+    let account = bank.inner.store.accounts.list(UserId::from_uuid(uuid::Uuid::nil()), None, 1).await;
     assert!(account.unwrap().is_empty());
     let swap = reading.sync.swap("anything", None, "x").await;
     assert!(matches!(swap, Err(StoreFault::Refused { .. })), "{swap:?}");
 }
 
 #[tokio::test]
-async fn a_file_that_is_not_there_is_not_made() {
+async fn a_missing_file_is_not_created() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("wrong.db");
     let refused = SqliteStore::open_to_read(Path::new(&path), system()).map(drop).unwrap_err();
@@ -190,31 +191,31 @@ async fn a_file_that_is_not_there_is_not_made() {
 }
 
 #[tokio::test]
-async fn nothing_at_all_is_not_a_clean_ledger() {
+async fn an_audit_of_nothing_is_an_error() {
     let store = MemoryStore::new(system());
     assert!(matches!(verify(&store, everything()).await, Err(VerifyFault::Nothing)));
-    let desk = Desk::in_memory();
-    small_bank(&desk).await;
+    let bank = TestBank::in_memory();
+    small_bank(&bank).await;
     let stranger = AccountKey {
         user: UserId::from_uuid(uuid::Uuid::nil()),
         account: AccountId::from_uuid(uuid::Uuid::nil()),
     };
     let one = Extent { account: Some(stranger), ..everything() };
-    assert!(matches!(verify(&desk.bank.store, one).await, Err(VerifyFault::NoSuchAccount(_))));
+    assert!(matches!(verify(&bank.inner.store, one).await, Err(VerifyFault::NoSuchAccount(_))));
 }
 
 type Change = Box<dyn Fn(AccountKey, &mut Vec<StoredPage>) + Send + Sync>;
 
-/// A store whose pages, lists and ledger are shown with changes.
-struct Changed {
+/// An archive with changed pages and account lists.
+struct ChangedArchive {
     inner: Arc<dyn Archive>,
     pages: Change,
     unlisted: Option<AccountKey>,
-    /// Shown by the list, and nobody has ever opened it.
+    /// An account that is listed, but was never opened.
     named: Option<AccountKey>,
 }
 
-impl Changed {
+impl ChangedArchive {
     fn of(store: &Store) -> Self {
         Self { inner: Arc::clone(&store.archive), pages: Box::new(|_, _| ()), unlisted: None, named: None }
     }
@@ -225,7 +226,7 @@ impl Changed {
 }
 
 #[async_trait]
-impl Archive for Changed {
+impl Archive for ChangedArchive {
     async fn listed_accounts(
         &self,
         cursor: Option<&str>,
@@ -273,10 +274,10 @@ impl Archive for Changed {
 }
 
 #[tokio::test]
-async fn a_repeated_order_number_is_told_with_both_of_its_places() {
-    let desk = Desk::in_memory();
-    let keys = small_bank(&desk).await;
-    let store = &desk.bank.store;
+async fn a_repeated_order_number_is_reported_with_both_entries() {
+    let bank = TestBank::in_memory();
+    let keys = small_bank(&bank).await;
+    let store = &bank.inner.store;
     let first = store.log.pages(keys[0], 1, 1).await.unwrap();
     let taken: OrderNumber = first[0].entries[1].order_number;
     let repeating = keys[2];
@@ -286,61 +287,66 @@ async fn a_repeated_order_number_is_told_with_both_of_its_places() {
             page.entries[0].order_number = taken;
         }
     });
-    let (totals, found) = Changed { pages, ..Changed::of(store) }.verify(store).await;
+    let (totals, found) = ChangedArchive { pages, ..ChangedArchive::of(store) }.verify(store).await;
     assert_eq!(
         kinds(&found),
         [FindingKind::PageHash, FindingKind::OrderNumberRepeated, FindingKind::ContentDiffers]
     );
-    let told = found[1].to_string();
+    let finding = found[1].to_string();
     for part in [format!("entry 2 of {}", keys[0]), format!("entry 4 of {}", keys[2]), taken.to_string()] {
-        assert!(told.contains(&part), "{told} has no {part}");
+        assert!(finding.contains(&part), "{finding} has no {part}");
     }
     assert_eq!((totals.findings, totals.order_numbers), (3, 11));
 }
 
 #[tokio::test]
-async fn a_page_that_is_shown_late_is_no_finding() {
-    let desk = Desk::in_memory();
-    let keys = small_bank(&desk).await;
-    let looks = Mutex::new(0);
+async fn a_page_that_becomes_visible_late_is_no_finding() {
+    let bank = TestBank::in_memory();
+    let keys = small_bank(&bank).await;
+    let reads = Mutex::new(0);
     let slow = keys[1];
     let pages: Change = Box::new(move |account, pages| {
-        let mut looks = looks.lock().unwrap();
-        if account == slow && *looks == 0 {
-            // The account row is there, and its last page not yet.
+        let mut reads = reads.lock();
+        if account == slow && *reads == 0 {
+            // The account row is visible already, but its last page is not.
             pages.pop();
-            *looks += 1;
+            *reads += 1;
         }
     });
-    let (totals, found) = Changed { pages, ..Changed::of(&desk.bank.store) }.verify(&desk.bank.store).await;
-    assert_eq!((totals, found), (sound(), Vec::new()), "and it is counted with the others");
+    let (totals, found) =
+        ChangedArchive { pages, ..ChangedArchive::of(&bank.inner.store) }.verify(&bank.inner.store).await;
+    assert_eq!((totals, found), (sound(), Vec::new()), "the late page is counted with the others");
 }
 
 #[tokio::test]
-async fn the_lists_are_held_against_the_ledger() {
-    let desk = Desk::in_memory();
-    let keys = small_bank(&desk).await;
+async fn the_account_list_is_compared_with_the_ledger() {
+    let bank = TestBank::in_memory();
+    let keys = small_bank(&bank).await;
     let named = AccountKey { user: keys[0].user, account: AccountId::from_uuid(uuid::Uuid::max()) };
-    let changed = Changed { unlisted: Some(keys[1]), named: Some(named), ..Changed::of(&desk.bank.store) };
-    let (totals, mut found) = changed.verify(&desk.bank.store).await;
+    let changed = ChangedArchive {
+        unlisted: Some(keys[1]),
+        named: Some(named),
+        ..ChangedArchive::of(&bank.inner.store)
+    };
+    let (totals, mut found) = changed.verify(&bank.inner.store).await;
     found.sort_by_key(|finding| finding.kind);
     assert_eq!(kinds(&found), [FindingKind::AccountUnlisted, FindingKind::NeverOpened]);
     assert_eq!(found[0].account, Some(keys[1]));
     assert_eq!(found[1].account, Some(named));
     assert_eq!((totals.findings, totals.notices), (1, 1));
-    // Somebody asks for an account that was never opened: its transactions are nobody's.
+    // Transactions of an account that was never opened.
     let orphan = AccountKey { user: keys[0].user, account: AccountId::from_uuid(uuid::Uuid::from_u128(5)) };
-    desk.accept(orphan, 1).await;
-    let (_, found) = verify(&desk.bank.store, everything()).await.unwrap();
+    bank.accept(orphan, 1).await;
+    let (_, found) = verify(&bank.inner.store, everything()).await.unwrap();
     assert_eq!(kinds(&found), [FindingKind::AccountMissing]);
     assert_eq!(found[0].account, Some(orphan));
 }
 
 #[tokio::test]
-async fn a_damaged_register_is_told_and_the_rest_is_read() {
-    let desk = Desk::in_memory();
-    small_bank(&desk).await;
-    let store = &desk.bank.store;
+async fn a_damaged_register_is_reported_and_the_rest_is_read() {
+    let bank = TestBank::in_memory();
+    small_bank(&bank).await;
+    let store = &bank.inner.store;
     let register = store.sync.get(REGISTER).await.unwrap().unwrap();
     drop(store.sync.swap(REGISTER, Some(&register.revision), "{}").await.unwrap());
     let (totals, found) = verify(store, everything()).await.unwrap();
@@ -348,9 +354,9 @@ async fn a_damaged_register_is_told_and_the_rest_is_read() {
     assert_eq!(totals, Totals { findings: 1, ..sound() });
 }
 
-/// A letter as the worker sets it aside.
-async fn set_aside(desk: &Desk, body: Vec<u8>) {
-    let Bank { store, poster, doorbell, world, .. } = &desk.bank;
+/// Sets a message aside as a worker does.
+async fn set_aside(bank: &TestBank, body: Vec<u8>) {
+    let Bank { store, poster, doorbell, world, .. } = &bank.inner;
     let office = DeadLetterService::new(
         store,
         &seal(),
@@ -362,25 +368,25 @@ async fn set_aside(desk: &Desk, body: Vec<u8>) {
     let lease = Lease { message_id: world.uuid().simple().to_string(), pop_receipt: "r".to_owned() };
     let message = Message { lease, body, dequeue_count: 5, inserted_at: world.now() };
     office
-        .set_aside(&envelope::queue_of(desk.open().await, 1), &message, &held_in(&message.body), "testing")
+        .set_aside(&envelope::queue_of(bank.open().await, 1), &message, &held_in(&message.body), "testing")
         .await
         .unwrap();
 }
 
 #[tokio::test]
-async fn what_is_marked_as_a_dead_letter_must_lie_in_one() {
-    let desk = Desk::in_memory();
-    let keys = small_bank(&desk).await;
-    let store = &desk.bank.store;
-    let kept = desk.accept(keys[0], 5).await;
+async fn work_marked_as_a_dead_letter_must_be_in_one() {
+    let bank = TestBank::in_memory();
+    let keys = small_bank(&bank).await;
+    let store = &bank.inner.store;
+    let kept = bank.accept(keys[0], 5).await;
     let stored = store.ledger.transaction(&kept.key).await.unwrap().unwrap();
     let work: Vec<_> = stored.work().into_iter().collect();
     let body = envelope::pack(&work, None)[0].encode(&seal());
-    set_aside(&desk, body).await;
+    set_aside(&bank, body).await;
     let (_, found) = verify(store, everything()).await.unwrap();
-    assert_eq!(kinds(&found), [], "a letter holds it");
+    assert_eq!(kinds(&found), [], "the dead letter holds the work");
 
-    let lost = desk.accept(keys[1], 5).await;
+    let lost = bank.accept(keys[1], 5).await;
     let stored = store.ledger.transaction(&lost.key).await.unwrap().unwrap();
     let marks = postonce_shared::ports::ledger::Marks { dead_letter: true, ..stored.marks };
     store.ledger.mark(&lost.key, &stored.revision, marks).await.unwrap().unwrap();
@@ -388,8 +394,8 @@ async fn what_is_marked_as_a_dead_letter_must_lie_in_one() {
     assert_eq!(kinds(&found), [FindingKind::DeadLetterMissing]);
     assert_eq!(found[0].transaction, Some((lost.key.partner.clone(), lost.key.message)));
 
-    // A letter that cannot be read may be the one.
-    set_aside(&desk, b"no envelope".to_vec()).await;
+    // An unreadable dead letter may hold the work.
+    set_aside(&bank, b"no envelope".to_vec()).await;
     let (totals, found) = verify(store, everything()).await.unwrap();
     assert_eq!(kinds(&found), [FindingKind::DeadLetterUnknown]);
     assert_eq!((totals.findings, totals.notices), (0, 1));

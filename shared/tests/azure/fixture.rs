@@ -1,10 +1,10 @@
-//! What the tests need besides the service: a world whose waits are over at once, an account, and
-//! transactions of it.
+//! A store over the fake service, a world whose waits end at once, an account, and transactions of it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::domain::account::{Account, Revision, Versioned};
@@ -23,26 +23,26 @@ use uuid::Uuid;
 
 use crate::fake::FakeStorage;
 
-/// The real world, except that waits are over at once and only make its clock go on.
+/// A world over the system clock whose waits end at once and only advance its clock.
 pub struct QuickWorld {
     real: SystemWorld,
     pauses: Mutex<Vec<Duration>>,
-    /// What passes whenever somebody looks at the clock.
-    pace: Mutex<Duration>,
-    looks: Mutex<Duration>,
+    /// Time that passes at each reading of the clock.
+    step: Mutex<Duration>,
+    passed: Mutex<Duration>,
 }
 
 impl QuickWorld {
     pub fn pauses(&self) -> Vec<Duration> {
-        self.pauses.lock().unwrap().clone()
+        self.pauses.lock().clone()
     }
 
-    pub fn pass_at_each_look(&self, pace: Duration) {
-        *self.pace.lock().unwrap() = pace;
+    pub fn advance_at_each_reading(&self, step: Duration) {
+        *self.step.lock() = step;
     }
 
     pub fn uptime_so_far(&self) -> Duration {
-        self.pauses.lock().unwrap().iter().sum()
+        self.pauses.lock().iter().sum()
     }
 }
 
@@ -53,32 +53,32 @@ impl WorldDecorator for QuickWorld {
     }
 
     fn uptime(&self) -> Duration {
-        let pace = *self.pace.lock().unwrap();
-        let mut looks = self.looks.lock().unwrap();
-        *looks = looks.saturating_add(pace);
-        self.uptime_so_far().saturating_add(*looks)
+        let step = *self.step.lock();
+        let mut passed = self.passed.lock();
+        *passed = passed.saturating_add(step);
+        self.uptime_so_far().saturating_add(*passed)
     }
 
     async fn sleep(&self, duration: Duration) {
-        self.pauses.lock().unwrap().push(duration);
+        self.pauses.lock().push(duration);
     }
 }
 
 /// A store over a service that fails on request.
-pub struct Bench {
+pub struct Fixture {
     pub fake: FakeStorage,
     pub world: Arc<QuickWorld>,
     pub store: Store,
 }
 
-impl Bench {
+impl Fixture {
     pub async fn new() -> Self {
         let fake = FakeStorage::start().await;
         let connection_string = fake.connection_string();
         Self::over(fake, &connection_string).await
     }
 
-    /// A store whose storage does not answer: its port is closed.
+    /// A store whose storage is unreachable: its port is closed.
     pub async fn without_storage() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -96,8 +96,8 @@ impl Bench {
         let world = Arc::new(QuickWorld {
             real: SystemWorld::new(),
             pauses: Mutex::default(),
-            pace: Mutex::default(),
-            looks: Mutex::default(),
+            step: Mutex::default(),
+            passed: Mutex::default(),
         });
         let store = azure::open(&config, Arc::<QuickWorld>::clone(&world)).await.unwrap();
         Self { fake, world, store }
@@ -105,12 +105,12 @@ impl Bench {
 
     pub async fn open_account(&self) -> Versioned<Account> {
         let opened = self.store.accounts.open(&account()).await.unwrap();
-        self.fake.seen();
+        self.fake.requests();
         let Opened::Created(account) = opened else { panic!("{opened:?}") };
         account
     }
 
-    /// The counted requests, by name.
+    /// The number of requests by their kind.
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
         let counts = self.store.operations.snapshot();
         counts.into_iter().map(|(operation, count)| (operation.name, count)).collect()
@@ -126,7 +126,7 @@ pub fn account() -> Account {
     Account::open(key, euro(), OverdraftLimit::none(euro()), None, Timestamp::from_unix_ms(1))
 }
 
-/// The deposit with that number, which is its amount too, by an accept of its own.
+/// A deposit; its number is also its amount.
 pub fn deposit(number: u32) -> NewTransaction {
     let message = MessageId::from_uuid(Uuid::from_u128(u128::from(number)));
     let partner = PartnerId::parse("shop_1").unwrap();
@@ -140,7 +140,7 @@ pub fn deposit(number: u32) -> NewTransaction {
     }
 }
 
-/// The same transaction, by another accept.
+/// The same transaction, accepted by another process.
 pub fn with_other_nonce(new: &NewTransaction) -> NewTransaction {
     NewTransaction { nonce: SystemWorld::new().nonce(), ..new.clone() }
 }
@@ -155,7 +155,7 @@ pub fn revision_of(outcome: &AcceptOutcome) -> Revision {
     revision.clone()
 }
 
-/// A decision of its own about the work.
+/// A decision that posts the work.
 pub fn commit_of(account: &Versioned<Account>, work: &[(&NewTransaction, Revision)]) -> AccountCommit {
     let numbers: Vec<_> = (1..=98).map(OrderNumber::from_counter).collect();
     let work: Vec<_> = work

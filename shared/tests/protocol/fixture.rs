@@ -1,11 +1,12 @@
-//! What the tests act on: one store, several processes, and ports with trouble.
+//! One store, several processes, and ports with faults.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::system::SystemWorld;
@@ -34,7 +35,7 @@ use postonce_shared::testing::conformance::sealed::{envelope_in, seal};
 use postonce_shared::testing::decorators::{LedgerDecorator, WorkQueueDecorator};
 use uuid::Uuid;
 
-/// One queue: the tests look into it.
+/// One queue, so that a test can receive all messages from it.
 pub const QUEUES: u16 = 1;
 
 pub fn account() -> AccountKey {
@@ -60,20 +61,20 @@ pub fn instruction(kind: TransactionKind, amount: &str, code: &str) -> Instructi
     Instruction { kind, amount, details: Details::default() }
 }
 
-/// A store with an open account in euros, shared by as many processes as the test starts.
-pub struct Stage {
+/// A store with an open account in euros, shared by the processes that a test starts.
+pub struct Fixture {
     pub store: MemoryStore,
     pub world: Arc<dyn World>,
-    mail: Arc<Mail>,
+    replies: Arc<ReplyDelivery>,
     seal: ReplySeal,
 }
 
-/// Carries replies from one process of the stage to another.
-struct Mail(Mutex<BTreeMap<Address, Arc<Completions>>>, ReplySeal);
+/// Delivers replies between the processes of a fixture.
+struct ReplyDelivery(Mutex<BTreeMap<Address, Arc<Completions>>>, ReplySeal);
 
-impl Replies for Mail {
+impl Replies for ReplyDelivery {
     fn send(&self, to: &ReplyTo, completion: Completion) {
-        if let Some(process) = self.0.lock().unwrap().get(self.1.open(to).unwrap()) {
+        if let Some(process) = self.0.lock().get(self.1.open(to).unwrap()) {
             process.announce(&completion.key, &completion.outcome);
         }
     }
@@ -83,55 +84,55 @@ pub fn address(number: u16) -> Address {
     Address::parse(&format!("http://web-{number}:80")).unwrap()
 }
 
-impl Stage {
+impl Fixture {
     pub async fn new() -> Self {
         Self::in_world(Arc::new(SystemWorld::new())).await
     }
 
     pub async fn in_world(world: Arc<dyn World>) -> Self {
-        let keys = DoorbellKeys::parse("the-secret-of-the-stage").unwrap();
+        let keys = DoorbellKeys::parse("the-secret-of-the-fixture").unwrap();
         let seal = ReplySeal::new(&Arc::new(DoorbellSecret::new(Some(&keys))), &world);
-        let mail = Arc::new(Mail(Mutex::default(), seal.clone()));
-        let stage = Self { store: MemoryStore::empty(Arc::clone(&world)), world, mail, seal };
+        let replies = Arc::new(ReplyDelivery(Mutex::default(), seal.clone()));
+        let fixture = Self { store: MemoryStore::empty(Arc::clone(&world)), world, replies, seal };
         let eur = Currency::parse("EUR").unwrap();
-        let new = Account::open(account(), eur, OverdraftLimit::none(eur), None, stage.world.now());
-        let _ = stage.store.ports().accounts.open(&new).await.unwrap();
-        stage
+        let new = Account::open(account(), eur, OverdraftLimit::none(eur), None, fixture.world.now());
+        let _ = fixture.store.ports().accounts.open(&new).await.unwrap();
+        fixture
     }
 
-    /// One more process.
+    /// Adds a process.
     pub fn process(&self) -> Bank {
         self.process_over(|_| {})
     }
 
-    /// One more process, with trouble on its way to the store.
-    pub fn process_over(&self, trouble: impl FnOnce(&mut Store)) -> Bank {
+    /// Adds a process whose store is changed by `decorate`.
+    pub fn process_over(&self, decorate: impl FnOnce(&mut Store)) -> Bank {
         let mut store = self.store.ports();
-        trouble(&mut store);
+        decorate(&mut store);
         let bell = Arc::new(LocalDoorbell::default());
         Bank::new(store, Arc::clone(&self.world), bell, seal(), QUEUES)
     }
 
-    /// A process that can be replied to, at the address of that number.
-    pub fn linked_process(&self, number: u16, trouble: impl FnOnce(&mut Store)) -> Bank {
+    /// Adds a process that can receive replies, at the address of that number.
+    pub fn linked_process(&self, number: u16, decorate: impl FnOnce(&mut Store)) -> Bank {
         let mut store = self.store.ports();
-        trouble(&mut store);
+        decorate(&mut store);
         let doorbell = Arc::new(LocalDoorbell::default());
         let completions: Arc<Completions> = Arc::default();
         completions.take_replies_at(address(number), self.seal.clone());
-        self.mail.0.lock().unwrap().insert(address(number), Arc::clone(&completions));
-        let links = Links { doorbell, completions, replies: self.mail.clone(), seal: seal() };
+        self.replies.0.lock().insert(address(number), Arc::clone(&completions));
+        let links = Links { doorbell, completions, replies: self.replies.clone(), seal: seal() };
         Bank::linked(store, Arc::clone(&self.world), links, QUEUES)
     }
 
-    /// The address at which somebody asks for a reply.
-    pub fn asked_at(&self, envelope: &Envelope) -> Option<Address> {
+    /// The address to which an envelope asks for a reply.
+    pub fn reply_address(&self, envelope: &Envelope) -> Option<Address> {
         envelope.reply_to.as_ref().map(|to| self.seal.open(to).unwrap().clone())
     }
 
-    /// From now on no reply arrives anywhere.
+    /// From now on all replies are lost.
     pub fn lose_replies(&self) {
-        self.mail.0.lock().unwrap().clear();
+        self.replies.0.lock().clear();
     }
 
     pub async fn account(&self) -> Account {
@@ -150,7 +151,7 @@ impl Stage {
         self.store.ports().queue.backlog(&queue()).await.unwrap().depth
     }
 
-    /// Removes everything that waits in the queue: as when a queue is lost.
+    /// Deletes all messages of the queue, as if they were lost.
     pub async fn lose_messages(&self) -> usize {
         let ports = self.store.ports();
         let messages = ports.queue.receive(&queue(), 32, Duration::from_secs(60)).await.unwrap();
@@ -160,12 +161,12 @@ impl Stage {
         messages.len()
     }
 
-    /// Takes everything that waits in the queue.
+    /// Receives the work of all messages of the queue.
     pub async fn receive(&self) -> Vec<Work> {
         self.receive_envelopes().await.into_iter().flat_map(|envelope| envelope.items).collect()
     }
 
-    /// The same, with what is around the work.
+    /// Receives all messages of the queue, with their envelopes.
     pub async fn receive_envelopes(&self) -> Vec<Envelope> {
         let ports = self.store.ports();
         let messages = ports.queue.receive(&queue(), 32, Duration::from_secs(60)).await.unwrap();
@@ -181,7 +182,15 @@ pub async fn submit(bank: &Bank, message: u128, instruction: Instruction) -> Res
     bank.acceptor.submit(key(message), instruction, None, None).await
 }
 
-/// How often something goes wrong before it goes well.
+/// Whether an accepted request is a replay; `None` if it was not accepted.
+pub const fn replayed(answer: &Result<Acceptance, AcceptFault>) -> Option<bool> {
+    match answer {
+        Ok(Acceptance::Accepted(accepted)) => Some(accepted.replayed),
+        _ => None,
+    }
+}
+
+/// The number of calls that still fail.
 #[derive(Default)]
 pub struct Countdown(AtomicU32);
 
@@ -190,7 +199,7 @@ impl Countdown {
         Arc::new(Self(AtomicU32::new(count)))
     }
 
-    fn strikes(&self) -> bool {
+    fn fails(&self) -> bool {
         self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
     }
 }
@@ -199,64 +208,64 @@ fn timeout() -> StoreFault {
     StoreFault::Unavailable { doing: "talking to the store", source: "timeout".into() }
 }
 
-/// A ledger whose answers get lost after the write, or whose writes never arrive.
-pub struct TroubledLedger {
+/// A ledger whose responses are lost after the write, or whose writes never arrive.
+pub struct UnreliableLedger {
     pub inner: Arc<dyn Ledger>,
-    pub accept_answers_lost: Arc<Countdown>,
-    pub commit_answers_lost: Arc<Countdown>,
+    pub accept_responses_lost: Arc<Countdown>,
+    pub commit_responses_lost: Arc<Countdown>,
     pub commits_lost: Arc<Countdown>,
 }
 
-impl TroubledLedger {
+impl UnreliableLedger {
     pub fn over(inner: &Arc<dyn Ledger>) -> Self {
-        let (accept_answers_lost, commit_answers_lost) = (Countdown::of(0), Countdown::of(0));
+        let (accept_responses_lost, commit_responses_lost) = (Countdown::of(0), Countdown::of(0));
         Self {
             inner: Arc::clone(inner),
-            accept_answers_lost,
-            commit_answers_lost,
+            accept_responses_lost,
+            commit_responses_lost,
             commits_lost: Countdown::of(0),
         }
     }
 }
 
 #[async_trait]
-impl LedgerDecorator for TroubledLedger {
+impl LedgerDecorator for UnreliableLedger {
     fn inner(&self) -> &dyn Ledger {
         &*self.inner
     }
 
     async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
         let outcomes = self.inner.accept(group).await?;
-        if self.accept_answers_lost.strikes() { Err(timeout()) } else { Ok(outcomes) }
+        if self.accept_responses_lost.fails() { Err(timeout()) } else { Ok(outcomes) }
     }
 
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
-        if self.commits_lost.strikes() {
+        if self.commits_lost.fails() {
             return Err(timeout());
         }
         let committed = self.inner.commit(commit).await?;
-        if self.commit_answers_lost.strikes() { Err(timeout()) } else { Ok(committed) }
+        if self.commit_responses_lost.fails() { Err(timeout()) } else { Ok(committed) }
     }
 }
 
 /// A queue whose sends never arrive.
-pub struct TroubledQueue {
+pub struct UnreliableQueue {
     pub inner: Arc<dyn WorkQueue>,
     pub sends_lost: Arc<Countdown>,
 }
 
 #[async_trait]
-impl WorkQueueDecorator for TroubledQueue {
+impl WorkQueueDecorator for UnreliableQueue {
     fn inner(&self) -> &dyn WorkQueue {
         &*self.inner
     }
 
     async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
-        if self.sends_lost.strikes() { Err(timeout()) } else { self.inner.send(queue, body, delay).await }
+        if self.sends_lost.fails() { Err(timeout()) } else { self.inner.send(queue, body, delay).await }
     }
 }
 
-/// The register of order numbers, as a process that issued none sees it.
+/// The register of order numbers as a process sees it that issued none.
 pub async fn register(sync: &Arc<dyn SyncStore>) -> Register {
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     OrderNumbers::new(Arc::clone(sync), world).register().await.unwrap()

@@ -1,4 +1,4 @@
-//! The rows of one account as values, made by the bank's own decisions, for tests to change.
+//! The rows of one account as values, made by the decisions of the domain, for tests to change.
 
 use postonce_shared::domain::account::{Account, Revision, Versioned};
 use postonce_shared::domain::decision::{DecisionContext, Work, decide};
@@ -18,12 +18,12 @@ use postonce_shared::ports::ledger::{Marks, StoredTransaction};
 use postonce_shared::protocol::order_numbers::FIRST_COUNTER;
 use uuid::Uuid;
 
-/// The time of the bank of these tests.
+/// The current time in these tests.
 pub const NOW: i64 = 1_795_248_000_000;
 
 /// All rows of one account.
 #[derive(Debug, Clone)]
-pub struct Books {
+pub struct AccountRows {
     pub account: Account,
     pub pages: Vec<JournalPage>,
     pub transactions: Vec<StoredTransaction>,
@@ -36,8 +36,8 @@ pub fn euro() -> Currency {
     Currency::parse("EUR").unwrap()
 }
 
-impl Books {
-    /// An account that may be overdrawn by 5.00.
+impl AccountRows {
+    /// A new account with an overdraft limit of 5.00.
     pub fn open() -> Self {
         let key = AccountKey {
             user: UserId::from_uuid(Uuid::from_u128(1)),
@@ -54,11 +54,11 @@ impl Books {
         }
     }
 
-    /// With one commit for each of these, of deposits (above zero) and withdrawals, in cents.
+    /// An account with one commit for each list of deposits (positive) and withdrawals (negative), in cents.
     pub fn with(commits: &[&[i64]]) -> Self {
-        let mut books = Self::open();
-        commits.iter().for_each(|cents| books.commit(cents));
-        books
+        let mut rows = Self::open();
+        commits.iter().for_each(|cents| rows.commit(cents));
+        rows
     }
 
     pub fn accept(&mut self, cents: i64) -> usize {
@@ -90,7 +90,7 @@ impl Books {
         }
         let work: Vec<Work> =
             self.transactions[first..].iter().map(|stored| stored.work().unwrap()).collect();
-        // Numbers are not used in their order.
+        // Order numbers are not used in sequence.
         let counter = |index: usize| FIRST_COUNTER + u64::try_from(first + work.len() - index).unwrap();
         let numbers: Vec<OrderNumber> =
             (0..work.len()).map(|index| OrderNumber::from_counter(counter(index))).collect();
@@ -106,8 +106,8 @@ impl Books {
         self.history.push(self.account.clone());
     }
 
-    /// Makes all hashes right again, as somebody would who knows how they are made.
-    pub fn reseal(&mut self) {
+    /// Recomputes all hashes, as an attacker who knows how they are made would.
+    pub fn rehash(&mut self) {
         let mut previous = PageHash::GENESIS;
         for page in &mut self.pages {
             page.previous_hash = previous;
@@ -117,13 +117,13 @@ impl Books {
         self.account.head = previous;
     }
 
-    /// One reading.
-    pub fn look(&self, suspects: Suspects) -> Report {
+    /// Audits the account once.
+    pub fn audit_once(&self, suspects: Suspects) -> Report {
         let row = AccountRow::Read(Box::new(self.account.clone()));
-        self.look_at(row, suspects)
+        self.audit_row(row, suspects)
     }
 
-    pub fn look_at(&self, row: AccountRow, suspects: Suspects) -> Report {
+    pub fn audit_row(&self, row: AccountRow, suspects: Suspects) -> Report {
         let look = Look {
             salt: Nonce::from_uuid(Uuid::from_u128(99)),
             now: Timestamp::from_unix_ms(NOW),
@@ -139,10 +139,10 @@ impl Books {
         audit.end()
     }
 
-    /// What the audit tells: a second reading compares what the first could not match.
+    /// Audits the account twice: the second audit compares the rows that the first one could not match.
     pub fn audit(&self) -> Report {
-        let first = self.look(Suspects::default());
-        self.look(first.suspects)
+        let first = self.audit_once(Suspects::default());
+        self.audit_once(first.suspects)
     }
 
     pub fn kinds(&self) -> Vec<FindingKind> {

@@ -1,16 +1,16 @@
-//! What a store that went back in time must not say again.
+//! Values that a restored store must not reuse.
 //!
-//! People and programs outside remember what they were told after the backup was taken:
+//! Clients and operators have received values that were created after the backup:
 //!
-//! - order numbers: the register goes on behind every number that may have been told.
-//! - ids of queue messages, which are the ids of dead letters: an operator who discards number 7 of a
-//!   ticket must not meet another letter under that number.
-//! - that a key was revoked, or a partner suspended: it stays so, where the replaced store still tells.
-//! - the epoch of the gate only grows.
-//! - the roster: the processes in it have ended.
+//! - order numbers: the register continues after every number that may have been issued.
+//! - ids of queue messages, which are the ids of dead letters: an operator who discards the letter 7 of a ticket must
+//!   not discard another letter with that id.
+//! - revoked keys and suspended partners: they stay revoked and suspended, if the replaced store can be read.
+//! - the epoch of the gate only increases.
+//! - the process registry: the processes in it have ended.
 //!
-//! Leases and pop receipts need nothing: those who held them have ended, and what they hid comes back when
-//! its time is over. Transactions that are not in the backup are forgotten; no store can know them.
+//! Leases and pop receipts need no change: their holders have ended, and the hidden messages become visible when their
+//! timeout ends. Transactions that are not in the backup are lost; they cannot be reconstructed.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -30,10 +30,10 @@ use crate::ports::api_keys::ApiKeyRecord;
 use crate::ports::fault::chain;
 use crate::protocol::order_numbers::{REGISTER, Register};
 
-/// How far the replaced store had got, where it could be read. Zero where it could not.
+/// Values that the replaced store had reached. Zero if it could not be read.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Floor {
-    /// The first counter of order numbers that nobody reserved.
+pub(super) struct ReachedValues {
+    /// The first order number (as a counter) that was not reserved.
     pub(super) number: u64,
     /// The highest id of a queue message.
     pub(super) message: u64,
@@ -41,28 +41,28 @@ pub(super) struct Floor {
     pub(super) epoch: u64,
 }
 
-/// What is written into the copy before it becomes the store.
+/// Values that are written into the copy before it becomes the store.
 #[derive(Debug)]
-pub(super) struct Ahead {
-    /// The register from which numbers are issued next.
+pub(super) struct AdvancedValues {
+    /// The register with the next order number.
     pub(super) register: Register,
-    /// The id behind which the next queue message gets its own.
+    /// The id after which the ids of new queue messages start.
     pub(super) message: u64,
-    /// The gate, where it is to be written.
+    /// The state of the gate, if it is written.
     pub(super) gate: Option<GateOrder>,
     /// Keys that stay revoked.
     pub(super) revoked: Vec<ApiKeyRecord>,
     /// Partners that stay suspended.
     pub(super) suspended: BTreeSet<PartnerId>,
-    /// What the store says about itself.
+    /// The record of the restore.
     pub(super) origin: Origin,
 }
 
-impl Ahead {
-    /// Decides it.
+impl AdvancedValues {
+    /// Computes the values.
     pub(super) fn try_new(
         (file, backup): (&Path, &Contents),
-        floor: Floor,
+        reached: ReachedValues,
         (gap, held): (u64, bool),
         (revoked, suspended): (Vec<ApiKeyRecord>, BTreeSet<PartnerId>),
         now: Timestamp,
@@ -71,22 +71,22 @@ impl Ahead {
         let register = backup.register.as_ref();
         let register =
             register.map_err(|unsound| BackupFault::Value { path: path(), source: chain(unsound).into() })?;
-        let register = register.moved_ahead(floor.number, gap);
+        let register = register.moved_ahead(reached.number, gap);
         let register = register.map_err(|source| BackupFault::Register { path: path(), source })?;
-        let stood = backup.gate.as_ref();
-        let stood =
-            stood.map_err(|fault| BackupFault::Value { path: path(), source: chain(fault).into() })?;
+        let stored = backup.gate.as_ref();
+        let stored =
+            stored.map_err(|fault| BackupFault::Value { path: path(), source: chain(fault).into() })?;
         Ok(Self {
             register,
-            message: backup.last_message.max(floor.message).saturating_add(gap),
-            gate: gate_after(*stood, floor, held),
+            message: backup.last_message.max(reached.message).saturating_add(gap),
+            gate: gate_after(*stored, reached, held),
             revoked,
             suspended,
             origin: Origin::of(backup.taken_at, Some(now)),
         })
     }
 
-    /// Writes it.
+    /// Writes the values.
     pub(super) fn write(&self, connection: &Connection) -> Result<(), SqlFault> {
         let sql_tx = connection.unchecked_transaction()?;
         overwrite(&sql_tx, REGISTER, &self.register.encode())?;
@@ -95,7 +95,7 @@ impl Ahead {
             overwrite(&sql_tx, gate::NAME, &gate::encode(gate))?;
         }
         let message = columns::signed(self.message)?;
-        // The table is SQLite's own: it has a row once there was a message, and no constraint.
+        // SQLite's own table: it has a row once a message was inserted, and no constraint.
         let known =
             sql_tx.execute("UPDATE sqlite_sequence SET seq = ?1 WHERE name = 'queue_messages'", [message])?;
         if known == 0 {
@@ -111,7 +111,7 @@ impl Ahead {
         for partner in &self.suspended {
             partners::suspend(&sql_tx, partner)?;
         }
-        // The first schema had none.
+        // The first schema has no such table.
         let roster = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name = 'roster'";
         if sql_tx.query_row(roster, [], |_| Ok(())).optional()?.is_some() {
             sql_tx.execute("DELETE FROM roster", [])?;
@@ -120,16 +120,16 @@ impl Ahead {
     }
 }
 
-/// The gate as the restored store has it; `None` where it has none.
-fn gate_after(stood: Option<GateOrder>, floor: Floor, held: bool) -> Option<GateOrder> {
-    if stood.is_none() && floor.epoch == 0 && !held {
+/// Returns the gate of the restored store; `None` if it has none.
+fn gate_after(stored: Option<GateOrder>, reached: ReachedValues, held: bool) -> Option<GateOrder> {
+    if stored.is_none() && reached.epoch == 0 && !held {
         return None;
     }
-    let state = match stood {
+    let state = match stored {
         _ if held => GateState::Held { release_at: None },
         Some(order) => order.state,
         None => GateState::Released,
     };
-    let epoch = stood.map_or(0, |order| order.epoch).max(floor.epoch).saturating_add(1);
+    let epoch = stored.map_or(0, |order| order.epoch).max(reached.epoch).saturating_add(1);
     Some(GateOrder { epoch, state })
 }

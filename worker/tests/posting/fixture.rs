@@ -1,4 +1,4 @@
-//! What the tests act on: one store with one queue and three open accounts, and workers over it.
+//! One store with one queue and three open accounts, and workers over it.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -39,9 +39,9 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 pub const DEQUEUE_COUNT_MAX: u32 = 2;
-/// Nothing here takes longer.
+/// Longest wait of a test.
 pub const DEADLINE: Duration = Duration::from_secs(30);
-/// Of workers whose clock goes.
+/// Visibility timeout of workers over the system clock.
 pub const VISIBILITY: Duration = Duration::from_millis(400);
 
 pub fn account(number: u128) -> AccountKey {
@@ -49,7 +49,7 @@ pub fn account(number: u128) -> AccountKey {
     AccountKey { user, account: AccountId::from_uuid(Uuid::from_u128(number)) }
 }
 
-/// One euro.
+/// An instruction over one euro.
 pub fn instruction(kind: TransactionKind) -> Instruction {
     let amount = Amount::parse("1.00", Currency::parse("EUR").unwrap()).unwrap();
     Instruction { kind, amount, details: Details::default() }
@@ -66,7 +66,7 @@ pub fn outage() -> StoreFault {
 pub fn opened(message: Message) -> Delivery<Envelope> {
     let content = match Body::decode(&message.body, &seal()) {
         Ok(Body::Content(Content::Work(envelope))) => Ok(envelope),
-        Ok(other) => panic!("no work: {other:?}"),
+        Ok(other) => panic!("not work: {other:?}"),
         Err(unreadable) => Err(Unopened::from(unreadable)),
     };
     Delivery::new(message, content)
@@ -79,18 +79,18 @@ pub fn config(visibility_timeout: Duration) -> WorkerConfig {
         idle_delay_max: Duration::from_millis(100),
         receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
         legacy_partner: None,
-        request_rate: HttpLimits::default().rate,
+        request_rate: HttpLimits::default().rate(),
         held: false,
     }
 }
 
-/// Handles and settles messages, as a session does.
+/// Handles and settles deliveries, as a session does.
 pub async fn handle(posting: &PostingHandler, deliveries: Vec<Delivery<Envelope>>) -> Health {
     let (posted, _) = posting.handle(&queue(), deliveries).await;
     posting.settle(&queue(), posted).await.health
 }
 
-/// The same, with messages that are to be read first.
+/// Reads messages, then handles and settles them, as a session does.
 pub async fn read_and_handle(posting: &PostingHandler, messages: Vec<Message>) -> Health {
     let mut deliveries = Vec::new();
     for message in messages {
@@ -100,7 +100,7 @@ pub async fn read_and_handle(posting: &PostingHandler, messages: Vec<Message>) -
     handle(posting, deliveries).await
 }
 
-/// How a bank settles the messages of the queue.
+/// The settlement of a bank for the queue of the tests.
 pub fn settlement(bank: &Bank) -> Settlement {
     Settlement {
         name: queue(),
@@ -111,68 +111,69 @@ pub fn settlement(bank: &Bank) -> Settlement {
         seal: bank.seal.clone(),
         world: Arc::clone(&bank.world),
         meter: Arc::default(),
-        back_in: std::sync::Mutex::default(),
+        back_in: parking_lot::Mutex::default(),
     }
 }
 
-/// Waits until `probe` says yes.
-pub async fn until(what: &str, mut probe: impl AsyncFnMut() -> bool) {
+/// Waits until `probe` returns true; `condition` names it in the panic.
+pub async fn until(condition: &str, mut probe: impl AsyncFnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + DEADLINE;
-    let mut looks = tokio::time::interval(Duration::from_millis(5));
+    let mut interval = tokio::time::interval(Duration::from_millis(5));
     while !probe().await {
-        assert!(tokio::time::Instant::now() < deadline, "gave up waiting until {what}");
-        looks.tick().await;
+        assert!(tokio::time::Instant::now() < deadline, "deadline passed before {condition}");
+        interval.tick().await;
     }
 }
 
-pub struct Stage<W> {
+/// A store with three open accounts, and its world.
+pub struct Fixture<W> {
     pub store: Store,
     pub world: Arc<W>,
 }
 
-/// A worker at work.
-pub struct Running {
+/// A running worker.
+pub struct RunningWorker {
     task: JoinHandle<()>,
     starter: DrainStarter,
     pub meter: Arc<Meter>,
 }
 
-impl Running {
+impl RunningWorker {
     pub async fn drain(self) {
         self.starter.start();
-        tokio::time::timeout(DEADLINE, self.task).await.expect("drains in time").unwrap();
+        tokio::time::timeout(DEADLINE, self.task).await.expect("drains before the deadline").unwrap();
     }
 }
 
-impl Stage<SystemWorld> {
-    /// The clock goes.
+impl Fixture<SystemWorld> {
+    /// The clock is the system's.
     pub async fn new() -> Self {
         Self::over(Arc::default(), |_| {}).await
     }
 }
 
-impl Stage<TestWorld> {
-    /// Receives what is there and handles it, as a session does; then waits until all of it is back.
+impl Fixture<TestWorld> {
+    /// Receives and handles messages as a session does, then advances the clock past their visibility timeout.
     pub async fn handle_next(&self, posting: &PostingHandler, visibility: Duration) {
         let _ = read_and_handle(posting, self.receive(visibility).await).await;
         self.world.advance(visibility + Duration::from_secs(1));
     }
 
-    /// The clock stands still until it is told to go on.
-    pub async fn still() -> Self {
-        Self::still_over(|_| {}).await
+    /// The clock stands still until a test advances it.
+    pub async fn with_still_clock() -> Self {
+        Self::with_still_clock_over(|_| {}).await
     }
 
-    /// The same, and everybody has trouble with the store.
-    pub async fn still_over(trouble: impl FnOnce(&mut Store)) -> Self {
-        Self::over(Arc::new(TestWorld::new(1)), trouble).await
+    /// The same, over a store that `decorate` changes for all users.
+    pub async fn with_still_clock_over(decorate: impl FnOnce(&mut Store)) -> Self {
+        Self::over(Arc::new(TestWorld::new(1)), decorate).await
     }
 }
 
-impl<W: World + 'static> Stage<W> {
-    async fn over(world: Arc<W>, trouble: impl FnOnce(&mut Store)) -> Self {
+impl<W: World + 'static> Fixture<W> {
+    async fn over(world: Arc<W>, decorate: impl FnOnce(&mut Store)) -> Self {
         let mut store = MemoryStore::new(world.clone());
-        trouble(&mut store);
+        decorate(&mut store);
         let eur = Currency::parse("EUR").unwrap();
         for number in 1..=3 {
             let new = Account::open(account(number), eur, OverdraftLimit::none(eur), None, world.now());
@@ -185,24 +186,24 @@ impl<W: World + 'static> Stage<W> {
         self.bank_over(|_| {})
     }
 
-    /// A process with trouble on its way to the store.
-    pub fn bank_over(&self, trouble: impl FnOnce(&mut Store)) -> Bank {
+    /// A bank over a store that `decorate` changes for this bank only.
+    pub fn bank_over(&self, decorate: impl FnOnce(&mut Store)) -> Bank {
         let mut store = self.store.clone();
-        trouble(&mut store);
+        decorate(&mut store);
         Bank::new(store, self.world.clone(), Arc::new(LocalDoorbell::default()), seal(), 1)
     }
 
-    pub fn worker(&self) -> Running {
+    pub fn worker(&self) -> RunningWorker {
         self.worker_over(|_| {})
     }
 
-    pub fn worker_over(&self, trouble: impl FnOnce(&mut Store)) -> Running {
-        let bank = self.bank_over(trouble);
+    pub fn worker_over(&self, decorate: impl FnOnce(&mut Store)) -> RunningWorker {
+        let bank = self.bank_over(decorate);
         let (starter, drain) = drain();
         let meter = Arc::new(Meter::default());
         let worker = Worker::new(&bank, config(VISIBILITY), Arc::clone(&meter));
         let task = tokio::spawn(async move { worker.run(&drain).await });
-        Running { task, starter, meter }
+        RunningWorker { task, starter, meter }
     }
 
     /// Accepts a deposit of one euro.
@@ -220,7 +221,7 @@ impl<W: World + 'static> Stage<W> {
         self.store.ledger.transaction(&key).await.unwrap().unwrap().work().unwrap()
     }
 
-    /// Accepts a deposit, and sends it in a message of its own.
+    /// Accepts a deposit and sends it in its own message.
     pub async fn submit(&self, number: u128, message: u128) -> Work {
         let work = self.accept(account(number), message).await;
         self.send(vec![work.clone()]).await;
@@ -251,13 +252,13 @@ impl<W: World + 'static> Stage<W> {
         until("the queue is empty", async || self.depth().await == 0).await;
     }
 
-    pub async fn letters(&self) -> Vec<DeadLetter> {
+    pub async fn dead_letters(&self) -> Vec<DeadLetter> {
         self.store.dead_letters.list(true, None, 100).await.unwrap().items
     }
 
-    /// The accounts whose work lies in the dead letters.
-    pub async fn dead(&self) -> Vec<AccountKey> {
+    /// The accounts of the work in the dead letters.
+    pub async fn dead_letter_accounts(&self) -> Vec<AccountKey> {
         let first = |letter: &DeadLetter| envelope_in(&letter.body).items[0].key.account;
-        self.letters().await.iter().map(first).collect()
+        self.dead_letters().await.iter().map(first).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Money moves between any two reads of an audit, and nothing of that is a finding.
+//! Postings between any two reads of an audit cause no finding.
 
 use std::sync::Arc;
 
@@ -10,25 +10,25 @@ use postonce_shared::ports::archive::{Archive, Readable, StoredPage};
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Listing, StoredTransaction};
 
-use super::whole::{Desk, everything, system, verify};
+use super::stores::{TestBank, everything, system, verify};
 
-/// Posts something on the account, and opens another, before and after each read of it. Listings are
-/// read in pages of two rows, so that a reading is many reads.
-struct Busy {
-    desk: Desk,
+/// Posts on the account and opens another one before and after each read. Listings return pages of two
+/// rows, so that an audit takes many reads.
+struct ConcurrentArchive {
+    bank: TestBank,
     inner: Arc<dyn Archive>,
 }
 
-impl Busy {
-    async fn meanwhile(&self, account: AccountKey) {
-        self.desk.post(account, &[10, -3]).await;
-        self.desk.post(account, &[-99_999]).await;
-        self.desk.accept(account, 1).await;
+impl ConcurrentArchive {
+    async fn post_between_reads(&self, account: AccountKey) {
+        self.bank.post(account, &[10, -3]).await;
+        self.bank.post(account, &[-99_999]).await;
+        self.bank.accept(account, 1).await;
     }
 }
 
 #[async_trait]
-impl Archive for Busy {
+impl Archive for ConcurrentArchive {
     async fn listed_accounts(
         &self,
         cursor: Option<&str>,
@@ -42,8 +42,8 @@ impl Archive for Busy {
         cursor: Option<&str>,
         _: usize,
     ) -> Result<Listing<Readable<AccountKey>>, StoreFault> {
-        // Known to the ledger, and not to the part of the list that was read before.
-        self.desk.open().await;
+        // The new account is in the ledger, but not in the part of the list that was read before.
+        self.bank.open().await;
         self.inner.ledger_accounts(cursor, 2).await
     }
 
@@ -57,8 +57,9 @@ impl Archive for Busy {
         cursor: Option<&str>,
         _: usize,
     ) -> Result<Listing<StoredPage>, StoreFault> {
-        self.meanwhile(account).await;
-        // At its own pace the audit would never reach the end of an account that grows as fast.
+        self.post_between_reads(account).await;
+        // After the first page the limit is large: the audit would never reach the end of an account that grows
+        // as fast as it reads.
         let limit = if cursor.is_none() { 2 } else { 1000 };
         self.inner.stored_pages(account, cursor, limit).await
     }
@@ -69,10 +70,10 @@ impl Archive for Busy {
         cursor: Option<&str>,
         _: usize,
     ) -> Result<Listing<Readable<StoredTransaction>>, StoreFault> {
-        self.meanwhile(account).await;
+        self.post_between_reads(account).await;
         let limit = if cursor.is_none() { 2 } else { 1000 };
         let listing = self.inner.stored_transactions(account, cursor, limit).await;
-        self.meanwhile(account).await;
+        self.post_between_reads(account).await;
         listing
     }
 }
@@ -80,17 +81,17 @@ impl Archive for Busy {
 #[tokio::test]
 async fn a_ledger_in_use_gives_no_finding() {
     let content = MemoryStore::empty(system());
-    let desk = Desk::over(content.ports());
+    let bank = TestBank::over(content.ports());
     for _ in 0..5 {
-        let key = desk.open().await;
+        let key = bank.open().await;
         for _ in 0..4 {
-            desk.post(key, &[100, 200, -50]).await;
+            bank.post(key, &[100, 200, -50]).await;
         }
     }
     let plain = content.ports();
-    let busy = Busy { desk, inner: Arc::clone(&plain.archive) };
-    let store = Store { archive: Arc::new(busy), ..plain };
+    let concurrent = ConcurrentArchive { bank, inner: Arc::clone(&plain.archive) };
+    let store = Store { archive: Arc::new(concurrent), ..plain };
     let (totals, found) = verify(&store, everything()).await.unwrap();
-    assert_eq!(found, [], "money moves all the while");
+    assert_eq!(found, [], "concurrent postings are no findings");
     assert!(totals.accounts >= 5 && totals.entries >= 60, "{totals:?}");
 }
