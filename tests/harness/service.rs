@@ -62,7 +62,7 @@ impl Service {
     /// Where the other processes of the bank call it, as it says in its log.
     pub fn internal_address(&self) -> String {
         let of_its_own = self.log().find(|line| {
-            let (_, address) = line.split_once("Other processes of the bank call at ")?;
+            let (_, address) = line.split_once("Listening for other processes of the bank on ")?;
             let end = address.find(|c: char| c.is_whitespace() || c.is_control() || c == '"');
             Some(end.map_or(address, |end| address.split_at(end).0).to_owned())
         });

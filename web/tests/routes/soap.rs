@@ -214,7 +214,7 @@ async fn invalid_messages_are_refused_with_their_reason() {
     check(of("", ""), 500, "body_invalid", "one element").await;
     check(of("", &format!("{insert}{insert}")), 500, "body_invalid", "one element").await;
     check(of("", &format!("text{insert}")), 500, "body_invalid", "one element").await;
-    check(of("", "<Steal xmlns=\"urn:postonce:soap:1\"/>"), 500, "body_invalid", "has Steal of").await;
+    check(of("", "<Steal xmlns=\"urn:postonce:soap:1\"/>"), 500, "body_invalid", "contains Steal of").await;
     check(of("", &insert), 500, "idempotency_key_missing", "MessageID").await;
     let message_id_of = |text: &str| format!("<a:MessageID xmlns:a=\"{ADDRESSING}\">{text}</a:MessageID>");
     for wrong in ["", "17", "urn:uuid:", "uuid:4f9d0c9e-5d3e-4c0e-9a51-000000000001", "urn:uuid:x"] {

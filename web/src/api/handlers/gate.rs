@@ -38,7 +38,7 @@ pub async fn find(_caller: Caller<Admin>, desk: Data<GateService>) -> Result<Htt
     tag = "admin",
     request_body(content = GateChange, content_type = "application/json"),
     responses(
-        (status = 200, description = "The current state of the gate, and the acknowledgments of the listeners.", body = GateChanged),
+        (status = 200, description = "The current gate, and the answers of the listeners.", body = GateChanged),
         GateRefusals
     ),
     security(("api_key" = ["admin"]))

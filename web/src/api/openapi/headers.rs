@@ -12,9 +12,9 @@ use utoipa::openapi::{OpenApi as Document, Ref, RefOr, Required, Response};
 const SIGNING: [(&str, &str); 2] = [
     (
         "Signature-Input",
-        "Covered components and parameters of the signature (RFC 9421), for partners that sign. `keyid` and `created` \
-          are required. It must cover `@method`, `@target-uri` (or `@authority`, `@path` and, if there is one, `@query`), \
-          `content-digest` if there is a body, and `idempotency-key` if it is sent.",
+        "Covered components and parameters of the signature (RFC 9421), for partners that sign. `keyid` and \
+         `created` are required. It must cover `@method`, `@target-uri` (or `@authority`, `@path` and, if there is \
+         one, `@query`), `content-digest` if there is a body, and `idempotency-key` if it is sent.",
     ),
     ("Signature", "The signature with the same label: `hmac-sha256` or `ed25519`."),
 ];

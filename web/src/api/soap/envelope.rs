@@ -71,7 +71,7 @@ impl Request {
             let other = Version::ALL.into_iter().find(|other| root.is(other.namespace(), "Envelope"));
             return Err(match other {
                 Some(other) => invalid(format!(
-                    "The envelope must have the namespace of {}, but it has that of {}",
+                    "The envelope must have the namespace for {}, but its namespace is that of {}",
                     version.media_type(),
                     other.media_type()
                 )),
