@@ -1,4 +1,5 @@
-//! The auditor's books: what was asked for, what was promised, and what became of it.
+//! The records of the auditor: what clients requested, what was acknowledged, and what was posted or
+//! rejected.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +15,10 @@ use postonce_shared::ports::ledger::StoredTransaction;
 use super::network::now;
 use super::work_in_flight::WorkInFlight;
 
-/// Entries that are read of a journal at once: more than any run has.
+/// Maximum number of journal entries read at once: more than any run writes.
 const ENTRIES_MAX: usize = 1_000_000;
 
-/// What a client asked for, as far as the money goes.
+/// The content of a request, as far as it matters for the money.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Content {
     deposit: bool,
@@ -41,38 +42,38 @@ impl Content {
 }
 
 #[derive(Debug)]
-struct Noted {
+struct TransactionRecord {
     content: Content,
-    promised: bool,
+    acknowledged: bool,
     outcome: Option<Outcome>,
-    /// An entry of the journal is of it, at that place.
+    /// The sequence, the balance and the order number of its journal entry, if there is one.
     entry: Option<(u64, i64, u64)>,
 }
 
 #[derive(Debug)]
-struct Tally {
+struct AccountRecord {
     balance: i64,
     version: u64,
     sequence: u64,
     head: PageHash,
     overdraft: i64,
     closed: bool,
-    /// The balances that there were during the last change, the first one before it.
-    during: Vec<i64>,
+    /// Every balance during the last change of the account; the first is the balance before it.
+    balances: Vec<i64>,
 }
 
-/// The books.
+/// What the auditor knows.
 #[derive(Debug, Default)]
-pub struct Books {
-    asked: BTreeMap<TransactionKey, Vec<Content>>,
-    noted: BTreeMap<TransactionKey, Noted>,
-    tallies: BTreeMap<AccountKey, Tally>,
+pub struct AuditRecords {
+    requested: BTreeMap<TransactionKey, Vec<Content>>,
+    transactions: BTreeMap<TransactionKey, TransactionRecord>,
+    accounts: BTreeMap<AccountKey, AccountRecord>,
     numbers: BTreeSet<u64>,
-    /// What an adversary had in its hands.
-    touched: BTreeSet<TransactionKey>,
-    /// Where the work is.
+    /// Transactions in messages that an adversary had access to.
+    tampered: BTreeSet<TransactionKey>,
+    /// The messages and dead letters that contain work.
     pub work: WorkInFlight,
-    /// What the register says is reserved.
+    /// The limit below which the register has reserved order numbers.
     pub reserved_below: u64,
 }
 
@@ -82,67 +83,76 @@ fn check(holds: bool, finding: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(finding()) }
 }
 
-impl Books {
-    /// A client may send this under that key.
-    pub fn asked(&mut self, key: &TransactionKey, content: Content) {
-        let contents = self.asked.entry(key.clone()).or_default();
+impl AuditRecords {
+    /// Records that a client may send this content under that key.
+    pub fn requested(&mut self, key: &TransactionKey, content: Content) {
+        let contents = self.requested.entry(key.clone()).or_default();
         if !contents.contains(&content) {
             contents.push(content);
         }
     }
 
-    /// A client is promised this.
-    pub fn promised(&mut self, key: &TransactionKey, asked: &Content, told: &Transaction) -> Checked {
-        let Some(noted) = self.noted.get_mut(key) else {
-            return Err(format!("{key} was promised, and the log has no row"));
+    /// Checks an acknowledgement to a client.
+    pub fn acknowledged(
+        &mut self,
+        key: &TransactionKey,
+        requested: &Content,
+        shown: &Transaction,
+    ) -> Checked {
+        let Some(record) = self.transactions.get_mut(key) else {
+            return Err(format!("{key} was acknowledged, and the log has no row"));
         };
-        noted.promised = true;
-        check(noted.content == *asked, || {
-            format!("{key} was promised with {asked:?}, and the log has {:?}", noted.content)
+        record.acknowledged = true;
+        check(record.content == *requested, || {
+            format!("{key} was acknowledged with {requested:?}, and the log has {:?}", record.content)
         })?;
-        if told.outcome.is_none() && noted.outcome.is_none() {
-            check(self.touched.contains(key) || self.work.is_somewhere(key), || {
-                format!("{key} was promised, and is on no queue and in no dead letter")
+        if shown.outcome.is_none() && record.outcome.is_none() {
+            check(self.tampered.contains(key) || self.work.exists(key), || {
+                format!("{key} was acknowledged, and is on no queue and in no dead letter")
             })?;
         }
-        self.shown(told)
+        self.shown(shown)
     }
 
-    /// A client is told that its key has other content.
-    pub fn refused_as_reused(&self, key: &TransactionKey, asked: &Content) -> Checked {
-        let noted = self.noted.get(key);
-        check(noted.is_some_and(|noted| noted.content != *asked), || {
-            format!("{key} was refused as reused with {asked:?}, and the log has {noted:?}")
+    /// Checks a refusal because the key has other content.
+    pub fn refused_as_reused(&self, key: &TransactionKey, requested: &Content) -> Checked {
+        let record = self.transactions.get(key);
+        check(record.is_some_and(|record| record.content != *requested), || {
+            format!("{key} was refused as reused with {requested:?}, and the log has {record:?}")
         })
     }
 
-    /// A client is shown this.
-    pub fn shown(&self, told: &Transaction) -> Checked {
-        let noted = self.noted.get(&told.key);
-        let same = match &told.outcome {
-            // It may have been read a moment ago.
-            None => noted.is_some(),
-            Some(outcome) => noted.is_some_and(|noted| noted.outcome.as_ref() == Some(outcome)),
+    /// Checks a transaction that was shown to a client.
+    pub fn shown(&self, shown: &Transaction) -> Checked {
+        let record = self.transactions.get(&shown.key);
+        let same = match &shown.outcome {
+            // The row may have been read before it became final.
+            None => record.is_some(),
+            Some(outcome) => record.is_some_and(|record| record.outcome.as_ref() == Some(outcome)),
         };
-        check(same, || format!("{} was told to be {:?}, and the log has {noted:?}", told.key, told.outcome))
+        check(same, || format!("{} was shown as {:?}, and the log has {record:?}", shown.key, shown.outcome))
     }
 
-    /// An adversary had these in its hands: their work may be nowhere.
-    pub fn touched(&mut self, keys: Vec<TransactionKey>) {
-        self.touched.extend(keys);
+    /// Records that an adversary had access to these transactions, so that their work may be missing.
+    pub fn tampered(&mut self, keys: Vec<TransactionKey>) {
+        self.tampered.extend(keys);
     }
 
-    /// Work left a queue, or the dead letters.
-    pub fn still_somewhere(&self, keys: &[TransactionKey], why: &str) -> Checked {
+    /// Checks that the work of these transactions still exists after a message or a dead letter was
+    /// removed.
+    pub fn check_work_exists(&self, keys: &[TransactionKey], why: &str) -> Checked {
         for key in keys {
-            let open = self.noted.get(key).is_some_and(|noted| noted.promised && noted.outcome.is_none());
-            let held = self.touched.contains(key) || self.work.is_somewhere(key);
-            check(!open || held, || format!("the work of {key} is lost: {why}"))?;
+            let open = self
+                .transactions
+                .get(key)
+                .is_some_and(|record| record.acknowledged && record.outcome.is_none());
+            let exists = self.tampered.contains(key) || self.work.exists(key);
+            check(!open || exists, || format!("the work of {key} is lost: {why}"))?;
         }
         Ok(())
     }
 
-    /// An order number is used.
+    /// Records an issued order number.
     pub fn number(&mut self, counter: u64) -> Checked {
         check(self.numbers.insert(counter), || format!("the order number {counter} was issued twice"))?;
         check(counter < self.reserved_below, || {
@@ -153,120 +163,126 @@ impl Books {
         })
     }
 
-    /// Looks at the row of a transaction.
+    /// Checks the row of a transaction.
     pub fn row(&mut self, key: &TransactionKey, row: Option<StoredTransaction>) -> Checked {
         let Some(StoredTransaction { transaction, .. }) = row else {
-            return check(!self.noted.contains_key(key), || format!("the row of {key} is gone"));
+            return check(!self.transactions.contains_key(key), || format!("the row of {key} is gone"));
         };
         let content = Content::of(&transaction.instruction);
-        let Some(noted) = self.noted.get_mut(key) else {
-            let asked = self.asked.get(key).is_some_and(|contents| contents.contains(&content));
-            check(asked, || format!("{key} was accepted with {content:?}, which nobody asked for"))?;
+        let Some(record) = self.transactions.get_mut(key) else {
+            let requested = self.requested.get(key).is_some_and(|contents| contents.contains(&content));
+            check(requested, || format!("{key} was accepted with {content:?}, which no client requested"))?;
             check(transaction.outcome.is_none(), || format!("{key} was final when it was accepted"))?;
-            let noted = Noted { content, promised: false, outcome: None, entry: None };
-            self.noted.insert(key.clone(), noted);
+            let record = TransactionRecord { content, acknowledged: false, outcome: None, entry: None };
+            self.transactions.insert(key.clone(), record);
             return Ok(());
         };
-        check(noted.content == content, || {
-            format!("the content of {key} changed from {:?} to {content:?}", noted.content)
+        check(record.content == content, || {
+            format!("the content of {key} changed from {:?} to {content:?}", record.content)
         })?;
-        if noted.outcome == transaction.outcome {
+        if record.outcome == transaction.outcome {
             return Ok(());
         }
-        check(noted.outcome.is_none(), || {
-            format!("{key} was final as {:?} and is now {:?}", noted.outcome, transaction.outcome)
+        check(record.outcome.is_none(), || {
+            format!("{key} was final as {:?} and is now {:?}", record.outcome, transaction.outcome)
         })?;
         match &transaction.outcome {
             Some(Outcome::Posted { order_number, sequence, balance_after, .. }) => {
                 let row = (*sequence, balance_after.minor_units(), order_number.counter());
-                check(noted.entry == Some(row), || {
-                    format!("{key} says that it was posted as {row:?}; its entry is {:?}", noted.entry)
+                check(record.entry == Some(row), || {
+                    format!("the row of {key} is posted as {row:?}; its entry is {:?}", record.entry)
                 })?;
             }
             Some(Outcome::Rejected { reason, .. }) => {
-                let tally = self.tallies.get(&key.account);
-                check(noted.entry.is_none(), || format!("{key} was posted and then rejected"))?;
-                let due = tally.is_some_and(|tally| rejection_is_due(tally, &noted.content, *reason));
+                let account = self.accounts.get(&key.account);
+                check(record.entry.is_none(), || format!("{key} was posted and then rejected"))?;
+                let due = account.is_some_and(|account| rejection_is_due(account, &record.content, *reason));
                 check(due, || {
-                    format!("{key} ({:?}) was rejected as {reason}, with {tally:?}", noted.content)
+                    format!("{key} ({:?}) was rejected as {reason}, with {account:?}", record.content)
                 })?;
             }
             None => {}
         }
-        noted.outcome = transaction.outcome;
+        record.outcome = transaction.outcome;
         Ok(())
     }
 
-    /// Looks at an account, and at what its journal has that the books do not.
+    /// Checks an account, and the journal entries that are not recorded yet.
     pub fn account(&mut self, raw: &Store, key: AccountKey) -> Checked {
         let row = now(raw.ledger.account(key)).map_err(|fault| fault.to_string())?;
         let Some(row) = row.map(|row| row.value) else {
-            return check(!self.tallies.contains_key(&key), || format!("the account {key} is gone"));
+            return check(!self.accounts.contains_key(&key), || format!("the account {key} is gone"));
         };
-        let mut tally = self.tallies.remove(&key).unwrap_or_else(|| Tally::opened(&row));
-        let next = tally.sequence.saturating_add(1);
+        let mut record = self.accounts.remove(&key).unwrap_or_else(|| AccountRecord::opened(&row));
+        let next = record.sequence.saturating_add(1);
         let pages = now(raw.log.pages(key, next, ENTRIES_MAX)).map_err(|fault| fault.to_string())?;
-        let is_later = row.version == tally.version.saturating_add(1);
-        check(is_later || row.version == tally.version, || {
-            format!("the account {key} went from version {} to {}", tally.version, row.version)
+        let is_later = row.version == record.version.saturating_add(1);
+        check(is_later || row.version == record.version, || {
+            format!("the account {key} went from version {} to {}", record.version, row.version)
         })?;
         if is_later {
-            tally.during = vec![tally.balance];
+            record.balances = vec![record.balance];
         }
         for page in &pages {
             check(is_later, || format!("the account {key} has a new page without a new version"))?;
-            self.page(page, key, &mut tally)?;
+            self.page(page, key, &mut record)?;
         }
-        tally.version = row.version;
-        tally.overdraft = row.overdraft_limit.minor_units();
-        tally.closed = row.status == AccountStatus::Closed;
-        let told = (row.balance.minor_units(), row.sequence, row.head);
-        let counted = (tally.balance, tally.sequence, tally.head);
-        self.tallies.insert(key, tally);
-        check(told == counted, || format!("the account {key} says {told:?}; its entries make {counted:?}"))
+        record.version = row.version;
+        record.overdraft = row.overdraft_limit.minor_units();
+        record.closed = row.status == AccountStatus::Closed;
+        let stored = (row.balance.minor_units(), row.sequence, row.head);
+        let computed = (record.balance, record.sequence, record.head);
+        self.accounts.insert(key, record);
+        check(stored == computed, || {
+            format!("the account {key} has {stored:?}; its entries give {computed:?}")
+        })
     }
 
-    fn page(&mut self, page: &JournalPage, key: AccountKey, tally: &mut Tally) -> Checked {
-        check(page.account == key && page.previous_hash == tally.head, || {
+    fn page(&mut self, page: &JournalPage, key: AccountKey, account: &mut AccountRecord) -> Checked {
+        check(page.account == key && page.previous_hash == account.head, || {
             format!("the page from {} does not continue the journal of {key}", page.first_sequence)
         })?;
         for entry in &page.entries {
-            self.entry(entry, key, tally)?;
+            self.entry(entry, key, account)?;
         }
-        tally.head = page.hash;
+        account.head = page.hash;
         Ok(())
     }
 
-    fn entry(&mut self, entry: &Entry, account: AccountKey, tally: &mut Tally) -> Checked {
-        let key = key_of(account, &entry.partner, entry.message);
-        let next = tally.sequence.saturating_add(1);
-        check(entry.sequence == next, || format!("entry {} of {account} stands at {next}", entry.sequence))?;
-        let Some(noted) = self.noted.get_mut(&key) else {
-            return Err(format!("{key} was posted, and was never accepted"));
+    fn entry(&mut self, entry: &Entry, key: AccountKey, account: &mut AccountRecord) -> Checked {
+        let transaction = key_of(key, &entry.partner, entry.message);
+        let next = account.sequence.saturating_add(1);
+        check(entry.sequence == next, || format!("entry {} of {key} is at position {next}", entry.sequence))?;
+        let Some(record) = self.transactions.get_mut(&transaction) else {
+            return Err(format!("{transaction} was posted, and was never accepted"));
         };
-        check(noted.entry.is_none(), || format!("{key} was posted twice"))?;
-        check(noted.outcome.is_none(), || format!("{key} was rejected and then posted"))?;
-        let same = noted.content.cents == entry.amount.minor_units()
-            && noted.content.deposit == (entry.kind == TransactionKind::Deposit)
-            && noted.content.reference.as_deref() == entry.details.reference();
-        check(same, || format!("{key} was accepted with {:?} and posted as {entry:?}", noted.content))?;
-        let balance = tally.balance.checked_add(noted.content.signed()).expect("small sums");
+        check(record.entry.is_none(), || format!("{transaction} was posted twice"))?;
+        check(record.outcome.is_none(), || format!("{transaction} was rejected and then posted"))?;
+        let same = record.content.cents == entry.amount.minor_units()
+            && record.content.deposit == (entry.kind == TransactionKind::Deposit)
+            && record.content.reference.as_deref() == entry.details.reference();
+        check(same, || {
+            format!("{transaction} was accepted with {:?} and posted as {entry:?}", record.content)
+        })?;
+        let balance = account.balance.checked_add(record.content.signed()).expect("small sums");
         let after = entry.balance_after.minor_units();
-        check(after == balance, || format!("{key} leaves {balance}, and its entry says {after}"))?;
-        let floor = tally.overdraft.saturating_neg();
-        check(noted.content.deposit || balance >= floor, || {
-            format!("{key} was posted, and leaves {balance} where {floor} is the limit")
+        check(after == balance, || {
+            format!("{transaction} gives the balance {balance}, and its entry has {after}")
+        })?;
+        let floor = account.overdraft.saturating_neg();
+        check(record.content.deposit || balance >= floor, || {
+            format!("{transaction} was posted with the balance {balance}, and the limit is {floor}")
         })?;
         let counter = entry.order_number.counter();
-        noted.entry = Some((entry.sequence, balance, counter));
+        record.entry = Some((entry.sequence, balance, counter));
         self.number(counter)?;
-        tally.balance = balance;
-        tally.sequence = next;
-        tally.during.push(balance);
+        account.balance = balance;
+        account.sequence = next;
+        account.balances.push(balance);
         Ok(())
     }
 
-    /// Reads a journal from its start.
+    /// Checks a journal from its start.
     pub fn whole_journal(&self, raw: &Store, account: AccountKey) -> Checked {
         let pages = now(raw.log.pages(account, 1, ENTRIES_MAX)).map_err(|fault| fault.to_string())?;
         let (mut head, mut count) = (PageHash::GENESIS, 0_u64);
@@ -275,46 +291,47 @@ impl Books {
             head = page.hash;
             for entry in &page.entries {
                 count = count.saturating_add(1);
-                let noted = self.noted.get(&key_of(account, &entry.partner, entry.message));
-                let place = noted.and_then(|noted| noted.entry).map(|(sequence, _, _)| sequence);
-                check(place == Some(entry.sequence) && entry.sequence == count, || {
-                    format!("entry {} of {account} is not where it was", entry.sequence)
+                let record = self.transactions.get(&key_of(account, &entry.partner, entry.message));
+                let position = record.and_then(|record| record.entry).map(|(sequence, _, _)| sequence);
+                check(position == Some(entry.sequence) && entry.sequence == count, || {
+                    format!("entry {} of {account} changed its position", entry.sequence)
                 })?;
             }
         }
-        let tally = self.tallies.get(&account);
-        check(tally.is_some_and(|tally| tally.head == head && tally.sequence == count), || {
-            format!("the journal of {account} ends elsewhere than it did")
+        let record = self.accounts.get(&account);
+        check(record.is_some_and(|record| record.head == head && record.sequence == count), || {
+            format!("the journal of {account} has another end than before")
         })
     }
 
-    /// What was promised and is not final.
-    pub fn owed(&self) -> impl Iterator<Item = &TransactionKey> {
-        let open = |noted: &Noted| noted.promised && noted.outcome.is_none();
-        self.noted.iter().filter(move |(_, noted)| open(noted)).map(|(key, _)| key)
+    /// The transactions that were acknowledged and are not final.
+    pub fn unfinished(&self) -> impl Iterator<Item = &TransactionKey> {
+        let open = |record: &TransactionRecord| record.acknowledged && record.outcome.is_none();
+        self.transactions.iter().filter(move |(_, record)| open(record)).map(|(key, _)| key)
     }
 
     /// The accounts.
     pub fn accounts(&self) -> Vec<AccountKey> {
-        self.tallies.keys().copied().collect()
+        self.accounts.keys().copied().collect()
     }
 
     /// The transactions.
     pub fn transactions(&self) -> Vec<TransactionKey> {
-        self.noted.keys().cloned().collect()
+        self.transactions.keys().cloned().collect()
     }
 
-    /// How many were posted and rejected.
+    /// The numbers of posted and of rejected transactions.
     pub fn outcomes(&self) -> (u64, u64) {
         let count = |posted: bool| {
-            let of_kind = |noted: &&Noted| noted.outcome.is_some() && noted.entry.is_some() == posted;
-            u64::try_from(self.noted.values().filter(of_kind).count()).unwrap_or(u64::MAX)
+            let of_kind =
+                |record: &&TransactionRecord| record.outcome.is_some() && record.entry.is_some() == posted;
+            u64::try_from(self.transactions.values().filter(of_kind).count()).unwrap_or(u64::MAX)
         };
         (count(true), count(false))
     }
 }
 
-impl Tally {
+impl AccountRecord {
     fn opened(row: &Account) -> Self {
         Self {
             balance: 0,
@@ -323,7 +340,7 @@ impl Tally {
             head: PageHash::GENESIS,
             overdraft: row.overdraft_limit.minor_units(),
             closed: row.status == AccountStatus::Closed,
-            during: vec![0],
+            balances: vec![0],
         }
     }
 }
@@ -332,17 +349,17 @@ fn key_of(account: AccountKey, partner: &PartnerId, message: MessageId) -> Trans
     TransactionKey { account, partner: partner.clone(), message }
 }
 
-/// Whether the account could not do it, at one of the balances that there were during its last change.
-fn rejection_is_due(tally: &Tally, content: &Content, reason: RejectReason) -> bool {
+/// Whether the rejection is right for one of the balances during the last change of the account.
+fn rejection_is_due(account: &AccountRecord, content: &Content, reason: RejectReason) -> bool {
     match reason {
         RejectReason::InsufficientFunds => {
             let short = |balance: &i64| {
-                balance.checked_sub(content.cents).and_then(|left| left.checked_add(tally.overdraft))
+                balance.checked_sub(content.cents).and_then(|left| left.checked_add(account.overdraft))
                     < Some(0)
             };
-            !content.deposit && tally.during.iter().any(short)
+            !content.deposit && account.balances.iter().any(short)
         }
-        RejectReason::AccountClosed => tally.closed,
+        RejectReason::AccountClosed => account.closed,
         RejectReason::AccountUnknown
         | RejectReason::CurrencyMismatch
         | RejectReason::AmountOutOfRange
