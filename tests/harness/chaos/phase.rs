@@ -1,46 +1,46 @@
-//! Which part of a run it is. Everybody looks at it.
+//! The current phase of a run, shared by all its tasks.
 
 use std::cell::Cell;
 
-/// The parts of a run.
+/// The phases of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Faults happen, and clients ask for new things.
-    Rough,
-    /// No more faults and no new wishes: what is open comes to its end.
-    Calm,
-    /// Everybody goes home.
-    Over,
+    /// Faults occur, and partners send new requests.
+    Faults,
+    /// No more faults and no new requests; open work is finished.
+    Recovery,
+    /// The run has ended.
+    Ended,
 }
 
-/// The part of the run that it is now.
+/// The current phase.
 #[derive(Debug)]
-pub struct Watch(Cell<Phase>);
+pub struct CurrentPhase(Cell<Phase>);
 
-impl Default for Watch {
+impl Default for CurrentPhase {
     fn default() -> Self {
-        Self(Cell::new(Phase::Rough))
+        Self(Cell::new(Phase::Faults))
     }
 }
 
-impl Watch {
-    /// Whether faults happen.
-    pub fn is_rough(&self) -> bool {
-        self.0.get() == Phase::Rough
+impl CurrentPhase {
+    /// Whether faults occur.
+    pub fn has_faults(&self) -> bool {
+        self.0.get() == Phase::Faults
     }
 
-    /// Whether the run is over.
-    pub fn is_over(&self) -> bool {
-        self.0.get() == Phase::Over
+    /// Whether the run has ended.
+    pub fn has_ended(&self) -> bool {
+        self.0.get() == Phase::Ended
     }
 
-    /// No more faults.
-    pub fn calm(&self) {
-        self.0.set(Phase::Calm);
+    /// Starts the recovery phase.
+    pub fn stop_faults(&self) {
+        self.0.set(Phase::Recovery);
     }
 
-    /// The end.
+    /// Ends the run.
     pub fn end(&self) {
-        self.0.set(Phase::Over);
+        self.0.set(Phase::Ended);
     }
 }

@@ -1,6 +1,6 @@
-//! The processes of a run: each has a place, is killed again and again, and comes back.
+//! The processes of a run. Each has a slot, is killed many times, and is started again.
 //!
-//! A process that ends without having been killed is a finding, and so is one that fell over a bug.
+//! A process that ends without a signal is a finding, and so is one that panicked.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -10,244 +10,251 @@ use futures::future::join_all;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use super::tally::{Kill, Tally};
-use super::watch::Watch;
+use super::phase::CurrentPhase;
+use super::results::{ProcessKind, RunResults};
 use crate::binaries::Binary;
 use crate::faults::DELETES_EARLY;
 use crate::process::{Launch, Process, Signal};
 use crate::service::{self, DRAIN_TIME_MAX, Settings};
 use crate::wait::{self, Stopwatch};
 
-/// How often the processes are looked at.
-const LOOK_DELAY: Duration = Duration::from_millis(20);
-/// Longest time that a killed process stays away, in milliseconds.
-const AWAY_MS_MAX: u64 = 1_000;
-/// Last lines of a log that go with a finding.
-const LINES_TOLD: usize = 15;
-/// What a process writes when it fell over a bug.
-const BUGS: [&str; 2] = ["panicked at", "fell over a bug"];
+/// How often the processes are polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Longest time until a killed process is started again, in milliseconds.
+const DOWN_MS_MAX: u64 = 1_000;
+/// Number of last log lines in a finding.
+const LINES_REPORTED: usize = 15;
+/// The log lines of a process that panicked.
+const PANICS: [&str; 2] = ["panicked at", "fell over a bug"];
 
-/// What stands at a place.
+/// What runs in a slot.
 #[derive(Debug, Clone)]
-pub struct Post {
-    /// In the words of the summary.
-    pub kind: Kill,
+pub struct ProcessSpec {
+    /// The kind of process.
+    pub kind: ProcessKind,
     /// The program.
     pub binary: Binary,
-    /// Its arguments.
+    /// The arguments.
     pub arguments: Vec<&'static str>,
 }
 
-impl Post {
+impl ProcessSpec {
     /// A web process that hosts no worker.
     pub fn web() -> Self {
-        Self { kind: Kill::Web, binary: Binary::Web, arguments: vec!["--no-worker"] }
+        Self { kind: ProcessKind::Web, binary: Binary::Web, arguments: vec!["--no-worker"] }
     }
 
-    /// A web process with a worker inside.
+    /// A web process that hosts a worker.
     pub fn web_with_worker() -> Self {
         Self { arguments: vec!["--with-worker"], ..Self::web() }
     }
 
-    /// A worker that is wrong: it deletes messages before their work is committed.
-    pub fn hasty_worker() -> Self {
-        Self { kind: Kill::Worker, binary: Binary::DyingWorker, arguments: vec![DELETES_EARLY] }
+    /// A faulty worker, which deletes messages before their work is committed.
+    pub fn early_deleting_worker() -> Self {
+        Self { kind: ProcessKind::Worker, binary: Binary::CrashingWorker, arguments: vec![DELETES_EARLY] }
     }
 
     /// A worker process.
     pub const fn worker() -> Self {
-        Self { kind: Kill::Worker, binary: Binary::Worker, arguments: Vec::new() }
+        Self { kind: ProcessKind::Worker, binary: Binary::Worker, arguments: Vec::new() }
     }
 }
 
-/// One place.
+/// One slot.
 #[derive(Debug)]
-struct Place {
+struct ProcessSlot {
     name: String,
-    post: Post,
+    spec: ProcessSpec,
     launch: Launch,
     process: Option<Process>,
-    /// Where it listens, once it said so.
+    /// The address on which it listens, once it is known.
     address: Option<String>,
-    fate: Fate,
+    state: SlotState,
 }
 
-/// What was done to the process at a place.
+/// What was done to the process of a slot.
 #[derive(Debug)]
-enum Fate {
-    /// Nothing: it has to run.
-    Runs,
-    /// It stands still.
-    Sleeps,
-    /// It was asked to end, that long ago.
-    Drains(Stopwatch),
+enum SlotState {
+    /// Nothing: it must run.
+    Running,
+    /// It was suspended.
+    Suspended,
+    /// It was sent SIGTERM, that long ago.
+    Draining(Stopwatch),
     /// It was sent SIGKILL.
     Killed,
 }
 
-/// All places.
+/// All processes of a run.
 #[derive(Debug)]
-pub struct Fleet {
-    places: Vec<RefCell<Place>>,
-    tally: Tally,
+pub struct ProcessGroup {
+    slots: Vec<RefCell<ProcessSlot>>,
+    results: RunResults,
 }
 
-impl Fleet {
-    /// Places for those; nobody is started yet.
-    pub fn new(posts: &[Post], settings: &Settings, directory: &Path, tally: &Tally) -> Self {
-        let place = |(number, post): (usize, &Post)| {
-            let name = format!("{} {}", post.binary.name(), number.saturating_add(1));
-            let mut launch = service::launch(post.binary, settings, &post.arguments, directory);
+impl ProcessGroup {
+    /// Slots for these processes; none is started yet.
+    pub fn new(specs: &[ProcessSpec], settings: &Settings, directory: &Path, results: &RunResults) -> Self {
+        let slot = |(number, spec): (usize, &ProcessSpec)| {
+            let name = format!("{} {}", spec.binary.name(), number.saturating_add(1));
+            let mut launch = service::launch(spec.binary, settings, &spec.arguments, directory);
             launch.name.clone_from(&name);
-            let place =
-                Place { name, post: post.clone(), launch, process: None, address: None, fate: Fate::Runs };
-            RefCell::new(place)
+            let slot = ProcessSlot {
+                name,
+                spec: spec.clone(),
+                launch,
+                process: None,
+                address: None,
+                state: SlotState::Running,
+            };
+            RefCell::new(slot)
         };
-        let places = posts.iter().enumerate().map(place).collect();
-        Self { places, tally: tally.clone() }
+        let slots = specs.iter().enumerate().map(slot).collect();
+        Self { slots, results: results.clone() }
     }
 
-    /// Starts who is not there, until the watch ends.
-    pub async fn keep(&self, watch: &Watch, seed: u64) {
+    /// Starts every process that does not run, until the run ends.
+    pub async fn supervise(&self, phase: &CurrentPhase, seed: u64) {
         let mut rng = StdRng::seed_from_u64(seed);
-        let seeds: Vec<u64> = self.places.iter().map(|_| rng.random()).collect();
-        let keepers = self.places.iter().zip(seeds).map(|(place, seed)| self.keep_one(place, watch, seed));
-        join_all(keepers).await;
+        let seeds: Vec<u64> = self.slots.iter().map(|_| rng.random()).collect();
+        let supervisors =
+            self.slots.iter().zip(seeds).map(|(slot, seed)| self.supervise_one(slot, phase, seed));
+        join_all(supervisors).await;
     }
 
-    async fn keep_one(&self, place: &RefCell<Place>, watch: &Watch, seed: u64) {
+    async fn supervise_one(&self, slot: &RefCell<ProcessSlot>, phase: &CurrentPhase, seed: u64) {
         let mut rng = StdRng::seed_from_u64(seed);
         let mut starts = 0_u64;
-        while !watch.is_over() {
-            place.borrow_mut().start();
+        while !phase.has_ended() {
+            slot.borrow_mut().start();
             if starts > 0 {
-                self.tally.restarted();
+                self.results.restarted();
             }
             starts = starts.saturating_add(1);
-            while !place.borrow_mut().look(&self.tally) {
-                if watch.is_over() {
+            while !slot.borrow_mut().poll(&self.results) {
+                if phase.has_ended() {
                     return;
                 }
-                wait::pass(LOOK_DELAY).await;
+                wait::pass(POLL_INTERVAL).await;
             }
-            let away = if watch.is_rough() { rng.random_range(0..AWAY_MS_MAX) } else { 0 };
-            wait::pass(Duration::from_millis(away)).await;
+            let down = if phase.has_faults() { rng.random_range(0..DOWN_MS_MAX) } else { 0 };
+            wait::pass(Duration::from_millis(down)).await;
         }
     }
 
-    /// Places where a process of that kind, or of any, runs undisturbed.
-    pub fn running(&self, kind: Option<Kill>) -> Vec<usize> {
-        let runs = |place: &RefCell<Place>| {
-            let place = place.borrow();
-            kind.is_none_or(|kind| kind == place.post.kind)
-                && place.process.is_some()
-                && matches!(place.fate, Fate::Runs)
+    /// The slots with a running, undisturbed process of that kind, or of any kind.
+    pub fn running(&self, kind: Option<ProcessKind>) -> Vec<usize> {
+        let runs = |slot: &RefCell<ProcessSlot>| {
+            let slot = slot.borrow();
+            kind.is_none_or(|kind| kind == slot.spec.kind)
+                && slot.process.is_some()
+                && matches!(slot.state, SlotState::Running)
         };
-        self.places.iter().enumerate().filter(|(_, place)| runs(place)).map(|(number, _)| number).collect()
+        self.slots.iter().enumerate().filter(|(_, slot)| runs(slot)).map(|(number, _)| number).collect()
     }
 
-    /// SIGKILL, if a process runs there. True if one did.
-    pub fn kill(&self, place: usize) -> bool {
-        let struck = self.strike(place, Signal::Kill, Fate::Killed);
-        if let Some(kind) = struck {
-            self.tally.killed(kind);
+    /// Sends SIGKILL to a running process. Returns whether there was one.
+    pub fn kill(&self, slot: usize) -> bool {
+        let killed = self.signal(slot, Signal::Kill, SlotState::Killed);
+        if let Some(kind) = killed {
+            self.results.killed(kind);
         }
-        struck.is_some()
+        killed.is_some()
     }
 
-    /// SIGTERM, if a process runs there that said that it listens. It has to drain and to exit with 0.
-    pub fn ask_to_end(&self, place: usize) {
-        let listens = self.places.get(place).is_some_and(|place| place.borrow().address.is_some());
+    /// Sends SIGTERM to a running process that listens. It must drain and exit with 0.
+    pub fn drain(&self, slot: usize) {
+        let listens = self.slots.get(slot).is_some_and(|slot| slot.borrow().address.is_some());
         if listens {
-            self.strike(place, Signal::Terminate, Fate::Drains(Stopwatch::start()));
+            self.signal(slot, Signal::Terminate, SlotState::Draining(Stopwatch::start()));
         }
     }
 
-    /// Lets the process stand still for that long. True if it did, and went on.
-    pub async fn let_sleep(&self, place: usize, duration: Duration) -> bool {
-        if self.strike(place, Signal::Stop, Fate::Sleeps).is_none() {
+    /// Suspends the process for that long. Returns whether there was one, and it was resumed.
+    pub async fn suspend(&self, slot: usize, duration: Duration) -> bool {
+        if self.signal(slot, Signal::Stop, SlotState::Suspended).is_none() {
             return false;
         }
         wait::pass(duration).await;
-        let Some(place) = self.places.get(place) else { return false };
-        let mut place = place.borrow_mut();
-        let Some(process) = place.process.as_mut() else { return false };
+        let Some(slot) = self.slots.get(slot) else { return false };
+        let mut slot = slot.borrow_mut();
+        let Some(process) = slot.process.as_mut() else { return false };
         process.signal(Signal::Continue);
-        place.fate = Fate::Runs;
+        slot.state = SlotState::Running;
         true
     }
 
-    /// Sends a signal to a process that runs undisturbed; gives its kind.
-    fn strike(&self, place: usize, signal: Signal, fate: Fate) -> Option<Kill> {
-        let mut place = self.places.get(place)?.borrow_mut();
-        if !matches!(place.fate, Fate::Runs) {
+    /// Sends a signal to a running, undisturbed process. Returns its kind.
+    fn signal(&self, slot: usize, signal: Signal, state: SlotState) -> Option<ProcessKind> {
+        let mut slot = self.slots.get(slot)?.borrow_mut();
+        if !matches!(slot.state, SlotState::Running) {
             return None;
         }
-        let process = place.process.as_mut()?;
+        let process = slot.process.as_mut()?;
         if process.ended().is_some() {
             return None;
         }
         process.signal(signal);
-        match fate {
-            // Clients find out by themselves that nobody answers.
-            Fate::Sleeps | Fate::Runs => {}
-            Fate::Drains(_) | Fate::Killed => place.address = None,
+        match state {
+            // Clients detect by themselves that the process does not answer.
+            SlotState::Suspended | SlotState::Running => {}
+            SlotState::Draining(_) | SlotState::Killed => slot.address = None,
         }
-        place.fate = fate;
-        Some(place.post.kind)
+        slot.state = state;
+        Some(slot.spec.kind)
     }
 
-    /// Where the web processes listen that said so.
+    /// The addresses of the web processes that listen.
     pub fn addresses(&self) -> Vec<String> {
-        let webs = self.places.iter().map(RefCell::borrow).filter(|place| place.post.kind == Kill::Web);
-        webs.filter_map(|place| place.address.clone()).collect()
+        let webs = self.slots.iter().map(RefCell::borrow).filter(|slot| slot.spec.kind == ProcessKind::Web);
+        webs.filter_map(|slot| slot.address.clone()).collect()
     }
 
-    /// Where the processes listen that do so, by name; `None` where one is not up.
+    /// The addresses of all serving processes, by name; `None` where a process does not listen yet.
     pub fn all_addresses(&self) -> Vec<(String, Option<String>)> {
-        let places = self.places.iter().map(RefCell::borrow).filter(|place| place.post.binary.serves());
-        places.map(|place| (place.name.clone(), place.address.clone())).collect()
+        let slots = self.slots.iter().map(RefCell::borrow).filter(|slot| slot.spec.binary.serves());
+        slots.map(|slot| (slot.name.clone(), slot.address.clone())).collect()
     }
 }
 
-impl Place {
+impl ProcessSlot {
     fn start(&mut self) {
         self.process = Some(Process::start(&self.launch));
-        self.fate = Fate::Runs;
+        self.state = SlotState::Running;
         self.address = None;
     }
 
-    /// Looks after the process. True when it has ended.
-    fn look(&mut self, tally: &Tally) -> bool {
+    /// Updates the state of the process. Returns whether it has ended.
+    fn poll(&mut self, results: &RunResults) -> bool {
         let Some(process) = self.process.as_mut() else { return true };
-        if self.address.is_none() && matches!(self.fate, Fate::Runs) {
+        if self.address.is_none() && matches!(self.state, SlotState::Running) {
             self.address = process.log().find(service::address_in);
         }
         let Some(status) = process.ended() else {
-            if let Fate::Drains(since) = &self.fate
+            if let SlotState::Draining(since) = &self.state
                 && since.elapsed() > DRAIN_TIME_MAX
             {
-                tally.find(format!("{} did not drain within {DRAIN_TIME_MAX:?}", self.name));
+                results.report(format!("{} did not drain within {DRAIN_TIME_MAX:?}", self.name));
                 process.signal(Signal::Kill);
-                self.fate = Fate::Killed;
+                self.state = SlotState::Killed;
             }
             return false;
         };
         process.wait_for_output();
         let lines = process.log().lines();
-        match &self.fate {
-            Fate::Killed => {}
-            Fate::Drains(_) if status.success() => tally.drained(),
-            Fate::Drains(_) => {
-                tally.find(format!("{} drained and ended with {status}:\n{}", self.name, last(&lines)));
+        match &self.state {
+            SlotState::Killed => {}
+            SlotState::Draining(_) if status.success() => results.drained(),
+            SlotState::Draining(_) => {
+                results.report(format!("{} drained and ended with {status}:\n{}", self.name, last(&lines)));
             }
-            Fate::Runs | Fate::Sleeps => {
-                tally.find(format!("{} ended by itself ({status}):\n{}", self.name, last(&lines)));
+            SlotState::Running | SlotState::Suspended => {
+                results.report(format!("{} ended by itself ({status}):\n{}", self.name, last(&lines)));
             }
         }
-        if let Some(bug) = lines.iter().position(|line| BUGS.iter().any(|bug| line.contains(bug))) {
-            let through = lines.get(..lines.len().min(bug.saturating_add(3))).unwrap_or(&lines);
-            tally.find(format!("{} fell over a bug:\n{}", self.name, last(through)));
+        if let Some(panic) = lines.iter().position(|line| PANICS.iter().any(|panic| line.contains(panic))) {
+            let through = lines.get(..lines.len().min(panic.saturating_add(3))).unwrap_or(&lines);
+            results.report(format!("{} panicked:\n{}", self.name, last(through)));
         }
         self.address = None;
         self.process = None;
@@ -257,5 +264,5 @@ impl Place {
 
 /// The last lines of a log.
 fn last(lines: &[String]) -> String {
-    lines.get(lines.len().saturating_sub(LINES_TOLD)..).unwrap_or_default().join("\n")
+    lines.get(lines.len().saturating_sub(LINES_REPORTED)..).unwrap_or_default().join("\n")
 }

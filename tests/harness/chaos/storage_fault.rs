@@ -1,4 +1,4 @@
-//! What can befall a request to the storage, how often, and what of it was done.
+//! The faults of requests to the storage: how often each occurs, and whether the request is carried out.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,46 +9,47 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use super::proxy::Service;
 
-/// Of a thousand requests, those that something befalls: mostly few; now and then so many that whoever
-/// asks gives up after all its attempts.
+/// How many of a thousand requests fail: mostly few, sometimes so many that a sender gives up after all its
+/// attempts.
 const PER_MILLE: [u32; 6] = [20, 20, 60, 60, 150, 700];
-/// Requests until the weather changes.
-const SPELL_REQUESTS: u64 = 150;
-/// Shortest and longest wait of a request that is only delayed, in milliseconds.
+/// Number of requests after which the rate changes.
+const RATE_CHANGE_REQUESTS: u64 = 150;
+/// Shortest and longest delay of a delayed request, in milliseconds.
 const DELAY_MS: std::ops::Range<u64> = 20..1_200;
-/// The same for one that arrives when whoever sent it has given it up: the adapter waits 4 seconds.
+/// The same for a request that arrives after its sender gave up: the adapter waits 4 seconds.
 const LATE_MS: std::ops::Range<u64> = 4_100..6_000;
 
-/// Something that befalls one request.
+/// A fault of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mishap {
-    /// It arrives later than it could.
+pub enum StorageFault {
+    /// The request is delayed.
     Delayed,
-    /// It arrives when nobody waits for the answer any more, and is done then.
+    /// The request is carried out after its sender gave up.
     Late,
-    /// The connection closes; the request does not arrive.
+    /// The connection closes; the request is not forwarded.
     CutBefore,
-    /// It is done, and the connection closes instead of the answer.
+    /// The request is carried out, and the connection closes before the answer.
     AnswerLost,
-    /// It is done, and the connection closes in the middle of the answer.
+    /// The request is carried out, and the connection closes in the middle of the answer.
     CutWithin,
-    /// 500, and nothing was done.
+    /// 500, and the request is not carried out.
     Failed,
-    /// 500, although it was done.
+    /// 500, although the request is carried out.
     FailedAfter,
-    /// 503, and nothing was done.
+    /// 503, and the request is not carried out.
     Busy,
-    /// 503, although it was done.
+    /// 503, although the request is carried out.
     BusyAfter,
-    /// 412 to a write under a condition, though the condition may hold; nothing was done. Between a
-    /// client and the service somebody may have repeated a write whose answer was lost.
+    /// 412 to a conditional write, though the condition may hold; the request is not carried out. This
+    /// happens when a write whose answer was lost is repeated between the client and the service.
     Refused,
-    /// A write arrives twice, and the answer is that to the second: 409 or 412 for what was done.
+    /// A write is carried out twice, and the answer is that to the second: 409 or 412 for a write that
+    /// succeeded.
     Repeated,
 }
 
-impl Mishap {
-    /// All of them.
+impl StorageFault {
+    /// All faults.
     pub const ALL: [Self; 11] = [
         Self::Delayed,
         Self::Late,
@@ -63,25 +64,25 @@ impl Mishap {
         Self::Repeated,
     ];
 
-    /// In words, for a summary.
-    pub const fn words(self) -> &'static str {
+    /// A description for summaries.
+    pub const fn description(self) -> &'static str {
         match self {
             Self::Delayed => "delayed",
-            Self::Late => "done after it was given up",
-            Self::CutBefore => "cut before it arrived",
-            Self::AnswerLost => "done, answer lost",
-            Self::CutWithin => "done, cut within the answer",
-            Self::Failed => "500, not done",
-            Self::FailedAfter => "500, done",
-            Self::Busy => "503, not done",
-            Self::BusyAfter => "503, done",
-            Self::Refused => "412, not done",
-            Self::Repeated => "done twice, second answer",
+            Self::Late => "carried out after the sender gave up",
+            Self::CutBefore => "cut, not carried out",
+            Self::AnswerLost => "carried out, answer lost",
+            Self::CutWithin => "carried out, cut within the answer",
+            Self::Failed => "500, not carried out",
+            Self::FailedAfter => "500, carried out",
+            Self::Busy => "503, not carried out",
+            Self::BusyAfter => "503, carried out",
+            Self::Refused => "412, not carried out",
+            Self::Repeated => "carried out twice, second answer",
         }
     }
 
-    /// How often, compared with the others. What applies to few requests weighs more, what holds
-    /// everything up for seconds less.
+    /// The relative frequency. A fault of rare requests weighs more, a fault that delays everything for
+    /// seconds weighs less.
     const fn weight(self) -> u32 {
         match self {
             Self::Refused => 12,
@@ -98,42 +99,42 @@ impl Mishap {
         }
     }
 
-    const fn may_befall(self, request: Traits) -> bool {
+    const fn applies_to(self, request: RequestTraits) -> bool {
         (!matches!(self, Self::Refused) || request.conditional)
             && (!matches!(self, Self::Repeated) || request.writes)
     }
 }
 
-/// What decides which mishaps make sense for a request.
+/// The properties that decide which faults apply to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Traits {
-    /// It changes something.
+pub(super) struct RequestTraits {
+    /// Whether the request changes anything.
     pub(super) writes: bool,
-    /// It does so only while a row is as it was read.
+    /// Whether the change depends on the state that was read.
     pub(super) conditional: bool,
 }
 
-/// Decides what befalls requests, and counts it. Shared by the proxies of a run.
+/// Decides which requests fail, and counts the faults. Shared by the proxies of a run.
 #[derive(Debug)]
-pub struct Dice(Mutex<State>);
+pub struct FaultInjector(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
     rng: StdRng,
-    rough: bool,
+    enabled: bool,
     per_mille: u32,
     requests: u64,
     by_service: BTreeMap<Service, u64>,
-    counts: BTreeMap<Mishap, u64>,
+    counts: BTreeMap<StorageFault, u64>,
 }
 
-impl Dice {
-    /// Dice that fall as the seed says. Nothing befalls requests until [`Self::set_rough`].
+impl FaultInjector {
+    /// An injector with that seed. No request fails until [`Self::set_enabled`].
     pub fn new(seed: u64) -> Self {
         let rng = StdRng::seed_from_u64(seed);
         Self(Mutex::new(State {
             rng,
-            rough: false,
+            enabled: false,
             per_mille: 0,
             requests: 0,
             by_service: BTreeMap::new(),
@@ -141,37 +142,37 @@ impl Dice {
         }))
     }
 
-    /// From now on requests have mishaps, or none has.
-    pub fn set_rough(&self, rough: bool) {
-        self.lock().rough = rough;
+    /// Enables or disables faults.
+    pub fn set_enabled(&self, enabled: bool) {
+        self.lock().enabled = enabled;
     }
 
-    /// Requests so far, by service.
+    /// The number of requests so far, by service.
     pub fn requests(&self) -> BTreeMap<Service, u64> {
         self.lock().by_service.clone()
     }
 
-    /// How often each mishap was done to a request so far.
-    pub fn counts(&self) -> BTreeMap<Mishap, u64> {
+    /// The number of occurrences of each fault so far.
+    pub fn counts(&self) -> BTreeMap<StorageFault, u64> {
         self.lock().counts.clone()
     }
 
-    /// What is to befall a request.
-    pub(super) fn roll(&self, service: Service, request: Traits) -> Option<Mishap> {
+    /// Draws the fault of a request.
+    pub(super) fn draw(&self, service: Service, request: RequestTraits) -> Option<StorageFault> {
         let mut state = self.lock();
-        if state.requests.is_multiple_of(SPELL_REQUESTS) {
-            let spell = state.rng.random_range(0..PER_MILLE.len());
-            state.per_mille = *PER_MILLE.get(spell).expect("a place within");
+        if state.requests.is_multiple_of(RATE_CHANGE_REQUESTS) {
+            let rate = state.rng.random_range(0..PER_MILLE.len());
+            state.per_mille = *PER_MILLE.get(rate).expect("an index within the list");
         }
         state.requests = state.requests.saturating_add(1);
         let of_service = state.by_service.entry(service).or_default();
         *of_service = of_service.saturating_add(1);
-        if !state.rough || state.rng.random_range(0..1000) >= state.per_mille {
+        if !state.enabled || state.rng.random_range(0..1000) >= state.per_mille {
             return None;
         }
-        let fitting = || Mishap::ALL.into_iter().filter(|mishap| mishap.may_befall(request));
-        let mut ticket = state.rng.random_range(0..fitting().map(Mishap::weight).sum());
-        fitting().find(|mishap| match ticket.checked_sub(mishap.weight()) {
+        let applicable = || StorageFault::ALL.into_iter().filter(|fault| fault.applies_to(request));
+        let mut ticket = state.rng.random_range(0..applicable().map(StorageFault::weight).sum());
+        applicable().find(|fault| match ticket.checked_sub(fault.weight()) {
             Some(rest) => {
                 ticket = rest;
                 false
@@ -180,20 +181,20 @@ impl Dice {
         })
     }
 
-    /// How long a request with that mishap is held back before it is forwarded.
-    pub(super) fn wait_before(&self, mishap: Option<Mishap>) -> Duration {
-        let range = match mishap {
-            Some(Mishap::Delayed) => DELAY_MS,
-            Some(Mishap::Late) => LATE_MS,
+    /// How long a request with that fault is held before it is forwarded.
+    pub(super) fn wait_before(&self, fault: Option<StorageFault>) -> Duration {
+        let range = match fault {
+            Some(StorageFault::Delayed) => DELAY_MS,
+            Some(StorageFault::Late) => LATE_MS,
             _ => return Duration::ZERO,
         };
         Duration::from_millis(self.lock().rng.random_range(range))
     }
 
-    /// Notes what was really done.
-    pub(super) fn note(&self, mishap: Mishap) {
+    /// Counts a fault that was carried out.
+    pub(super) fn count(&self, fault: StorageFault) {
         let mut state = self.lock();
-        let count = state.counts.entry(mishap).or_default();
+        let count = state.counts.entry(fault).or_default();
         *count = count.saturating_add(1);
     }
 
@@ -206,24 +207,24 @@ impl Dice {
 mod tests {
     use super::*;
 
-    fn rolled(dice: &Dice, request: Traits) -> BTreeMap<Mishap, u64> {
-        let mut rolled: BTreeMap<Mishap, u64> = BTreeMap::new();
-        for mishap in (0..20_000).filter_map(|_| dice.roll(Service::Table, request)) {
-            let count = rolled.entry(mishap).or_default();
+    fn drawn(faults: &FaultInjector, request: RequestTraits) -> BTreeMap<StorageFault, u64> {
+        let mut drawn: BTreeMap<StorageFault, u64> = BTreeMap::new();
+        for fault in (0..20_000).filter_map(|_| faults.draw(Service::Table, request)) {
+            let count = drawn.entry(fault).or_default();
             *count = count.saturating_add(1);
         }
-        rolled
+        drawn
     }
 
     #[test]
-    fn everything_befalls_a_conditional_write_and_a_read_is_never_refused_or_repeated() {
-        let dice = Dice::new(1);
-        let write = Traits { writes: true, conditional: true };
-        assert!(rolled(&dice, write).is_empty(), "the weather is calm");
-        dice.set_rough(true);
-        assert_eq!(rolled(&dice, write).into_keys().collect::<Vec<_>>(), Mishap::ALL);
-        let read = rolled(&dice, Traits { writes: false, conditional: false });
-        assert_eq!(read.len(), Mishap::ALL.len().saturating_sub(2), "{read:?}");
-        assert!(!read.contains_key(&Mishap::Refused) && !read.contains_key(&Mishap::Repeated));
+    fn every_fault_applies_to_a_conditional_write_and_a_read_is_never_refused_or_repeated() {
+        let faults = FaultInjector::new(1);
+        let write = RequestTraits { writes: true, conditional: true };
+        assert!(drawn(&faults, write).is_empty(), "faults are disabled");
+        faults.set_enabled(true);
+        assert_eq!(drawn(&faults, write).into_keys().collect::<Vec<_>>(), StorageFault::ALL);
+        let read = drawn(&faults, RequestTraits { writes: false, conditional: false });
+        assert_eq!(read.len(), StorageFault::ALL.len().saturating_sub(2), "{read:?}");
+        assert!(!read.contains_key(&StorageFault::Refused) && !read.contains_key(&StorageFault::Repeated));
     }
 }
