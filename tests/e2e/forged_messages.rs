@@ -305,19 +305,19 @@ async fn final_deposits(bank: &Scenario, client: &Client, shop: &Client, forger:
     let etags = WILDCARDS.map(Etag::Text).into_iter().chain([Etag::Stolen, Etag::Guessed]);
     let variants = etags.flat_map(|etag| FORGED.map(|change| (etag, change)));
     hold(bank).await;
-    let (mut subjects, mut plans) = (Vec::new(), Vec::new());
+    let (mut subjects, mut interceptions) = (Vec::new(), Vec::new());
     for (etag, change) in variants {
         let (account, id) = (fresh_account(), fresh_id());
         client.open(account).await;
         // Both partners are attacked, each with one kind of change.
         let (partner, client) = if change.0 == "deposit" { (PARTNER, client) } else { (OTHER_PARTNER, shop) };
         drop(client.submit(account, id, &Submission::deposit("10.00")).await.expect(202));
-        plans.push(forger::Plan { id, way: "untouched", change: json!({}) });
+        interceptions.push(forger::Interception { id, way: "untouched", change: json!({}) });
         let what = format!("{change:?} with {etag:?}");
         let client = client.clone();
         subjects.push((etag, Subject { what, partner, client, account, id, etag: String::new(), change }));
     }
-    let items = forger.intercept(&plans);
+    let items = forger.intercept(&interceptions);
     drop(client.release(1).await);
     client.until_drained(wait::TIMEOUT).await;
     let ledger = bank.store().await.ledger;
@@ -366,22 +366,22 @@ async fn change_in_transit(ways: &[&'static str]) {
         accounts.push(account);
     }
     hold(&bank).await;
-    let mut plans = Vec::new();
+    let mut interceptions = Vec::new();
     for ((way, change), account) in variants.into_iter().zip(&accounts) {
         let id = fresh_id();
         let submission = Submission::deposit("10.00").with("reference", "rent");
         drop(client.submit(*account, id, &submission).await.expect(202));
-        plans.push(forger::Plan { id, way, change });
+        interceptions.push(forger::Interception { id, way, change });
     }
-    drop(Forger::of(&bank).intercept(&plans));
+    drop(Forger::of(&bank).intercept(&interceptions));
     drop(client.release(1).await);
     client.until_drained(wait::TIMEOUT).await;
     drop(bank.operate(&["recover"]));
     client.until_drained(wait::TIMEOUT).await;
     let mut findings = AttackFindings::default();
-    for (plan, account) in plans.iter().zip(&accounts) {
-        let what = format!("{} {}", plan.way, plan.change);
-        let answer = client.transaction(*account, plan.id).await;
+    for (interception, account) in interceptions.iter().zip(&accounts) {
+        let what = format!("{} {}", interception.way, interception.change);
+        let answer = client.transaction(*account, interception.id).await;
         findings.compare(&what, &terms(&answer.body), &AS_ACCEPTED.map(str::to_owned));
         let statement = client.listing(*account, None, 10).await;
         let lines: Vec<_> = statement.iter().skip(1).map(terms).collect();

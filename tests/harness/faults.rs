@@ -1,9 +1,8 @@
 //! Ports that fail on purpose: the fault injection of the tests, outside of production code.
 //!
 //! [`crashing`] ports kill their process with SIGKILL at a named point, so that nothing is finished,
-//! flushed or dropped. [`unreliable`] ports are unavailable while a test says so. [`deleting_early`] ports
+//! flushed or dropped. [`unreliable`] ports are unavailable on demand. [`deleting_early`] ports
 //! make a worker faulty, which tests must detect.
-//! are told to. [`deleting_early`] ports make a worker of which tests have to find out that it is wrong.
 
 use std::process::Command;
 use std::sync::Arc;

@@ -22,7 +22,7 @@ pub struct Forger {
 
 /// How the message of one transaction is changed.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct Interception {
     /// The transaction.
     pub id: MessageId,
     /// The name of a function in `forge.py`.
@@ -81,14 +81,14 @@ impl Forger {
 
     /// Receives all messages, each with one transaction, and carries out the interception of that
     /// transaction. Returns the items as they were received.
-    pub fn intercept(&self, plans: &[Plan]) -> Vec<Value> {
-        let plans: Vec<Value> = plans
+    pub fn intercept(&self, interceptions: &[Interception]) -> Vec<Value> {
+        let interceptions: Vec<Value> = interceptions
             .iter()
-            .map(|Plan { id, way, change }| json!({"message_id": id.simple(), "way": way, "change": change}))
+            .map(|Interception { id, way, change }| json!({"message_id": id.simple(), "way": way, "change": change}))
             .collect();
-        let done = self.run("intercept", &json!({ "plans": plans }));
+        let done = self.run("intercept", &json!({ "interceptions": interceptions }));
         let items = done["items"].as_array().expect("it returns the items").clone();
-        assert_eq!(items.len(), plans.len(), "every transaction has one message");
+        assert_eq!(items.len(), interceptions.len(), "every transaction has one message");
         items
     }
 

@@ -31,7 +31,6 @@ pub async fn until<T>(what: &str, within: Duration, mut check: impl AsyncFnMut()
 ///
 /// # Errors
 /// The last state, when the deadline passes.
-/// What was seen last, when the deadline passes.
 pub fn block_until<T>(within: Duration, mut check: impl FnMut() -> Result<T, String>) -> Result<T, String> {
     let started = Instant::now();
     loop {

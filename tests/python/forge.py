@@ -154,9 +154,9 @@ WAYS = {way.__name__: way for way in ALL_WAYS}
 
 
 def intercept(account, request):
-    """Carries out the plan for each message, which has one item. Returns the items."""
+    """Carries out the interception of each message, which has one item. Returns the items."""
     queue = account.queue(add=True, process=True, update=True)
-    plans = {plan["message_id"]: plan for plan in request["plans"]}
+    interceptions = {one["message_id"]: one for one in request["interceptions"]}
     items = []
     # All messages are received first: otherwise the changed ones would be received again.
     received = list(queue.receive_messages(
@@ -164,8 +164,8 @@ def intercept(account, request):
     for message in received:
         [item] = decoded(message.content)["items"]
         items.append(item)
-        plan = plans[item["m"]]
-        WAYS[plan["way"]](account, queue, message, plan["change"])
+        interception = interceptions[item["m"]]
+        WAYS[interception["way"]](account, queue, message, interception["change"])
     return {"items": items}
 
 

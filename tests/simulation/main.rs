@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use postonce_tests::simulation::faults::{Fault, FaultCounts};
 use postonce_tests::simulation::mutations::Mutation;
-use postonce_tests::simulation::run::{Plan, Report, run};
+use postonce_tests::simulation::run::{Report, RunPlan, run};
 
 /// Number of seeds in every test run. The seeds are always the same, so that a failure repeats; the command
 /// runs other seeds.
@@ -15,7 +15,7 @@ const SEEDS: u64 = 300;
 const SEEDS_PER_MISTAKE: u64 = 1_000;
 
 /// Runs the plans of many seeds, two at a time.
-fn runs(seeds: u64, plan: impl Fn(u64) -> Plan + Sync) -> Vec<Report> {
+fn runs(seeds: u64, plan: impl Fn(u64) -> RunPlan + Sync) -> Vec<Report> {
     let (next, reports) = (AtomicU64::new(1), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -36,7 +36,7 @@ fn runs(seeds: u64, plan: impl Fn(u64) -> Plan + Sync) -> Vec<Report> {
 
 #[test]
 fn the_invariants_hold_in_every_simulated_world() {
-    let reports = runs(SEEDS, Plan::of);
+    let reports = runs(SEEDS, RunPlan::of);
     let mut faults = FaultCounts::default();
     for report in &reports {
         assert!(
@@ -62,8 +62,8 @@ fn the_invariants_hold_in_every_simulated_world() {
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    let mut first = runs(40, Plan::of);
-    let mut second = runs(40, Plan::of);
+    let mut first = runs(40, RunPlan::of);
+    let mut second = runs(40, RunPlan::of);
     first.sort_by_key(|report| report.seed);
     second.sort_by_key(|report| report.seed);
     for (one, other) in first.iter().zip(&second) {
@@ -76,7 +76,7 @@ fn the_same_seed_gives_the_same_run() {
 #[test]
 fn every_deliberate_mistake_is_found() {
     for mutation in Mutation::ALL {
-        let plan = |seed| Plan { mutation: Some(mutation), ..Plan::of(seed) };
+        let plan = |seed| RunPlan { mutation: Some(mutation), ..RunPlan::of(seed) };
         let found =
             (1..=SEEDS_PER_MISTAKE).map(|seed| run(&plan(seed))).find(|report| report.finding.is_some());
         let report = found.unwrap_or_else(|| {
@@ -89,13 +89,13 @@ fn every_deliberate_mistake_is_found() {
 #[test]
 fn a_failing_run_ends_at_the_first_wrong_step() {
     // Which seeds are affected depends on every step of the bank.
-    let plan = |seed| Plan { mutation: Some(Mutation::CommitWithoutRowGuard), ..Plan::of(seed) };
+    let plan = |seed| RunPlan { mutation: Some(Mutation::CommitWithoutRowGuard), ..RunPlan::of(seed) };
     let mut runs = (1..=SEEDS_PER_MISTAKE).map(plan).map(|plan| (run(&plan), plan));
     let affected =
         runs.find(|(report, _)| report.finding.as_ref().is_some_and(|it| it.contains("posted twice")));
     let (report, wrong) = affected.expect("a seed that posts twice");
     let last = report.trace_tail.last().unwrap();
     assert!(last.contains("commit"), "the last event is the wrong commit: {last}");
-    let before = run(&Plan { steps_max: Some(report.steps - 1), ..wrong });
+    let before = run(&RunPlan { steps_max: Some(report.steps - 1), ..wrong });
     assert!(before.finding.unwrap().starts_with("stopped after"), "one step earlier nothing is wrong");
 }

@@ -84,7 +84,7 @@ fn snapshot() -> AccountSnapshot {
     AccountSnapshot { account: account(), balance: 600, lines, rejections, open: 0, pages, head: previous }
 }
 
-/// The records of the auditor that match [`account_snapshot`].
+/// The records of the auditor that match [`snapshot`].
 fn record() -> AccountRecord {
     let submitted = |kind, cents| SubmissionRecord { kind, cents, acknowledged: true, final_answer: None };
     let submissions = BTreeMap::from([

@@ -12,7 +12,7 @@ use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::ports::world::World as _;
 use postonce_tests::simulation::faults::{Fault, FaultCounts};
 use postonce_tests::simulation::mutations::Mutation;
-use postonce_tests::simulation::run::{Plan, Report, run};
+use postonce_tests::simulation::run::{Report, RunPlan, run};
 
 /// Maximum number of failures that are printed.
 const FAILURES_PRINTED_MAX: usize = 5;
@@ -75,12 +75,12 @@ fn main() -> anyhow::Result<()> {
 }
 
 impl Options {
-    fn plan(&self, seed: u64) -> Plan {
-        Plan {
+    fn plan(&self, seed: u64) -> RunPlan {
+        RunPlan {
             transactions: self.transactions,
             without: self.without.clone(),
             mutation: self.mutation,
-            ..Plan::of(seed)
+            ..RunPlan::of(seed)
         }
     }
 
@@ -195,7 +195,7 @@ fn replay(options: &Options, seed: u64) -> anyhow::Result<()> {
     if options.shorten {
         plan = shorten(plan)?;
     }
-    let report = run(&Plan { print: true, steps_max: options.until, ..plan });
+    let report = run(&RunPlan { print: true, steps_max: options.until, ..plan });
     println!("\n{} steps, trace {:016x}", report.steps, report.trace_sum);
     match report.finding {
         Some(finding) => bail!("seed {seed}: {finding}"),
@@ -204,21 +204,21 @@ fn replay(options: &Options, seed: u64) -> anyhow::Result<()> {
 }
 
 /// The same failure with as few transactions and kinds of faults as possible.
-fn shorten(plan: Plan) -> anyhow::Result<Plan> {
+fn shorten(plan: RunPlan) -> anyhow::Result<RunPlan> {
     if run(&plan).finding.is_none() {
         bail!("seed {} does not fail: there is nothing to shorten", plan.seed);
     }
-    let fails = |plan: &Plan| run(plan).finding.is_some();
+    let fails = |plan: &RunPlan| run(plan).finding.is_some();
     let mut shortest = plan;
     for fault in Fault::ALL {
         let without: BTreeSet<Fault> = shortest.without.iter().copied().chain([fault]).collect();
-        let shorter = Plan { without: without.into_iter().collect(), ..shortest.clone() };
+        let shorter = RunPlan { without: without.into_iter().collect(), ..shortest.clone() };
         if fails(&shorter) {
             shortest = shorter;
         }
     }
     for transactions in 1..shortest.transactions {
-        let shorter = Plan { transactions, ..shortest.clone() };
+        let shorter = RunPlan { transactions, ..shortest.clone() };
         if fails(&shorter) {
             shortest = shorter;
             break;
@@ -236,7 +236,7 @@ fn shorten(plan: Plan) -> anyhow::Result<Plan> {
 fn try_mutations(options: &Options) -> anyhow::Result<()> {
     let mut missed = Vec::new();
     for mutation in Mutation::ALL {
-        let plan = |seed| Plan { mutation: Some(mutation), ..options.plan(seed) };
+        let plan = |seed| RunPlan { mutation: Some(mutation), ..options.plan(seed) };
         let seeds = options.first..options.first.saturating_add(options.seeds);
         let found = seeds.map(|seed| run(&plan(seed))).find(|report| report.finding.is_some());
         match found {

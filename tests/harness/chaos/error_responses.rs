@@ -48,7 +48,7 @@ fn refusal(service: Service, status: StatusCode, code: &'static str, words: &str
     ProxiedResponse { status, headers, body: body.into() }
 }
 
-/// A batch is response with 202; its result is in the body.
+/// A batch is answered with 202; its result is in the body.
 fn stale_batch() -> ProxiedResponse {
     const BODY: &str = concat!(
         "--batchresponse_invented\r\n",

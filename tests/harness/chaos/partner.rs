@@ -37,7 +37,7 @@ const STATEMENT_LINES: usize = 100;
 /// The overdraft limits of accounts.
 const OVERDRAFTS: [&str; 3] = ["0.00", "50.00", "500.00"];
 
-/// A submission, and whether it was acknowledged or is to be sent.
+/// A submission to an account, with its id.
 #[derive(Debug, Clone)]
 struct AccountSubmission {
     account: AccountKey,

@@ -41,7 +41,7 @@ pub struct Counts {
     pub posted: u64,
     /// Transactions that were rejected, by the audit.
     pub rejected: u64,
-    /// Requests of partners that were response with 503 and sent again.
+    /// Requests of partners that were answered with 503 and sent again.
     pub unavailable: u64,
     /// Requests of partners that got no answer and were sent again.
     pub unanswered: u64,

@@ -55,7 +55,7 @@ impl<'a> RetryingClient<'a> {
                         last = format!("{answer:?}");
                     }
                     Ok(answer) => {
-                        self.results.report(format!("{what} was response with {answer:?}"));
+                        self.results.report(format!("{what} was answered with {answer:?}"));
                         return None;
                     }
                     Err(error) => {

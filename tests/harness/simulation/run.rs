@@ -34,7 +34,7 @@ const STEPS_MAX: u64 = 3_000_000;
 
 /// The parameters of a run.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct RunPlan {
     /// The seed of all random decisions.
     pub seed: u64,
     /// The number of transactions that clients send.
@@ -49,7 +49,7 @@ pub struct Plan {
     pub steps_max: Option<u64>,
 }
 
-impl Plan {
+impl RunPlan {
     /// A run of a seed with the usual parameters.
     pub const fn of(seed: u64) -> Self {
         Self { seed, transactions: 24, without: Vec::new(), mutation: None, print: false, steps_max: None }
@@ -78,7 +78,7 @@ pub struct Report {
 }
 
 struct Run {
-    plan: Plan,
+    plan: RunPlan,
     network: Arc<Network>,
     processes: Arc<Processes>,
     workload: Workload,
@@ -86,7 +86,7 @@ struct Run {
 }
 
 /// Runs a plan.
-pub fn run(plan: &Plan) -> Report {
+pub fn run(plan: &RunPlan) -> Report {
     panics::start_capture();
     let run = Run::new(plan.clone());
     let finding = run.execute().err();
@@ -108,7 +108,7 @@ pub fn run(plan: &Plan) -> Report {
 }
 
 impl Run {
-    fn new(plan: Plan) -> Self {
+    fn new(plan: RunPlan) -> Self {
         let scheduler = Scheduler::new(plan.seed);
         let world: Arc<dyn World> = Arc::new(ProcessWorld::new(scheduler.clone(), ProcessId::ENVIRONMENT, 0));
         let store = memory(&MemoryStore::empty(world), plan.mutation);
