@@ -1,4 +1,4 @@
-//! One line of what the bank says: an entry of a statement, or a refusal.
+//! One transaction as the bank reports it: a line of a statement, or a rejected transaction.
 
 use postonce_shared::domain::ids::{MessageId, OrderNumber};
 use postonce_shared::domain::instruction::TransactionKind;
@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::cents;
 
-/// A line of the statement.
+/// A line of a statement.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct StatementLine {
     pub(super) id: MessageId,
     pub(super) kind: TransactionKind,
     pub(super) cents: i64,
@@ -21,9 +21,12 @@ pub(super) struct Line {
     pub(super) body: Value,
 }
 
-impl Line {
+impl StatementLine {
     pub(super) fn read(body: &Value) -> Self {
-        assert!(text(body, "status") == "posted", "a statement has what was posted, not {body}");
+        assert!(
+            text(body, "status") == "posted",
+            "a statement contains only posted transactions, not {body}"
+        );
         let sequence = body.get("sequence").and_then(Value::as_u64);
         let number = text(body, "order_number");
         Self {
@@ -46,7 +49,7 @@ impl Line {
         after.expect("small sums")
     }
 
-    /// Whether it is that entry of the journal.
+    /// Whether it is the same as that entry of the journal.
     pub(super) fn is(&self, entry: &Entry) -> bool {
         self.id == entry.message
             && self.kind == entry.kind
@@ -58,9 +61,9 @@ impl Line {
     }
 }
 
-/// A transaction that was refused for good.
+/// A rejected transaction.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct RejectedTransaction {
     pub(super) id: MessageId,
     pub(super) kind: TransactionKind,
     pub(super) cents: i64,
@@ -69,9 +72,12 @@ pub(super) struct Refusal {
     pub(super) body: Value,
 }
 
-impl Refusal {
+impl RejectedTransaction {
     pub(super) fn read(body: &Value) -> Self {
-        assert!(text(body, "status") == "rejected", "asked for what was rejected, got {body}");
+        assert!(
+            text(body, "status") == "rejected",
+            "a listing of rejected transactions contains only these, not {body}"
+        );
         Self {
             id: id(body),
             kind: kind(body),
@@ -98,5 +104,5 @@ fn kind(body: &Value) -> TransactionKind {
 
 fn milliseconds(body: &Value, member: &str) -> i64 {
     let found = Timestamp::parse(text(body, member));
-    found.unwrap_or_else(|| panic!("{member} is no time in {body}")).unix_ms()
+    found.unwrap_or_else(|| panic!("{member} is not a time in {body}")).unix_ms()
 }

@@ -1,10 +1,10 @@
-//! Hostile input: what must hold whatever somebody sends, one function for each way in.
+//! Hostile input: properties that hold for any input, one function for each input of the bank.
 //!
-//! Each function takes any bytes and panics when a promise is broken: nothing panics, what is accepted
-//! is written back to the same value, a refusal says what is wrong in few words, and nothing grows far
-//! beyond the input. Three callers share them: `cargo fuzz` invents bytes (`tests/fuzz`), the property
-//! tests make sound values of every kind ([`properties`]), and `cargo test` replays the committed corpus,
-//! so that neither it nor the targets can rot.
+//! Each function takes any bytes and panics when a property is violated: the bank does not panic, an
+//! accepted value is written back to the same value, a refusal is short and names the error, and memory
+//! does not grow far beyond the input. Three callers share the functions: `cargo fuzz` generates bytes
+//! (`tests/fuzz`), the property tests generate valid values of every kind ([`properties`]), and `cargo
+//! test` replays the committed corpus, so that corpus and targets stay up to date.
 
 pub mod amount;
 pub mod cursor;
@@ -25,16 +25,16 @@ pub mod xml_tree;
 #[cfg(test)]
 mod properties;
 
-/// One way in.
+/// One kind of input.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
     /// The name of the fuzz target, and of its corpus.
     pub name: &'static str,
-    /// Panics when a promise is broken.
+    /// The check, which panics when a property is violated.
     pub check: fn(&[u8]),
 }
 
-/// All ways in.
+/// All kinds of input.
 pub const TARGETS: [Target; 14] = [
     Target { name: "amount", check: amount::check },
     Target { name: "cursor", check: cursor::check },
@@ -61,9 +61,9 @@ mod tests {
     use crate::samples::xml_samples;
     use crate::workspace;
 
-    /// Largest file of a corpus.
+    /// Maximum size of a corpus file.
     const FILE_BYTES_MAX: usize = 8 * 1024;
-    /// Most files of the corpus of one target.
+    /// Maximum number of corpus files of one target.
     const FILES_MAX: usize = 100;
 
     fn fuzz() -> PathBuf {
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_corpus_breaks_no_promise() {
+    fn the_corpus_violates_no_property() {
         for Target { name, check } in TARGETS {
             let directory = fuzz().join("corpus").join(name);
             let entries = fs::read_dir(&directory).unwrap_or_else(|error| panic!("{directory:?}: {error}"));
@@ -80,14 +80,14 @@ mod tests {
             for file in files {
                 let input = fs::read(&file).unwrap();
                 assert!(input.len() <= FILE_BYTES_MAX, "{file:?} has {} bytes", input.len());
-                // Named before it is tried: a stack overflow would say nothing.
+                // Printed before the check, since a stack overflow prints nothing.
                 println!("{}", file.display());
                 check(&input);
             }
         }
     }
 
-    /// The samples are where the fuzzer starts: `tests/fuzz/seeds.sh` copies them.
+    /// The fuzzer starts from the samples, which `tests/fuzz/seeds.sh` copies.
     #[test]
     fn the_corpus_has_the_samples() {
         for (target, wanted) in [("xml_request", "xml"), ("wwi_request", "wwi"), ("xml_tree", "")] {
@@ -113,17 +113,23 @@ mod tests {
                     missing.retain(|other| *other != name);
                 }
             }
-            assert!(missing.is_empty(), "of no sample in {target}: {missing:?}; run tests/fuzz/seeds.sh");
+            assert!(
+                missing.is_empty(),
+                "files without a sample in {target}: {missing:?}; run tests/fuzz/seeds.sh"
+            );
         }
     }
 
     #[test]
-    fn every_way_in_is_a_fuzz_target() {
+    fn every_kind_of_input_has_a_fuzz_target() {
         let manifest = fs::read_to_string(fuzz().join("Cargo.toml")).unwrap();
         for Target { name, .. } in TARGETS {
             assert!(manifest.contains(&format!("name = \"{name}\"")), "{name} is not in the manifest");
             let target = fs::read_to_string(fuzz().join("fuzz_targets").join(format!("{name}.rs"))).unwrap();
-            assert!(target.contains(&format!("hostile::{name}::check")), "{name} checks something else");
+            assert!(
+                target.contains(&format!("hostile::{name}::check")),
+                "the target {name} calls another check"
+            );
         }
         let targets = fs::read_dir(fuzz().join("fuzz_targets")).unwrap().count();
         assert_eq!(targets, TARGETS.len(), "a target without a corpus in `cargo test`");

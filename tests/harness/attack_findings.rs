@@ -1,19 +1,18 @@
-//! Collects the effects of attacks, so that a test with many variants reports every variant that
-//! succeeded, and not only the first one.
+//! Collects the effects of attacks, so that a test with many variants reports every variant that succeeded.
 
 use std::fmt::Debug;
 
 use postonce_shared::domain::ids::{AccountKey, MessageId};
 use serde_json::Value;
 
-use crate::client::{Client, Wish};
+use crate::client::{Client, Submission};
+use crate::process_probe::ProcessProbe;
 use crate::scenario::{Scenario, fresh_id};
 use crate::verify::verify;
-use crate::vitals::Vitals;
 
 /// Everything that the API returns about a transaction and its account.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reading {
+pub struct Snapshot {
     /// The body of the answer, byte for byte.
     pub transaction: String,
     /// The balance of the account.
@@ -22,7 +21,7 @@ pub struct Reading {
     pub statement: Vec<Value>,
 }
 
-impl Reading {
+impl Snapshot {
     /// Reads a transaction and its account.
     pub async fn of(client: &Client, account: AccountKey, id: MessageId) -> Self {
         Self {
@@ -33,42 +32,42 @@ impl Reading {
     }
 }
 
-/// The breaches found so far.
+/// The effects found so far.
 #[derive(Debug, Default)]
-pub struct Breaches(Vec<String>);
+pub struct AttackFindings(Vec<String>);
 
-impl Breaches {
-    /// Notes a breach unless the condition holds.
+impl AttackFindings {
+    /// Adds a finding unless the condition holds.
     pub fn check(&mut self, what: &str, holds: bool) {
         if !holds {
             self.0.push(what.to_owned());
         }
     }
 
-    /// Notes a breach unless both are equal.
+    /// Adds a finding unless both values are equal.
     pub fn compare<T: Debug + PartialEq>(&mut self, what: &str, found: &T, expected: &T) {
         self.check(&format!("{what}\n    found    {found:?}\n    expected {expected:?}"), found == expected);
     }
 
-    /// Notes a breach unless an honest deposit of 1.00 is posted and gives the account that balance.
+    /// Adds a finding unless a regular deposit of 1.00 is posted and results in that balance.
     pub async fn check_posting(&mut self, what: &str, client: &Client, account: AccountKey, balance: &str) {
-        let deposit = client.submission(account, fresh_id(), &Wish::deposit("1.00"));
+        let deposit = client.submission(account, fresh_id(), &Submission::deposit("1.00"));
         let answer = client.send(deposit.header("Prefer", "wait=20")).await;
         let found = (answer.transaction_status().to_owned(), client.balance(account).await);
         let expected = ("posted".to_owned(), balance.to_owned());
         self.compare(&format!("{what}: the next deposit, and the balance"), &found, &expected);
     }
 
-    /// Notes a breach unless the process with these metrics has counted messages without a valid seal.
-    pub async fn check_count(&mut self, vitals: &Vitals) {
-        let count = vitals.count("worker_unsealed_messages").await;
+    /// Adds a finding unless the process has counted messages without a valid seal.
+    pub async fn check_count(&mut self, probe: &ProcessProbe) {
+        let count = probe.count("worker_unsealed_messages").await;
         self.check(&format!("postonce_worker_unsealed_messages_total is {count}"), count > 0);
     }
 
-    /// Audits the ledger, searches the logs for panics, and reports all breaches.
+    /// Audits the ledger, searches the logs for panics, and reports all findings.
     ///
     /// # Panics
-    /// When there is at least one breach.
+    /// When there is a finding.
     pub async fn conclude(mut self, bank: &Scenario) {
         let verified = verify(bank, &[]).await;
         let messages = verified.findings.iter().filter_map(|finding| finding["message"].as_str());
@@ -80,6 +79,6 @@ impl Breaches {
         let panics = lines.iter().filter(|line| line.contains("panicked at")).count();
         self.check(&format!("{panics} panics in the logs"), panics == 0);
         let count = self.0.len();
-        assert!(self.0.is_empty(), "{count} breaches:\n- {}", self.0.join("\n- "));
+        assert!(self.0.is_empty(), "{count} findings:\n- {}", self.0.join("\n- "));
     }
 }

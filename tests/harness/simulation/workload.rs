@@ -1,5 +1,5 @@
-//! Those outside of the bank: clients who send and send again until they have an answer, and
-//! operators who hold the gate, change terms, and look after what was forgotten.
+//! The clients and operators of the simulation. Clients repeat a request until they have an answer.
+//! Operators hold the gate, change terms, and run the repair of forgotten work.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,34 +20,34 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::faults::{Fault, length};
-use super::processes::{Member, Processes};
-use super::scheduler::{Life, Scheduler};
+use super::processes::{Processes, RunningProcess};
+use super::scheduler::{ProcessId, Scheduler};
 
 /// Longest pause of a client between two attempts.
 const RETRY_MAX: Duration = Duration::from_secs(4);
 /// Longest time that a client waits for an answer.
-const PATIENCE_MAX: Duration = Duration::from_secs(15);
-/// Longest time until a client begins.
-const BEGIN_MAX: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT_MAX: Duration = Duration::from_secs(15);
+/// Longest time until a client sends its first request.
+const START_DELAY_MAX: Duration = Duration::from_secs(60);
 /// Largest amount, in cents.
 const CENTS_MAX: u64 = 2_000;
 
-/// Everybody outside.
+/// All clients and operators of a run.
 #[derive(Clone)]
-pub struct People {
+pub struct Workload {
     processes: Arc<Processes>,
-    /// Clients that do not have their answers yet.
+    /// Number of clients without an answer.
     waiting: Arc<AtomicUsize>,
 }
 
-impl People {
-    /// Nobody yet.
+impl Workload {
+    /// A workload without clients and operators.
     pub fn new(processes: &Arc<Processes>) -> Self {
         Self { processes: Arc::clone(processes), waiting: Arc::default() }
     }
 
-    /// Whether a client still tries to get an answer.
-    pub fn are_waiting(&self) -> bool {
+    /// Whether a client still waits for an answer.
+    pub fn has_waiting_clients(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
@@ -56,19 +56,19 @@ impl People {
     }
 
     async fn pause(&self, longest: Duration) {
-        self.scheduler().sleep(Life::OUTSIDE, self.scheduler().up_to(longest)).await;
+        self.scheduler().sleep(ProcessId::ENVIRONMENT, self.scheduler().up_to(longest)).await;
     }
 
-    fn go(&self, errand: impl Future<Output = ()> + Send + 'static) {
-        self.scheduler().spawn(Life::OUTSIDE, errand.boxed());
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.scheduler().spawn(ProcessId::ENVIRONMENT, task.boxed());
     }
 
-    /// Lets clients come with that many transactions on a few accounts.
-    pub fn clients(&self, transactions: u32) {
+    /// Starts clients with that many transactions on a few accounts.
+    pub fn spawn_clients(&self, transactions: u32) {
         let accounts = self.scheduler().one_of(&[1_u64, 2, 3, 5]);
         for number in 0..accounts {
-            let people = self.clone();
-            self.go(async move { people.open(account_of(number)).await });
+            let workload = self.clone();
+            self.spawn(async move { workload.open(account_of(number)).await });
         }
         for number in 1..=transactions {
             let key = TransactionKey {
@@ -76,16 +76,16 @@ impl People {
                 partner: PartnerId::parse("shop").expect("it is a name"),
                 message: MessageId::from_uuid(Uuid::from_u128(u128::from(number))),
             };
-            let (people, instruction) = (self.clone(), self.invent());
+            let (workload, instruction) = (self.clone(), self.random_instruction());
             self.waiting.fetch_add(1, Ordering::Relaxed);
-            self.go(async move {
-                people.client(key, instruction).await;
-                people.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.spawn(async move {
+                workload.client(key, instruction).await;
+                workload.waiting.fetch_sub(1, Ordering::Relaxed);
             });
         }
     }
 
-    fn invent(&self) -> Instruction {
+    fn random_instruction(&self) -> Instruction {
         let scheduler = self.scheduler();
         let kind =
             if scheduler.below(100) < 55 { TransactionKind::Deposit } else { TransactionKind::Withdrawal };
@@ -110,23 +110,23 @@ impl People {
         }
     }
 
-    /// Sends until there is an answer, and asks now and then what became of it.
+    /// Repeats a request until there is an answer, and then reads the transaction a few times.
     async fn client(&self, key: TransactionKey, instruction: Instruction) {
-        self.pause(BEGIN_MAX).await;
+        self.pause(START_DELAY_MAX).await;
         let (scheduler, auditor) = (self.scheduler(), &self.processes.network.auditor);
-        auditor.asked(&key, &instruction);
+        auditor.requested(&key, &instruction);
         if scheduler.below(8) == 0 {
-            // Somebody uses the same id for something else, at about the same time.
-            let (people, key, other) = (self.clone(), key.clone(), self.invent());
-            auditor.asked(&key, &other);
-            self.go(async move {
-                people.pause(Duration::from_secs(5)).await;
-                drop(people.request(&key, &other).await);
+            // Another client uses the same id for another instruction at about the same time.
+            let (workload, key, other) = (self.clone(), key.clone(), self.random_instruction());
+            auditor.requested(&key, &other);
+            self.spawn(async move {
+                workload.pause(Duration::from_secs(5)).await;
+                drop(workload.request(&key, &other).await);
             });
         }
         loop {
             match self.request(&key, &instruction).await {
-                Some(Acceptance::Accepted(told)) if told.transaction.outcome.is_some() => {
+                Some(Acceptance::Accepted(Accepted { transaction, .. })) if transaction.outcome.is_some() => {
                     return;
                 }
                 Some(Acceptance::Accepted(_)) => break,
@@ -141,130 +141,132 @@ impl People {
         }
     }
 
-    /// One request through some web; `None` when no answer is heard.
+    /// One request to any web process; `None` when no answer arrives.
     async fn request(&self, key: &TransactionKey, instruction: &Instruction) -> Option<Acceptance> {
         let network = &self.processes.network;
-        if network.strikes(Fault::RequestTwice) {
+        if network.injects(Fault::RequestTwice) {
             drop(self.processes.any_web().map(|web| self.send(&web, key, instruction)));
         }
         let web = self.processes.any_web()?;
         let answered = self.send(&web, key, instruction);
-        let patience = self.scheduler().sleep(Life::OUTSIDE, self.scheduler().up_to(PATIENCE_MAX));
-        let heard = match select(answered, std::pin::pin!(patience)).await {
+        let timeout =
+            self.scheduler().sleep(ProcessId::ENVIRONMENT, self.scheduler().up_to(ANSWER_TIMEOUT_MAX));
+        let received = match select(answered, std::pin::pin!(timeout)).await {
             Either::Left((answer, _)) => answer.ok().flatten(),
             Either::Right(_) => None,
         };
-        if heard.is_some() && network.strikes(Fault::ResponseLost) { None } else { heard }
+        if received.is_some() && network.injects(Fault::ResponseLost) { None } else { received }
     }
 
     fn send(
         &self,
-        web: &Member,
+        web: &RunningProcess,
         key: &TransactionKey,
         instruction: &Instruction,
     ) -> oneshot::Receiver<Option<Acceptance>> {
         let (answer, answered) = oneshot::channel();
         let scheduler = self.scheduler();
-        let patience = (scheduler.below(2) == 0).then(|| scheduler.up_to(Duration::from_secs(10)));
+        let wait = (scheduler.below(2) == 0).then(|| scheduler.up_to(Duration::from_secs(10)));
         let (acceptor, network) = (Arc::clone(&web.bank.acceptor), Arc::clone(&self.processes.network));
         let (key, instruction) = (key.clone(), instruction.clone());
         let serve = async move {
-            let accepted = acceptor.submit(key.clone(), instruction.clone(), None, patience).await.ok();
+            let accepted = acceptor.submit(key.clone(), instruction.clone(), None, wait).await.ok();
             if let Some(acceptance) = &accepted {
                 network.auditor.answered(&key, &instruction, acceptance);
-                network.note(format!("answered {}: {}", super::ports::short(&key), word(acceptance)));
+                network.note(format!("answered {}: {}", super::ports::short(&key), name(acceptance)));
             }
-            // Whoever asked may have gone away.
+            // The client may have given up.
             drop(answer.send(accepted));
         };
-        scheduler.spawn(web.life, serve.boxed());
+        scheduler.spawn(web.id, serve.boxed());
         answered
     }
 
-    /// Asks for a transaction, as a client would, which repairs what was forgotten.
+    /// Reads a transaction as a client does, which also repairs forgotten work.
     pub async fn enquire(&self, key: &TransactionKey) {
         let Some(web) = self.processes.any_web() else { return };
         let (bank, network, key) = (web.bank.clone(), Arc::clone(&self.processes.network), key.clone());
-        let look = async move {
+        let read = async move {
             if let Ok(Some(stored)) = enquire::transaction(&bank.store, &key).await {
                 network.auditor.shown(&stored.transaction);
                 drop(bank.repair.consider(&stored).await);
             }
         };
-        self.scheduler().spawn(web.life, look.boxed());
+        self.scheduler().spawn(web.id, read.boxed());
     }
 
-    /// Operators hold the gate now and then, change terms, recover, and draw numbers by hand.
-    pub fn operators(&self) {
-        let people = self.clone();
-        self.go(async move {
+    /// Starts operators, which hold the gate, change terms, run the repair, take order numbers and replay
+    /// dead letters.
+    pub fn spawn_operators(&self) {
+        let workload = self.clone();
+        self.spawn(async move {
             loop {
-                people.pause(Duration::from_secs(20)).await;
-                let Some(member) = people.any() else { continue };
-                match people.scheduler().below(5) {
-                    0 if people.processes.network.strikes_often(Fault::GateHeld) => {
-                        people.hold(&member).await
+                workload.pause(Duration::from_secs(20)).await;
+                let Some(process) = workload.any_process() else { continue };
+                match workload.scheduler().below(5) {
+                    0 if workload.processes.network.injects_if_enabled(Fault::GateHeld) => {
+                        workload.hold(&process).await
                     }
-                    1 => people.change_terms(&member).await,
+                    1 => workload.change_terms(&process).await,
                     2 => {
-                        let repair = member.bank.repair.clone();
-                        people.scheduler().spawn(
-                            member.life,
+                        let repair = process.bank.repair.clone();
+                        workload.scheduler().spawn(
+                            process.id,
                             async move { drop(repair.recover(RecoveryScope::Old).await) }.boxed(),
                         );
                     }
-                    3 => people.draw(&member),
-                    _ => people.replay_letters(&member).await,
+                    3 => workload.take_order_numbers(&process),
+                    _ => workload.replay_letters(&process).await,
                 }
             }
         });
     }
 
-    fn any(&self) -> Option<Member> {
-        self.scheduler().take_one(self.processes.living())
+    fn any_process(&self) -> Option<RunningProcess> {
+        self.scheduler().take_one(self.processes.running())
     }
 
-    async fn hold(&self, member: &Member) {
+    async fn hold(&self, process: &RunningProcess) {
         let time = length(Fault::GateHeld, self.scheduler());
-        let release_at = (self.scheduler().below(2) == 0).then(|| member.bank.world.now().after(time));
-        if let Ok(order) = gate_of(member).set(GateState::Held { release_at }).await {
-            self.tell(order.epoch);
+        let release_at = (self.scheduler().below(2) == 0).then(|| process.bank.world.now().after(time));
+        if let Ok(order) = gate_of(process).set(GateState::Held { release_at }).await {
+            self.announce_gate(order.epoch);
         }
-        self.scheduler().sleep(Life::OUTSIDE, time).await;
+        self.scheduler().sleep(ProcessId::ENVIRONMENT, time).await;
         self.release().await;
     }
 
-    /// Releases the gate, as often as it takes.
+    /// Releases the gate; repeats until that succeeds.
     pub async fn release(&self) {
         loop {
-            if let Some(member) = self.any()
-                && let Ok(order) = gate_of(&member).set(GateState::Released).await
+            if let Some(process) = self.any_process()
+                && let Ok(order) = gate_of(&process).set(GateState::Released).await
             {
-                self.tell(order.epoch);
+                self.announce_gate(order.epoch);
                 return;
             }
             self.pause(Duration::from_secs(2)).await;
         }
     }
 
-    fn tell(&self, epoch: u64) {
+    fn announce_gate(&self, epoch: u64) {
         let network = &self.processes.network;
-        for member in self.processes.living() {
-            let Some(gatekeeper) = member.gatekeeper.clone() else { continue };
-            if network.strikes(Fault::RingLost) {
+        for process in self.processes.running() {
+            let Some(gatekeeper) = process.gatekeeper.clone() else { continue };
+            if network.injects(Fault::RingLost) {
                 continue;
             }
             let auditor = Arc::clone(&network.auditor);
-            let heard = async move {
+            let announcement = async move {
                 let obeyed = gatekeeper.heard(epoch).await;
-                auditor.acknowledged(member.life, obeyed);
+                auditor.gate_acknowledged(process.id, obeyed);
             };
-            self.scheduler().spawn(member.life, heard.boxed());
+            self.scheduler().spawn(process.id, announcement.boxed());
         }
     }
 
-    async fn change_terms(&self, member: &Member) {
-        let store = &member.bank.store;
+    async fn change_terms(&self, process: &RunningProcess) {
+        let store = &process.bank.store;
         let cents = self.scheduler().one_of(&[0_i64, 300, 1_000]);
         let Ok(Some(read)) = store.ledger.account(account_of(0)).await else { return };
         let limit = OverdraftLimit::try_new(cents, euro()).expect("it is a limit");
@@ -273,29 +275,29 @@ impl People {
         }
     }
 
-    fn draw(&self, member: &Member) {
+    fn take_order_numbers(&self, process: &RunningProcess) {
         let (numbers, auditor) =
-            (Arc::clone(&member.bank.order_numbers), Arc::clone(&self.processes.network.auditor));
+            (Arc::clone(&process.bank.order_numbers), Arc::clone(&self.processes.network.auditor));
         let count = usize::try_from(self.scheduler().below(150)).unwrap_or(0);
-        let draw = async move {
+        let take = async move {
             if let Ok(drawn) = numbers.take(count).await {
                 drawn.into_iter().for_each(|number| auditor.drawn(number));
             }
         };
-        self.scheduler().spawn(member.life, draw.boxed());
+        self.scheduler().spawn(process.id, take.boxed());
     }
 
     /// Replays every dead letter.
-    pub async fn replay_letters(&self, member: &Member) {
-        let office = &member.bank.dead_letters;
-        let Ok(listing) = member.bank.store.dead_letters.list(true, None, 100).await else { return };
+    pub async fn replay_letters(&self, process: &RunningProcess) {
+        let office = &process.bank.dead_letters;
+        let Ok(listing) = process.bank.store.dead_letters.list(true, None, 100).await else { return };
         for letter in listing.items {
             drop(office.replay(&letter.id, "an operator").await);
         }
     }
 
-    /// Somebody who lives, in the end: waits until there is.
-    pub async fn somebody(&self) -> Member {
+    /// Waits for a running web process.
+    pub async fn wait_for_web(&self) -> RunningProcess {
         loop {
             if let Some(web) = self.processes.any_web() {
                 return web;
@@ -305,8 +307,8 @@ impl People {
     }
 }
 
-fn gate_of(member: &Member) -> Gate {
-    Gate::new(Arc::clone(&member.bank.store.sync), Arc::clone(&member.bank.world))
+fn gate_of(process: &RunningProcess) -> Gate {
+    Gate::new(Arc::clone(&process.bank.store.sync), Arc::clone(&process.bank.world))
 }
 
 fn euro() -> Currency {
@@ -318,7 +320,7 @@ fn account_of(number: u64) -> AccountKey {
     AccountKey { user: UserId::from_uuid(Uuid::from_u128(7)), account }
 }
 
-const fn word(acceptance: &Acceptance) -> &'static str {
+const fn name(acceptance: &Acceptance) -> &'static str {
     match acceptance {
         Acceptance::Accepted(Accepted { replayed: false, .. }) => "accepted",
         Acceptance::Accepted(Accepted { replayed: true, .. }) => "replayed",

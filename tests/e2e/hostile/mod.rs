@@ -1,6 +1,5 @@
-//! What somebody who means harm sends over HTTP, against the real process: too much, too slowly, and
-//! what two readers would understand in two ways. Each is refused clearly, takes a bounded amount of
-//! memory, and keeps nobody else from being served.
+//! Hostile HTTP input against the real process: too large, too slow, or ambiguous. Each request is refused
+//! with a clear answer, uses a bounded amount of memory, and does not delay other clients.
 
 mod bodies;
 mod shapes;
@@ -11,14 +10,14 @@ use std::time::Duration;
 
 use postonce_shared::domain::ids::AccountKey;
 use postonce_tests::client::path_of;
+use postonce_tests::process_probe::memory_peak_kib;
 use postonce_tests::raw_http::RawConnection;
-use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
-use postonce_tests::vitals::memory_peak_kib;
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 
-/// How long an answer may take on a busy machine.
+/// Longest time for an answer on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
-/// A bank with one account, and what its process had in memory before anybody sent anything hostile.
+/// A bank with one account, and the memory of its process before any hostile request.
 struct Target {
     bank: Scenario,
     account: AccountKey,
@@ -26,10 +25,11 @@ struct Target {
 }
 
 impl Target {
-    /// A bank on the embedded store that loses its patience soon.
+    /// A bank on the embedded store with short timeouts.
     async fn with(settings: &[(&str, &str)]) -> Self {
-        let plan =
-            Plan::on(Stand::Sqlite).with("POSTONCE_HEAD_TIMEOUT_S", "2").with("POSTONCE_BODY_TIMEOUT_S", "2");
+        let plan = Plan::on(StoreKind::Sqlite)
+            .with("POSTONCE_HEAD_TIMEOUT_S", "2")
+            .with("POSTONCE_BODY_TIMEOUT_S", "2");
         let plan = settings.iter().fold(plan, |plan, (name, value)| plan.with(name, value));
         let bank = plan.start().await;
         let account = fresh_account();
@@ -47,7 +47,7 @@ impl Target {
         RawConnection::open(self.bank.webs.first().expect("a web process").address()).await
     }
 
-    /// The head of a deposit, without the line that ends it, and with these lines in it.
+    /// The head of a deposit with these lines, without the empty line at its end.
     fn deposit(&self, lines: &str) -> String {
         format!(
             "POST {}/deposits HTTP/1.1\r\nHost: bank\r\nAuthorization: Bearer {}\r\nIdempotency-Key: {}\r\n\
@@ -58,8 +58,8 @@ impl Target {
         )
     }
 
-    /// Checks that the process still serves, and that it did not need much more memory than before.
-    async fn is_well(&mut self, growth_kib_max: u64) {
+    /// Checks that the process still serves requests, and that its memory has not grown too much.
+    async fn assert_healthy(&mut self, growth_kib_max: u64) {
         let client = self.bank.client(0).on_own_connections();
         drop(client.get(&path_of(self.account)).await.expect(200));
         let growth = memory_peak_kib(self.pid()).saturating_sub(self.memory_before_kib);

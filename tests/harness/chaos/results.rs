@@ -1,15 +1,14 @@
-//! What was counted in a run, and what was found. Cheap to clone; all clones count together.
+//! The counts and findings of a run. Clones share them.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-
-/// Findings that are kept; more say nothing new.
+/// Maximum number of findings that are kept.
 const FINDINGS_KEPT_MAX: usize = 100;
 
-/// Which kind of process was killed.
+/// The kind of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kill {
+pub enum ProcessKind {
     /// A web process.
     Web,
     /// A worker process.
@@ -23,37 +22,37 @@ pub struct Counts {
     pub webs_killed: u64,
     /// Worker processes that were killed.
     pub workers_killed: u64,
-    /// Times at which more than one process was killed at once.
+    /// How often more than one process was killed at once.
     pub killed_together: u64,
-    /// Processes that were asked to end, drained, and exited with 0.
+    /// Processes that were sent SIGTERM, drained, and exited with 0.
     pub drained: u64,
     /// Processes that were started again.
     pub restarts: u64,
-    /// Processes that stood still for longer than their leases.
+    /// Processes that were suspended for longer than their leases.
     pub suspensions: u64,
-    /// Times at which somebody else held the lock of the file.
+    /// How often another connection held the lock of the file.
     pub locks_held: u64,
-    /// Times at which an operator held the gate, and released it.
+    /// How often an operator held and released the gate.
     pub gates_held: u64,
     /// Accounts that were opened.
     pub accounts: u64,
     /// Transactions that were acknowledged.
     pub transactions: u64,
-    /// Transactions that moved money, as the audit saw them.
+    /// Transactions that were posted, by the audit.
     pub posted: u64,
-    /// Transactions that were refused for good, as the audit saw them.
+    /// Transactions that were rejected, by the audit.
     pub rejected: u64,
-    /// Requests of clients that were answered with 503 and sent again.
+    /// Requests of partners that were answered with 503 and sent again.
     pub unavailable: u64,
-    /// Requests of clients that got no answer and were sent again.
+    /// Requests of partners that got no answer and were sent again.
     pub unanswered: u64,
-    /// Old requests that were repeated, with the same content.
+    /// Requests that were repeated with the same content.
     pub replays: u64,
     /// Requests that had to be refused, and were.
     pub refusals: u64,
-    /// Transactions and statements that were read while everything went on.
+    /// Transactions and statements that were read during the fault phase.
     pub reads: u64,
-    /// Dead letters of attempts that were killed too often; they were replayed.
+    /// Dead letters of attempts that were killed too often, and that were replayed.
     pub replayed_letters: u64,
 }
 
@@ -72,9 +71,9 @@ struct State {
 
 /// Counts and findings of one run.
 #[derive(Debug, Clone, Default)]
-pub struct Tally(Arc<Mutex<State>>);
+pub struct RunResults(Arc<Mutex<State>>);
 
-impl Tally {
+impl RunResults {
     /// The counts so far.
     pub fn counts(&self) -> Counts {
         self.0.lock().counts.clone()
@@ -85,24 +84,24 @@ impl Tally {
         change(&mut self.0.lock().counts);
     }
 
-    /// Notes something that must not be.
-    pub fn find(&self, finding: String) {
+    /// Adds a finding.
+    pub fn report(&self, finding: String) {
         let mut state = self.0.lock();
         if state.findings.len() < FINDINGS_KEPT_MAX {
             state.findings.push(finding);
         }
     }
 
-    /// What was found so far.
+    /// The findings so far.
     pub fn findings(&self) -> Vec<String> {
         self.0.lock().findings.clone()
     }
 
-    pub(super) fn killed(&self, kind: Kill) {
+    pub(super) fn killed(&self, kind: ProcessKind) {
         self.count(|counts| {
             let count = match kind {
-                Kill::Web => &mut counts.webs_killed,
-                Kill::Worker => &mut counts.workers_killed,
+                ProcessKind::Web => &mut counts.webs_killed,
+                ProcessKind::Worker => &mut counts.workers_killed,
             };
             *count = count.saturating_add(1);
         });

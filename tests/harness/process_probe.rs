@@ -1,48 +1,48 @@
-//! What a process says of itself to whoever asks: whether it is ready, and what it counts.
-//! Asking costs the store nothing, so a test may ask as often as it likes.
+//! Reads the readiness and the metrics of a process. This makes no storage request, so a test may read them
+//! as often as it likes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::wait;
 
-/// Longest time that one answer may take.
+/// Longest time of one answer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
-/// What the names of its metrics begin with.
+/// The prefix of the metric names.
 const PREFIX: &str = "postonce_";
 
-/// Asks one process.
+/// A probe of one process.
 #[derive(Debug, Clone)]
-pub struct Vitals {
+pub struct ProcessProbe {
     http: reqwest::Client,
     address: String,
     key: Option<String>,
 }
 
-impl Vitals {
-    /// Of the process at that address.
+impl ProcessProbe {
+    /// A probe of the process at that address.
     pub fn of(address: &str) -> Self {
         let http = reqwest::Client::builder().timeout(ANSWER_TIME_MAX).tcp_nodelay(true).no_proxy().build();
-        let http = http.expect("a client without special wishes");
+        let http = http.expect("a client with default settings");
         Self { http, address: address.to_owned(), key: None }
     }
 
-    /// Of a web process, which tells them to those who have a key.
+    /// A probe of a web process, whose metrics need a key.
     pub fn with_key(address: &str, key: &str) -> Self {
         Self { key: Some(key.to_owned()), ..Self::of(address) }
     }
 
-    /// Waits until it says that it is ready.
+    /// Waits until the process is ready.
     pub async fn until_ready(&self) {
-        wait::until("the worker is ready", wait::PATIENCE, async || match self.get("/readyz").await {
+        wait::until("the worker is ready", wait::TIMEOUT, async || match self.get("/readyz").await {
             Ok((200, _)) => Ok(()),
             other => Err(format!("{other:?}")),
         })
         .await;
     }
 
-    /// What it counted since it started: the sum of all samples of a metric, such as
-    /// `worker_settled`; zero when there is none.
+    /// The sum of all samples of a counter since the start of the process, such as `worker_settled`; zero
+    /// if there is none.
     pub async fn count(&self, metric: &str) -> u64 {
         let text = self.metrics().await;
         let name = format!("{PREFIX}{metric}_total");
@@ -50,7 +50,7 @@ impl Vitals {
         samples.map(|(_, _, count)| count).sum()
     }
 
-    /// What it asked of the store since it started, by service and operation.
+    /// The number of storage requests since the start of the process, by service and operation.
     pub async fn storage_operations(&self) -> BTreeMap<String, u64> {
         storage_operations(&self.metrics().await)
     }
@@ -72,15 +72,15 @@ impl Vitals {
     }
 }
 
-/// The size that a process of this machine has in memory now, in KiB.
+/// The resident memory of a process on this machine, in KiB.
 ///
 /// # Panics
-/// When there is no such process, or the system does not tell.
+/// When there is no such process, or the system does not report it.
 pub fn memory_kib(pid: u32) -> u64 {
     kib(pid, "VmRSS:")
 }
 
-/// The largest size that it had so far, in KiB.
+/// The largest resident memory so far, in KiB.
 ///
 /// # Panics
 /// As [`memory_kib`].
@@ -89,16 +89,16 @@ pub fn memory_peak_kib(pid: u32) -> u64 {
 }
 
 fn kib(pid: u32, name: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
     let value = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
     value.trim().trim_end_matches(" kB").parse().unwrap_or_else(|_| panic!("no {name} in {status}"))
 }
 
-/// The processor time that some processes of this machine, and all that they started and that still run, used
-/// so far. It goes by ticks of 10 ms.
+/// The processor time that some processes and their running descendants have used so far, in steps of 10
+/// ms.
 pub fn processor_time(pids: &[u32]) -> Duration {
     const TICK: Duration = Duration::from_millis(10);
-    let entries = std::fs::read_dir("/proc").expect("the system tells about its processes");
+    let entries = std::fs::read_dir("/proc").expect("/proc can be read");
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
     // Id, parent, ticks.
     let all: Vec<(u32, u32, u32)> = ids.filter_map(|pid| ticks(pid).map(|(of, at)| (pid, of, at))).collect();
@@ -115,17 +115,18 @@ pub fn processor_time(pids: &[u32]) -> Duration {
     used.map(|(_, _, ticks)| TICK.saturating_mul(*ticks)).sum()
 }
 
-/// The parent of a process, and the ticks that it used; `None` when there is none any more.
+/// The parent of a process and its ticks; `None` if it has ended.
 fn ticks(pid: u32) -> Option<(u32, u32)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Behind the name, which may hold anything: state, parent, …; the ticks are the 12th and 13th of these.
+    // After the name, which may contain anything: state, parent, …; the ticks are the 12th and 13th of
+    // these fields.
     let (_, fields) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<u32>().ok();
     Some((number(1)?, number(11)?.saturating_add(number(12)?)))
 }
 
-/// The operations that a process asked of the store, by service and operation, in its metrics.
+/// The storage requests in the metrics of a process, by service and operation.
 pub fn storage_operations(metrics: &str) -> BTreeMap<String, u64> {
     let samples = metrics.lines().filter_map(sample);
     let of_store = samples.filter(|(name, _, _)| *name == "postonce_storage_operations_total");

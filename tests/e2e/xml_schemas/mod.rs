@@ -1,5 +1,5 @@
-//! The schemas of XML and the program, over random documents: what the program takes is valid, what is valid
-//! it takes unless for a reason that no schema can see, and what it writes is valid.
+//! The XML schemas and the program, with random documents: what the program accepts is valid; what is valid
+//! is accepted, except for reasons that a schema cannot express; and what the program writes is valid.
 
 mod answers;
 
@@ -16,10 +16,10 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 use proptest::{collection, sample};
 
-/// Random documents of each kind, in each format.
+/// Number of random documents of each kind in each format.
 const CASES: usize = 300;
-/// What the program says about documents that no schema can find fault with.
-const BEYOND: [&str; 5] = [
+/// Messages of the program about errors that a schema cannot detect.
+const BEYOND_SCHEMAS: [&str; 5] = [
     "is not a currency code of ISO 4217",
     "has more decimals than",
     "must be at most 999999999999999999 minor units",
@@ -27,8 +27,8 @@ const BEYOND: [&str; 5] = [
     "but this is a deposit",
 ];
 
-/// Text of the kinds that differ for somebody: what XML escapes or normalizes, controls, what is no letter,
-/// characters of four bytes.
+/// Text with characters that are handled differently by some programs: characters that XML escapes or
+/// normalizes, controls, symbols, and characters of four bytes.
 fn text() -> impl Strategy<Value = String> {
     let awkward = sample::select(vec![
         '<', '&', '>', '"', '\'', ' ', '\t', '\n', '\r', '\u{7f}', '\u{85}', '\u{9f}', '\u{a0}', '\u{2028}',
@@ -42,7 +42,7 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Numbers, most of them sums of some currency.
+/// Numbers, most of them amounts of some currency.
 fn number() -> impl Strategy<Value = String> {
     prop_oneof![
         6 => "(0|[1-9][0-9]{0,17})",
@@ -69,7 +69,7 @@ fn leaf(
     text.prop_map(move |text| vec![Element::new(namespace, name).with_text(&text)]).boxed()
 }
 
-/// Elements that stand at a place: mostly one, sometimes none, rarely two.
+/// The elements at one position: usually one, sometimes none, rarely two.
 type Elements = BoxedStrategy<Vec<Element>>;
 
 fn sometimes(elements: Elements) -> Elements {
@@ -85,7 +85,7 @@ fn mostly(elements: Elements) -> Elements {
     prop_oneof![20 => elements.clone(), 1 => sometimes(elements)].boxed()
 }
 
-/// Elements in an element.
+/// An element with child elements.
 fn group(namespace: &'static str, name: &'static str, parts: Vec<Elements>) -> Elements {
     let parts = parts.into_iter().fold(Just(Vec::new()).boxed(), |all, part| {
         (all, part).prop_map(|(all, part): (Vec<Element>, Vec<Element>)| [all, part].concat()).boxed()
@@ -95,14 +95,14 @@ fn group(namespace: &'static str, name: &'static str, parts: Vec<Elements>) -> E
         .boxed()
 }
 
-/// Elements that are not known: in namespaces of others, in none, in ours.
-fn strangers(namespace: &'static str) -> Elements {
-    let stranger = prop_oneof![
+/// Unknown elements: in other namespaces, in none, and in the namespace of the format.
+fn unknown_elements(namespace: &'static str) -> Elements {
+    let unknown = prop_oneof![
         4 => text().prop_map(|text| Element::new("urn:other", "note").with_text(&text)),
         1 => Just(Element::new("", "note")),
         1 => Just(Element::new(namespace, "note")),
     ];
-    prop_oneof![9 => Just(Vec::new()), 1 => collection::vec(stranger, 1..3)].boxed()
+    prop_oneof![9 => Just(Vec::new()), 1 => collection::vec(unknown, 1..3)].boxed()
 }
 
 fn pairs(namespace: &'static str, names: [&'static str; 4]) -> Elements {
@@ -116,7 +116,7 @@ fn pairs(namespace: &'static str, names: [&'static str; 4]) -> Elements {
     sometimes(some.boxed())
 }
 
-/// A request, its elements in the order of the schema.
+/// A request, with its elements in the order of the schema.
 fn request(format: &'static Tables, shape: Shape) -> Elements {
     let table = format.of(shape);
     let of = table.namespace;
@@ -145,7 +145,7 @@ fn request(format: &'static Tables, shape: Shape) -> Elements {
             mostly(leaf(of, "Currency", currency())),
             sometimes(leaf(of, "Reference", text())),
             pairs(of, ["Metadata", "Entry", "Name", "Value"]),
-            strangers(of),
+            unknown_elements(of),
         ],
         Shape::Submission(_) => vec![
             mostly(group(
@@ -155,7 +155,7 @@ fn request(format: &'static Tables, shape: Shape) -> Elements {
             )),
             sometimes(leaf(of, "Narrative", text())),
             pairs(of, ["Tags", "Tag", "Key", "Content"]),
-            strangers(of),
+            unknown_elements(of),
         ],
         Shape::Opening => vec![
             mostly(leaf(of, if is_canonical { "Currency" } else { "CurrencyCode" }, currency())),
@@ -165,7 +165,7 @@ fn request(format: &'static Tables, shape: Shape) -> Elements {
             } else {
                 holder("AccountHolder", "FirstName", "LastName")
             },
-            strangers(of),
+            unknown_elements(of),
         ],
         Shape::Change
         | Shape::Transaction
@@ -178,13 +178,13 @@ fn request(format: &'static Tables, shape: Shape) -> Elements {
             } else {
                 part("State", vec!["ACTIVE", "TERMINATED", "open"])
             };
-            vec![limit(), sometimes(status), strangers(of)]
+            vec![limit(), sometimes(status), unknown_elements(of)]
         }
     };
     group(of, table.root, parts)
 }
 
-/// What the program says; nothing when it takes the request.
+/// The message of the program; `None` if it accepts the request.
 fn refusal(format: &'static Tables, shape: Shape, body: &str) -> Option<String> {
     let document = InboundDocument::of(format, Bytes::from(body.to_owned()), XmlLimits::default());
     let translated = match shape {
@@ -202,7 +202,7 @@ fn refusal(format: &'static Tables, shape: Shape, body: &str) -> Option<String> 
     Some(std::iter::once(problem.detail.clone()).chain(violations).collect::<Vec<_>>().join("\n"))
 }
 
-/// Puts the elements in the opposite order, at every depth.
+/// Reverses the order of the elements at every depth.
 fn reverse(element: &mut Element) {
     element.children.reverse();
     for child in &mut element.children {
@@ -213,28 +213,31 @@ fn reverse(element: &mut Element) {
 }
 
 #[test]
-fn the_program_takes_what_the_schemas_take() {
+fn the_program_accepts_the_documents_that_the_schemas_accept() {
     let mut runner = TestRunner::deterministic();
     for format in FORMATS {
         for shape in [Shape::Submission(TransactionKind::Deposit), Shape::Opening, Shape::Change] {
             let schema = schema_of(format.of(shape).namespace).expect("a schema");
-            let (strategy, mut taken) = (request(format, shape), 0_usize);
+            let (strategy, mut accepted) = (request(format, shape), 0_usize);
             for _ in 0..CASES {
                 let mut root = strategy.new_tree(&mut runner).unwrap().current().pop().expect("one root");
                 let body = xml::write(&root);
                 let (valid, refusal) = (validate_xml(schema, body.as_bytes()), refusal(format, shape, &body));
                 match (&valid, &refusal) {
-                    (Ok(()), None) => taken = taken.saturating_add(1),
+                    (Ok(()), None) => accepted = accepted.saturating_add(1),
                     (Err(_), Some(_)) => {}
-                    (Ok(()), Some(told)) => {
-                        // All that is wrong with it has to be beyond a schema.
-                        let rules = told.lines().skip(usize::from(told.contains('\n')));
-                        let beyond = |rule: &str| BEYOND.iter().any(|known| rule.contains(known));
-                        assert!(rules.clone().all(beyond), "{told}\nis told about what is valid:\n{body}");
+                    (Ok(()), Some(message)) => {
+                        // All its errors must be ones that a schema cannot express.
+                        let rules = message.lines().skip(usize::from(message.contains('\n')));
+                        let beyond = |rule: &str| BEYOND_SCHEMAS.iter().any(|known| rule.contains(known));
+                        assert!(
+                            rules.clone().all(beyond),
+                            "{message}\nis the message about a valid document:\n{body}"
+                        );
                     }
-                    (Err(errors), None) => panic!("{errors:?}\nand it was taken:\n{body}"),
+                    (Err(errors), None) => panic!("{errors:?}\nand it was accepted:\n{body}"),
                 }
-                // The order of the elements means nothing to the program.
+                // The program accepts the elements in any order.
                 reverse(&mut root);
                 assert_eq!(
                     self::refusal(format, shape, &xml::write(&root)).is_some(),
@@ -242,8 +245,8 @@ fn the_program_takes_what_the_schemas_take() {
                     "{body}"
                 );
             }
-            // What is always refused would prove nothing.
-            assert!(taken > CASES / 20, "{} {shape:?}: {taken} were taken", format.name);
+            // A kind of request that is always refused would prove nothing.
+            assert!(accepted > CASES / 20, "{} {shape:?}: {accepted} were accepted", format.name);
         }
     }
 }

@@ -1,14 +1,14 @@
-//! Answers that the storage never gave, in the form in which it gives them.
+//! Error responses of the proxy, in the form in which Azure Storage sends them.
 
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
-use super::proxy::{Answered, Service};
+use super::proxy::{ProxiedResponse, Service};
 
 const ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");
 
 /// An error of the service itself.
-pub(super) fn error(service: Service, status: StatusCode) -> Answered {
+pub(super) fn error(service: Service, status: StatusCode) -> ProxiedResponse {
     let (code, words) = if status == StatusCode::SERVICE_UNAVAILABLE {
         ("ServerBusy", "The server is busy.")
     } else {
@@ -18,7 +18,7 @@ pub(super) fn error(service: Service, status: StatusCode) -> Answered {
 }
 
 /// A condition that does not hold.
-pub(super) fn stale(service: Service, is_batch: bool) -> Answered {
+pub(super) fn stale(service: Service, is_batch: bool) -> ProxiedResponse {
     let status = StatusCode::PRECONDITION_FAILED;
     match (service, is_batch) {
         (Service::Table, true) => stale_batch(),
@@ -31,7 +31,7 @@ pub(super) fn stale(service: Service, is_batch: bool) -> Answered {
     }
 }
 
-fn refusal(service: Service, status: StatusCode, code: &'static str, words: &str) -> Answered {
+fn refusal(service: Service, status: StatusCode, code: &'static str, words: &str) -> ProxiedResponse {
     let (kind, body) = match service {
         Service::Table => (
             "application/json",
@@ -45,11 +45,11 @@ fn refusal(service: Service, status: StatusCode, code: &'static str, words: &str
     };
     let mut headers = plain_headers(kind);
     headers.insert(ERROR_CODE, HeaderValue::from_static(code));
-    Answered { status, headers, body: body.into() }
+    ProxiedResponse { status, headers, body: body.into() }
 }
 
-/// A batch is answered with 202; what became of it stands within.
-fn stale_batch() -> Answered {
+/// A batch is answered with 202; its result is in the body.
+fn stale_batch() -> ProxiedResponse {
     const BODY: &str = concat!(
         "--batchresponse_invented\r\n",
         "Content-Type: multipart/mixed; boundary=changesetresponse_invented\r\n\r\n",
@@ -65,7 +65,7 @@ fn stale_batch() -> Answered {
         "\r\n--changesetresponse_invented--\r\n",
         "--batchresponse_invented--\r\n",
     );
-    Answered {
+    ProxiedResponse {
         status: StatusCode::ACCEPTED,
         headers: plain_headers("multipart/mixed; boundary=batchresponse_invented"),
         body: BODY.into(),

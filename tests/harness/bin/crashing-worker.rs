@@ -1,6 +1,6 @@
-//! The worker of production over ports that die at a named point: `postonce-dying-worker <point>`; or
-//! over ports that delete a message before its work is committed: `postonce-dying-worker deletes-early`.
-//! It takes the same settings as the real one.
+//! The production worker with ports that kill the process at a named point, `postonce-crashing-worker
+//! <point>`, or with ports that delete a message before its work is committed, `postonce-crashing-worker
+//! deletes-early`. It has the same settings as the production worker.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::ports::world::World;
 use postonce_shared::store;
 use postonce_shared::telemetry::{self, LogTo};
-use postonce_tests::faults::{DELETES_EARLY, Point, deadly, hasty};
+use postonce_tests::faults::{CrashPoint, DELETES_EARLY, crashing, deleting_early};
 use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::drain;
 use postonce_worker::worker::Worker;
@@ -24,12 +24,12 @@ use postonce_worker::worker::Worker;
 async fn main() -> anyhow::Result<()> {
     let point = Arg::new("point")
         .required(true)
-        .help("Where to die: after-receive, before-commit, after-commit; or deletes-early");
-    let matches = add_settings(Command::new("postonce-dying-worker").arg(point)).get_matches();
+        .help("Where to crash: after-receive, before-commit, after-commit; or deletes-early");
+    let matches = add_settings(Command::new("postonce-crashing-worker").arg(point)).get_matches();
     let code: &String = matches.get_one("point").context("the point is required")?;
     let point = match code.as_str() {
         DELETES_EARLY => None,
-        code => Some(Point::from_code(code).with_context(|| format!("{code:?} is no point to die at"))?),
+        code => Some(CrashPoint::from_code(code).with_context(|| format!("{code:?} is not a crash point"))?),
     };
     let config = Config::read(&matches)?;
     let _log = telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
@@ -42,11 +42,11 @@ async fn main() -> anyhow::Result<()> {
     secret.establish(&*store.sync, &*world).await;
     let doorbell = Arc::new(LocalDoorbell::default());
     let store = match point {
-        Some(point) => deadly(store, point),
-        None => hasty(store),
+        Some(point) => crashing(store, point),
+        None => deleting_early(store),
     };
     let bank = Bank::new(store, world, doorbell, seal, config.queue_count);
-    // Nobody asks it to stop: it listens until it dies.
+    // No drain is ever started: the worker runs until it crashes or is killed.
     let (_starter, drain) = drain();
     Worker::new(&bank, WorkerConfig::from(&config), Arc::default()).run(&drain).await;
     Ok(())
