@@ -4,6 +4,8 @@
 //! **To add a format**: write its tables in a file beside [`wwi`], and add its line to [`FORMATS`].
 
 pub mod json;
+pub mod members;
+pub mod soap_names;
 pub mod table;
 pub mod wwi;
 pub mod xml;
@@ -16,9 +18,8 @@ use postonce_shared::xml::XmlLimits;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use self::members::Members;
 use crate::error::ApiError;
-use crate::soap;
-use crate::translate::members::Members;
 
 /// Every format. The first one is spoken where nobody says otherwise.
 pub const FORMATS: &[&dyn Format] = &[&json::Json, &xml::CANONICAL, &wwi::WWI];
@@ -97,7 +98,8 @@ pub fn named(name: &str) -> Option<&'static dyn Format> {
 /// Whether elements of a namespace may mean something to whoever reads our answers. Nobody else's elements
 /// may stand there under such a name.
 pub fn is_ours(namespace: &str) -> bool {
-    soap::NAMESPACES.contains(&namespace) || FORMATS.iter().any(|format| format.has_namespace(namespace))
+    soap_names::NAMESPACES.contains(&namespace)
+        || FORMATS.iter().any(|format| format.has_namespace(namespace))
 }
 
 /// The names of all formats.

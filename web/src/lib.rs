@@ -44,6 +44,8 @@ pub mod partners_command;
 pub mod scopes;
 
 pub mod openapi;
+pub mod parameters;
+pub mod refusals;
 
 pub use postonce_worker::readiness;
 

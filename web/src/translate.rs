@@ -4,7 +4,7 @@
 
 mod content;
 pub mod json;
-pub mod members;
+
 pub mod partners;
 
 use actix_web::HttpRequest;
@@ -21,8 +21,8 @@ use postonce_shared::domain::time::Timestamp;
 use postonce_shared::gate::GateState;
 use postonce_shared::xml::XmlLimits;
 
-use self::members::Members;
 use crate::error::{ApiError, Code};
+use crate::formats::members::Members;
 use crate::formats::{Format, Shape};
 use crate::negotiate;
 use crate::partner_terms::TermsChange;

@@ -3,9 +3,9 @@
 use postonce_shared::xml::XmlLimits;
 use serde_json::{Map, Value};
 
+use super::members::Members;
 use super::{Document, Format, Shape};
 use crate::error::ApiError;
-use crate::translate::members::Members;
 
 /// `application/json`.
 #[derive(Debug)]

@@ -16,9 +16,9 @@ use serde_json::{Map, Value};
 
 pub use self::read::{Reading, parse, read_root};
 pub use self::write::members_of;
+use super::members::Members;
 use super::{Document, Format, Shape};
 use crate::error::ApiError;
-use crate::translate::members::Members;
 
 /// The member under which the elements of other namespaces travel within this module.
 const ELEMENTS: &str = "";

@@ -11,10 +11,9 @@ use crate::auth::Caller;
 use crate::books::{Books, Changing};
 use crate::error::{ApiError, Code};
 use crate::negotiate::Reply;
-use crate::openapi::{
-    AccountPath, ChangingRefusals, ListingRefusals, OpeningRefusals, PageParams, ReadingRefusals, UserPath,
-};
 use crate::pages::{PageQuery, cursor, not_a_cursor};
+use crate::parameters::{AccountPath, PageParams, UserPath};
+use crate::refusals::{ChangingRefusals, ListingRefusals, OpeningRefusals, ReadingRefusals};
 use crate::scopes::{Accounts, Read};
 use crate::translate::{self, InboundDocument};
 use crate::{paths, respond};

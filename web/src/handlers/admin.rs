@@ -7,7 +7,7 @@ use postonce_schemas::json::{OrderNumbers, QueueList, Scale, StorageOperations};
 use crate::auth::Caller;
 use crate::error::ApiError;
 use crate::office::Office;
-use crate::openapi::Refusals;
+use crate::refusals::Refusals;
 use crate::respond;
 use crate::scopes::Admin;
 

@@ -8,10 +8,9 @@ use postonce_shared::dead_letter_office::Decided;
 use crate::auth::Caller;
 use crate::error::{ApiError, Code};
 use crate::office::Office;
-use crate::openapi::{
-    DeadLetterPath, DeadLetterRefusals, DecisionRefusals, LetterListingRefusals, PageParams, ResolvedParam,
-};
 use crate::pages::{PageQuery, cursor};
+use crate::parameters::{DeadLetterPath, PageParams, ResolvedParam};
+use crate::refusals::{DeadLetterRefusals, DecisionRefusals, LetterListingRefusals};
 use crate::respond;
 use crate::scopes::Admin;
 

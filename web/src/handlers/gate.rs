@@ -9,7 +9,7 @@ use crate::audit;
 use crate::auth::Caller;
 use crate::error::ApiError;
 use crate::gate_desk::{Acknowledgment, GateDesk};
-use crate::openapi::{GateRefusals, Refusals};
+use crate::refusals::{GateRefusals, Refusals};
 use crate::scopes::Admin;
 use crate::translate::{self, InboundDocument};
 

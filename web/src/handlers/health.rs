@@ -7,8 +7,8 @@ use postonce_schemas::json::Health;
 use crate::auth::Caller;
 use crate::error::ApiError;
 use crate::metrics::{Metrics, OPENMETRICS};
-use crate::openapi::MetricsRefusals;
 use crate::readiness::Readiness;
+use crate::refusals::MetricsRefusals;
 use crate::scopes::Metrics as ReadMetrics;
 
 /// Ask whether the process runs

@@ -15,13 +15,14 @@ use postonce_shared::domain::partner::{Partner, PartnerStatus};
 
 use crate::auth::Caller;
 use crate::error::{ApiError, Code};
-use crate::openapi::{
-    KeyAddingRefusals, KeyRevokingRefusals, PageParams, PartnerKeyPath, PartnerListingRefusals, PartnerPath,
-    PartnerPutHeaders, PartnerPuttingRefusals, PartnerRefusals, SignatureKeyAddingRefusals,
-};
 use crate::pages::{PageQuery, cursor, not_a_cursor};
+use crate::parameters::{PageParams, PartnerKeyPath, PartnerPath, PartnerPutHeaders};
 use crate::partner_desk::{Changed, PartnerDesk, Put};
 use crate::partner_terms::{Unfit, add_signature_key, remove_signature_key};
+use crate::refusals::{
+    KeyAddingRefusals, KeyRevokingRefusals, PartnerListingRefusals, PartnerPuttingRefusals, PartnerRefusals,
+    SignatureKeyAddingRefusals,
+};
 use crate::scopes::Admin;
 use crate::translate::{self, InboundDocument};
 use crate::{audit, paths, respond};

@@ -10,10 +10,9 @@ use crate::auth::Caller;
 use crate::books::{Books, View};
 use crate::error::ApiError;
 use crate::negotiate::Reply;
-use crate::openapi::{
-    AccountPath, PageParams, StatementRefusals, StatusParam, TransactionPath, TransactionRefusals,
-};
 use crate::pages::{PageQuery, cursor, not_a_cursor};
+use crate::parameters::{AccountPath, PageParams, StatusParam, TransactionPath};
+use crate::refusals::{StatementRefusals, TransactionRefusals};
 use crate::scopes::Read;
 use crate::{paths, respond};
 

@@ -11,9 +11,9 @@ use postonce_shared::domain::time::Timestamp;
 use postonce_shared::gate::GateState;
 use validator::{Validate as _, ValidationErrors, ValidationErrorsKind};
 
-use super::members::{Members, Wanted};
 use super::{AccountChange, AccountTerms};
 use crate::error::ApiError;
+use crate::formats::members::{Members, Wanted};
 
 /// The instruction in a document.
 ///

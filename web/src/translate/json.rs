@@ -6,9 +6,9 @@ use postonce_shared::domain::instruction::{Instruction, TransactionKind};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::gate::GateState;
 
-use super::members::Members;
 use super::{AccountChange, AccountTerms, content};
 use crate::error::ApiError;
+use crate::formats::members::Members;
 
 /// The instruction in a body.
 ///

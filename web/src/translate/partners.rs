@@ -6,8 +6,8 @@ use postonce_shared::domain::ids::{AccountKey, parse_hyphenated};
 use postonce_shared::domain::partner::{PartnerStatus, Reach, RequestRate, SignatureKey};
 use serde_json::Value;
 
-use super::members::{Members, Wanted};
 use crate::error::ApiError;
+use crate::formats::members::{Members, Wanted};
 use crate::partner_terms::{
     TermsChange, format_name, named_reach, requests, signature_algorithm, signature_key_id,
     signature_material,

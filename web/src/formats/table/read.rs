@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::{ELEMENTS, Row, Table, Words};
 use crate::error::{ApiError, Code};
 use crate::formats::is_ours;
-use crate::translate::members::Members;
+use crate::formats::members::Members;
 
 /// The namespace of `xsi:schemaLocation`.
 const SCHEMA_INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
