@@ -33,13 +33,12 @@ fn read(sample: &XmlSample) -> Result<(), String> {
 fn read_answer(sample: &XmlSample) -> Result<(), String> {
     let table = sample.format.of(sample.shape);
     let root = parse(&sample.body, &XmlLimits::default()).map_err(|error| told(&error))?;
-    let mut reading = read_root(table, &root).map_err(|error| told(&error))?;
-    if !reading.violations.is_empty() {
-        let lines = reading.violations.iter().map(|it| format!("{} {}", it.field, it.message));
+    let (members, violations) = read_root(table, &root).map_err(|error| told(&error))?.into_object("");
+    if !violations.is_empty() {
+        let lines = violations.iter().map(|it| format!("{} {}", it.field, it.message));
         return Err(lines.collect::<Vec<_>>().join("\n"));
     }
-    reading.members.insert(String::new(), reading.elements.into());
-    let again = xml::write(&table.write(&reading.members));
+    let again = xml::write(&table.write(&members));
     assert_eq!(again, xml::write(&without_layout(root)), "{}", sample.place());
     Ok(())
 }

@@ -96,6 +96,11 @@ impl Modify for ApiKeyScheme {
 
 #[cfg(test)]
 mod tests {
+    use postonce_schemas::json::{Transaction, codes_by_decimals};
+    use postonce_shared::domain::instruction::TransactionKind;
+    use postonce_shared::domain::money::Currency;
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]
@@ -110,5 +115,47 @@ mod tests {
         let same = postonce_schemas::JSON_SCHEMA.strip_suffix('\n') == Some(&json_schema());
         let command = "cargo run -p postonce-web -- json-schema > schemas/json/postonce.schema.json";
         assert!(same, "schemas/json/postonce.schema.json is not up to date; write it with: {command}");
+    }
+
+    #[test]
+    fn schemas_and_domain_know_the_same_currencies() {
+        let mut listed: Vec<(&str, usize)> = Vec::new();
+        for (decimals, codes) in codes_by_decimals() {
+            listed.extend(codes.into_iter().map(|code| (code, decimals)));
+        }
+        let letters = || 'A'..='Z';
+        for code in letters().flat_map(|a| letters().flat_map(move |b| letters().map(move |c| [a, b, c]))) {
+            let code = String::from_iter(code);
+            let in_schemas = listed.iter().find(|(listed, _)| *listed == code).map(|(_, decimals)| *decimals);
+            let in_domain = Currency::parse(&code).ok().map(|currency| usize::from(currency.decimals()));
+            assert_eq!(in_schemas, in_domain, "{code}");
+        }
+    }
+
+    #[test]
+    fn every_kind_of_transaction_is_described() {
+        let document: Value = serde_json::from_str(postonce_schemas::OPENAPI_JSON).unwrap();
+        let schema = &document["components"]["schemas"]["Transaction"];
+        let operations: Vec<&Value> = document["paths"]
+            .as_object()
+            .unwrap()
+            .values()
+            .map(|path| &path["post"]["operationId"])
+            .collect();
+        for kind in TransactionKind::ALL {
+            let code = kind.code();
+            let pattern = schema["properties"]["type"]["pattern"].as_str().unwrap();
+            assert!(pattern.trim_matches(['^', '$', '(', ')']).split('|').any(|it| it == code), "{pattern}");
+            let mut answer = schema["example"].clone();
+            answer["type"] = json!(code);
+            assert!(serde_json::from_value::<Transaction>(answer).is_ok(), "{code} cannot be read");
+            let (_, canonical) =
+                postonce_schemas::XSDS.iter().find(|(name, _)| *name == "postonce.xsd").unwrap();
+            assert!(
+                canonical.contains(&format!("<xs:enumeration value=\"{code}\"/>")),
+                "{code}: postonce.xsd"
+            );
+            assert!(operations.contains(&&json!(format!("submit_{code}"))), "no operation submits a {code}");
+        }
     }
 }

@@ -1,192 +1,123 @@
-//! A JSON object as money wants it read: no member twice, no number that loses digits, a bound on
-//! depth; and then member by member, with every violation collected instead of the first one thrown.
+//! The members of a document that is being read, in whatever format, and what is wrong with them so far.
 //!
-//! `serde_json` alone lets the last of two equal members win, and rounds long numbers. Both would
-//! let two different contents look the same to us.
+//! [`Members::read`] fills a struct of [`postonce_schemas::json`] by its `Deserialize`. Where other deserializers
+//! stop at the first member that does not fit, this one records a violation, hands over a placeholder (an empty
+//! text, zero, an empty list) and goes on, so that all violations are reported at once. Every placeholder comes
+//! with a violation, and [`Members::finish`] gives nothing away when there is one.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use postonce_schemas::json::Violation;
 use postonce_shared::domain::instruction::UnknownMembers;
-use serde::Deserialize;
-use serde::de::{MapAccess, Visitor};
-use serde_json::value::RawValue;
-use serde_json::{Map, Number, Value};
+use serde::de::value::{Error, MapDeserializer, SeqDeserializer};
+use serde::de::{DeserializeOwned, Deserializer, Error as _, Expected, IntoDeserializer, Visitor};
+use serde::forward_to_deserialize_any;
+use serde_json::{Map, Value};
 
 use crate::error::{ApiError, Code};
 
-/// Most digits before the point of a number that is kept: whole numbers of that size stay exact
-/// everywhere on their way, and a schema can say the limit.
-const NUMBER_DIGITS_MAX: i64 = 18;
-/// Deepest nesting of a body, the outermost object included.
-const DEPTH_MAX: u8 = 16;
-
-/// What a text is, for whoever sent something else.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
-    /// An amount of money.
-    Amount,
-    /// A currency code.
-    Currency,
-    /// Any text.
-    Text,
-}
-
-impl Wanted {
-    /// The end of the sentence "must be …".
-    const fn phrase(self) -> &'static str {
-        match self {
-            Self::Amount => "a decimal number in a string, such as \"12.50\"",
-            Self::Currency => "a currency code of ISO 4217, such as \"EUR\"",
-            Self::Text => "a string",
-        }
-    }
-}
-
-/// The members of an object that nobody has read yet, and what was wrong with the others.
-#[derive(Debug)]
+/// The members of a document that are not read yet, and the violations of the others.
+#[derive(Debug, Default)]
 pub struct Members {
-    /// The name of the object in violations, with the dot; empty for the body itself.
-    path: String,
     values: BTreeMap<String, Value>,
     /// Members with a number in them that cannot be kept exactly.
     inexact: BTreeSet<String>,
     /// Elements of other namespaces, where the document is XML.
     elements: Vec<String>,
-    /// Members, with the dots before them, about which enough was said.
-    refused: BTreeSet<String>,
+    notes: Notes,
+}
+
+/// What is wrong with a document.
+#[derive(Debug, Default)]
+struct Notes {
     violations: Vec<Violation>,
+    /// Members that are there and cannot be read. Nothing else is said about them.
+    unreadable: BTreeSet<String>,
+}
+
+impl Notes {
+    fn refuse(&mut self, field: &str, message: impl Into<String>) {
+        let inner =
+            |outer: &String| field.strip_prefix(outer).is_some_and(|rest| rest.starts_with(['.', '[']));
+        if !self.unreadable.contains(field) && !self.unreadable.iter().any(inner) {
+            self.violations.push(Violation { field: field.to_owned(), message: message.into() });
+        }
+    }
 }
 
 impl Members {
-    /// What a document of XML holds: members, elements that are not ours, and what is wrong already;
-    /// the members in `refused` are not complained about once more.
-    pub fn of_elements(
-        values: Map<String, Value>,
-        elements: Vec<String>,
-        refused: BTreeSet<String>,
-        violations: Vec<Violation>,
-    ) -> Self {
-        let values = values.into_iter().collect();
-        Self { path: String::new(), values, inexact: BTreeSet::new(), elements, refused, violations }
+    /// Adds a member.
+    pub fn insert(&mut self, name: String, value: Value) {
+        self.values.insert(name, value);
     }
 
-    /// Reads the object that a body consists of.
-    ///
-    /// # Errors
-    /// [`ApiError`] of status 400.
-    pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
-        let refused = |malformed: &Malformed| ApiError::new(Code::BodyInvalid, malformed.to_string());
-        let raw: &RawValue =
-            serde_json::from_slice(body).map_err(|error| refused(&Malformed::Syntax(error)))?;
-        let mut members = Self {
-            path: String::new(),
-            values: BTreeMap::new(),
-            inexact: BTreeSet::new(),
-            elements: Vec::new(),
-            refused: BTreeSet::new(),
-            violations: Vec::new(),
-        };
-        if !raw.get().starts_with('{') {
-            return Err(refused(&Malformed::NotAnObject));
-        }
-        for (name, raw) in object(raw.get()).map_err(|malformed| refused(&malformed))? {
-            let mut exact = true;
-            let value = value(raw.get(), 2, &mut exact).map_err(|malformed| refused(&malformed))?;
-            if !exact {
-                members.inexact.insert(name.clone());
+    /// Adds a member; one of an inner object by a name with a dot.
+    pub fn put(&mut self, name: &str, value: Value) {
+        match name.split_once('.') {
+            None => self.insert(name.to_owned(), value),
+            Some((object, inner)) => {
+                if let Value::Object(members) = self.object(object) {
+                    members.insert(inner.to_owned(), value);
+                }
             }
-            members.values.insert(name, value);
-        }
-        Ok(members)
-    }
-
-    /// Notes that a member breaks a rule.
-    pub fn refuse(&mut self, name: &str, message: impl Into<String>) {
-        let field = format!("{}{name}", self.path);
-        if self.refused.contains(&field) {
-            return;
-        }
-        self.violations.push(Violation { field, message: message.into() });
-    }
-
-    /// Notes that a member that has to be there is not, or is of another kind and refused as such already.
-    pub fn refuse_missing(&mut self, name: &str, message: &str) {
-        let field = format!("{}{name}", self.path);
-        if self.violations.iter().all(|known| known.field != field) {
-            self.refuse(name, format!("is missing; {message}"));
         }
     }
 
-    /// Notes that the object itself breaks a rule, all of its members together.
-    pub fn refuse_itself(&mut self, message: impl Into<String>) {
-        let field = self.path.strip_suffix('.').unwrap_or_default().to_owned();
-        self.violations.push(Violation { field, message: message.into() });
+    /// The inner object of that name, which is empty when there was none.
+    pub fn object(&mut self, name: &str) -> &mut Value {
+        self.values.entry(name.to_owned()).or_insert_with(|| Value::Object(Map::new()))
     }
 
-    /// A member of any kind, which nobody has read yet.
+    /// Adds an item to the list of that name.
+    pub fn push(&mut self, name: &str, item: Value) {
+        let list = self.values.entry(name.to_owned()).or_insert_with(|| Value::Array(Vec::new()));
+        if let Value::Array(items) = list {
+            items.push(item);
+        }
+    }
+
+    /// Notes that a member has a number in it that cannot be kept exactly.
+    pub fn mark_inexact(&mut self, name: &str) {
+        self.inexact.insert(name.to_owned());
+    }
+
+    /// Elements of other namespaces, where the document is XML.
+    pub const fn elements(&mut self) -> &mut Vec<String> {
+        &mut self.elements
+    }
+
+    /// Notes that a member breaks a rule, unless it could not even be read.
+    pub fn refuse(&mut self, field: &str, message: impl Into<String>) {
+        self.notes.refuse(field, message);
+    }
+
+    /// Notes that a member is there and cannot be read; its document calls it by the name in `field`.
+    pub fn refuse_unreadable(&mut self, member: &str, field: &str, message: String) {
+        self.notes.refuse(field, message);
+        self.notes.unreadable.insert(member.to_owned());
+    }
+
+    /// Whether a member is there and could not be read.
+    pub fn is_unreadable(&self, member: &str) -> bool {
+        self.notes.unreadable.contains(member)
+    }
+
+    /// Takes a member out.
     pub fn take(&mut self, name: &str) -> Option<Value> {
         self.values.remove(name)
     }
 
-    /// A text that has to be there.
-    pub fn text(&mut self, name: &str, wanted: Wanted) -> Option<String> {
-        match self.values.remove(name) {
-            Some(value) => self.as_text(name, value, wanted),
-            None => {
-                self.refuse(name, format!("is missing; it must be {}", wanted.phrase()));
-                None
-            }
-        }
-    }
-
-    /// A text that may be absent or null.
-    pub fn optional_text(&mut self, name: &str, wanted: Wanted) -> Option<String> {
-        match self.values.remove(name) {
-            None | Some(Value::Null) => None,
-            Some(value) => self.as_text(name, value, wanted),
-        }
-    }
-
-    /// An object of texts that may be absent or null.
-    pub fn optional_texts(&mut self, name: &str) -> BTreeMap<String, String> {
-        let Some(mut members) = self.optional_object(name) else { return BTreeMap::new() };
-        let mut texts = BTreeMap::new();
-        for (member, value) in std::mem::take(&mut members.values) {
-            // A name is the partner's own text; in a violation it stands without line breaks.
-            let shown = shown(&member);
-            if let Some(text) = members.as_text(&shown, value, Wanted::Text) {
-                texts.insert(member, text);
-            }
-        }
-        self.violations.append(&mut members.violations);
-        texts
-    }
-
-    /// An object that may be absent or null. Give it back to [`Self::close`].
-    pub fn optional_object(&mut self, name: &str) -> Option<Self> {
-        match self.values.remove(name) {
-            None | Some(Value::Null) => None,
-            Some(Value::Object(members)) => Some(Self {
-                path: format!("{}{name}.", self.path),
-                values: members.into_iter().collect(),
-                inexact: BTreeSet::new(),
-                elements: Vec::new(),
-                refused: self.refused.clone(),
-                violations: Vec::new(),
-            }),
-            Some(Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
-                self.refuse(name, "must be an object");
-                None
-            }
-        }
-    }
-
-    /// Takes over the violations of an inner object, which must not have further members.
-    pub fn close(&mut self, mut inner: Self) {
-        inner.refuse_the_rest();
-        self.violations.append(&mut inner.violations);
+    /// Takes out the members that a struct has, with a violation for each that is missing or of another type. The
+    /// other members stay.
+    ///
+    /// # Errors
+    /// [`ApiError`] of status 500 when the struct has a member of a type that no document has.
+    pub fn read<T: DeserializeOwned>(&mut self) -> Result<T, ApiError> {
+        let notes = RefCell::new(std::mem::take(&mut self.notes));
+        let read = T::deserialize(Document { values: &mut self.values, notes: &notes });
+        self.notes = notes.into_inner();
+        read.map_err(|error| ApiError::internal(error.to_string()))
     }
 
     /// Notes that every member that was not read is one too many.
@@ -197,9 +128,9 @@ impl Members {
     }
 
     /// Notes that members with these names must not be there, and forgets them.
-    pub fn refuse_members(&mut self, names: &[&str], message: &str) {
+    pub fn refuse_members<'a>(&mut self, names: impl IntoIterator<Item = &'a String>, message: &str) {
         for name in names {
-            if self.values.remove(*name).is_some() {
+            if self.values.remove(name).is_some() {
                 self.refuse(name, message);
             }
         }
@@ -209,9 +140,9 @@ impl Members {
     /// refused: two contents must not become one.
     pub fn take_the_rest(&mut self) -> UnknownMembers {
         let rest = std::mem::take(&mut self.values);
-        for name in rest.keys().filter(|name| self.inexact.contains(*name)).cloned().collect::<Vec<_>>() {
+        for name in std::mem::take(&mut self.inexact).iter().filter(|name| rest.contains_key(*name)) {
             self.refuse(
-                &shown(&name),
+                &shown(name),
                 "has a number that cannot be kept as it is written: it has more than 18 digits before the point, or \
                  more digits than a double has; write it as a string",
             );
@@ -222,26 +153,22 @@ impl Members {
         }
     }
 
+    /// All members as they are, and the violations. Elements of other namespaces are a list under `elements`.
+    pub fn into_object(self, elements: &str) -> (Map<String, Value>, Vec<Violation>) {
+        let mut members: Map<String, Value> = self.values.into_iter().collect();
+        members.insert(elements.to_owned(), self.elements.into());
+        (members, self.notes.violations)
+    }
+
     /// The value, if nothing was wrong.
     ///
     /// # Errors
     /// [`ApiError`] of status 422 with every violation.
     pub fn finish<T>(self, value: Option<T>) -> Result<T, ApiError> {
         match value {
-            Some(value) if self.violations.is_empty() => Ok(value),
-            Some(_) | None => Err(ApiError::violations(Code::ValidationFailed, self.violations)),
+            Some(value) if self.notes.violations.is_empty() => Ok(value),
+            Some(_) | None => Err(ApiError::violations(Code::ValidationFailed, self.notes.violations)),
         }
-    }
-
-    fn as_text(&mut self, name: &str, value: Value, wanted: Wanted) -> Option<String> {
-        match (value, wanted) {
-            (Value::String(text), _) => return Some(text),
-            (Value::Number(_), Wanted::Amount) => {
-                self.refuse(name, "must be a string such as \"12.50\"; a JSON number can lose digits");
-            }
-            (_, wanted) => self.refuse(name, format!("must be {}", wanted.phrase())),
-        }
-        None
     }
 }
 
@@ -250,150 +177,211 @@ fn shown(name: &str) -> String {
     if name.is_empty() { "\"\"".to_owned() } else { name.escape_default().to_string() }
 }
 
-/// Why a body is not a JSON object that we read.
-#[derive(Debug, thiserror::Error)]
-enum Malformed {
-    #[error("The body is not valid JSON: {0}.")]
-    Syntax(#[source] serde_json::Error),
-    #[error("The body must be a JSON object.")]
-    NotAnObject,
-    #[error("The member {0:?} stands twice in one object.")]
-    Twice(String),
-    #[error("The body is nested deeper than {DEPTH_MAX} levels.")]
-    TooDeep,
+/// A whole number that is not negative, also when it is written with a point, such as `50.0`: to JSON that is the
+/// same. What is too large for the type is larger than any limit, too.
+fn whole_number(value: &Value) -> Option<u32> {
+    let text = value.as_number()?.to_string();
+    let number: u64 = text.strip_suffix(".0").unwrap_or(&text).parse().ok()?;
+    Some(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// An object whose members are not read yet, in their order, repetitions included.
-struct RawMembers<'a>(Vec<(String, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for RawMembers<'a> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct InOrder;
-
-        impl<'de> Visitor<'de> for InOrder {
-            type Value = Vec<(String, &'de RawValue)>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(members)
-            }
-        }
-
-        deserializer.deserialize_map(InOrder).map(Self)
-    }
+/// A document on its way into a struct.
+struct Document<'a> {
+    values: &'a mut BTreeMap<String, Value>,
+    notes: &'a RefCell<Notes>,
 }
 
-fn object(raw: &str) -> Result<Vec<(String, &RawValue)>, Malformed> {
-    let RawMembers(members) = serde_json::from_str(raw).map_err(Malformed::Syntax)?;
-    let mut names = BTreeSet::new();
-    match members.iter().find(|(name, _)| !names.insert(name)) {
-        Some((name, _)) => Err(Malformed::Twice(name.clone())),
-        None => Ok(members),
-    }
-}
+impl<'de> Deserializer<'de> for Document<'_> {
+    type Error = Error;
 
-/// Reads a value level by level. `exact` becomes false when a number in it loses digits.
-fn value(raw: &str, depth: u8, exact: &mut bool) -> Result<Value, Malformed> {
-    let deeper = depth.saturating_add(1);
-    match raw.as_bytes().first() {
-        Some(b'{' | b'[') if depth > DEPTH_MAX => Err(Malformed::TooDeep),
-        Some(b'{') => {
-            let members = object(raw)?.into_iter();
-            let read = members.map(|(name, raw)| Ok((name, value(raw.get(), deeper, exact)?)));
-            read.collect::<Result<Map<_, _>, _>>().map(Value::Object)
-        }
-        Some(b'[') => {
-            let items: Vec<&RawValue> = serde_json::from_str(raw).map_err(Malformed::Syntax)?;
-            let read = items.into_iter().map(|raw| value(raw.get(), deeper, exact));
-            read.collect::<Result<_, _>>().map(Value::Array)
-        }
-        Some(b'-' | b'0'..=b'9') => {
-            let number: Number = serde_json::from_str(raw).map_err(Malformed::Syntax)?;
-            let written = digits(raw);
-            let (_, short, power) = &written;
-            let is_small = length(short).saturating_add(*power) <= NUMBER_DIGITS_MAX;
-            *exact &= is_small && written == digits(&number.to_string());
-            Ok(Value::Number(number))
-        }
-        Some(_) | None => serde_json::from_str(raw).map_err(Malformed::Syntax),
-    }
-}
-
-/// A number of JSON as sign, digits without zeros at either end, and the power of ten of the last
-/// digit: equal for equal numbers, however they are written.
-fn digits(number: &str) -> (bool, String, i64) {
-    let (negative, magnitude) = number.strip_prefix('-').map_or((false, number), |rest| (true, rest));
-    let (mantissa, exponent) = magnitude.split_once(['e', 'E']).unwrap_or((magnitude, "0"));
-    let (major, minor) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let all = format!("{major}{minor}");
-    let short = all.trim_end_matches('0');
-    let zeros = length(&all).saturating_sub(length(short));
-    let exponent: i64 = exponent.parse().unwrap_or(i64::MAX);
-    let power = exponent.saturating_sub(length(minor)).saturating_add(zeros);
-    let short = short.trim_start_matches('0').to_owned();
-    if short.is_empty() { (negative, short, 0) } else { (negative, short, power) }
-}
-
-fn length(text: &str) -> i64 {
-    i64::try_from(text.len()).unwrap_or(i64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bodies_that_are_not_one_plain_object_are_refused() {
-        let check = |body: &[u8], expected: &str| {
-            let error = Members::parse(body).unwrap_err().to_string();
-            assert!(error.starts_with("body_invalid: ") && error.contains(expected), "{body:?}: {error}");
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        let Self { values, notes } = self;
+        let member = |name: &&'static str| {
+            let source = values.remove(*name).map_or(Source::Absent, Source::Value);
+            (*name, Reader { source, field: (*name).to_owned(), wanted: None, is_item: false, notes })
         };
-        check(b"", "not valid JSON");
-        check(b"{", "not valid JSON");
-        check(b"{} {}", "not valid JSON");
-        check(b"\xff", "not valid JSON");
-        check(br#"{"a":"\ud800"}"#, "not valid JSON");
-        check(br#"{"a":1e400}"#, "not valid JSON");
-        check(br#"{"a":01}"#, "not valid JSON");
-        check(b"[]", "must be a JSON object");
-        check(b"12", "must be a JSON object");
-        check(br#"{"amount":"1","amount":"2"}"#, "\"amount\" stands twice");
-        check(br#"{"amount":"1","am\u006funt":"2"}"#, "\"amount\" stands twice");
-        check(br#"{"metadata":{"a":"1","a":"1"}}"#, "\"a\" stands twice");
-        check(br#"{"x":[{"a":1,"a":1}]}"#, "\"a\" stands twice");
-        let deep = |levels: usize| format!("{{\"a\":{}{}}}", "[".repeat(levels), "]".repeat(levels));
-        check(deep(16).as_bytes(), "nested deeper than 16");
-        check(deep(30_000).as_bytes(), "nested deeper than 16");
-        assert!(Members::parse(deep(15).as_bytes()).is_ok());
+        visitor.visit_map(MapDeserializer::new(fields.iter().map(member)))
     }
 
-    #[test]
-    fn numbers_that_lose_digits_are_noticed() {
-        let check = |number: &str, kept: bool| {
-            let mut members = Members::parse(format!(r#"{{"x":[{number}]}}"#).as_bytes()).unwrap();
-            let _rest = members.take_the_rest();
-            assert_eq!(members.violations.is_empty(), kept, "{number}");
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
+        Err(Error::custom("a document is read into a struct"))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+/// Where a value comes from.
+enum Source {
+    /// From the document.
+    Value(Value),
+    /// The document does not have it.
+    Absent,
+    /// It belongs to something that could not be read: a placeholder does, without a violation of its own.
+    Unreadable,
+}
+
+/// A value on its way into a member.
+struct Reader<'a> {
+    source: Source,
+    /// Its name in violations.
+    field: String,
+    /// What it must be, in the words of its type.
+    wanted: Option<String>,
+    /// Whether it is an item of a list. What is wrong within an item is reported of the item as a whole.
+    is_item: bool,
+    notes: &'a RefCell<Notes>,
+}
+
+impl<'a> Reader<'a> {
+    /// Notes what is wrong; the caller goes on with a placeholder.
+    fn refuse(&self, wanted: &str, hint: &str) {
+        let wanted = self.wanted.as_deref().unwrap_or(wanted);
+        let message = match self.source {
+            Source::Unreadable => return,
+            Source::Absent => format!("is missing; it must be {wanted}"),
+            Source::Value(_) => format!("must be {wanted}{hint}"),
         };
-        for number in ["0", "-0", "1", "1.0", "0.10", "12.50", "1e3", "1E+3", "2.5e-7", "123456789012345"] {
-            check(number, true);
+        let mut notes = self.notes.borrow_mut();
+        notes.refuse(&self.field, message);
+        notes.unreadable.insert(self.field.clone());
+    }
+
+    /// The members of an object.
+    fn object(&mut self) -> Option<Map<String, Value>> {
+        if let Source::Value(Value::Object(members)) = &mut self.source {
+            return Some(std::mem::take(members));
         }
-        // Doubles as they are written in their shortest form.
-        for number in ["5.6734403981687645e-165", "-5.354646847520432e+16", "2.2250738585072014e-308"] {
-            check(number, true);
+        self.refuse("an object", "");
+        None
+    }
+}
+
+impl<'de> IntoDeserializer<'de, Error> for Reader<'_> {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+impl<'de> Deserializer<'de> for Reader<'_> {
+    type Error = Error;
+
+    /// Asked for by a member that may be left out but must not be null.
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.source {
+            Source::Absent | Source::Unreadable => visitor.visit_none(),
+            Source::Value(_) => visitor.visit_some(self),
         }
-        check("999999999999999999", true);
-        check("-999999999999999999", true);
-        check("1000000000000000000", false);
-        check("-1e18", false);
-        check("18446744073709551617", false);
-        check("0.12345678901234567890", false);
-        check("1e-400", false);
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.source {
+            Source::Absent | Source::Unreadable | Source::Value(Value::Null) => visitor.visit_none(),
+            Source::Value(_) => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        mut self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        if !matches!(self.source, Source::Value(Value::String(_))) {
+            let expected: &dyn Expected = &visitor;
+            self.wanted = Some(expected.to_string());
+        }
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.source {
+            Source::Value(Value::String(text)) => return visitor.visit_string(text),
+            Source::Value(Value::Number(_)) => self.refuse("a string", "; a JSON number can lose digits"),
+            Source::Value(_) | Source::Absent | Source::Unreadable => self.refuse("a string", ""),
+        }
+        visitor.visit_string(String::new())
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        if let Source::Value(Value::Bool(value)) = self.source {
+            return visitor.visit_bool(value);
+        }
+        self.refuse("true or false", "");
+        visitor.visit_bool(false)
+    }
+
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let number = if let Source::Value(value) = &self.source { whole_number(value) } else { None };
+        if number.is_none() {
+            self.refuse("a whole number that is not negative", "");
+        }
+        visitor.visit_u32(number.unwrap_or_default())
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let (items, field, notes) = match self {
+            Self { source: Source::Value(Value::Array(items)), field, notes, .. } => (items, field, notes),
+            other => {
+                other.refuse("a list", "");
+                (Vec::new(), other.field, other.notes)
+            }
+        };
+        let items = items.into_iter().enumerate().map(|(index, item)| {
+            let field = format!("{field}[{index}]");
+            Self { source: Source::Value(item), field, wanted: None, is_item: true, notes }
+        });
+        visitor.visit_seq(SeqDeserializer::new(items))
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Error> {
+        let members = self.object().unwrap_or_default().into_iter().map(|(name, value)| {
+            let field = format!("{}.{}", self.field, shown(&name));
+            let source = Source::Value(value);
+            (name, Self { source, field, wanted: None, is_item: false, notes: self.notes })
+        });
+        visitor.visit_map(MapDeserializer::new(members))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        mut self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        let mut values = self.object();
+        let of_item = RefCell::new(Notes::default());
+        let notes = if self.is_item { &of_item } else { self.notes };
+        let member = |name: &&'static str| {
+            let source = match &mut values {
+                None => Source::Unreadable,
+                Some(values) => values.remove(*name).map_or(Source::Absent, Source::Value),
+            };
+            let field = format!("{}.{name}", self.field);
+            (*name, Reader { source, field, wanted: None, is_item: false, notes })
+        };
+        let read = visitor.visit_map(MapDeserializer::new(fields.iter().map(member)))?;
+        for name in values.into_iter().flat_map(|values| values.into_iter().map(|(name, _)| name)) {
+            let field = format!("{}.{}", self.field, shown(&name));
+            notes.borrow_mut().refuse(&field, "is not known here");
+        }
+        if !of_item.into_inner().violations.is_empty() {
+            self.source = Source::Value(Value::Null);
+            self.refuse(&format!("an object with {}", fields.join(" and ")), "");
+        }
+        Ok(read)
+    }
+
+    forward_to_deserialize_any! {
+        i8 i16 i32 i64 u8 u16 u64 f32 f64 char str bytes byte_buf unit unit_struct tuple tuple_struct enum
+        identifier ignored_any
     }
 }

@@ -8,14 +8,14 @@ use postonce_shared::gate::GateState;
 
 use super::{AccountChange, AccountTerms, content};
 use crate::error::ApiError;
-use crate::formats::members::Members;
+use crate::formats::json::members;
 
 /// The instruction in a body.
 ///
 /// # Errors
 /// [`ApiError`] of status 400 or 422; so with all functions here.
 pub fn instruction(kind: TransactionKind, body: &[u8]) -> Result<Instruction, ApiError> {
-    content::instruction(kind, Members::parse(body)?)
+    content::instruction(kind, members(body)?)
 }
 
 /// The terms of a new account in a body.
@@ -23,7 +23,7 @@ pub fn instruction(kind: TransactionKind, body: &[u8]) -> Result<Instruction, Ap
 /// # Errors
 /// As [`instruction`].
 pub fn account_terms(body: &[u8]) -> Result<AccountTerms, ApiError> {
-    content::account_terms(Members::parse(body)?)
+    content::account_terms(members(body)?)
 }
 
 /// The change of an account in a body.
@@ -31,7 +31,7 @@ pub fn account_terms(body: &[u8]) -> Result<AccountTerms, ApiError> {
 /// # Errors
 /// As [`instruction`].
 pub fn account_change(body: &[u8]) -> Result<AccountChange, ApiError> {
-    content::account_change(Members::parse(body)?)
+    content::account_change(members(body)?)
 }
 
 /// The state of the gate in a body.
@@ -39,7 +39,7 @@ pub fn account_change(body: &[u8]) -> Result<AccountChange, ApiError> {
 /// # Errors
 /// As [`instruction`].
 pub fn gate_state(body: &[u8], now: Timestamp) -> Result<GateState, ApiError> {
-    content::gate_state(Members::parse(body)?, now)
+    content::gate_state(members(body)?, now)
 }
 
 #[cfg(test)]
