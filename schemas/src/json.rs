@@ -21,6 +21,7 @@ mod money;
 mod operators;
 mod optional;
 mod partners;
+mod raw;
 
 pub use self::costs::{ProcessCost, Scale, StorageOperation, StorageOperations};
 pub use self::exact::{add, sharpen};
@@ -33,6 +34,7 @@ pub use self::partners::{
     NewPartnerKey, Partner, PartnerAccount, PartnerKey, PartnerKeyRequest, PartnerPage, PartnerRate,
     PartnerReach, PartnerSignatureKey, PartnerSignatureKeyRequest, PartnerTerms,
 };
+pub use self::raw::RawMembers;
 
 /// A decimal number as text. The words of `expecting` go into refusals.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -239,8 +241,10 @@ pub struct Transaction {
     pub rejected_at: Option<String>,
     /// Members of the request that are not listed here, as they were sent.
     #[serde(flatten)]
-    pub unknown_members: BTreeMap<String, serde_json::Value>,
-    /// What a request in XML held besides; told in XML only.
+    #[schema(value_type = BTreeMap<String, Value>)]
+    pub unknown_members: RawMembers,
+    /// Elements of other namespaces that a request in XML held, each as it was written. They are part of answers in
+    /// XML only.
     #[serde(skip)]
     pub unknown_elements: Vec<String>,
 }

@@ -103,7 +103,7 @@ fn transaction() -> impl Strategy<Value = wire::Transaction> {
                 posted_at,
                 reason: reason.map(Into::into),
                 rejected_at,
-                unknown_members: BTreeMap::new(),
+                unknown_members: wire::RawMembers::default(),
                 unknown_elements,
             }
         })

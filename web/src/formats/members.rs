@@ -6,12 +6,12 @@
 //! with a violation, and [`Members::finish`] gives nothing away when there is one.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use postonce_schemas::json::Violation;
 use postonce_shared::domain::instruction::UnknownMembers;
 use serde::de::value::{Error, MapDeserializer, SeqDeserializer};
-use serde::de::{DeserializeOwned, Deserializer, Error as _, Expected, IntoDeserializer, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, Expected, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::{Map, Value};
 
@@ -20,7 +20,7 @@ use crate::error::{ApiError, Code};
 /// The members of a document that are not read yet, and the violations of the others.
 #[derive(Debug, Default)]
 pub struct Members {
-    values: BTreeMap<String, Value>,
+    values: Map<String, Value>,
     /// Members with a number in them that cannot be kept exactly.
     inexact: BTreeSet<String>,
     /// Elements of other namespaces, where the document is XML.
@@ -115,14 +115,16 @@ impl Members {
     /// [`ApiError`] of status 500 when the struct has a member of a type that no document has.
     pub fn read<T: DeserializeOwned>(&mut self) -> Result<T, ApiError> {
         let notes = RefCell::new(std::mem::take(&mut self.notes));
-        let read = T::deserialize(Document { values: &mut self.values, notes: &notes });
+        let members = Source::Value(Value::Object(std::mem::take(&mut self.values)));
+        let read =
+            T::deserialize(Reader::new(members, String::new(), Place::Document(&mut self.values), &notes));
         self.notes = notes.into_inner();
         read.map_err(|error| ApiError::internal(error.to_string()))
     }
 
     /// Notes that every member that was not read is one too many.
     pub fn refuse_the_rest(&mut self) {
-        for name in std::mem::take(&mut self.values).into_keys() {
+        for (name, _) in std::mem::take(&mut self.values) {
             self.refuse(&shown(&name), "is not known here");
         }
     }
@@ -148,16 +150,16 @@ impl Members {
             );
         }
         match std::mem::take(&mut self.elements) {
-            none if none.is_empty() => UnknownMembers::Members(rest),
+            none if none.is_empty() => UnknownMembers::Members(rest.into_iter().collect()),
             elements => UnknownMembers::Elements(elements),
         }
     }
 
     /// All members as they are, and the violations. Elements of other namespaces are a list under `elements`.
     pub fn into_object(self, elements: &str) -> (Map<String, Value>, Vec<Violation>) {
-        let mut members: Map<String, Value> = self.values.into_iter().collect();
-        members.insert(elements.to_owned(), self.elements.into());
-        (members, self.notes.violations)
+        let Self { mut values, elements: written, notes, .. } = self;
+        values.insert(elements.to_owned(), written.into());
+        (values, notes.violations)
     }
 
     /// The value, if nothing was wrong.
@@ -185,39 +187,6 @@ fn whole_number(value: &Value) -> Option<u32> {
     Some(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// A document on its way into a struct.
-struct Document<'a> {
-    values: &'a mut BTreeMap<String, Value>,
-    notes: &'a RefCell<Notes>,
-}
-
-impl<'de> Deserializer<'de> for Document<'_> {
-    type Error = Error;
-
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        let Self { values, notes } = self;
-        let member = |name: &&'static str| {
-            let source = values.remove(*name).map_or(Source::Absent, Source::Value);
-            (*name, Reader { source, field: (*name).to_owned(), wanted: None, is_item: false, notes })
-        };
-        visitor.visit_map(MapDeserializer::new(fields.iter().map(member)))
-    }
-
-    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
-        Err(Error::custom("a document is read into a struct"))
-    }
-
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
-        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
-    }
-}
-
 /// Where a value comes from.
 enum Source {
     /// From the document.
@@ -228,19 +197,37 @@ enum Source {
     Unreadable,
 }
 
-/// A value on its way into a member.
+/// Where a value stands, which decides what happens with members of it that nothing reads.
+enum Place<'a> {
+    /// It is the document: they are given back.
+    Document(&'a mut Map<String, Value>),
+    /// It is a member: they are refused.
+    Member,
+    /// It is an item of a list: whatever is wrong in an item is one violation, of the item.
+    Item,
+}
+
+/// A value on its way into a struct or a member of it.
 struct Reader<'a> {
     source: Source,
-    /// Its name in violations.
+    /// Its name in violations; empty for the document.
     field: String,
     /// What it must be, in the words of its type.
     wanted: Option<String>,
-    /// Whether it is an item of a list. What is wrong within an item is reported of the item as a whole.
-    is_item: bool,
+    place: Place<'a>,
     notes: &'a RefCell<Notes>,
 }
 
 impl<'a> Reader<'a> {
+    const fn new(source: Source, field: String, place: Place<'a>, notes: &'a RefCell<Notes>) -> Self {
+        Self { source, field, wanted: None, place, notes }
+    }
+
+    /// The name of an inner member in violations.
+    fn field_of(&self, member: &str) -> String {
+        if self.field.is_empty() { member.to_owned() } else { format!("{}.{member}", self.field) }
+    }
+
     /// Notes what is wrong; the caller goes on with a placeholder.
     fn refuse(&self, wanted: &str, hint: &str) {
         let wanted = self.wanted.as_deref().unwrap_or(wanted);
@@ -275,7 +262,7 @@ impl<'de> IntoDeserializer<'de, Error> for Reader<'_> {
 impl<'de> Deserializer<'de> for Reader<'_> {
     type Error = Error;
 
-    /// Asked for by a member that may be left out but must not be null.
+    /// A member that may be left out but must not be null asks for any value.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.source {
             Source::Absent | Source::Unreadable => visitor.visit_none(),
@@ -327,26 +314,23 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         visitor.visit_u32(number.unwrap_or_default())
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        let (items, field, notes) = match self {
-            Self { source: Source::Value(Value::Array(items)), field, notes, .. } => (items, field, notes),
-            other => {
-                other.refuse("a list", "");
-                (Vec::new(), other.field, other.notes)
-            }
+    fn deserialize_seq<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Error> {
+        let items = if let Source::Value(Value::Array(items)) = &mut self.source {
+            std::mem::take(items)
+        } else {
+            self.refuse("a list", "");
+            Vec::new()
         };
         let items = items.into_iter().enumerate().map(|(index, item)| {
-            let field = format!("{field}[{index}]");
-            Self { source: Source::Value(item), field, wanted: None, is_item: true, notes }
+            Reader::new(Source::Value(item), format!("{}[{index}]", self.field), Place::Item, self.notes)
         });
         visitor.visit_seq(SeqDeserializer::new(items))
     }
 
     fn deserialize_map<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Error> {
         let members = self.object().unwrap_or_default().into_iter().map(|(name, value)| {
-            let field = format!("{}.{}", self.field, shown(&name));
-            let source = Source::Value(value);
-            (name, Self { source, field, wanted: None, is_item: false, notes: self.notes })
+            let field = self.field_of(&shown(&name));
+            (name, Reader::new(Source::Value(value), field, Place::Member, self.notes))
         });
         visitor.visit_map(MapDeserializer::new(members))
     }
@@ -359,23 +343,25 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     ) -> Result<V::Value, Error> {
         let mut values = self.object();
         let of_item = RefCell::new(Notes::default());
-        let notes = if self.is_item { &of_item } else { self.notes };
-        let member = |name: &&'static str| {
+        let notes = if matches!(self.place, Place::Item) { &of_item } else { self.notes };
+        let members = fields.iter().map(|name| {
             let source = match &mut values {
                 None => Source::Unreadable,
                 Some(values) => values.remove(*name).map_or(Source::Absent, Source::Value),
             };
-            let field = format!("{}.{name}", self.field);
-            (*name, Reader { source, field, wanted: None, is_item: false, notes })
-        };
-        let read = visitor.visit_map(MapDeserializer::new(fields.iter().map(member)))?;
-        for name in values.into_iter().flat_map(|values| values.into_iter().map(|(name, _)| name)) {
-            let field = format!("{}.{}", self.field, shown(&name));
-            notes.borrow_mut().refuse(&field, "is not known here");
-        }
-        if !of_item.into_inner().violations.is_empty() {
-            self.source = Source::Value(Value::Null);
-            self.refuse(&format!("an object with {}", fields.join(" and ")), "");
+            (*name, Reader::new(source, self.field_of(name), Place::Member, notes))
+        });
+        let read = visitor.visit_map(MapDeserializer::new(members))?;
+        let rest = values.unwrap_or_default();
+        match &mut self.place {
+            Place::Document(given_back) => **given_back = rest,
+            Place::Member => {
+                for name in rest.keys() {
+                    notes.borrow_mut().refuse(&self.field_of(&shown(name)), "is not known here");
+                }
+            }
+            Place::Item if rest.is_empty() && of_item.borrow().violations.is_empty() => {}
+            Place::Item => self.refuse(&format!("an object with {}", fields.join(" and ")), ""),
         }
         Ok(read)
     }

@@ -105,8 +105,7 @@ fn transaction() -> impl Strategy<Value = wire::Transaction> {
         };
         let (reason, rejected_at) = rejected.unzip();
         // What came in JSON is not told in XML, and must not be taken for ours.
-        let unknown_members =
-            BTreeMap::from([("x".to_owned(), json!([1])), (String::new(), json!(["<a/>"]))]);
+        let unknown_members = wire::RawMembers::new(r#"{"x":[1],"":["<a/>"]}"#);
         wire::Transaction {
             message_id,
             user_id,
