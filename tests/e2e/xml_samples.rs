@@ -6,10 +6,11 @@ use std::fs;
 use actix_web::web::Bytes;
 use postonce_shared::xml::{self, Element, Node, XmlLimits};
 use postonce_tests::contracts::{schema_of, validate_xml};
+use postonce_tests::dialects::Dialect;
 use postonce_tests::samples::{self, XmlSample, xml_samples};
 use postonce_web::error::ApiError;
-use postonce_web::formats::Shape;
 use postonce_web::formats::table::{parse, read_root};
+use postonce_web::formats::{FORMATS, Shape};
 use postonce_web::translate::{self, InboundDocument};
 
 /// Reads a sample as the program does: requests are translated; answers are read into their members,
@@ -94,6 +95,21 @@ fn the_schemas_take_the_samples_as_they_are_filed() {
         let schema = schema_of(table.namespace).expect("every namespace has a schema");
         let checked = validate_xml(schema, &sample.body);
         assert_eq!(checked.is_ok(), sample.folder != "invalid", "{}: {checked:?}", sample.place());
+    }
+}
+
+#[test]
+fn every_format_has_samples_and_a_client() {
+    let all: Vec<(&str, &str)> = FORMATS.iter().map(|it| (it.name(), it.media_type())).collect();
+    let sampled = samples::FORMATS.map(|format| (format.name, format.media_type));
+    assert!(all.iter().skip(1).eq(&sampled), "samples are of {sampled:?}, formats of XML are of {all:?}");
+    let spoken = Dialect::ALL.map(Dialect::media_type);
+    assert!(
+        all.iter().map(|(_, media_type)| *media_type).eq(spoken),
+        "clients speak {spoken:?}, formats are {all:?}"
+    );
+    for table in samples::FORMATS.iter().flat_map(|format| samples::SHAPES.map(|shape| format.of(shape))) {
+        assert!(schema_of(table.namespace).is_some(), "{} has no schema", table.namespace);
     }
 }
 

@@ -1,7 +1,16 @@
 //! The formats of documents that partners send and read. All of them tell the same: a document of any
 //! format becomes the same members with the same names, and from there on nobody knows which it was.
 //!
-//! **To add a format**: write its tables in a file beside [`wwi`], and add its line to [`FORMATS`].
+//! **To add a format** of XML, write its tables in a file beside [`wwi`], declare the file here and add its line to
+//! [`FORMATS`]. Reading and writing, negotiation, the names of fields in refusals, the profiles of partners and the
+//! OpenAPI document go by these tables; a test names the command that writes the document again. Then:
+//!
+//! 1. its XSD in `schemas/xsd`, with a line in `postonce_schemas::XSDS` (`formats/tests.rs` compares);
+//! 2. a line in `TABLES` of `formats/tests.rs`, for the property tests (compares with [`FORMATS`]);
+//! 3. in `tests/harness`, its namespace in `XML_SCHEMAS` of `contracts`, its line in `FORMATS` of `samples` with
+//!    samples in `schemas/samples/<name>`, and a variant of `Dialect`, whose match arms the compiler asks for
+//!    (`xml_samples` compares all three with [`FORMATS`]);
+//! 4. for people, the table in `schemas/README.md` and the help of `partners change --format`.
 
 pub mod json;
 pub mod members;

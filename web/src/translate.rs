@@ -3,9 +3,8 @@
 //! same fingerprint whichever way it came.
 
 mod content;
-pub mod json;
 
-pub mod partners;
+mod partners;
 
 use actix_web::HttpRequest;
 use actix_web::error::PayloadError;
@@ -23,7 +22,7 @@ use postonce_shared::xml::XmlLimits;
 
 use crate::error::{ApiError, Code};
 use crate::formats::members::Members;
-use crate::formats::{Format, Shape};
+use crate::formats::{Format, Shape, json};
 use crate::negotiate;
 use crate::partner_terms::TermsChange;
 use crate::scopes::Scope;
@@ -58,10 +57,10 @@ impl InboundDocument {
         self.format.read(shape, &self.bytes, &self.limits)
     }
 
-    /// Reads what operators write, which is JSON.
-    fn as_json<T>(&self, read: impl FnOnce(&[u8]) -> Result<T, ApiError>) -> Result<T, ApiError> {
+    /// The members of what operators write, which is JSON.
+    fn members_of_json(&self) -> Result<Members, ApiError> {
         negotiate::only_json(self.format)?;
-        read(&self.bytes)
+        json::members(&self.bytes)
     }
 
     /// What was refused, in the names of the document.
@@ -193,7 +192,7 @@ pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiEr
 /// # Errors
 /// As [`instruction`].
 pub fn partner_terms(document: &InboundDocument) -> Result<TermsChange, ApiError> {
-    document.as_json(partners::terms)
+    partners::terms(document.members_of_json()?)
 }
 
 /// The scopes of a new key in a document.
@@ -201,7 +200,7 @@ pub fn partner_terms(document: &InboundDocument) -> Result<TermsChange, ApiError
 /// # Errors
 /// As [`instruction`].
 pub fn key_scopes(document: &InboundDocument) -> Result<Vec<Scope>, ApiError> {
-    document.as_json(partners::key_scopes)
+    partners::key_scopes(document.members_of_json()?)
 }
 
 /// A new key to sign with in a document.
@@ -209,7 +208,7 @@ pub fn key_scopes(document: &InboundDocument) -> Result<Vec<Scope>, ApiError> {
 /// # Errors
 /// As [`instruction`].
 pub fn signature_key(document: &InboundDocument) -> Result<SignatureKey, ApiError> {
-    document.as_json(partners::signature_key)
+    partners::signature_key(document.members_of_json()?)
 }
 
 /// The state that a document brings the gate into. A release is scheduled for later than `now`.
@@ -218,5 +217,8 @@ pub fn signature_key(document: &InboundDocument) -> Result<SignatureKey, ApiErro
 /// # Errors
 /// As [`instruction`], and of status 415 for another format.
 pub fn gate_state(document: &InboundDocument, now: Timestamp) -> Result<GateState, ApiError> {
-    document.as_json(|body| json::gate_state(body, now))
+    content::gate_state(document.members_of_json()?, now)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,5 @@
 //! Answers: whatever the program writes is valid.
 
-use std::collections::BTreeMap;
-
 use postonce_schemas::json as wire;
 use postonce_shared::domain::ids::OrderNumber;
 use postonce_shared::domain::money::{

@@ -22,13 +22,13 @@ use postonce_shared::envelope::{Envelope, pack};
 use postonce_shared::ports::queue::BODY_BYTES_MAX;
 use postonce_web::formats::{wwi, xml};
 use postonce_web::pages::cursor;
-use postonce_web::translate::json;
+use postonce_web::translate;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::json_request::{changed, reordered, written};
+use super::json_request::{changed, document, reordered, written};
 
 /// Texts with what is awkward in JSON, XML and storage keys, but no control characters.
 fn text(chars_max: usize) -> impl Strategy<Value = String> {
@@ -113,7 +113,7 @@ fn completion() -> impl Strategy<Value = Completion> {
 }
 
 fn read(body: &str) -> Option<Instruction> {
-    json::instruction(TransactionKind::Deposit, body.as_bytes()).ok()
+    translate::instruction(TransactionKind::Deposit, &document(body.as_bytes())).ok()
 }
 
 proptest! {

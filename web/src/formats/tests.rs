@@ -271,6 +271,21 @@ fn refused(format: &'static Tables, inner: &str, expected: &str) {
 }
 
 #[test]
+fn every_format_of_xml_is_tested_and_has_a_schema() {
+    let names: Vec<&str> = FORMATS.iter().filter(|it| it.is_xml()).map(|it| it.name()).collect();
+    assert_eq!(names, TABLES.map(|table| table.name));
+    for shape in [DEPOSIT, Shape::Problem] {
+        for table in TABLES.map(|format| format.of(shape)) {
+            let target = format!("targetNamespace=\"{}\"", table.namespace);
+            assert!(
+                postonce_schemas::XSDS.iter().any(|(_, xsd)| xsd.contains(&target)),
+                "no XSD has {target}"
+            );
+        }
+    }
+}
+
+#[test]
 fn refusals_speak_the_language_of_the_document() {
     let check = |inner: &str, expected: &str| refused(&xml::CANONICAL, inner, expected);
     let money = "<Amount>1.00</Amount><Currency>EUR</Currency>";

@@ -5,6 +5,10 @@ use utoipa::PartialSchema;
 
 use super::*;
 
+fn document(body: impl AsRef<[u8]>) -> InboundDocument {
+    InboundDocument::of(&json::Json, Bytes::copy_from_slice(body.as_ref()), XmlLimits::default())
+}
+
 /// The violations of a refused body, as `field: message`.
 async fn violations(error: &ApiError) -> Vec<String> {
     let body = actix_web::body::to_bytes(error.error_response().into_body()).await.unwrap();
@@ -15,14 +19,14 @@ async fn violations(error: &ApiError) -> Vec<String> {
 }
 
 async fn refused(body: &str) -> Vec<String> {
-    violations(&instruction(TransactionKind::Deposit, body.as_bytes()).unwrap_err()).await
+    violations(&instruction(TransactionKind::Deposit, &document(body)).unwrap_err()).await
 }
 
 #[actix_web::test]
 async fn each_wrong_amount_has_its_own_message() {
     let check = async |amount: &str, expected: &str| {
         let body = format!(r#"{{"amount":{amount},"currency":"EUR"}}"#);
-        match instruction(TransactionKind::Deposit, body.as_bytes()) {
+        match instruction(TransactionKind::Deposit, &document(body)) {
             Ok(instruction) => assert_eq!(instruction.amount.to_string(), expected, "{amount}"),
             Err(error) => assert_eq!(violations(&error).await, [format!("amount: {expected}")], "{amount}"),
         }
@@ -75,7 +79,7 @@ async fn all_violations_are_told_at_once() {
 fn what_is_not_known_is_part_of_the_content() {
     let read = |rest: &str| {
         let body = format!(r#"{{"amount":"1","currency":"EUR"{rest}}}"#);
-        instruction(TransactionKind::Deposit, body.as_bytes()).unwrap()
+        instruction(TransactionKind::Deposit, &document(body)).unwrap()
     };
     let plain = read("");
     let unknown = read(r#","purpose":{"b":1,"a":[true]}"#);
@@ -87,7 +91,7 @@ fn what_is_not_known_is_part_of_the_content() {
 
 #[actix_web::test]
 async fn terms_of_accounts_are_strict() {
-    let check = async |body: &str, expected: &[&str]| match account_terms(body.as_bytes()) {
+    let check = async |body: &str, expected: &[&str]| match account_terms(&document(body)) {
         Ok(_) => assert!(expected.is_empty(), "{body}"),
         Err(error) => assert_eq!(violations(&error).await, expected, "{body}"),
     };
@@ -117,7 +121,7 @@ async fn terms_of_accounts_are_strict() {
 
 #[actix_web::test]
 async fn a_change_has_to_change_something() {
-    let check = async |body: &str, expected: &[&str]| match account_change(body.as_bytes()) {
+    let check = async |body: &str, expected: &[&str]| match account_change(&document(body)) {
         Ok(_) => assert!(expected.is_empty(), "{body}"),
         Err(error) => assert_eq!(violations(&error).await, expected, "{body}"),
     };
@@ -149,10 +153,10 @@ fn schemas_and_readers_know_the_same_members() {
         "holder": {"given_name": "Ada", "family_name": "Byron"}, "status": "open",
     });
     let request = body(&properties::<wire::TransactionRequest>(), values.clone());
-    let read = instruction(TransactionKind::Deposit, request.as_bytes()).unwrap();
+    let read = instruction(TransactionKind::Deposit, &document(request)).unwrap();
     assert_eq!(read.details.unknown_members(), "");
     let opening = body(&properties::<wire::OpenAccountRequest>(), values.clone());
-    account_terms(opening.as_bytes()).unwrap();
+    account_terms(&document(opening)).unwrap();
     let change = body(&properties::<wire::ChangeAccountRequest>(), values);
-    account_change(change.as_bytes()).unwrap();
+    account_change(&document(change)).unwrap();
 }
