@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Members of a JSON object as text. They are written without a look into their values.
+/// Members of a JSON object as text. They are written without parsing their values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RawMembers(String);
 

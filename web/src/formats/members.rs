@@ -3,7 +3,7 @@
 //! [`Members::read`] fills a struct of [`postonce_schemas::json`] by its `Deserialize`. Where other deserializers
 //! stop at the first member that does not fit, this one records a violation, hands over a placeholder (an empty
 //! text, zero, an empty list) and goes on, so that all violations are reported at once. Every placeholder comes
-//! with a violation, and [`Members::finish`] gives nothing away when there is one.
+//! with a violation, and [`Members::finish`] refuses a document that has one, so no placeholder gets any further.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -15,7 +15,11 @@ use serde::de::{DeserializeOwned, Deserializer, Expected, IntoDeserializer, Visi
 use serde::forward_to_deserialize_any;
 use serde_json::{Map, Value};
 
+use super::{Format, Shape};
 use crate::error::{ApiError, Code};
+
+/// Most objects and lists around a member of a document.
+const OUTER_MEMBERS_MAX: usize = 4;
 
 /// The members of a document that are not read yet, and the violations of the others.
 #[derive(Debug, Default)]
@@ -26,27 +30,36 @@ pub struct Members {
     /// Elements of other namespaces, where the document is XML.
     elements: Vec<String>,
     notes: Notes,
+    /// The kind of document, where its names of members are not ours.
+    document: Option<(&'static dyn Format, Shape)>,
 }
 
 /// What is wrong with a document.
 #[derive(Debug, Default)]
 struct Notes {
     violations: Vec<Violation>,
-    /// Members that are there and cannot be read. Nothing else is said about them.
+    /// Members that are there and cannot be read. Further violations of them are dropped.
     unreadable: BTreeSet<String>,
 }
 
 impl Notes {
     fn refuse(&mut self, field: &str, message: impl Into<String>) {
-        let inner =
-            |outer: &String| field.strip_prefix(outer).is_some_and(|rest| rest.starts_with(['.', '[']));
-        if !self.unreadable.contains(field) && !self.unreadable.iter().any(inner) {
+        // Only the last part of a name can be the client's own, and as long as the client likes.
+        let ends = field.match_indices(['.', '[']).take(OUTER_MEMBERS_MAX).map(|(end, _)| end);
+        let mut outer = ends.filter_map(|end| field.get(..end));
+        if !self.unreadable.contains(field) && !outer.any(|outer| self.unreadable.contains(outer)) {
             self.violations.push(Violation { field: field.to_owned(), message: message.into() });
         }
     }
 }
 
 impl Members {
+    /// The same members, refused under the names that they have in a document of a format.
+    #[must_use]
+    pub fn called_as_in(self, format: &'static dyn Format, shape: Shape) -> Self {
+        Self { document: Some((format, shape)), ..self }
+    }
+
     /// Adds a member.
     pub fn insert(&mut self, name: String, value: Value) {
         self.values.insert(name, value);
@@ -169,7 +182,13 @@ impl Members {
     pub fn finish<T>(self, value: Option<T>) -> Result<T, ApiError> {
         match value {
             Some(value) if self.notes.violations.is_empty() => Ok(value),
-            Some(_) | None => Err(ApiError::violations(Code::ValidationFailed, self.notes.violations)),
+            Some(_) | None => {
+                let refusal = ApiError::violations(Code::ValidationFailed, self.notes.violations);
+                Err(match self.document {
+                    Some((format, shape)) => refusal.with_fields(|member| format.field(shape, member)),
+                    None => refusal,
+                })
+            }
         }
     }
 }
@@ -193,7 +212,7 @@ enum Source {
     Value(Value),
     /// The document does not have it.
     Absent,
-    /// It belongs to something that could not be read: a placeholder does, without a violation of its own.
+    /// It would be part of an object that could not be read: a placeholder without a violation of its own.
     Unreadable,
 }
 
@@ -203,7 +222,7 @@ enum Place<'a> {
     Document(&'a mut Map<String, Value>),
     /// It is a member: they are refused.
     Member,
-    /// It is an item of a list: whatever is wrong in an item is one violation, of the item.
+    /// It is an item of a list: all violations in an item are reported as one, of the item.
     Item,
 }
 

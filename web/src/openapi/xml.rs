@@ -78,6 +78,7 @@ fn reference(
     let (name, schema) = format.schema(shape, json, schemas)?;
     let name = format!("{name}{SUFFIX}");
     let reference = json!({"schema": {"$ref": format!("#/components/schemas/{name}")}});
-    schemas.entry(name).or_insert(schema);
+    let known = schemas.entry(&name).or_insert_with(|| schema.clone());
+    assert_eq!(*known, schema, "two documents share the name {name}");
     Some(reference)
 }

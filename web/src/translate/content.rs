@@ -12,8 +12,9 @@ use postonce_shared::gate::GateState;
 use utoipa::PartialSchema as _;
 use utoipa::openapi::{RefOr, Schema};
 
-use super::{AccountChange, AccountTerms};
+use super::{AccountChange, AccountTerms, InboundDocument};
 use crate::error::ApiError;
+use crate::formats::Shape;
 use crate::formats::members::Members;
 
 /// The members of answers to submissions, which cannot be sent.
@@ -25,8 +26,16 @@ static ANSWERED: LazyLock<Vec<String>> = LazyLock::new(|| match wire::Transactio
 /// The instruction in a document.
 ///
 /// # Errors
+/// [`ApiError`] of status 400 when it cannot be read, 422 with every violation when it can.
+pub fn instruction(kind: TransactionKind, document: &InboundDocument) -> Result<Instruction, ApiError> {
+    instruction_of(kind, document.members(Shape::Submission(kind))?)
+}
+
+/// The instruction in members that came in a message of another protocol.
+///
+/// # Errors
 /// [`ApiError`] of status 422, with every violation.
-pub(super) fn instruction(kind: TransactionKind, mut members: Members) -> Result<Instruction, ApiError> {
+pub fn instruction_of(kind: TransactionKind, mut members: Members) -> Result<Instruction, ApiError> {
     let wire::TransactionRequest { amount, currency, reference, metadata } = members.read()?;
     members.refuse_members(&*ANSWERED, "is a member of answers; it cannot be sent");
     let unknown_members = members.take_the_rest();
@@ -42,8 +51,9 @@ pub(super) fn instruction(kind: TransactionKind, mut members: Members) -> Result
 /// The terms of a new account in a document.
 ///
 /// # Errors
-/// [`ApiError`] of status 422, with every violation.
-pub(super) fn account_terms(mut members: Members) -> Result<AccountTerms, ApiError> {
+/// As [`instruction`].
+pub fn account_terms(document: &InboundDocument) -> Result<AccountTerms, ApiError> {
+    let mut members = document.members(Shape::Opening)?;
     let wire::OpenAccountRequest { currency, overdraft_limit, holder } = members.read()?;
     members.refuse_the_rest();
 
@@ -69,8 +79,9 @@ pub(super) fn account_terms(mut members: Members) -> Result<AccountTerms, ApiErr
 /// The change of an account in a document.
 ///
 /// # Errors
-/// [`ApiError`] of status 422, with every violation.
-pub(super) fn account_change(mut members: Members) -> Result<AccountChange, ApiError> {
+/// As [`instruction`].
+pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiError> {
+    let mut members = document.members(Shape::Change)?;
     let wire::ChangeAccountRequest { overdraft_limit, status } = members.read()?;
     members.refuse_the_rest();
 
@@ -92,11 +103,12 @@ pub(super) fn account_change(mut members: Members) -> Result<AccountChange, ApiE
     members.finish(Some(AccountChange { overdraft_limit, status }))
 }
 
-/// The state of the gate in a document.
+/// The state that a document brings the gate into. A release is scheduled for later than `now`.
 ///
 /// # Errors
-/// [`ApiError`] of status 422, with every violation.
-pub(super) fn gate_state(mut members: Members, now: Timestamp) -> Result<GateState, ApiError> {
+/// As [`instruction`], and of status 415 for another format than JSON.
+pub fn gate_state(document: &InboundDocument, now: Timestamp) -> Result<GateState, ApiError> {
+    let mut members = document.members_of_json()?;
     let wire::GateChange { state, release_at } = members.read()?;
     members.refuse_the_rest();
 

@@ -6,6 +6,7 @@ use postonce_schemas::json::{self as wire, PartnerRate, PartnerReach};
 use postonce_shared::domain::ids::{AccountKey, parse_hyphenated};
 use postonce_shared::domain::partner::{PartnerStatus, Reach, RequestRate, SignatureKey};
 
+use super::InboundDocument;
 use crate::error::ApiError;
 use crate::formats::members::Members;
 use crate::partner_terms::{
@@ -20,8 +21,9 @@ const SCOPES_MAX: usize = 20;
 /// The terms of a partner in a document.
 ///
 /// # Errors
-/// [`ApiError`] of status 422, with every violation.
-pub(super) fn terms(mut members: Members) -> Result<TermsChange, ApiError> {
+/// [`ApiError`] of status 400, 415 or 422, with every violation.
+pub fn partner_terms(document: &InboundDocument) -> Result<TermsChange, ApiError> {
+    let mut members = document.members_of_json()?;
     let wire::PartnerTerms { reach, status, format, rate, signature_required } = members.read()?;
     members.refuse_the_rest();
     let reach = self::reach(&mut members, reach);
@@ -51,8 +53,9 @@ pub(super) fn terms(mut members: Members) -> Result<TermsChange, ApiError> {
 /// The scopes of a new key in a document.
 ///
 /// # Errors
-/// [`ApiError`] of status 422, with every violation.
-pub(super) fn key_scopes(mut members: Members) -> Result<Vec<Scope>, ApiError> {
+/// [`ApiError`] of status 400, 415 or 422, with every violation.
+pub fn key_scopes(document: &InboundDocument) -> Result<Vec<Scope>, ApiError> {
+    let mut members = document.members_of_json()?;
     let wire::PartnerKeyRequest { scopes: codes } = members.read()?;
     members.refuse_the_rest();
     if !(1..=SCOPES_MAX).contains(&codes.len()) {
@@ -74,8 +77,9 @@ pub(super) fn key_scopes(mut members: Members) -> Result<Vec<Scope>, ApiError> {
 /// A new key to sign with in a document.
 ///
 /// # Errors
-/// [`ApiError`] of status 422, with every violation.
-pub(super) fn signature_key(mut members: Members) -> Result<SignatureKey, ApiError> {
+/// [`ApiError`] of status 400, 415 or 422, with every violation.
+pub fn signature_key(document: &InboundDocument) -> Result<SignatureKey, ApiError> {
+    let mut members = document.members_of_json()?;
     let wire::PartnerSignatureKeyRequest { key_id, algorithm, material } = members.read()?;
     members.refuse_the_rest();
     let id = signature_key_id(&key_id).map_err(|rule| members.refuse("key_id", rule)).ok();
@@ -131,7 +135,7 @@ fn list<W, T: Ord>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::formats::json::members;
+    use crate::translate::tests::document;
 
     const USER: &str = "0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11";
 
@@ -142,7 +146,7 @@ mod tests {
     #[test]
     fn the_reach_is_said_whole_or_the_terms_are_refused() {
         let check = |body: &str, expected: &[&str]| {
-            assert_eq!(fields(terms(members(body.as_bytes()).unwrap())), expected, "{body}");
+            assert_eq!(fields(partner_terms(&document(body))), expected, "{body}");
         };
         check("{}", &["reach"]);
         check(r#"{"reach":null}"#, &["reach"]);
@@ -164,13 +168,13 @@ mod tests {
 
     #[test]
     fn what_is_left_out_stays_and_null_takes_away() {
-        let bare = terms(members(br#"{"reach":{"everything":true}}"#).unwrap()).unwrap();
+        let bare = partner_terms(&document(r#"{"reach":{"everything":true}}"#)).unwrap();
         assert_eq!(bare, TermsChange { reach: Some(Reach::Everything), ..TermsChange::default() });
         let body = format!(
             r#"{{"reach":{{"users":["{USER}"],"accounts":[{{"user_id":"{USER}","account_id":"{USER}"}}]}},
                 "status":"suspended","format":null,"rate":null,"signature_required":true}}"#
         );
-        let full = terms(members(body.as_bytes()).unwrap()).unwrap();
+        let full = partner_terms(&document(body)).unwrap();
         assert_eq!((full.format, full.rate), (Some(None), Some(None)));
         assert_eq!((full.status, full.signature_required), (Some(PartnerStatus::Suspended), Some(true)));
         assert_eq!(full.reach.unwrap().names(), 2);
@@ -179,23 +183,23 @@ mod tests {
     #[test]
     fn scopes_of_keys_are_known_ones() {
         let check = |body: &str, expected: &[&str]| {
-            assert_eq!(fields(key_scopes(members(body.as_bytes()).unwrap())), expected, "{body}");
+            assert_eq!(fields(key_scopes(&document(body))), expected, "{body}");
         };
         check("{}", &["scopes"]);
         check(r#"{"scopes":[]}"#, &["scopes"]);
         check(r#"{"scopes":"read"}"#, &["scopes"]);
         check(r#"{"scopes":["read","fly",7]}"#, &["scopes[2]", "scopes[1]"]);
-        let body = members(br#"{"scopes":["transactions:write","read","read"]}"#).unwrap();
-        let scopes = key_scopes(body).unwrap();
+        let body = document(r#"{"scopes":["transactions:write","read","read"]}"#);
+        let scopes = key_scopes(&body).unwrap();
         assert_eq!(scopes, [Scope::Deposit, Scope::Withdraw, Scope::Read]);
     }
 
     #[test]
     fn material_is_never_in_a_refusal() {
         let body = br#"{"key_id":"a b","algorithm":"hmac-sha256","material":"c2VjcmV0"}"#;
-        let error = signature_key(members(body).unwrap()).unwrap_err();
+        let error = signature_key(&document(body)).unwrap_err();
         assert_eq!(error.fields().collect::<Vec<_>>(), ["key_id", "material"]);
         assert!(!format!("{error:?}").contains("c2VjcmV0"));
-        assert_eq!(fields(signature_key(members(b"{}").unwrap())), ["key_id", "algorithm", "material"]);
+        assert_eq!(fields(signature_key(&document("{}"))), ["key_id", "algorithm", "material"]);
     }
 }

@@ -1,11 +1,12 @@
 use actix_web::ResponseError as _;
 use postonce_schemas::json as wire;
+use postonce_shared::domain::instruction::TransactionKind;
 use serde_json::Value;
 use utoipa::PartialSchema;
 
 use super::*;
 
-fn document(body: impl AsRef<[u8]>) -> InboundDocument {
+pub fn document(body: impl AsRef<[u8]>) -> InboundDocument {
     InboundDocument::of(&json::Json, Bytes::copy_from_slice(body.as_ref()), XmlLimits::default())
 }
 
