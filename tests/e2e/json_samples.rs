@@ -6,12 +6,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
+use actix_web::web::Bytes;
 use postonce_schemas::json;
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::domain::time::Timestamp;
+use postonce_shared::messaging::xml::XmlLimits;
 use postonce_tests::workspace;
-use postonce_web::api::translate;
+use postonce_web::api::translate::{self, InboundDocument};
 use postonce_web::error::ApiError;
+use postonce_web::formats::json::Json;
 use serde_json::{Value, json};
 
 /// Parses a body as the program does. An answer is returned as it would be written again.
@@ -26,10 +29,10 @@ macro_rules! answer {
 }
 
 const DEFINITIONS: &[(&str, Reader)] = &[
-    ("TransactionRequest", |body| request(translate::json::instruction(TransactionKind::Deposit, body))),
-    ("OpenAccountRequest", |body| request(translate::json::account_terms(body))),
-    ("ChangeAccountRequest", |body| request(translate::json::account_change(body))),
-    ("GateChange", |body| request(translate::json::gate_state(body, today()))),
+    ("TransactionRequest", |body| request(translate::instruction(TransactionKind::Deposit, &document(body)))),
+    ("OpenAccountRequest", |body| request(translate::account_terms(&document(body)))),
+    ("ChangeAccountRequest", |body| request(translate::account_change(&document(body)))),
+    ("GateChange", |body| request(translate::gate_state(&document(body), today()))),
     ("Account", |body| answer!(body, Account)),
     ("AccountPage", |body| answer!(body, AccountPage)),
     ("Transaction", |body| answer!(body, Transaction)),
@@ -38,6 +41,10 @@ const DEFINITIONS: &[(&str, Reader)] = &[
     ("Gate", |body| answer!(body, Gate)),
     ("GateChanged", |body| answer!(body, GateChanged)),
 ];
+
+fn document(body: &[u8]) -> InboundDocument {
+    InboundDocument::of(&Json, Bytes::copy_from_slice(body), XmlLimits::default())
+}
 
 fn request<T>(translated: Result<T, ApiError>) -> Result<Option<Value>, String> {
     translated.map(|_| None).map_err(|error| {

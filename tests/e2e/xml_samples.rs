@@ -7,11 +7,12 @@ use std::fs;
 use actix_web::web::Bytes;
 use postonce_shared::messaging::xml::{self, Element, Node, XmlLimits};
 use postonce_tests::contracts::{schema_of, validate_xml};
+use postonce_tests::dialects::Dialect;
 use postonce_tests::samples::{self, XmlSample, xml_samples};
 use postonce_web::api::translate::{self, InboundDocument};
 use postonce_web::error::ApiError;
-use postonce_web::formats::Shape;
 use postonce_web::formats::table::{parse, read_root};
+use postonce_web::formats::{FORMATS, Shape};
 
 /// Reads a sample as the program does: a request is translated; an answer is parsed, written again, and
 /// must be the same.
@@ -34,13 +35,12 @@ fn read(sample: &XmlSample) -> Result<(), String> {
 fn read_answer(sample: &XmlSample) -> Result<(), String> {
     let table = sample.format.of(sample.shape);
     let root = parse(&sample.body, &XmlLimits::default()).map_err(|error| message_of(&error))?;
-    let mut reading = read_root(table, &root).map_err(|error| message_of(&error))?;
-    if !reading.violations.is_empty() {
-        let lines = reading.violations.iter().map(|it| format!("{} {}", it.field, it.message));
+    let (members, violations) = read_root(table, &root).map_err(|error| message_of(&error))?.into_object("");
+    if !violations.is_empty() {
+        let lines = violations.iter().map(|it| format!("{} {}", it.field, it.message));
         return Err(lines.collect::<Vec<_>>().join("\n"));
     }
-    reading.members.insert(String::new(), reading.elements.into());
-    let again = xml::write(&table.write(&reading.members));
+    let again = xml::write(&table.write(&members));
     assert_eq!(again, xml::write(&without_layout(root)), "{}", sample.place());
     Ok(())
 }
@@ -96,6 +96,21 @@ fn the_schemas_agree_with_the_folders_of_the_samples() {
         let schema = schema_of(table.namespace).expect("every namespace has a schema");
         let checked = validate_xml(schema, &sample.body);
         assert_eq!(checked.is_ok(), sample.folder != "invalid", "{}: {checked:?}", sample.place());
+    }
+}
+
+#[test]
+fn every_format_has_samples_and_a_client() {
+    let all: Vec<(&str, &str)> = FORMATS.iter().map(|it| (it.name(), it.media_type())).collect();
+    let sampled = samples::FORMATS.map(|format| (format.name, format.media_type));
+    assert!(all.iter().skip(1).eq(&sampled), "samples are of {sampled:?}, formats of XML are of {all:?}");
+    let spoken = Dialect::ALL.map(Dialect::media_type);
+    assert!(
+        all.iter().map(|(_, media_type)| *media_type).eq(spoken),
+        "clients speak {spoken:?}, formats are {all:?}"
+    );
+    for table in samples::FORMATS.iter().flat_map(|format| samples::SHAPES.map(|shape| format.of(shape))) {
+        assert!(schema_of(table.namespace).is_some(), "{} has no schema", table.namespace);
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::money::Amount;
+pub use super::transaction_kind::TransactionKind;
 
 /// Longest reference, in characters. ISO 20022 `Max140Text`, as unstructured remittance has it.
 pub const REFERENCE_CHARS_MAX: usize = 140;
@@ -20,28 +21,12 @@ pub const METADATA_BYTES_MAX: usize = 2048;
 /// Most bytes of what a request holds that this version does not know, as [`UnknownMembers`] writes it.
 pub const UNKNOWN_MEMBERS_BYTES_MAX: usize = 2048;
 
-/// Which way the money moves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum TransactionKind {
-    /// Money comes in.
-    Deposit,
-    /// Money goes out.
-    Withdrawal,
-}
-
-impl TransactionKind {
-    /// The stable code.
-    pub const fn code(self) -> &'static str {
-        match self {
-            Self::Deposit => "deposit",
-            Self::Withdrawal => "withdrawal",
-        }
-    }
-
-    /// The kind with that code.
-    pub fn from_code(code: &str) -> Option<Self> {
-        [Self::Deposit, Self::Withdrawal].into_iter().find(|kind| kind.code() == code)
-    }
+/// The rules that a line of text, such as a reference or a name, breaks: each as the end of a sentence about it.
+pub fn broken_rules(text: &str) -> impl Iterator<Item = String> {
+    let fits = (1..=REFERENCE_CHARS_MAX).contains(&text.chars().count());
+    let length = (!fits).then(|| format!("must have 1 to {REFERENCE_CHARS_MAX} characters"));
+    let is_plain = !text.contains(char::is_control);
+    length.into_iter().chain((!is_plain).then(|| "must not contain control characters".to_owned()))
 }
 
 /// A field that breaks a limit of [`Details`].
@@ -77,14 +62,8 @@ impl Details {
     ) -> Result<Self, Vec<DetailsViolation>> {
         let mut violations = Vec::new();
         let mut refuse = |field: String, rule: String| violations.push(DetailsViolation { field, rule });
-        if let Some(text) = &reference {
-            let length = text.chars().count();
-            if length == 0 || length > REFERENCE_CHARS_MAX {
-                refuse("reference".to_owned(), format!("must have 1 to {REFERENCE_CHARS_MAX} characters"));
-            }
-            if text.contains(char::is_control) {
-                refuse("reference".to_owned(), "must not contain control characters".to_owned());
-            }
+        for rule in reference.as_deref().into_iter().flat_map(broken_rules) {
+            refuse("reference".to_owned(), rule);
         }
         if metadata.len() > METADATA_ENTRIES_MAX {
             refuse("metadata".to_owned(), format!("must have at most {METADATA_ENTRIES_MAX} members"));

@@ -13,3 +13,4 @@ pub mod rejection;
 pub mod scope;
 pub mod time;
 pub mod transaction;
+mod transaction_kind;

@@ -1,7 +1,5 @@
 //! Answers: every document that the program writes is valid.
 
-use std::collections::BTreeMap;
-
 use postonce_schemas::json as wire;
 use postonce_shared::domain::ids::OrderNumber;
 use postonce_shared::domain::money::{
@@ -106,7 +104,7 @@ fn transaction() -> impl Strategy<Value = wire::Transaction> {
                 posted_at,
                 reason: reason.map(Into::into),
                 rejected_at,
-                unknown_members: BTreeMap::new(),
+                unknown_members: wire::RawMembers::default(),
                 unknown_elements,
             }
         })

@@ -3,32 +3,40 @@
 
 use std::collections::BTreeMap;
 
+use actix_web::web::Bytes;
 use postonce_shared::cluster::gate::GateState;
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::Amount;
 use postonce_shared::domain::time::Timestamp;
-use postonce_web::api::translate::json;
+use postonce_shared::messaging::xml::XmlLimits;
+use postonce_web::api::translate::{self, InboundDocument};
+use postonce_web::formats::json::Json;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::refusal;
 
+/// A body in JSON.
+pub(super) fn document(body: &[u8]) -> InboundDocument {
+    InboundDocument::of(&Json, Bytes::copy_from_slice(body), XmlLimits::default())
+}
+
 /// Parses any bytes as every kind of body.
 pub fn check(input: &[u8]) {
-    match json::instruction(TransactionKind::Deposit, input) {
+    match translate::instruction(TransactionKind::Deposit, &document(input)) {
         Ok(instruction) => check_instruction(input, &instruction),
         Err(error) => drop(refusal::check(&error)),
     }
-    match json::account_terms(input) {
+    match translate::account_terms(&document(input)) {
         Ok(terms) => assert_eq!(terms.overdraft_limit.currency(), terms.currency),
         Err(error) => drop(refusal::check(&error)),
     }
-    match json::account_change(input) {
+    match translate::account_change(&document(input)) {
         Ok(change) => assert!(change.overdraft_limit.is_some() || change.status.is_some()),
         Err(error) => drop(refusal::check(&error)),
     }
     let now = Timestamp::from_unix_ms(1_795_248_000_000);
-    match json::gate_state(input, now) {
+    match translate::gate_state(&document(input), now) {
         Ok(GateState::Held { release_at: Some(at) }) => assert!(at > now),
         Ok(GateState::Held { release_at: None } | GateState::Released) => {}
         Err(error) => drop(refusal::check(&error)),
@@ -49,7 +57,7 @@ fn check_instruction(body: &[u8], instruction: &Instruction) {
 }
 
 fn read(body: &str) -> Option<Instruction> {
-    json::instruction(TransactionKind::Deposit, body.as_bytes()).ok()
+    translate::instruction(TransactionKind::Deposit, &document(body.as_bytes())).ok()
 }
 
 /// The body that a partner would write for this instruction, with the unknown members last.

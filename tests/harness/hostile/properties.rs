@@ -21,14 +21,14 @@ use postonce_shared::messaging::envelope::{Envelope, pack};
 use postonce_shared::ports::queue::BODY_BYTES_MAX;
 use postonce_shared::testing::conformance::sealed::{envelope_in, seal, unsealed};
 use postonce_web::api::pages::cursor;
-use postonce_web::api::translate::json;
+use postonce_web::api::translate;
 use postonce_web::formats::{wwi, xml};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::json_request::{changed, reordered, written};
+use super::json_request::{changed, document, reordered, written};
 
 /// Texts with characters that are special in JSON, XML and storage keys, but without control characters.
 fn text(chars_max: usize) -> impl Strategy<Value = String> {
@@ -113,7 +113,7 @@ fn completion() -> impl Strategy<Value = Completion> {
 }
 
 fn read(body: &str) -> Option<Instruction> {
-    json::instruction(TransactionKind::Deposit, body.as_bytes()).ok()
+    translate::instruction(TransactionKind::Deposit, &document(body.as_bytes())).ok()
 }
 
 proptest! {

@@ -61,7 +61,7 @@ fn check_instruction(format: &'static Tables, instruction: &Instruction) {
     }
     if instruction.details.unknown_members().is_empty() {
         let json = json_request::written(instruction);
-        let in_json = translate::json::instruction(instruction.kind, json.as_bytes());
+        let in_json = translate::instruction(instruction.kind, &json_request::document(json.as_bytes()));
         assert_eq!(in_json.ok().as_ref(), Some(instruction), "{json}");
     }
 }

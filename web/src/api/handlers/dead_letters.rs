@@ -8,10 +8,9 @@ use postonce_shared::protocol::dead_letters::Decided;
 use crate::access::authentication::Caller;
 use crate::access::scopes::Admin;
 use crate::admin::service::AdminService;
-use crate::api::openapi::{
-    DeadLetterPath, DeadLetterRefusals, DecisionRefusals, LetterListingRefusals, PageParams, ResolvedParam,
-};
 use crate::api::pages::{PageQuery, cursor};
+use crate::api::parameters::{DeadLetterPath, PageParams, ResolvedParam};
+use crate::api::refusals::{DeadLetterRefusals, DecisionRefusals, LetterListingRefusals};
 use crate::api::respond;
 use crate::error::{ApiError, Code};
 

@@ -9,7 +9,7 @@ use crate::access::audit;
 use crate::access::authentication::Caller;
 use crate::access::scopes::Admin;
 use crate::admin::gate::{Acknowledgment, GateService};
-use crate::api::openapi::{GateRefusals, Refusals};
+use crate::api::refusals::{GateRefusals, Refusals};
 use crate::api::translate::{self, InboundDocument};
 use crate::error::ApiError;
 
