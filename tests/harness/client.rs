@@ -7,7 +7,7 @@ use std::time::Duration;
 use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_shared::domain::instruction::TransactionKind;
 use reqwest::header::{HeaderMap, HeaderValue};
-use reqwest::{Method, StatusCode};
+use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 
 use crate::certificates::Certified;
@@ -188,7 +188,7 @@ impl Client {
     }
 
     /// A request with the API key, for further changes by the caller.
-    pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.http.request(method, format!("{}{path}", self.address)).bearer_auth(&self.key)
     }
 
@@ -199,7 +199,7 @@ impl Client {
     ///
     /// # Panics
     /// When the answer violates its contract.
-    pub async fn try_send(&self, request: reqwest::RequestBuilder) -> Result<Answer, reqwest::Error> {
+    pub async fn try_send(&self, request: RequestBuilder) -> Result<Answer, reqwest::Error> {
         let request = request.build()?;
         let (method, path) = (request.method().clone(), request.url().path().to_owned());
         let response = self.http.execute(request).await?;
@@ -219,7 +219,7 @@ impl Client {
     }
 
     /// Sends a request to a process that must answer.
-    pub async fn send(&self, request: reqwest::RequestBuilder) -> Answer {
+    pub async fn send(&self, request: RequestBuilder) -> Answer {
         self.try_send(request).await.unwrap_or_else(|error| panic!("no answer: {error:?}"))
     }
 
@@ -229,7 +229,7 @@ impl Client {
     }
 
     /// Sends a `GET` request, repeated while the storage is unavailable; any other status than 200 fails.
-    async fn read(&self, request: reqwest::RequestBuilder) -> Answer {
+    async fn read(&self, request: RequestBuilder) -> Answer {
         wait::until("the storage answers", wait::TIMEOUT, async || {
             let request = request.try_clone().expect("a request without a body can be repeated");
             let answer = self.send(request).await;
@@ -266,14 +266,9 @@ impl Client {
     }
 
     /// The request that submits a deposit or withdrawal.
-    pub fn submission(
-        &self,
-        account: AccountKey,
-        id: MessageId,
-        submission: &Submission,
-    ) -> reqwest::RequestBuilder {
-        let path = format!("{}/{}s", path_of(account), submission.kind.code());
-        self.request(Method::POST, &path).header("Idempotency-Key", quoted(id)).json(&submission.body)
+    pub fn submission(&self, account: AccountKey, id: MessageId, sent: &Submission) -> RequestBuilder {
+        let path = format!("{}/{}s", path_of(account), sent.kind.code());
+        self.request(Method::POST, &path).header("Idempotency-Key", quoted(id)).json(&sent.body)
     }
 
     /// Submits a deposit or withdrawal.
@@ -287,10 +282,10 @@ impl Client {
         &self,
         account: AccountKey,
         id: MessageId,
-        submission: &Submission,
+        sent: &Submission,
     ) -> Answer {
         let answer = wait::until("it is accepted", wait::TIMEOUT, async || {
-            let answer = self.submit(account, id, submission).await;
+            let answer = self.submit(account, id, sent).await;
             if answer.status == 503 { Err(format!("{answer:?}")) } else { Ok(answer) }
         })
         .await;
@@ -299,13 +294,8 @@ impl Client {
     }
 
     /// Submits and waits up to 30 s for the outcome.
-    pub async fn submit_and_wait(
-        &self,
-        account: AccountKey,
-        id: MessageId,
-        submission: &Submission,
-    ) -> Answer {
-        self.send(self.submission(account, id, submission).header("Prefer", "wait=30")).await
+    pub async fn submit_and_wait(&self, account: AccountKey, id: MessageId, sent: &Submission) -> Answer {
+        self.send(self.submission(account, id, sent).header("Prefer", "wait=30")).await
     }
 
     /// Submits and waits until it is posted.
