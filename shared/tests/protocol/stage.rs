@@ -73,7 +73,7 @@ struct Mail(Mutex<BTreeMap<Address, Arc<Completions>>>, ReplySeal);
 
 impl Replies for Mail {
     fn send(&self, to: &ReplyTo, completion: Completion) {
-        if let Some(process) = self.0.lock().unwrap().get(self.1.open(to).unwrap()) {
+        if let Some(process) = self.0.lock().unwrap().get(self.1.verify(to).unwrap()) {
             process.announce(&completion.key, &completion.outcome);
         }
     }
@@ -118,7 +118,7 @@ impl Stage {
         trouble(&mut store);
         let doorbell = Arc::new(LocalDoorbell::default());
         let completions: Arc<Completions> = Arc::default();
-        completions.take_replies_at(address(number), self.seal.clone());
+        completions.set_reply_address(address(number), self.seal.clone());
         self.mail.0.lock().unwrap().insert(address(number), Arc::clone(&completions));
         let links = Links { doorbell, completions, replies: self.mail.clone(), seal: seal() };
         Bank::linked(store, Arc::clone(&self.world), links, QUEUES)
@@ -126,7 +126,7 @@ impl Stage {
 
     /// The address at which somebody asks for a reply.
     pub fn asked_at(&self, envelope: &Envelope) -> Option<Address> {
-        envelope.reply_to.as_ref().map(|to| self.seal.open(to).unwrap().clone())
+        envelope.reply_to.as_ref().map(|to| self.seal.verify(to).unwrap().clone())
     }
 
     /// From now on no reply arrives anywhere.

@@ -155,7 +155,7 @@ impl Processes {
         let wires = Arc::new(Wires { processes, bell: own_bell, seal: seal.clone() });
         let completions: Arc<Completions> = Arc::default();
         let address = Address::parse(&format!("process-{}:1", life.number())).expect("it is an address");
-        completions.take_replies_at(address.clone(), seal);
+        completions.set_reply_address(address.clone(), seal);
         let links = Links { doorbell: wires.clone(), completions, replies: wires, seal: Seal::new(&secret) };
         let store = Link::ports(&self.network, life);
         let bank = Bank::linked(store, Arc::clone(&world), links, self.terms.queue_count);
@@ -279,7 +279,7 @@ impl Replies for Wires {
     fn send(&self, to: &ReplyTo, completion: Completion) {
         let Processes { network, .. } = &*self.processes;
         // Clocks that are too far apart cost the reply, as they do over HTTP.
-        let Ok(to) = self.seal.open(to) else { return };
+        let Ok(to) = self.seal.verify(to) else { return };
         let addressee = self.processes.living().into_iter().find(|member| member.address == *to);
         let Some(addressee) = addressee.filter(|_| !network.strikes(Fault::ReplyLost)) else { return };
         let scheduler = network.scheduler.clone();

@@ -18,7 +18,7 @@ use postonce_shared::adapters::http::{
     COMPLETIONS_PATH, CallFault, PARTNERS_PATH, PartnerChanged, PeerNetwork, Question, RING_PATH, Recipient,
     STATUS_PATH, decode_ring,
 };
-use postonce_shared::cluster::completions::{Completion, News, note};
+use postonce_shared::cluster::completions::{Completion, CompletionEvent, reply_body};
 use postonce_shared::cluster::replies::Replies as _;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{Partner, Reach};
@@ -159,7 +159,7 @@ async fn whoever_waits_elsewhere_is_told() {
     let waiters: Vec<_> =
         completions.iter().map(|completion| web.callee.completions.register(&completion.key)).collect();
     for completion in &completions {
-        worker.replies.send(&worker.seal.ask(&web.address).unwrap(), completion.clone());
+        worker.replies.send(&worker.seal.sign(&web.address).unwrap(), completion.clone());
     }
     for (mut waiter, completion) in waiters.into_iter().zip(&completions) {
         assert_eq!(within(waiter.outcome()).await, completion.outcome);
@@ -195,9 +195,9 @@ async fn the_note_of_a_process_with_an_outdated_secret_is_only_a_hint() {
             .unwrap();
     let told = completion(&*town.world, 1);
     let mut waiter = web.callee.completions.register(&told.key);
-    outdated.replies.send(&outdated.seal.ask(&web.address).unwrap(), told.clone());
-    assert_eq!(within(waiter.news()).await, News::Hint);
-    assert_eq!(waiter.look(), None);
+    outdated.replies.send(&outdated.seal.sign(&web.address).unwrap(), told.clone());
+    assert_eq!(within(waiter.next_event()).await, CompletionEvent::Hint);
+    assert_eq!(waiter.known_outcome(), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -209,7 +209,7 @@ async fn a_note_that_is_lost_twice_is_dropped() {
     let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
     let server = HttpServer::new(move || {
         let take = async |body: actix_web::web::Bytes, notes: Data<Mutex<Vec<Completion>>>| {
-            notes.lock().unwrap().extend(note::decode(&body).unwrap());
+            notes.lock().unwrap().extend(reply_body::decode(&body).unwrap());
             HttpResponse::InternalServerError().finish()
         };
         App::new().app_data(Data::clone(&app_data)).route(COMPLETIONS_PATH, post().to(take))
@@ -221,9 +221,9 @@ async fn a_note_that_is_lost_twice_is_dropped() {
         let notes = Data::clone(&notes);
         until(move || notes.lock().unwrap().len() >= count)
     };
-    worker.replies.send(&worker.seal.ask(&address).unwrap(), lost.clone());
+    worker.replies.send(&worker.seal.sign(&address).unwrap(), lost.clone());
     told(2).await;
-    worker.replies.send(&worker.seal.ask(&address).unwrap(), later.clone());
+    worker.replies.send(&worker.seal.sign(&address).unwrap(), later.clone());
     told(4).await;
     assert_eq!(*notes.lock().unwrap(), [lost.clone(), lost, later.clone(), later]);
 }
@@ -242,13 +242,13 @@ async fn nobody_is_called_at_an_address_that_no_process_of_the_bank_wrote() {
     let told = completion(&*town.world, 1);
     let mut waiter = web.callee.completions.register(&told.key);
 
-    worker.replies.send(&stranger.seal.ask(&address).unwrap(), told.clone());
-    let late = worker.seal.ask(&address).unwrap();
+    worker.replies.send(&stranger.seal.sign(&address).unwrap(), told.clone());
+    let late = worker.seal.sign(&address).unwrap();
     town.clock.advance(Duration::from_secs(91));
     worker.replies.send(&late, told.clone());
     // Calls are made in the order in which they are asked for, each on a line of its own: by the time that this
     // one was answered, any other would have knocked.
-    worker.replies.send(&worker.seal.ask(&web.address).unwrap(), told.clone());
+    worker.replies.send(&worker.seal.sign(&web.address).unwrap(), told.clone());
     assert_eq!(within(waiter.outcome()).await, told.outcome);
     assert_eq!(thief.accept().map(drop).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }
@@ -281,8 +281,8 @@ async fn processes_understand_each_other_while_the_secret_is_changed() {
             assert_eq!(worker.heard().await, BTreeSet::from([queue(0)]), "it signs with the old one");
         }
         // The other way it believes both.
-        let asked = town.exchange().seal.ask(&worker.address).unwrap();
-        assert_eq!(web.seal.open(&asked), Ok(&worker.address));
+        let asked = town.exchange().seal.sign(&worker.address).unwrap();
+        assert_eq!(web.seal.verify(&asked), Ok(&worker.address));
     }
 }
 

@@ -177,7 +177,7 @@ async fn an_order_outside_of_the_reach_moves_no_money() {
     desk.change(|partner| partner.reach = own).await;
     desk.posts(1, 1, "2.00", "2.00").await;
     let reason = desk.refused(2, 2, "2.00").await;
-    let words = format!("the account {} is outside of the reach of partner shop", account(2));
+    let words = format!("the account {} is outside the reach of partner shop", account(2));
     assert!(reason.contains(&words), "{reason}");
     assert_eq!(desk.stage.balance(2).await, "0.00");
     // The same for an account that does not exist: the reach is checked first.
@@ -215,7 +215,7 @@ async fn an_order_cannot_be_signed() {
     let desk = Desk::with_partner().await;
     desk.change(|partner| partner.signature_required = true).await;
     let reason = desk.refused(1, 1, "2.00").await;
-    assert!(reason.contains("partner shop has to sign its requests"), "{reason}");
+    assert!(reason.contains("partner shop must sign its requests"), "{reason}");
 }
 
 #[tokio::test]

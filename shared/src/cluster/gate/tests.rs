@@ -13,7 +13,7 @@ fn gate() -> (Gate, Arc<TestWorld>, Arc<dyn SyncStore>) {
 const HELD: GateState = GateState::Held { release_at: None };
 
 #[tokio::test]
-async fn the_epoch_grows_with_every_change_and_with_nothing_else() {
+async fn the_epoch_grows_only_with_changes() {
     let (gate, _, _) = gate();
     assert_eq!(gate.read().await.unwrap(), GateOrder { epoch: 0, state: GateState::Released });
     assert_eq!(gate.set(GateState::Released).await.unwrap().epoch, 0);
@@ -29,7 +29,7 @@ async fn only_an_untouched_gate_is_held_at_start() {
     assert_eq!(gate.hold_if_untouched().await.unwrap(), GateOrder { epoch: 1, state: HELD });
     assert_eq!(gate.set(GateState::Released).await.unwrap().epoch, 2);
     let released = GateOrder { epoch: 2, state: GateState::Released };
-    assert_eq!(gate.hold_if_untouched().await.unwrap(), released, "somebody released it meanwhile");
+    assert_eq!(gate.hold_if_untouched().await.unwrap(), released, "it was released in the meantime");
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn a_scheduled_release_happens_once_and_not_early() {
 }
 
 #[tokio::test]
-async fn a_value_that_cannot_be_read_is_a_fault_and_stays() {
+async fn an_invalid_value_is_a_fault_and_is_kept() {
     let (gate, _, sync) = gate();
     for value in ["", "{}", r#"{"v":1,"state":"open","epoch":1}"#, r#"{"v":2,"state":"held","epoch":1}"#] {
         let revision = sync.get(NAME).await.unwrap().map(|stored| stored.revision);

@@ -12,7 +12,7 @@ use crate::cluster::completions::{Completions, Waiter};
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::messaging::envelope;
 use crate::ports::doorbell::Doorbell;
-use crate::ports::ledger::{AcceptOutcome, AcceptReach, Ledger, NewTransaction};
+use crate::ports::ledger::{AcceptGrouping, AcceptOutcome, Ledger, NewTransaction};
 use crate::ports::queue::QueueName;
 use crate::ports::world::World;
 use crate::protocol::group_commit::{Flush, GroupCommit};
@@ -29,10 +29,10 @@ pub(super) type Inserts = GroupCommit<InsertLane, NewTransaction, Shared<AcceptO
 const GROUPS_AT_ONCE: NonZeroUsize = NonZeroUsize::new(2).expect("not zero");
 
 /// The lane of an account.
-pub(super) fn lane(reach: AcceptReach, account: AccountKey, queue_count: u16) -> InsertLane {
+pub(super) fn lane(reach: AcceptGrouping, account: AccountKey, queue_count: u16) -> InsertLane {
     let only = match reach {
-        AcceptReach::OneAccount => Some(account),
-        AcceptReach::AllAccounts => None,
+        AcceptGrouping::OneAccount => Some(account),
+        AcceptGrouping::AllAccounts => None,
     };
     (envelope::queue_of(account, queue_count), only)
 }
@@ -45,12 +45,12 @@ pub(super) fn inserts(
     confirmed: Arc<ConfirmedSends>,
     doorbell: Arc<dyn Doorbell>,
 ) -> Inserts {
-    let reach = ledger.accept_reach();
+    let reach = ledger.accept_grouping();
     let insert = insert_groups(ledger, completions, confirmed, doorbell);
     let inserts = GroupCommit::new(Arc::clone(world), reach.group_max(), insert);
     match reach {
-        AcceptReach::OneAccount => inserts,
-        AcceptReach::AllAccounts => inserts.side_by_side(GROUPS_AT_ONCE),
+        AcceptGrouping::OneAccount => inserts,
+        AcceptGrouping::AllAccounts => inserts.side_by_side(GROUPS_AT_ONCE),
     }
 }
 

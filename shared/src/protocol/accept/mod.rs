@@ -26,7 +26,7 @@ use futures::FutureExt as _;
 use futures::future::{Either, select};
 use lru::LruCache;
 
-use crate::cluster::completions::{Completions, News, Waiter};
+use crate::cluster::completions::{CompletionEvent, Completions, Waiter};
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::instruction::Instruction;
 use crate::domain::money::Currency;
@@ -259,7 +259,7 @@ impl Acceptor {
 
     /// Inserts a transaction together with those that come with it.
     async fn insert(&self, new: NewTransaction) -> Result<AcceptOutcome, AcceptFault> {
-        let lane = inserts::lane(self.ledger.accept_reach(), new.key.account, self.queue_count);
+        let lane = inserts::lane(self.ledger.accept_grouping(), new.key.account, self.queue_count);
         self.inserts.submit(lane, new).await?.map_err(AcceptFault::Log)
     }
 
@@ -291,16 +291,16 @@ impl Acceptor {
         for early_look in 0..=EARLY_LOOKS_MAX {
             let news = async {
                 if early_look < EARLY_LOOKS_MAX {
-                    waiter.news().await
+                    waiter.next_event().await
                 } else {
-                    News::Final(waiter.outcome().await)
+                    CompletionEvent::Final(waiter.outcome().await)
                 }
             };
             match select(std::pin::pin!(news), &mut patience).await {
-                Either::Left((News::Final(outcome), _)) => {
+                Either::Left((CompletionEvent::Final(outcome), _)) => {
                     return Transaction { outcome: Some(outcome), ..transaction };
                 }
-                Either::Left((News::Hint, _)) => {
+                Either::Left((CompletionEvent::Hint, _)) => {
                     // What is announced meanwhile is there for the next round.
                     if let Some(found) = self.look(&transaction.key).await {
                         return found;
