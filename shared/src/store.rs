@@ -8,7 +8,7 @@ use crate::adapters::sqlite::{self, Enqueue, SqliteStore};
 use crate::cluster::completions::Completions;
 use crate::config::{Config, StorageConfig};
 use crate::messaging::envelope::seal::Seal;
-use crate::messaging::envelope::{self, Written};
+use crate::messaging::envelope::{self, EncodedItem};
 use crate::ports::Store;
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::queue::QueueName;
@@ -81,12 +81,12 @@ pub fn leave(config: &Config) {
 /// claim on a payload: a message is one more row of the same step there, so there is nothing to save.
 pub fn enqueue(queue_count: u16, completions: Arc<Completions>, seal: Seal) -> Enqueue {
     Arc::new(move |work| {
-        let mut by_queue: BTreeMap<QueueName, Vec<&Written>> = BTreeMap::new();
+        let mut by_queue: BTreeMap<QueueName, Vec<&EncodedItem>> = BTreeMap::new();
         for work in work {
             let queue = envelope::queue_of(work.key().account, queue_count);
             by_queue.entry(queue).or_default().push(work);
         }
-        let reply_to = |part: &[&Written]| completions.reply_to(part.iter().map(|work| work.key()));
+        let reply_to = |part: &[&EncodedItem]| completions.reply_to(part.iter().map(|work| work.key()));
         let messages = by_queue.into_iter().flat_map(|(queue, work)| {
             envelope::bodies(&work, reply_to, &seal).into_iter().map(move |body| (queue.clone(), body))
         });

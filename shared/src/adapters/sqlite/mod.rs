@@ -44,7 +44,7 @@ use std::sync::Arc;
 use rusqlite::DEFAULT_NAME;
 use rusqlite::wal::CheckpointMode;
 
-use crate::messaging::envelope::Written;
+use crate::messaging::envelope::EncodedItem;
 use crate::ports::Store;
 use crate::ports::operations::StorageOperations;
 use crate::ports::queue::QueueName;
@@ -59,7 +59,7 @@ use lock::StoreLock;
 
 /// What to put on which queue for work that was just accepted; stored in the same database
 /// transaction as the work. Called on the writer's thread: it must neither wait nor call the store.
-pub type Enqueue = Arc<dyn Fn(&[&Written]) -> Vec<(QueueName, Vec<u8>)> + Send + Sync>;
+pub type Enqueue = Arc<dyn Fn(&[&EncodedItem]) -> Vec<(QueueName, Vec<u8>)> + Send + Sync>;
 
 /// The store in one SQLite file.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl SqliteStore {
     pub fn open_to_read(path: &Path, world: Arc<dyn World>) -> Result<Store, OpenFault> {
         let operations = Arc::new(StorageOperations::default());
         let database = Database::open_to_read(path, world, Arc::clone(&operations))?;
-        Ok(Self::ports(Arc::new(database), Arc::new(|_: &[&Written]| Vec::new()), operations))
+        Ok(Self::ports(Arc::new(database), Arc::new(|_: &[&EncodedItem]| Vec::new()), operations))
     }
 
     /// Moves what is in the write-ahead log to the file, so that the file alone is the store: for a process

@@ -91,7 +91,7 @@ async fn the_queues_are_read_once_in_five_seconds_however_often_it_is_asked() {
     };
     let watch = DemandWatch::new(&store, 2, world.clone());
     // More queues were in use than are configured now.
-    QueueCount::new(store.sync.clone(), world.clone()).note(3).await.unwrap();
+    QueueCount::new(store.sync.clone(), world.clone()).record(3).await.unwrap();
     send().await;
     world.advance(Duration::from_secs(2));
     let (before, first) = (asked(), watch.demand().await.unwrap());
