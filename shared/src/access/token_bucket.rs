@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn the_retry_delay_of_an_empty_bucket_is_one_second() {
-        // One a second is the lowest rate; a full bucket of 60 takes a minute.
+        // One per second is the lowest rate; filling a bucket of 60 takes a minute.
         let rate = rate(1, 60);
         let mut bucket = Bucket::full(rate, ms(0));
         for _ in 0..60 {

@@ -139,11 +139,11 @@ mod tests {
     fn replies_go_only_to_signed_addresses_and_for_a_limited_time() {
         let world = Arc::new(TestWorld::new(1));
         let (own, other) = (seal(Some("0123456789abcdef"), &world), seal(Some("0123456789abcdeg"), &world));
-        let (web, thief) = (address("http://10.0.0.7:8080"), address("http://10.0.0.8:8080"));
+        let (web, attacker) = (address("http://10.0.0.7:8080"), address("http://10.0.0.8:8080"));
         let reply_to = own.sign(&web).unwrap();
         assert_eq!(own.verify(&reply_to), Ok(&web));
         assert_eq!(other.verify(&reply_to), Err(InvalidProof::Forged), "another bank");
-        let elsewhere = ReplyTo { address: thief, ..reply_to.clone() };
+        let elsewhere = ReplyTo { address: attacker, ..reply_to.clone() };
         assert_eq!(own.verify(&elsewhere), Err(InvalidProof::Forged));
         let longer = ReplyTo { until: reply_to.until.after(Duration::from_millis(1)), ..reply_to.clone() };
         assert_eq!(own.verify(&longer), Err(InvalidProof::Forged));

@@ -94,10 +94,10 @@ impl PartnerId {
     /// Parses a partner's name; fails when the invariant does not hold.
     pub fn parse(text: &str) -> Result<Self, InvalidPartner> {
         let mut characters = text.chars();
-        let sound = characters.next().is_some_and(|first| first.is_ascii_lowercase())
+        let valid = characters.next().is_some_and(|first| first.is_ascii_lowercase())
             && characters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
             && text.len() <= PARTNER_CHARS_MAX;
-        if sound { Ok(Self(text.to_owned())) } else { Err(InvalidPartner) }
+        if valid { Ok(Self(text.to_owned())) } else { Err(InvalidPartner) }
     }
 
     /// Returns the name.
@@ -262,12 +262,12 @@ mod tests {
 
     #[test]
     fn partner_names_are_safe_in_storage_keys() {
-        for sound in ["bootstrap", "shop_12", "a"] {
-            assert!(PartnerId::parse(sound).is_ok(), "{sound}");
+        for valid in ["bootstrap", "shop_12", "a"] {
+            assert!(PartnerId::parse(valid).is_ok(), "{valid}");
         }
         let long = "a".repeat(33);
-        for unsound in ["", "Shop", "1shop", "shop-1", "shop/1", "shöp", long.as_str()] {
-            assert_eq!(PartnerId::parse(unsound), Err(InvalidPartner), "{unsound}");
+        for invalid in ["", "Shop", "1shop", "shop-1", "shop/1", "shöp", long.as_str()] {
+            assert_eq!(PartnerId::parse(invalid), Err(InvalidPartner), "{invalid}");
         }
     }
 }

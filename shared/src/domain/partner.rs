@@ -195,12 +195,12 @@ impl Partner {
     }
 
     /// Returns whether the partner has the key with this id.
-    pub fn lists(&self, key_id: &str) -> bool {
+    pub fn has_key(&self, key_id: &str) -> bool {
         self.keys.iter().any(|key| key.id == key_id)
     }
 
     /// Returns whether the partner may send requests with the key of this id.
     pub fn admits(&self, key_id: &str) -> bool {
-        self.status == PartnerStatus::Active && self.lists(key_id)
+        self.status == PartnerStatus::Active && self.has_key(key_id)
     }
 }

@@ -116,7 +116,7 @@ impl Sweep {
         // The rows decide, so the seal of the payload does not matter.
         let names = match Claim::on(name.to_owned()).names(&payload) {
             // Items that cannot be decoded may be work that exists nowhere else.
-            Ok(names) if !names.is_whole() => {
+            Ok(names) if !names.is_complete() => {
                 return Ok(PayloadState::Unreadable("not all of its items name a transaction".to_owned()));
             }
             Ok(names) => names,

@@ -149,7 +149,7 @@ impl RegisteredProcess {
     }
 
     /// Returns whether the entry has been stale for so long that it can be removed.
-    pub fn is_forgotten(&self, now: Timestamp) -> bool {
+    pub fn is_expired(&self, now: Timestamp) -> bool {
         now > self.next_by.after(REMOVED_AFTER)
     }
 }
@@ -177,7 +177,7 @@ pub async fn live_processes(
     now: Timestamp,
 ) -> Result<Vec<RegisteredProcess>, StoreFault> {
     let mut entries = roster.list().await?;
-    for entry in entries.iter().filter(|entry| entry.is_forgotten(now)) {
+    for entry in entries.iter().filter(|entry| entry.is_expired(now)) {
         if let Err(fault) = roster.withdraw(entry.id).await {
             // The next reader tries again.
             tracing::debug!("Expired registry entry not removed: {}", super::fault::chain(&fault));
@@ -233,7 +233,7 @@ mod tests {
             next_by: at(600),
         };
         assert!(!entry.is_stale(at(0)) && !entry.is_stale(at(600)) && !entry.is_stale(at(630)));
-        assert!(entry.is_stale(at(631)) && !entry.is_forgotten(at(631)));
-        assert!(entry.is_forgotten(at(600 + 24 * 3600 + 1)));
+        assert!(entry.is_stale(at(631)) && !entry.is_expired(at(631)));
+        assert!(entry.is_expired(at(600 + 24 * 3600 + 1)));
     }
 }

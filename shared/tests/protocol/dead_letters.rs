@@ -4,7 +4,7 @@ use postonce_shared::bank::Bank;
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::ports::dead_letters::ResolutionKind;
-use postonce_shared::protocol::dead_letters::{Decided, REASON_CHARS_MAX};
+use postonce_shared::protocol::dead_letters::{REASON_CHARS_MAX, ResolveOutcome};
 use postonce_shared::testing::conformance::sealed::held_in;
 
 use crate::stage::{Stage, account, deposit, queue, submit};
@@ -54,15 +54,15 @@ async fn a_replayed_letter_is_posted_and_stays_on_record() {
     let stage = Stage::new().await;
     let _ = submit(&stage.process(), 7, deposit("1.00")).await.unwrap();
     let (bank, id) = with_letter(&stage).await;
-    assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), ResolveOutcome::Done);
     assert!(!stage.stored(7).await.marks.dead_letter);
     let settled = bank.poster.post(account(), stage.receive().await).await;
     assert!(settled.len() == 1 && settled[0].1.is_ok());
     assert_eq!(stage.account().await.balance.to_string(), "1.00");
     let resolution = bank.store.dead_letters.find(&id).await.unwrap().unwrap().resolution.unwrap();
     assert_eq!((resolution.kind, resolution.by.as_str()), (ResolutionKind::Replayed, "operator"));
-    assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), Decided::AlreadyResolved);
-    assert_eq!(bank.dead_letters.replay("none", "operator").await.unwrap(), Decided::Unknown);
+    assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), ResolveOutcome::AlreadyResolved);
+    assert_eq!(bank.dead_letters.replay("none", "operator").await.unwrap(), ResolveOutcome::Unknown);
 }
 
 #[tokio::test]
@@ -70,14 +70,14 @@ async fn a_discarded_letter_rejects_what_is_not_final() {
     let stage = Stage::new().await;
     let _ = submit(&stage.process(), 7, deposit("1.00")).await.unwrap();
     let (bank, id) = with_letter(&stage).await;
-    assert_eq!(bank.dead_letters.discard(&id, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.discard(&id, "operator").await.unwrap(), ResolveOutcome::Done);
     let outcome = stage.outcome(7).await;
     assert!(
         matches!(outcome, Some(Outcome::Rejected { reason: RejectReason::Discarded, .. })),
         "{outcome:?}"
     );
     assert!(stage.account().await.balance.is_zero());
-    assert_eq!(bank.dead_letters.discard(&id, "operator").await.unwrap(), Decided::AlreadyResolved);
+    assert_eq!(bank.dead_letters.discard(&id, "operator").await.unwrap(), ResolveOutcome::AlreadyResolved);
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn what_was_posted_meanwhile_is_not_discarded() {
     let (bank, id) = with_letter(&stage).await;
     let work = stage.stored(7).await.work().unwrap();
     let _ = bank.poster.post(account(), vec![work]).await;
-    assert_eq!(bank.dead_letters.discard(&id, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.discard(&id, "operator").await.unwrap(), ResolveOutcome::Done);
     assert!(matches!(stage.outcome(7).await, Some(Outcome::Posted { .. })));
 }
 
@@ -97,7 +97,7 @@ async fn a_body_that_nobody_can_read_is_sent_again_as_it_was() {
     let ports = stage.store.ports();
     ports.queue.send(&queue(), b"not an envelope", Duration::ZERO).await.unwrap();
     let (bank, id) = with_letter(&stage).await;
-    assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), ResolveOutcome::Done);
     let again = ports.queue.receive(&queue(), 1, Duration::from_secs(1)).await.unwrap();
     assert_eq!(again[0].body, b"not an envelope");
     assert_ne!(again[0].lease.message_id, id, "should it fail again, it is another letter");

@@ -6,7 +6,7 @@ use postonce_shared::bank::Bank;
 use postonce_shared::domain::ids::{AccountId, PartnerId};
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::messaging::direct_producers::{self, DirectOrder};
-use postonce_shared::protocol::accept::{Acceptance, Admission, Refusal};
+use postonce_shared::protocol::accept::{Acceptance, Admission, OrderRefusal};
 
 use uuid::Uuid;
 
@@ -75,7 +75,7 @@ async fn what_is_not_acceptable_changes_nothing() {
     let mut strange = order(3, "1");
     strange.account.account = AccountId::from_uuid(Uuid::from_u128(77));
     let refused = admit(&bank, &strange).await;
-    assert_eq!(refused, Admission::Refused(Refusal::AccountUnknown(strange.account)));
+    assert_eq!(refused, Admission::Refused(OrderRefusal::AccountUnknown(strange.account)));
     for message in [2, 3] {
         assert!(stage.store.ports().ledger.transaction(&key(message)).await.unwrap().is_none(), "{message}");
     }

@@ -16,7 +16,7 @@ use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::Listing;
 use postonce_shared::ports::payload_store::{PayloadEntry, PayloadStore};
 use postonce_shared::ports::queue::Message;
-use postonce_shared::protocol::dead_letters::Decided;
+use postonce_shared::protocol::dead_letters::ResolveOutcome;
 use postonce_shared::testing::conformance::sealed::{envelope_in, held_in, resealed, seal};
 
 use crate::stage::{Countdown, Stage, TroubledQueue, account, deposit, queue, submit};
@@ -207,7 +207,7 @@ async fn a_letter_with_the_work_of_a_payload_is_replayed_in_messages_of_its_own(
     assert!(body.len() > 3 * postonce_shared::ports::queue::BODY_BYTES_MAX);
     let id = set_aside(&stage, body).await;
     assert!(stage.stored(500).await.marks.dead_letter);
-    assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), ResolveOutcome::Done);
     assert_eq!(stage.queued().await, 500);
     assert!(!stage.stored(500).await.marks.dead_letter);
 }
@@ -220,7 +220,7 @@ async fn a_letter_with_many_items_that_nobody_can_read_is_replayed_whole() {
     let body =
         String::from_utf8(Envelope::of(work, None).encode(&seal())).unwrap().replace("deposit", "depot");
     let id = set_aside(&stage, resealed(body.as_bytes())).await;
-    assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), ResolveOutcome::Done);
     let sent: usize = messages(&stage)
         .await
         .iter()
@@ -237,12 +237,12 @@ async fn a_letter_with_a_claim_is_replayed_as_it_is_and_gives_up_nothing() {
     let work = accepted(&stage, 2).await;
     let claim = Claim::on(put(&stage, work).await).encode(&seal());
     let given_up = set_aside(&stage, claim.clone()).await;
-    assert_eq!(bank.dead_letters.discard(&given_up, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.discard(&given_up, "operator").await.unwrap(), ResolveOutcome::Done);
     for message in 1..=2 {
         assert!(stage.outcome(message).await.is_none(), "repair sends it again");
     }
     let replayed = set_aside(&stage, claim.clone()).await;
-    assert_eq!(bank.dead_letters.replay(&replayed, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.replay(&replayed, "operator").await.unwrap(), ResolveOutcome::Done);
     assert_eq!(messages(&stage).await.remove(0).body, claim);
 }
 

@@ -22,7 +22,7 @@ async fn forgotten() -> (Stage, Arc<TestWorld>) {
 }
 
 async fn consider(stage: &Stage) -> bool {
-    stage.process().repair.consider(&stage.stored(7).await).await.unwrap()
+    stage.process().repair.enqueue_if_due(&stage.stored(7).await).await.unwrap()
 }
 
 #[tokio::test]
@@ -46,7 +46,7 @@ async fn of_many_who_look_one_enqueues() {
     world.advance(10 * MINUTE);
     let stored = stage.stored(7).await;
     let (one, two) = (stage.process(), stage.process());
-    let (first, second) = futures::join!(one.repair.consider(&stored), two.repair.consider(&stored));
+    let (first, second) = futures::join!(one.repair.enqueue_if_due(&stored), two.repair.consider(&stored));
     assert!(first.unwrap() != second.unwrap());
     assert_eq!(stage.queued().await, 1);
 }
@@ -82,11 +82,11 @@ async fn a_whole_log_is_recovered_where_nothing_can_be_on_its_way() {
     let bank = stage.process();
     assert_eq!(
         bank.repair.recover(RecoveryScope::Old).await.unwrap(),
-        Recovered { looked_at: 1, enqueued: 0 }
+        Recovered { examined: 1, enqueued: 0 }
     );
     assert_eq!(
         bank.repair.recover(RecoveryScope::Unqueued).await.unwrap(),
-        Recovered { looked_at: 1, enqueued: 1 }
+        Recovered { examined: 1, enqueued: 1 }
     );
     assert_eq!(
         bank.repair.recover(RecoveryScope::Unqueued).await.unwrap().enqueued,

@@ -19,7 +19,7 @@ use postonce_shared::ports::ledger::{Ledger, Marks, StoredTransaction};
 use postonce_shared::ports::queue::{BODY_BYTES_MAX, Message};
 use postonce_shared::ports::sync_store::SyncStore;
 use postonce_shared::ports::world::World;
-use postonce_shared::protocol::dead_letters::Decided;
+use postonce_shared::protocol::dead_letters::ResolveOutcome;
 use postonce_shared::protocol::group_commit::{Flush, GroupCommit};
 use postonce_shared::protocol::order_numbers::OrderNumbers;
 use postonce_shared::protocol::recover::{REPAIR_DELAY, RecoveryScope};
@@ -57,7 +57,7 @@ async fn all_that_is_unqueued_is_recovered_and_not_only_the_first() {
         forget(&stage, message).await;
     }
     let recovered = stage.process().repair.recover(RecoveryScope::Unqueued).await.unwrap();
-    assert_eq!((recovered.looked_at, recovered.enqueued), (3, 3));
+    assert_eq!((recovered.examined, recovered.enqueued), (3, 3));
 }
 
 #[tokio::test]
@@ -70,8 +70,8 @@ async fn a_repair_whose_send_failed_is_tried_again_at_the_next_look() {
         let sends_lost = Countdown::of(1);
         store.queue = Arc::new(TroubledQueue { inner: Arc::clone(&store.queue), sends_lost });
     });
-    assert!(away.repair.consider(&stage.stored(7).await).await.is_err());
-    assert!(stage.process().repair.consider(&stage.stored(7).await).await.unwrap());
+    assert!(away.repair.enqueue_if_due(&stage.stored(7).await).await.is_err());
+    assert!(stage.process().repair.enqueue_if_due(&stage.stored(7).await).await.unwrap());
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn work_whose_own_message_waits_at_the_head_is_not_enqueued_again() {
     world.advance(Duration::from_millis(5));
     assert!(submit(&stage.process(), 7, deposit("1.00")).await.is_ok());
     world.advance(REPAIR_DELAY);
-    assert!(!stage.process().repair.consider(&stage.stored(7).await).await.unwrap());
+    assert!(!stage.process().repair.enqueue_if_due(&stage.stored(7).await).await.unwrap());
 }
 
 #[tokio::test]
@@ -181,7 +181,7 @@ async fn a_replay_that_sends_nothing_does_not_say_that_it_is_done() {
     let _ = bank.store.queue.delete(&queue(), &message.lease).await.unwrap();
     let before = stage.queued().await;
     let decided = bank.dead_letters.replay(&message.lease.message_id, "operator").await.unwrap();
-    assert!(decided != Decided::Done || stage.queued().await > before, "nothing was sent");
+    assert!(decided != ResolveOutcome::Done || stage.queued().await > before, "nothing was sent");
 }
 
 #[tokio::test]
@@ -201,7 +201,7 @@ async fn one_unreadable_item_does_not_keep_its_neighbour_from_being_discarded() 
         .await
         .unwrap();
     let decided = bank.dead_letters.discard(&message.lease.message_id, "operator").await.unwrap();
-    assert_eq!(decided, Decided::Done);
+    assert_eq!(decided, ResolveOutcome::Done);
     let outcome = stage.outcome(8).await;
     assert!(
         matches!(outcome, Some(Outcome::Rejected { reason: RejectReason::Discarded, .. })),

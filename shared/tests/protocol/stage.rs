@@ -74,7 +74,7 @@ struct Mail(Mutex<BTreeMap<Address, Arc<Completions>>>, ReplySeal);
 impl Replies for Mail {
     fn send(&self, to: &ReplyTo, completion: Completion) {
         if let Some(process) = self.0.lock().unwrap().get(self.1.verify(to).unwrap()) {
-            process.announce(&completion.key, &completion.outcome);
+            process.complete(&completion.key, &completion.outcome);
         }
     }
 }

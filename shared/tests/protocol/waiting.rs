@@ -222,7 +222,7 @@ async fn however_many_hints_come_the_row_is_read_early_three_times_at_most() {
         }
         // What can be believed is still heard.
         let outcome = Outcome::Rejected { reason: RejectReason::AccountClosed, rejected_at: world.now() };
-        web.completions.announce(&key(7), &outcome);
+        web.completions.complete(&key(7), &outcome);
         outcome
     };
     let (answer, outcome) = futures::join!(wait_for(&web, 7, PATIENCE), flood);

@@ -36,7 +36,7 @@ pub fn as_received(link: &Link, body: Vec<u8>) -> Vec<u8> {
 
 /// A body as the process writes it.
 pub fn as_written(link: &Link, body: Vec<u8>) -> Vec<u8> {
-    if link.makes(Mutation::Resealing) && matches!(Names::read(&body), Ok(names) if names.is_whole()) {
+    if link.makes(Mutation::Resealing) && matches!(Names::read(&body), Ok(names) if names.is_complete()) {
         return sealed(&body);
     }
     if link.makes(Mutation::SealOverPartOfTheItem) && seal().verify(Purpose::Message, &body) {

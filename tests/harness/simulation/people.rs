@@ -188,7 +188,7 @@ impl People {
         let look = async move {
             if let Ok(Some(stored)) = enquire::transaction(&bank.store, &key).await {
                 network.auditor.shown(&stored.transaction);
-                drop(bank.repair.consider(&stored).await);
+                drop(bank.repair.enqueue_if_due(&stored).await);
             }
         };
         self.scheduler().spawn(web.life, look.boxed());

@@ -286,7 +286,7 @@ impl Replies for Wires {
         let time = scheduler.up_to(RING_TIME_MAX);
         let arrives = async move {
             scheduler.sleep(Life::OUTSIDE, time).await;
-            addressee.bank.completions.announce(&completion.key, &completion.outcome);
+            addressee.bank.completions.complete(&completion.key, &completion.outcome);
         };
         network.scheduler.spawn(Life::OUTSIDE, arrives.boxed());
     }

@@ -48,7 +48,7 @@ async fn complete(body: ClaimedBody, callee: Data<PeerState>) -> Result<HttpResp
         }
     };
     for completion in reply_body::decode(body.bytes()).map_err(|error| Refusal::unreadable(&error))? {
-        callee.completions.announce(&completion.key, &completion.outcome);
+        callee.completions.complete(&completion.key, &completion.outcome);
     }
     Ok(HttpResponse::NoContent().finish())
 }

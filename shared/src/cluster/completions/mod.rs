@@ -80,7 +80,7 @@ impl Completions {
     }
 
     /// Completes the requests that wait for a transaction.
-    pub fn announce(&self, key: &TransactionKey, outcome: &Outcome) {
+    pub fn complete(&self, key: &TransactionKey, outcome: &Outcome) {
         let waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sender) = waiters.get(key) {
             sender.send_modify(|state| state.outcome = Some(outcome.clone()));

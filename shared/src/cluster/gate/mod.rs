@@ -38,16 +38,16 @@ pub enum GateState {
 
 /// The value of the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GateOrder {
+pub struct GateValue {
     /// Incremented by every change; zero before the first one.
     pub epoch: u64,
     /// Whether the gate is held or released.
     pub state: GateState,
 }
 
-impl GateOrder {
+impl GateValue {
     /// The value of a gate that was never changed.
-    const UNTOUCHED: Self = Self { epoch: 0, state: GateState::Released };
+    const UNSET: Self = Self { epoch: 0, state: GateState::Released };
 
     /// Returns whether a scheduled release is due.
     pub fn is_due(&self, now: Timestamp) -> bool {
@@ -91,46 +91,49 @@ impl Gate {
     ///
     /// # Errors
     /// [`StoreFault`]; treat the gate as held.
-    pub async fn read(&self) -> Result<GateOrder, StoreFault> {
-        Ok(self.load().await?.map_or(GateOrder::UNTOUCHED, |stored| stored.value))
+    pub async fn read(&self) -> Result<GateValue, StoreFault> {
+        Ok(self.load().await?.map_or(GateValue::UNSET, |stored| stored.value))
     }
 
     /// Sets the state of the gate; the epoch is incremented unless the gate already has this state.
     ///
     /// # Errors
     /// [`StoreFault`]; the change may have been made. Repeating the call is safe.
-    pub async fn set(&self, state: GateState) -> Result<GateOrder, StoreFault> {
-        self.change(|order| (order.unwrap_or(GateOrder::UNTOUCHED).state != state).then_some(state)).await
+    pub async fn set(&self, state: GateState) -> Result<GateValue, StoreFault> {
+        self.change(|current| (current.unwrap_or(GateValue::UNSET).state != state).then_some(state)).await
     }
 
     /// Holds the gate if it was never changed; otherwise leaves it as it is.
     ///
     /// # Errors
     /// As [`Self::set`].
-    pub async fn hold_if_untouched(&self) -> Result<GateOrder, StoreFault> {
-        self.change(|order| order.is_none().then_some(GateState::Held { release_at: None })).await
+    pub async fn hold_if_unset(&self) -> Result<GateValue, StoreFault> {
+        self.change(|current| current.is_none().then_some(GateState::Held { release_at: None })).await
     }
 
     /// Releases the gate if its scheduled release is due; otherwise leaves it as it is.
     ///
     /// # Errors
     /// As [`Self::set`].
-    pub async fn release_if_due(&self) -> Result<GateOrder, StoreFault> {
+    pub async fn release_if_due(&self) -> Result<GateValue, StoreFault> {
         let now = self.world.now();
-        self.change(|order| order.is_some_and(|order| order.is_due(now)).then_some(GateState::Released)).await
+        self.change(|current| {
+            current.is_some_and(|current| current.is_due(now)).then_some(GateState::Released)
+        })
+        .await
     }
 
     /// Repeats a compare-and-swap until it succeeds. `choose` returns the new state for the stored value, if any.
     async fn change(
         &self,
-        choose: impl Fn(Option<GateOrder>) -> Option<GateState> + Send,
-    ) -> Result<GateOrder, StoreFault> {
+        choose: impl Fn(Option<GateValue>) -> Option<GateState> + Send,
+    ) -> Result<GateValue, StoreFault> {
         for _ in 0..ATTEMPTS_MAX {
             let stored = self.load().await?;
-            let order = stored.as_ref().map(|stored| stored.value);
-            let Some(state) = choose(order) else { return Ok(order.unwrap_or(GateOrder::UNTOUCHED)) };
-            let epoch = order.map_or(0, |order| order.epoch).saturating_add(1);
-            let changed = GateOrder { epoch, state };
+            let current = stored.as_ref().map(|stored| stored.value);
+            let Some(state) = choose(current) else { return Ok(current.unwrap_or(GateValue::UNSET)) };
+            let epoch = current.map_or(0, |current| current.epoch).saturating_add(1);
+            let changed = GateValue { epoch, state };
             let revision = stored.as_ref().map(|stored| &stored.revision);
             match self.sync.swap(NAME, revision, &encode(changed)).await? {
                 Swapped::Done(_) => return Ok(changed),
@@ -141,24 +144,24 @@ impl Gate {
         Err(StoreFault::Unavailable { doing: "changing the gate", source })
     }
 
-    async fn load(&self) -> Result<Option<Versioned<GateOrder>>, StoreFault> {
+    async fn load(&self) -> Result<Option<Versioned<GateValue>>, StoreFault> {
         let Some(stored) = self.sync.get(NAME).await? else { return Ok(None) };
         Ok(Some(Versioned { value: decode(&stored.value)?, revision: stored.revision }))
     }
 }
 
 /// Encodes the gate as a stored value.
-pub(crate) fn encode(order: GateOrder) -> String {
-    let (state, release_at) = match order.state {
+pub(crate) fn encode(gate: GateValue) -> String {
+    let (state, release_at) = match gate.state {
         GateState::Released => (RowState::Released, None),
         GateState::Held { release_at } => (RowState::Held, release_at.map(Timestamp::unix_ms)),
     };
-    let row = Row { v: ROW_VERSION, state, epoch: order.epoch, release_at };
+    let row = Row { v: ROW_VERSION, state, epoch: gate.epoch, release_at };
     serde_json::to_string(&row).expect("numbers and texts can always be written as JSON")
 }
 
 /// Decodes a stored value.
-pub(crate) fn decode(value: &str) -> Result<GateOrder, StoreFault> {
+pub(crate) fn decode(value: &str) -> Result<GateValue, StoreFault> {
     let doing = "reading the gate";
     let row: Row =
         serde_json::from_str(value).map_err(|error| StoreFault::Corrupt { doing, source: error.into() })?;
@@ -172,7 +175,7 @@ pub(crate) fn decode(value: &str) -> Result<GateOrder, StoreFault> {
         RowState::Released => GateState::Released,
         RowState::Held => GateState::Held { release_at },
     };
-    Ok(GateOrder { epoch: row.epoch, state })
+    Ok(GateValue { epoch: row.epoch, state })
 }
 
 #[cfg(test)]

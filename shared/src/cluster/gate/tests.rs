@@ -15,21 +15,21 @@ const HELD: GateState = GateState::Held { release_at: None };
 #[tokio::test]
 async fn the_epoch_grows_only_with_changes() {
     let (gate, _, _) = gate();
-    assert_eq!(gate.read().await.unwrap(), GateOrder { epoch: 0, state: GateState::Released });
+    assert_eq!(gate.read().await.unwrap(), GateValue { epoch: 0, state: GateState::Released });
     assert_eq!(gate.set(GateState::Released).await.unwrap().epoch, 0);
-    assert_eq!(gate.set(HELD).await.unwrap(), GateOrder { epoch: 1, state: HELD });
+    assert_eq!(gate.set(HELD).await.unwrap(), GateValue { epoch: 1, state: HELD });
     assert_eq!(gate.set(HELD).await.unwrap().epoch, 1);
     assert_eq!(gate.set(GateState::Released).await.unwrap().epoch, 2);
-    assert_eq!(gate.read().await.unwrap(), GateOrder { epoch: 2, state: GateState::Released });
+    assert_eq!(gate.read().await.unwrap(), GateValue { epoch: 2, state: GateState::Released });
 }
 
 #[tokio::test]
-async fn only_an_untouched_gate_is_held_at_start() {
+async fn only_an_unset_gate_is_held_at_start() {
     let (gate, _, _) = gate();
-    assert_eq!(gate.hold_if_untouched().await.unwrap(), GateOrder { epoch: 1, state: HELD });
+    assert_eq!(gate.hold_if_unset().await.unwrap(), GateValue { epoch: 1, state: HELD });
     assert_eq!(gate.set(GateState::Released).await.unwrap().epoch, 2);
-    let released = GateOrder { epoch: 2, state: GateState::Released };
-    assert_eq!(gate.hold_if_untouched().await.unwrap(), released, "it was released in the meantime");
+    let released = GateValue { epoch: 2, state: GateState::Released };
+    assert_eq!(gate.hold_if_unset().await.unwrap(), released, "it was released in the meantime");
 }
 
 #[tokio::test]
@@ -40,7 +40,7 @@ async fn a_scheduled_release_happens_once_and_not_early() {
     assert_eq!(gate.release_if_due().await.unwrap(), held);
     world.advance(Duration::from_secs(60));
     let (one, two) = futures::join!(gate.release_if_due(), gate.release_if_due());
-    let released = GateOrder { epoch: held.epoch + 1, state: GateState::Released };
+    let released = GateValue { epoch: held.epoch + 1, state: GateState::Released };
     assert_eq!((one.unwrap(), two.unwrap()), (released, released));
 }
 

@@ -127,10 +127,10 @@ fn invalid_batches_are_refused() {
     assert_eq!(commit(&account, &[one.clone(), work(2, Deposit, 1, "EUR"), one.clone()]), repeated);
     let many: Vec<Work> = (0..99).map(|id| work(id, Deposit, 1, "EUR")).collect();
     assert_eq!(commit(&account, &many), Err(Undecidable::TooMany(99)));
-    let mut stranger = one.clone();
-    stranger.key.account.account = AccountId::from_uuid(Uuid::from_u128(77));
-    let other = Err(Undecidable::OtherAccount(stranger.key.clone(), account.value.key));
-    assert_eq!(commit(&account, &[stranger]), other);
+    let mut foreign = one.clone();
+    foreign.key.account.account = AccountId::from_uuid(Uuid::from_u128(77));
+    let other = Err(Undecidable::OtherAccount(foreign.key.clone(), account.value.key));
+    assert_eq!(commit(&account, &[foreign]), other);
     let context = DecisionContext {
         nonce: Nonce::from_uuid(Uuid::nil()),
         now: Timestamp::from_unix_ms(NOW),

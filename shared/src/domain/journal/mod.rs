@@ -200,7 +200,7 @@ impl JournalPage {
             Self { account, first_sequence, entries, previous_hash, hash: PageHash::GENESIS, nonce };
         page.hash = page.content_hash();
         if let Err(flaw) = page.check() {
-            panic!("sealed an unsound page: {flaw}");
+            panic!("sealed an invalid page: {flaw}");
         }
         page
     }

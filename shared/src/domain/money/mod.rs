@@ -130,9 +130,9 @@ fn split_decimal(text: &str) -> Result<(&str, &str), AmountError> {
     if text.is_empty() {
         return Err(AmountError::Empty);
     }
-    if let Some(stranger) = text.chars().find(|c| !c.is_ascii_digit() && *c != '.') {
-        return Err(match stranger {
-            '-' | '+' | '\u{2212}' | '\u{ff0d}' | '\u{ff0b}' if text.starts_with(stranger) => {
+    if let Some(invalid) = text.chars().find(|c| !c.is_ascii_digit() && *c != '.') {
+        return Err(match invalid {
+            '-' | '+' | '\u{2212}' | '\u{ff0d}' | '\u{ff0b}' if text.starts_with(invalid) => {
                 AmountError::Signed
             }
             'e' | 'E' if text.starts_with(|c: char| c.is_ascii_digit()) => AmountError::Exponent,

@@ -77,7 +77,7 @@ impl Names {
     }
 
     /// Returns whether each item names a transaction.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.0.iter().all(|name| name.key.is_some())
     }
 

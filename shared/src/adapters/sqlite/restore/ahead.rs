@@ -23,7 +23,7 @@ use super::super::columns;
 use super::super::fault::SqlFault;
 use super::super::partners;
 use super::super::sync_store::overwrite;
-use crate::cluster::gate::{self, GateOrder, GateState};
+use crate::cluster::gate::{self, GateState, GateValue};
 use crate::domain::ids::PartnerId;
 use crate::domain::time::Timestamp;
 use crate::ports::api_keys::ApiKeyRecord;
@@ -49,7 +49,7 @@ pub(super) struct Ahead {
     /// The id behind which the next queue message gets its own.
     pub(super) message: u64,
     /// The gate, where it is to be written.
-    pub(super) gate: Option<GateOrder>,
+    pub(super) gate: Option<GateValue>,
     /// Keys that stay revoked.
     pub(super) revoked: Vec<ApiKeyRecord>,
     /// Partners that stay suspended.
@@ -121,7 +121,7 @@ impl Ahead {
 }
 
 /// The gate as the restored store has it; `None` where it has none.
-fn gate_after(stood: Option<GateOrder>, floor: Floor, held: bool) -> Option<GateOrder> {
+fn gate_after(stood: Option<GateValue>, floor: Floor, held: bool) -> Option<GateValue> {
     if stood.is_none() && floor.epoch == 0 && !held {
         return None;
     }
@@ -131,5 +131,5 @@ fn gate_after(stood: Option<GateOrder>, floor: Floor, held: bool) -> Option<Gate
         None => GateState::Released,
     };
     let epoch = stood.map_or(0, |order| order.epoch).max(floor.epoch).saturating_add(1);
-    Some(GateOrder { epoch, state })
+    Some(GateValue { epoch, state })
 }
