@@ -46,7 +46,8 @@ async fn of_many_who_look_one_enqueues() {
     world.advance(10 * MINUTE);
     let stored = stage.stored(7).await;
     let (one, two) = (stage.process(), stage.process());
-    let (first, second) = futures::join!(one.repair.enqueue_if_due(&stored), two.repair.consider(&stored));
+    let (first, second) =
+        futures::join!(one.repair.enqueue_if_due(&stored), two.repair.enqueue_if_due(&stored));
     assert!(first.unwrap() != second.unwrap());
     assert_eq!(stage.queued().await, 1);
 }

@@ -181,7 +181,7 @@ async fn an_order_outside_of_the_reach_moves_no_money() {
     assert!(reason.contains(&words), "{reason}");
     assert_eq!(desk.stage.balance(2).await, "0.00");
     // The same for an account that does not exist: the reach is checked first.
-    assert!(desk.refused(9, 3, "2.00").await.contains("outside of the reach"));
+    assert!(desk.refused(9, 3, "2.00").await.contains("outside the reach"));
 }
 
 #[tokio::test]
