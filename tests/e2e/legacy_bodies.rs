@@ -185,7 +185,7 @@ async fn an_order_outside_of_the_reach_or_the_scopes_of_its_partner_moves_no_mon
     until_balance(&operator, own, "4.00").await;
 
     put(&bank, &xml(foreign, second, "5.00")).await;
-    let letter = refused(&operator, "is outside of the reach of partner feeder").await;
+    let letter = refused(&operator, "is outside the reach of partner feeder").await;
     assert!(text(&letter, "reason").contains(&foreign.to_string()), "{letter}");
     assert_eq!(operator.balance(foreign).await, "0.00");
     bank.operate(&["partners", "change", PARTNER, "--all-accounts"]);

@@ -12,7 +12,7 @@ use postonce_shared::adapters::http::signature::{
     ADDRESSEE_HEADER, NONCE_HEADER, SIGNATURE_HEADER, Stamp, TIMESTAMP_HEADER,
 };
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::cluster::completions::{Completion, note};
+use postonce_shared::cluster::completions::{Completion, reply_body};
 use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
 use postonce_shared::domain::ids::{OrderNumber, PartnerId, TransactionKey};
 use postonce_shared::domain::money::{Balance, Currency};
@@ -88,7 +88,7 @@ async fn the_port_of_the_api_accepts_no_completions(store_kind: StoreKind) {
         posted_at: world.now(),
     };
     let key = TransactionKey { account, partner, message: id };
-    let body = note::encode(&[Completion { key, outcome }]);
+    let body = reply_body::encode(&[Completion { key, outcome }]);
     let keys = DoorbellKeys::parse(SECRET).expect("a sound secret");
     let forge = async || {
         let addressee = Address::parse(&bank.webs[0].internal_address()).expect("an address");

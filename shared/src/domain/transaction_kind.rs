@@ -3,17 +3,17 @@
 /// Declares the kinds with their codes.
 macro_rules! kinds {
     ($($name:ident $code:literal $doc:literal;)*) => {
-        /// Which way the money moves.
+        /// The direction of the money.
         ///
         /// **To add a kind**, add its line here and follow the compiler: what it does to a balance (in
         /// [`decide`](super::decision::decide), [`Entry::apply_to`](super::journal::Entry::apply_to) and the audit
-        /// of the journal), the scope that direct producers need for it, the sign and the name of its documents in
-        /// the formats of XML. A test of the OpenAPI document asks for its code in the schemas and for an operation
-        /// `submit_<code>`. Neither asks for:
+        /// of the journal), the scope that a direct producer needs for it, the sign and the name of its documents in
+        /// the formats of XML. A test of the OpenAPI document requires its code in the schemas and an operation
+        /// `submit_<code>`. Neither covers:
         ///
         /// - the scope and the route of that operation, an operation of the SOAP service, and its WSDL;
-        /// - a form in the bodies of direct producers, which know a sign only;
-        /// - the overdraft check of the audit, which looks at withdrawals only;
+        /// - a form in the bodies of direct producers, which have only a sign;
+        /// - the overdraft check of the audit, which covers only withdrawals;
         /// - a sign of its own in the model of World Wide Importers: of kinds with the same sign, the first is read.
         ///
         /// Codes are stored: programs of older versions cannot read a row with a new one.
@@ -23,10 +23,10 @@ macro_rules! kinds {
         }
 
         impl TransactionKind {
-            /// Every kind.
+            /// All kinds.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// The stable code.
+            /// Returns the stable code.
             pub const fn code(self) -> &'static str {
                 match self {
                     $(Self::$name => $code,)*
@@ -37,12 +37,12 @@ macro_rules! kinds {
 }
 
 kinds! {
-    Deposit "deposit" "Money comes in.";
-    Withdrawal "withdrawal" "Money goes out.";
+    Deposit "deposit" "Money is paid in.";
+    Withdrawal "withdrawal" "Money is paid out.";
 }
 
 impl TransactionKind {
-    /// The kind with that code.
+    /// Returns the kind with this code.
     pub fn from_code(code: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.code() == code)
     }

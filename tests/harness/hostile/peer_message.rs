@@ -3,7 +3,7 @@
 
 use postonce_shared::adapters::http::signature::{Signed, Stamp};
 use postonce_shared::adapters::http::{GateEpoch, Recipient, decode_ring};
-use postonce_shared::cluster::completions::note;
+use postonce_shared::cluster::completions::reply_body;
 use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
 use postonce_shared::domain::instruction::Fingerprint;
 use postonce_shared::domain::time::Timestamp;
@@ -17,8 +17,8 @@ pub fn check(input: &[u8]) {
     if let Ok(queues) = decode_ring(input) {
         assert!(queues.iter().all(|queue| QueueName::parse(queue.as_str()).as_ref() == Some(queue)));
     }
-    if let Ok(completions) = note::decode(input) {
-        assert_eq!(note::decode(&note::encode(&completions)).ok(), Some(completions));
+    if let Ok(completions) = reply_body::decode(input) {
+        assert_eq!(reply_body::decode(&reply_body::encode(&completions)).ok(), Some(completions));
     }
     if let Ok(epoch) = serde_json::from_slice::<GateEpoch>(input) {
         assert_eq!(serde_json::from_slice::<GateEpoch>(&epoch.encode()).ok(), Some(epoch));

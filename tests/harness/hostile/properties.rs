@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use postonce_shared::cluster::completions::{Completion, note};
+use postonce_shared::cluster::completions::{Completion, reply_body};
 use postonce_shared::domain::account::Revision;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{
@@ -192,7 +192,7 @@ proptest! {
 
     #[test]
     fn a_completion_is_read_back(completions in vec(completion(), 0..20)) {
-        prop_assert_eq!(note::decode(&note::encode(&completions)).ok(), Some(completions));
+        prop_assert_eq!(reply_body::decode(&reply_body::encode(&completions)).ok(), Some(completions));
     }
 
     #[test]

@@ -157,7 +157,7 @@ impl Processes {
         let completions: Arc<Completions> = Arc::default();
         let address =
             Address::parse(&format!("process-{}:1", process_id.number())).expect("it is an address");
-        completions.take_replies_at(address.clone(), seal);
+        completions.set_reply_address(address.clone(), seal);
         let links = Links { doorbell: peers.clone(), completions, replies: peers, seal: Seal::new(&secret) };
         let store = StoreConnection::ports(&self.network, process_id);
         let bank = Bank::linked(store, Arc::clone(&world), links, self.settings.queue_count);
@@ -281,14 +281,14 @@ impl Replies for PeerMessages {
     fn send(&self, to: &ReplyTo, completion: Completion) {
         let Processes { network, .. } = &*self.processes;
         // A reply is lost if the clocks differ too much, as over HTTP.
-        let Ok(to) = self.seal.open(to) else { return };
+        let Ok(to) = self.seal.verify(to) else { return };
         let addressee = self.processes.running().into_iter().find(|process| process.address == *to);
         let Some(addressee) = addressee.filter(|_| !network.injects(Fault::ReplyLost)) else { return };
         let scheduler = network.scheduler.clone();
         let time = scheduler.up_to(RING_TIME_MAX);
         let arrives = async move {
             scheduler.sleep(ProcessId::ENVIRONMENT, time).await;
-            addressee.bank.completions.announce(&completion.key, &completion.outcome);
+            addressee.bank.completions.complete(&completion.key, &completion.outcome);
         };
         network.scheduler.spawn(ProcessId::ENVIRONMENT, arrives.boxed());
     }

@@ -36,7 +36,8 @@ pub fn as_received(connection: &StoreConnection, body: Vec<u8>) -> Vec<u8> {
 
 /// The body that the process writes.
 pub fn as_written(connection: &StoreConnection, body: Vec<u8>) -> Vec<u8> {
-    if connection.makes(Mutation::Resealing) && matches!(Names::read(&body), Ok(names) if names.is_whole()) {
+    if connection.makes(Mutation::Resealing) && matches!(Names::read(&body), Ok(names) if names.is_complete())
+    {
         return sealed(&body);
     }
     if connection.makes(Mutation::SealOverPartOfTheItem) && seal().verify(Purpose::Message, &body) {

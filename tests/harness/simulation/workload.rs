@@ -189,7 +189,7 @@ impl Workload {
         let read = async move {
             if let Ok(Some(stored)) = enquire::transaction(&bank.store, &key).await {
                 network.auditor.shown(&stored.transaction);
-                drop(bank.repair.consider(&stored).await);
+                drop(bank.repair.enqueue_if_due(&stored).await);
             }
         };
         self.scheduler().spawn(web.id, read.boxed());

@@ -209,7 +209,7 @@ impl PartnerService {
         self.keys.add(&record).await?;
         let changed = self
             .change(id, |partner| {
-                if !partner.lists(&record.id) {
+                if !partner.has_key(&record.id) {
                     room(partner)?;
                     partner.keys.push(ActiveKey { id: record.id.clone(), created_at: record.created_at });
                 }

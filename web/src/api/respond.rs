@@ -222,7 +222,7 @@ pub fn queue(report: QueueReport, now: Timestamp) -> wire::Queue {
 /// A dead letter.
 pub fn dead_letter(letter: DeadLetter) -> wire::DeadLetter {
     let DeadLetter { id, queue, reason, body, dequeue_count, inserted_at, dead_at, resolution } = letter;
-    let names = Names::read(&body).ok().filter(Names::is_whole);
+    let names = Names::read(&body).ok().filter(Names::is_complete);
     let items = names.map(|names| {
         let keys = names.items().iter().filter_map(|name| name.key.as_ref());
         keys.map(|key| key.message.to_string()).collect()

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use futures::future::{Either, pending, select};
-use postonce_shared::cluster::gate::{Gate, GateOrder, GateState};
+use postonce_shared::cluster::gate::{Gate, GateState, GateValue};
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::world::World;
 use tokio::sync::watch;
@@ -35,7 +35,7 @@ enum Known {
     /// It was not read yet, or cannot be understood: held.
     Nothing,
     /// What was read last.
-    Order(GateOrder),
+    Order(GateValue),
 }
 
 /// Stands between the listeners of a process and the queues.
@@ -67,7 +67,7 @@ impl Gatekeeper {
 
     /// Whether listeners may receive.
     pub fn is_open(&self) -> bool {
-        matches!(*self.known.borrow(), Known::Order(GateOrder { state: GateState::Released, .. }))
+        matches!(*self.known.borrow(), Known::Order(GateValue { state: GateState::Released, .. }))
     }
 
     /// The epoch that this process obeys; zero before the first one, and before it was read.
@@ -112,7 +112,7 @@ impl Gatekeeper {
                         faults.next(&*self.world)
                     }
                 },
-                Known::Order(GateOrder { state: GateState::Held { release_at: Some(at) }, .. }) => {
+                Known::Order(GateValue { state: GateState::Held { release_at: Some(at) }, .. }) => {
                     at.since(self.world.now()).min(CLOCK_CHECK_MAX)
                 }
                 Known::Order(_) => Duration::MAX,
@@ -157,7 +157,7 @@ impl Gatekeeper {
 
     async fn look(&self) -> Result<(), StoreFault> {
         let read = match *self.known.borrow() {
-            Known::Nothing if self.hold_first => self.gate.hold_if_untouched().boxed(),
+            Known::Nothing if self.hold_first => self.gate.hold_if_unset().boxed(),
             Known::Nothing | Known::Order(_) => self.gate.read().boxed(),
         };
         match read.await {
@@ -183,7 +183,7 @@ impl Gatekeeper {
         }
     }
 
-    fn obey(&self, order: GateOrder) {
+    fn obey(&self, order: GateValue) {
         let newer = self.known.send_if_modified(|known| {
             // Answers may overtake each other: an older order never undoes a newer one.
             let newer = match *known {

@@ -180,7 +180,7 @@ mod tests {
     use crate::drain::drain;
     use postonce_shared::adapters::memory::MemoryStore;
     use postonce_shared::adapters::memory::world::TestWorld;
-    use postonce_shared::ports::process_registry::living;
+    use postonce_shared::ports::process_registry::live_processes;
     use postonce_shared::ports::world::WorldExt as _;
 
     #[test]
@@ -217,7 +217,7 @@ mod tests {
                 heartbeat.run().await;
             }
             assert_eq!(operations(), 361, "one at the start, and one at every second turn");
-            assert_eq!(living(&*store.roster, world.now()).await.unwrap().len(), 1);
+            assert_eq!(live_processes(&*store.roster, world.now()).await.unwrap().len(), 1);
             starter.start();
         };
         let announced = std::sync::atomic::AtomicBool::new(false);

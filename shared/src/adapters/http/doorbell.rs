@@ -19,7 +19,7 @@ use super::{RING_PATH, encode_ring};
 use crate::adapters::local_doorbell::LocalDoorbell;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::fault::chain;
-use crate::ports::process_registry::{Address, ProcessId, ProcessKind, ProcessRegistry, living};
+use crate::ports::process_registry::{Address, ProcessId, ProcessKind, ProcessRegistry, live_processes};
 use crate::ports::queue::QueueName;
 use crate::ports::world::World;
 
@@ -130,7 +130,7 @@ impl HttpDoorbell {
         let mut delay = READ_DELAY;
         for attempt in 1..=READS_MAX {
             let missed = std::mem::take(&mut self.known.lock().rung);
-            match living(&*self.roster, self.world.now()).await {
+            match live_processes(&*self.roster, self.world.now()).await {
                 Ok(entries) => {
                     let listens = |kind| kind == ProcessKind::Worker;
                     let others =

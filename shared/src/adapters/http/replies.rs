@@ -10,9 +10,9 @@ use super::COMPLETIONS_PATH;
 use super::client::{Call, PeerClient};
 use super::lines::{Lines, Load, Persistence};
 use crate::cluster::completions::Completion;
-use crate::cluster::completions::note::{self, NOTE_ITEMS_MAX};
+use crate::cluster::completions::reply_body::{self, REPLY_ITEMS_MAX};
 use crate::cluster::replies::Replies;
-use crate::cluster::reply_to::{ReplySeal, ReplyTo, Unproven};
+use crate::cluster::reply_to::{InvalidProof, ReplySeal, ReplyTo};
 use crate::ports::fault::chain;
 use crate::ports::process_registry::Address;
 use crate::ports::world::World;
@@ -52,12 +52,12 @@ impl HttpReplies {
 
 impl Replies for HttpReplies {
     fn send(&self, to: &ReplyTo, completion: Completion) {
-        match self.seal.open(to) {
+        match self.seal.verify(to) {
             Ok(address) => self.lines.add(address.clone(), vec![completion]),
-            Err(why @ Unproven::Forged) => {
+            Err(why @ InvalidProof::Forged) => {
                 warn!("The outcome of transaction {} is not sent: {why}", completion.key);
             }
-            Err(why @ (Unproven::NoSecret | Unproven::Late)) => {
+            Err(why @ (InvalidProof::NoSecret | InvalidProof::Expired)) => {
                 debug!("The outcome of transaction {} is not sent: {why}", completion.key);
             }
         }
@@ -65,8 +65,8 @@ impl Replies for HttpReplies {
 }
 
 async fn tell(client: Arc<PeerClient>, to: Address, completions: Vec<Completion>) -> bool {
-    for some in completions.chunks(NOTE_ITEMS_MAX) {
-        let call = Call::post(COMPLETIONS_PATH, note::encode(some));
+    for some in completions.chunks(REPLY_ITEMS_MAX) {
+        let call = Call::post(COMPLETIONS_PATH, reply_body::encode(some));
         if let Err(fault) = client.call(&to, call, NOTE_TIMEOUT).await {
             debug!("{} outcomes could not be sent to the process at {to}: {}", some.len(), chain(&fault));
             return false;

@@ -166,7 +166,7 @@ impl FirstKey {
             Swapped::Done(_) => Ok(self.compared(&partner, &record.id)),
             Swapped::Conflict => {
                 let known = store.partners.find(&id).await?.map(|stored| stored.value);
-                let is_mine = known.as_ref().is_some_and(|known| known.lists(&record.id));
+                let is_mine = known.as_ref().is_some_and(|known| known.has_key(&record.id));
                 if !is_mine {
                     store.api_keys.revoke(&record.id, world.now()).await?;
                 }
@@ -177,7 +177,7 @@ impl FirstKey {
 
     /// What it means that the partner of the first key has those keys.
     fn compared(&self, known: &Partner, own_id: &str) -> Established {
-        match (known.lists(own_id), self.is_configured) {
+        match (known.has_key(own_id), self.is_configured) {
             (true, true) => Established::Configured,
             // Also when an earlier attempt of ours was unclear, and had happened.
             (true, false) => Established::Made(self.key.clone()),

@@ -179,7 +179,7 @@ impl AccountService {
     /// [`StoreFault`]
     pub async fn transaction(&self, key: &TransactionKey) -> Result<Option<Transaction>, StoreFault> {
         let Some(stored) = enquire::transaction(&self.store, key).await? else { return Ok(None) };
-        if let Err(fault) = self.repair.consider(&stored).await {
+        if let Err(fault) = self.repair.enqueue_if_due(&stored).await {
             // What was asked is known; the next look tries to repair again.
             tracing::warn!(transaction = %key, "Repair of {key} has to wait: {}", chain(&fault));
         }

@@ -3,7 +3,7 @@
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::{DeadLetter, DeadLetterPage};
-use postonce_shared::protocol::dead_letters::Decided;
+use postonce_shared::protocol::dead_letters::ResolveOutcome;
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::Admin;
@@ -107,11 +107,11 @@ fn id(request: &HttpRequest) -> &str {
     request.match_info().query("id")
 }
 
-async fn decision(admin: &AdminService, id: &str, decided: Decided) -> Result<HttpResponse, ApiError> {
+async fn decision(admin: &AdminService, id: &str, decided: ResolveOutcome) -> Result<HttpResponse, ApiError> {
     match decided {
-        Decided::Done => letter(admin, id).await,
-        Decided::Unknown => Err(unknown()),
-        Decided::AlreadyResolved => {
+        ResolveOutcome::Done => letter(admin, id).await,
+        ResolveOutcome::Unknown => Err(unknown()),
+        ResolveOutcome::AlreadyResolved => {
             let detail = "Read the letter to see what was decided, by whom and when.";
             Err(ApiError::new(Code::DeadLetterResolved, detail))
         }

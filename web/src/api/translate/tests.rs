@@ -36,8 +36,7 @@ async fn each_wrong_amount_has_its_own_message() {
     check(r#""12.50""#, "12.50").await;
     check(r#""12""#, "12.00").await;
     check(r#""1e3""#, "must not have an exponent; write all digits, such as 1000").await;
-    check(r#""-5""#, "must not have a sign; the type of the transaction says which way the money moves")
-        .await;
+    check(r#""-5""#, "must not have a sign; the type of the transaction gives the direction").await;
     check(r#""00012.50""#, "must not have leading zeros").await;
     check(r#""12.505""#, "has more decimals than EUR has (2)").await;
     check(&format!("\"{}\"", "9".repeat(40)), "must be at most 999999999999999999 minor units").await;
@@ -61,7 +60,7 @@ async fn all_violations_are_told_at_once() {
         "fee: has a number that cannot be kept as it is written: it has more than 18 digits before the point, or \
          more digits than a double has; write it as a string",
         "currency: is not a currency code of ISO 4217 that money can be kept in, such as EUR",
-        "amount: must not have a sign; the type of the transaction says which way the money moves",
+        "amount: must not have a sign; the type of the transaction gives the direction",
     ];
     assert_eq!(refused(body).await, expected);
     let expected = [
@@ -130,10 +129,13 @@ async fn a_change_has_to_change_something() {
     check(r#"{"overdraft_limit":"1.2345"}"#, &[]).await;
     check("{}", &["body: must say what to change: the limit, the status, or both"]).await;
     check(r#"{"status":"shut"}"#, &["status: must be \"open\" or \"closed\""]).await;
-    check(r#"{"overdraft_limit":"-1","currency":"EUR"}"#, &[
-        "currency: is not known here",
-        "overdraft_limit: must not have a sign; the type of the transaction says which way the money moves",
-    ])
+    check(
+        r#"{"overdraft_limit":"-1","currency":"EUR"}"#,
+        &[
+            "currency: is not known here",
+            "overdraft_limit: must not have a sign; the type of the transaction gives the direction",
+        ],
+    )
     .await;
 }
 

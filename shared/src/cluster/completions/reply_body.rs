@@ -1,5 +1,5 @@
-//! The reply of a worker, as bytes: which transactions became final, and how. Compact JSON; members
-//! that a reader does not know are ignored, and an item that it cannot read is left out.
+//! The body of a reply: transactions that became final, with their outcomes. Compact JSON; readers ignore
+//! unknown members and leave out items that they cannot decode.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -11,18 +11,18 @@ use crate::domain::rejection::RejectReason;
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::{Outcome, TransactionStatus};
 
-/// Most completions of one note.
-pub const NOTE_ITEMS_MAX: usize = 1000;
-/// Most bytes of one of them: every member is an id, a number or a code of limited length.
-pub const NOTE_ITEM_BYTES_MAX: usize = 320;
+/// Largest number of completions in one reply.
+pub const REPLY_ITEMS_MAX: usize = 1000;
+/// Largest size of one item in bytes: every member is an id, a number or a code of limited length.
+pub const REPLY_ITEM_BYTES_MAX: usize = 320;
 
 #[derive(Serialize, Deserialize)]
-struct Note<T> {
+struct ReplyBody<T> {
     #[serde(rename = "final")]
     items: Vec<T>,
 }
 
-/// Short names: a busy worker sends many.
+/// The names are short because a busy worker sends many rows.
 #[derive(Serialize, Deserialize)]
 struct Row {
     /// User.
@@ -54,19 +54,19 @@ struct Row {
     r: Option<String>,
 }
 
-/// Writes a note.
+/// Encodes a reply body.
 pub fn encode(completions: &[Completion]) -> Vec<u8> {
-    let note = Note { items: completions.iter().map(to_row).collect() };
-    serde_json::to_vec(&note).expect("texts can always be written as JSON")
+    let body = ReplyBody { items: completions.iter().map(to_row).collect() };
+    serde_json::to_vec(&body).expect("texts can always be written as JSON")
 }
 
-/// Reads a note.
+/// Decodes a reply body.
 ///
 /// # Errors
-/// When the body is no note at all.
+/// When the body as a whole is invalid.
 pub fn decode(body: &[u8]) -> Result<Vec<Completion>, serde_json::Error> {
-    let note: Note<Box<RawValue>> = serde_json::from_slice(body)?;
-    Ok(note.items.iter().filter_map(|item| from_row(serde_json::from_str(item.get()).ok()?)).collect())
+    let body: ReplyBody<Box<RawValue>> = serde_json::from_slice(body)?;
+    Ok(body.items.iter().filter_map(|item| from_row(serde_json::from_str(item.get()).ok()?)).collect())
 }
 
 fn to_row(completion: &Completion) -> Row {
@@ -148,13 +148,13 @@ mod tests {
     }
 
     #[test]
-    fn a_note_is_read_back_as_it_was_written() {
+    fn a_reply_body_survives_a_round_trip() {
         assert_eq!(decode(&encode(&completions())).unwrap(), completions());
         assert_eq!(decode(&encode(&[])).unwrap(), []);
     }
 
     #[test]
-    fn the_longest_note_has_room_in_a_request() {
+    fn the_longest_item_is_within_the_limit() {
         let balance_after =
             Balance::try_new(-BALANCE_MINOR_UNITS_MAX, Currency::parse("EUR").unwrap()).unwrap();
         let order_number = OrderNumber::from_counter(OrderNumber::COUNTER_MAX);
@@ -166,17 +166,17 @@ mod tests {
         let rejected = completions().split_off(1);
         for completion in rejected.into_iter().chain([longest]) {
             let bytes = encode(std::slice::from_ref(&completion)).len();
-            assert!(bytes < NOTE_ITEM_BYTES_MAX, "{bytes} bytes of {completion:?}");
+            assert!(bytes < REPLY_ITEM_BYTES_MAX, "{bytes} bytes of {completion:?}");
         }
     }
 
     #[test]
-    fn what_cannot_be_read_hides_nothing_else() {
+    fn invalid_items_do_not_hide_valid_ones() {
         let text = String::from_utf8(encode(&completions())).unwrap();
         let damaged = text.replacen("\"posted\"", "\"accepted\"", 1).replace("{\"u\"", "{\"new\":1,\"u\"");
         assert_eq!(decode(damaged.as_bytes()).unwrap(), completions().split_off(1));
-        for no_note in ["", "[]", "{}", r#"{"final":1}"#] {
-            assert!(decode(no_note.as_bytes()).is_err(), "{no_note}");
+        for invalid in ["", "[]", "{}", r#"{"final":1}"#] {
+            assert!(decode(invalid.as_bytes()).is_err(), "{invalid}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Work that was written ahead of the moment in which it is known that it goes into an envelope.
+//! Items that are encoded before it is known whether they are sent.
 
 use serde_json::value::RawValue;
 
@@ -8,15 +8,15 @@ use crate::domain::ids::TransactionKey;
 use crate::domain::instruction::Instruction;
 use crate::domain::time::Timestamp;
 
-/// One piece of work as it stands in an envelope.
+/// One item of an envelope, already encoded.
 #[derive(Debug, Clone)]
-pub struct Written {
+pub struct EncodedItem {
     key: TransactionKey,
     item: Box<RawValue>,
 }
 
-impl Written {
-    /// The work of a transaction that is accepted then, and whose row has that revision.
+impl EncodedItem {
+    /// Encodes the work of a transaction with this time of acceptance and this row revision.
     pub fn of(
         key: &TransactionKey,
         instruction: &Instruction,
@@ -27,7 +27,7 @@ impl Written {
         Self { key: key.clone(), item }
     }
 
-    /// Which transaction it is of.
+    /// Returns the key of the transaction.
     pub const fn key(&self) -> &TransactionKey {
         &self.key
     }
