@@ -4,20 +4,14 @@
 //! no longer names must not be stranded there: listeners go by the largest number ever used.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use crate::backoff::{SHARED_VALUE_WRITE, STORE_NEEDED};
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::sync_store::{Swapped, SyncStore};
-use crate::ports::world::{World, WorldExt as _};
+use crate::ports::world::World;
 
 /// The name of the value in the [`SyncStore`].
 const NAME: &str = "queue-count";
-/// How often the number is written against others who write it too.
-const ATTEMPTS_MAX: u32 = 10;
-/// First wait before a store that is away is asked again.
-const RETRY_DELAY_MIN: Duration = Duration::from_millis(200);
-/// Longest such wait.
-const RETRY_DELAY_MAX: Duration = Duration::from_secs(5);
 
 /// Remembers the number.
 pub struct QueueCount {
@@ -45,7 +39,7 @@ impl QueueCount {
     /// # Errors
     /// [`StoreFault`]: it may be noted.
     pub async fn note(&self, count: u16) -> Result<u16, StoreFault> {
-        for _ in 0..ATTEMPTS_MAX {
+        for attempt in 1..=SHARED_VALUE_WRITE.attempts {
             let stored = self.load().await?;
             let revision = match &stored {
                 Some((largest, _)) if *largest >= count => return Ok(*largest),
@@ -54,24 +48,23 @@ impl QueueCount {
             };
             match self.sync.swap(NAME, revision, &count.to_string()).await? {
                 Swapped::Done(_) => return Ok(count),
-                Swapped::Conflict => {}
+                Swapped::Conflict => SHARED_VALUE_WRITE.pause(attempt, &*self.world).await,
             }
         }
-        let source = format!("others changed it during each of {ATTEMPTS_MAX} attempts").into();
+        let attempts = SHARED_VALUE_WRITE.attempts;
+        let source = format!("others changed it during each of {attempts} attempts").into();
         Err(StoreFault::Unavailable { doing: "noting the number of queues", source })
     }
 
     /// As [`Self::note`], however long the store is away.
     pub async fn note_at_last(&self, count: u16) -> u16 {
-        let mut delay = RETRY_DELAY_MIN;
+        let mut backoff = STORE_NEEDED.start();
         loop {
             match self.note(count).await {
                 Ok(largest) => return largest,
                 Err(fault @ (StoreFault::Unavailable { .. } | StoreFault::Refused { .. })) => {
                     tracing::warn!("Could not note the number of queues: {}", chain(&fault));
-                    let half = delay.checked_div(2).unwrap_or_default();
-                    self.world.sleep(half.saturating_add(self.world.jitter(half))).await;
-                    delay = delay.saturating_mul(2).min(RETRY_DELAY_MAX);
+                    self.world.sleep(backoff.next(&*self.world)).await;
                 }
                 Err(fault @ (StoreFault::Corrupt { .. } | StoreFault::ForeignCursor { .. })) => {
                     tracing::error!("Only the configured queues are listened to: {}", chain(&fault));

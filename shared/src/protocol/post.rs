@@ -10,10 +10,10 @@
 //! what the account can pay.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::join_all;
 
+use crate::backoff::ACCOUNT_WRITE;
 use crate::cluster::completions::Completions;
 use crate::domain::account::{Account, Revision, Versioned};
 use crate::domain::decision::{AccountCommit, DecisionContext, Undecidable, Work, decide, discard};
@@ -26,12 +26,6 @@ use crate::protocol::account_cache::AccountCache;
 use crate::protocol::account_turns::AccountTurns;
 use crate::protocol::order_numbers::{OrderNumberFault, OrderNumbers};
 
-/// How often a commit is decided anew before the work goes back to the queue.
-const ATTEMPTS_MAX: u32 = 10;
-/// Longest wait before the second attempt; it doubles with each further one.
-const RETRY_DELAY: Duration = Duration::from_millis(5);
-/// Longest wait between attempts.
-const RETRY_DELAY_MAX: Duration = Duration::from_millis(500);
 /// Transaction rows that are read at once after a stale commit.
 const READS_AT_ONCE: usize = 16;
 
@@ -45,7 +39,7 @@ pub enum PostFault {
     #[error("no order number could be had")]
     OrderNumbers(#[source] OrderNumberFault),
     /// Others changed the account faster, every time.
-    #[error("the account changed during each of {ATTEMPTS_MAX} attempts")]
+    #[error("the account changed during each of {} attempts", ACCOUNT_WRITE.attempts)]
     Contended,
     /// The account does not exist.
     #[error("the account does not exist")]
@@ -137,7 +131,7 @@ impl Poster {
     async fn settle_batch(&self, account: AccountKey, work: Vec<Work>, purpose: Purpose) -> Vec<Settled> {
         let mut settled: Vec<Settled> = Vec::with_capacity(work.len());
         let mut open = work;
-        for attempt in 0..ATTEMPTS_MAX {
+        for attempt in 1..=ACCOUNT_WRITE.attempts {
             match self.attempt(account, &open, purpose).await {
                 Ok(true) => {
                     settled.extend(open.into_iter().map(|work| (work.key, Ok(()))));
@@ -156,10 +150,9 @@ impl Poster {
             if open.is_empty() {
                 return settled;
             }
-            let longest = RETRY_DELAY.saturating_mul(2_u32.saturating_pow(attempt)).min(RETRY_DELAY_MAX);
             // The first repetition is free: mostly it was only the cache that was old.
-            if attempt > 0 {
-                self.world.sleep(self.world.jitter(longest)).await;
+            if attempt > 1 {
+                ACCOUNT_WRITE.pause(attempt, &*self.world).await;
             }
         }
         fail(settled, open, &PostFault::Contended)

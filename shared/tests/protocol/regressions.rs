@@ -9,6 +9,7 @@ use futures::FutureExt as _;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::backoff::REPAIR;
 use postonce_shared::domain::account::Versioned;
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::rejection::RejectReason;
@@ -22,7 +23,7 @@ use postonce_shared::ports::world::World;
 use postonce_shared::protocol::dead_letters::Decided;
 use postonce_shared::protocol::group_commit::{Flush, GroupCommit};
 use postonce_shared::protocol::order_numbers::OrderNumbers;
-use postonce_shared::protocol::recover::{REPAIR_DELAY, RecoveryScope};
+use postonce_shared::protocol::recover::RecoveryScope;
 use postonce_shared::testing::conformance::sealed::{envelope_in, held_in, resealed, seal};
 use postonce_shared::testing::decorators::{LedgerDecorator, SyncStoreDecorator};
 
@@ -65,7 +66,7 @@ async fn a_repair_whose_send_failed_is_tried_again_at_the_next_look() {
     let world = Arc::new(TestWorld::new(1));
     let stage = Stage::in_world(world.clone()).await;
     forget(&stage, 7).await;
-    world.advance(REPAIR_DELAY);
+    world.advance(REPAIR.first);
     let away = stage.process_over(|store| {
         let sends_lost = Countdown::of(1);
         store.queue = Arc::new(TroubledQueue { inner: Arc::clone(&store.queue), sends_lost });
@@ -82,7 +83,7 @@ async fn work_whose_own_message_waits_at_the_head_is_not_enqueued_again() {
     // The way to the queue takes a moment, as it does outside of tests.
     world.advance(Duration::from_millis(5));
     assert!(submit(&stage.process(), 7, deposit("1.00")).await.is_ok());
-    world.advance(REPAIR_DELAY);
+    world.advance(REPAIR.first);
     assert!(!stage.process().repair.consider(&stage.stored(7).await).await.unwrap());
 }
 

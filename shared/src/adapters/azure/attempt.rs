@@ -11,17 +11,12 @@ use std::time::Duration;
 use azure_core::error::{Error, ErrorKind};
 
 use super::transport::Unsent;
+use crate::backoff::AZURE_OPERATION;
 use crate::ports::fault::{Cause, StoreFault};
-use crate::ports::world::{World, WorldExt as _};
+use crate::ports::world::World;
 
 /// No attempt starts later than this after the operation began.
 const LATEST_START: Duration = Duration::from_secs(5);
-/// Most attempts of one operation, however short the waits were drawn.
-const ATTEMPTS_MAX: u32 = 8;
-/// Longest wait before the second attempt; doubles with each further one.
-const PAUSE_FIRST: Duration = Duration::from_millis(50);
-/// Longest wait of all.
-const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Why there is no good answer.
 #[derive(Debug)]
@@ -137,7 +132,6 @@ pub(super) struct Patience {
     world: Arc<dyn World>,
     started: Duration,
     attempts: u32,
-    pause_max: Duration,
     /// Whether a write of the operation may have happened without an answer that says so.
     unclear: bool,
 }
@@ -146,7 +140,7 @@ impl Patience {
     /// For an operation that begins now.
     pub(super) fn new(world: &Arc<dyn World>) -> Self {
         let started = world.uptime();
-        Self { world: Arc::clone(world), started, attempts: 1, pause_max: PAUSE_FIRST, unclear: false }
+        Self { world: Arc::clone(world), started, attempts: 1, unclear: false }
     }
 
     /// Remembers what a write that failed leaves open.
@@ -184,13 +178,12 @@ impl Patience {
 
     /// Waits before the next attempt, with full jitter. False, at once, when it is time to give up.
     pub(super) async fn again(&mut self) -> bool {
-        let pause = self.world.jitter(self.pause_max);
+        let pause = AZURE_OPERATION.delay(self.attempts, &*self.world);
         let elapsed = self.world.uptime().saturating_sub(self.started);
-        if self.attempts >= ATTEMPTS_MAX || elapsed.saturating_add(pause) > LATEST_START {
+        if self.attempts >= AZURE_OPERATION.attempts || elapsed.saturating_add(pause) > LATEST_START {
             return false;
         }
         self.attempts = self.attempts.saturating_add(1);
-        self.pause_max = self.pause_max.saturating_mul(2).min(PAUSE_MAX);
         self.world.sleep(pause).await;
         true
     }

@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
-use crate::ports::world::{World, WorldExt as _};
+use crate::backoff::RetryPolicy;
+use crate::ports::world::World;
 
 /// What collects on a line.
 pub(super) trait Load: Default + Clone + Send + Sync + 'static {
@@ -24,15 +24,6 @@ pub(super) trait Load: Default + Clone + Send + Sync + 'static {
 /// Sends a load to the process of a line. False when it has to be sent again.
 pub(super) type Deliver<K, L> = Arc<dyn Fn(K, L) -> BoxFuture<'static, bool> + Send + Sync>;
 
-/// How long to go on with a process that does not answer.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Persistence {
-    /// Attempts, the first one included; what did not arrive then is dropped.
-    pub(super) attempts: u32,
-    /// Longest wait before the second attempt; doubles with each further one.
-    pub(super) first_delay: Duration,
-}
-
 /// A line is in the map while a task sends on it.
 type Collected<K, L> = Arc<Mutex<BTreeMap<K, L>>>;
 
@@ -40,7 +31,7 @@ type Collected<K, L> = Arc<Mutex<BTreeMap<K, L>>>;
 pub(super) struct Lines<K: Ord, L> {
     world: Arc<dyn World>,
     send: Deliver<K, L>,
-    persistence: Persistence,
+    policy: RetryPolicy,
     collected: Collected<K, L>,
 }
 
@@ -49,8 +40,8 @@ where
     K: Clone + Ord + Send + Sync + 'static,
     L: Load,
 {
-    pub(super) fn new(world: Arc<dyn World>, persistence: Persistence, send: Deliver<K, L>) -> Self {
-        Self { world, send, persistence, collected: Arc::default() }
+    pub(super) fn new(world: Arc<dyn World>, policy: RetryPolicy, send: Deliver<K, L>) -> Self {
+        Self { world, send, policy, collected: Arc::default() }
     }
 
     /// Sends a load to a process, as soon as the line is free. Never waits.
@@ -67,7 +58,7 @@ where
             to,
             world: Arc::clone(&self.world),
             send: Arc::clone(&self.send),
-            persistence: self.persistence,
+            policy: self.policy,
             collected: Arc::clone(&self.collected),
         };
         self.world.spawn(sender.run().boxed());
@@ -85,7 +76,7 @@ struct Sender<K: Ord, L> {
     to: K,
     world: Arc<dyn World>,
     send: Deliver<K, L>,
-    persistence: Persistence,
+    policy: RetryPolicy,
     collected: Collected<K, L>,
 }
 
@@ -97,15 +88,11 @@ impl<K: Clone + Ord, L: Load> Sender<K, L> {
     }
 
     async fn deliver(&self, mut load: L) {
-        let Persistence { attempts, first_delay } = self.persistence;
-        let mut delay = first_delay;
-        for attempt in 1..=attempts {
-            if (self.send)(self.to.clone(), load.clone()).await || attempt == attempts {
+        for attempt in 1..=self.policy.attempts {
+            if (self.send)(self.to.clone(), load.clone()).await || attempt == self.policy.attempts {
                 return;
             }
-            let half = delay.checked_div(2).unwrap_or_default();
-            self.world.sleep(half.saturating_add(self.world.jitter(half))).await;
-            delay = delay.saturating_mul(2);
+            self.policy.pause(attempt, &*self.world).await;
             load.add(self.take());
         }
     }

@@ -6,22 +6,18 @@
 //! A value that cannot be read means held.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::backoff::SHARED_VALUE_WRITE;
 use crate::domain::account::Versioned;
 use crate::domain::time::Timestamp;
 use crate::ports::fault::StoreFault;
 use crate::ports::sync_store::{Swapped, SyncStore};
-use crate::ports::world::{World, WorldExt as _};
+use crate::ports::world::World;
 
 /// The name of the value in the [`SyncStore`].
 pub(crate) const NAME: &str = "gate";
-/// How often a change is tried against others who change it too.
-const ATTEMPTS_MAX: u32 = 10;
-/// Longest wait between two such attempts.
-const RETRY_DELAY_MAX: Duration = Duration::from_millis(50);
 
 /// Whether listeners may receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,7 +121,7 @@ impl Gate {
         &self,
         choose: impl Fn(Option<GateOrder>) -> Option<GateState> + Send,
     ) -> Result<GateOrder, StoreFault> {
-        for _ in 0..ATTEMPTS_MAX {
+        for attempt in 1..=SHARED_VALUE_WRITE.attempts {
             let stored = self.load().await?;
             let order = stored.as_ref().map(|stored| stored.value);
             let Some(state) = choose(order) else { return Ok(order.unwrap_or(GateOrder::UNTOUCHED)) };
@@ -134,10 +130,11 @@ impl Gate {
             let revision = stored.as_ref().map(|stored| &stored.revision);
             match self.sync.swap(NAME, revision, &encode(changed)).await? {
                 Swapped::Done(_) => return Ok(changed),
-                Swapped::Conflict => self.world.sleep(self.world.jitter(RETRY_DELAY_MAX)).await,
+                Swapped::Conflict => SHARED_VALUE_WRITE.pause(attempt, &*self.world).await,
             }
         }
-        let source = format!("others changed it during each of {ATTEMPTS_MAX} attempts").into();
+        let attempts = SHARED_VALUE_WRITE.attempts;
+        let source = format!("others changed it during each of {attempts} attempts").into();
         Err(StoreFault::Unavailable { doing: "changing the gate", source })
     }
 

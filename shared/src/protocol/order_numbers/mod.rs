@@ -28,6 +28,7 @@ use futures::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use crate::backoff::ORDER_NUMBERS_WRITE;
 use crate::domain::account::Revision;
 use crate::domain::ids::OrderNumber;
 use crate::ports::fault::StoreFault;
@@ -48,12 +49,6 @@ pub const RANGE_LEN_MAX: u64 = 100_000;
 const REFILL_TOO_SOON: Duration = Duration::from_secs(5);
 /// One that lasted longer than this makes the next one smaller.
 const REFILL_TOO_LATE: Duration = Duration::from_secs(20);
-/// Attempts to reserve a range before the waiters are told.
-const ATTEMPTS_MAX: u32 = 8;
-/// Longest wait after the first failed attempt; it doubles with each further one.
-const RETRY_DELAY: Duration = Duration::from_millis(20);
-/// Longest wait between attempts.
-const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// No number can be had now.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -62,7 +57,10 @@ pub enum OrderNumberFault {
     #[error("no range of order numbers could be reserved")]
     Unavailable(#[source] Arc<StoreFault>),
     /// Others were faster, every time.
-    #[error("no range of order numbers could be reserved in {ATTEMPTS_MAX} attempts: others were faster")]
+    #[error(
+        "no range of order numbers could be reserved in {} attempts: others were faster",
+        ORDER_NUMBERS_WRITE.attempts
+    )]
     Contended,
     /// The register must not be used. A person has to look.
     #[error("the register of order numbers must not be used")]
@@ -208,7 +206,7 @@ impl OrderNumbers {
         if tails.iter().all(|tail| tail.is_empty()) && report == Report::default() {
             return Ok(());
         }
-        for attempt in 0..ATTEMPTS_MAX {
+        for attempt in 1..=ORDER_NUMBERS_WRITE.attempts {
             let (revision, register) = self.read().await?;
             let after = register.release(&self.holder, &tails, report);
             match self.sync.swap(REGISTER, revision.as_ref(), &after.encode()).await {
@@ -216,7 +214,7 @@ impl OrderNumbers {
                     self.books.settle(report);
                     return Ok(());
                 }
-                Ok(Swapped::Conflict) => self.pause(attempt).await,
+                Ok(Swapped::Conflict) => ORDER_NUMBERS_WRITE.pause(attempt, &*self.world).await,
                 // It may be written or not: writing it again could give back a range twice.
                 Err(fault) => return Err(OrderNumberFault::Unavailable(Arc::new(fault))),
             }
@@ -336,14 +334,14 @@ impl OrderNumbers {
     /// gives a range.
     async fn reserve(&self, len: u64) -> Result<Span, OrderNumberFault> {
         let mut last = OrderNumberFault::Contended;
-        for attempt in 0..ATTEMPTS_MAX {
+        for attempt in 1..=ORDER_NUMBERS_WRITE.attempts {
             match self.try_reserve(len).await {
                 Ok(Some(span)) => return Ok(span),
                 Ok(None) => last = OrderNumberFault::Contended,
                 Err(fault @ OrderNumberFault::Unavailable(_)) => last = fault,
                 Err(fault) => return Err(fault),
             }
-            self.pause(attempt).await;
+            ORDER_NUMBERS_WRITE.pause(attempt, &*self.world).await;
         }
         Err(last)
     }
@@ -409,11 +407,6 @@ impl OrderNumbers {
             return Err(unsound(UnsoundRegister::WentBack { next: register.next, confirmed }));
         }
         Ok((revision, register))
-    }
-
-    async fn pause(&self, attempt: u32) {
-        let longest = RETRY_DELAY.saturating_mul(2_u32.saturating_pow(attempt)).min(RETRY_DELAY_MAX);
-        self.world.sleep(self.world.jitter(longest)).await;
     }
 }
 
