@@ -72,7 +72,7 @@ async fn open_azure(
 /// Does nothing on Azure.
 pub fn leave(config: &Config) {
     let StorageConfig::Sqlite { path } = &config.storage else { return };
-    if let Err(fault) = SqliteStore::gather(path) {
+    if let Err(fault) = SqliteStore::checkpoint(path) {
         tracing::warn!("Whoever copies the database has to copy its -wal file, too: {}", chain(&fault));
     }
 }

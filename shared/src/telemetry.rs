@@ -1,9 +1,8 @@
-//! Log lines through `tracing`: for a person on a terminal, or JSON for a machine.
+//! Logging with `tracing`: text for a terminal, or JSON for programs.
 //!
-//! A service writes a line for each request, and a system call for each of them would cost more than some of
-//! the work that they tell about. So a thread of its own writes what has collected, in one piece. The audit
-//! trail does not go that way: each of its lines is written before the act goes on, so that a process that is
-//! killed leaves none out.
+//! A service writes a line for each request, and a system call per line would cost more than some of the logged work.
+//! So a separate thread writes the buffered lines in batches. The audit trail is not buffered: each line is written
+//! before the action continues, so that a process that is killed loses none.
 
 use std::io::{BufWriter, IsTerminal as _};
 
@@ -18,26 +17,25 @@ use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 use crate::config::LogFormat;
 use crate::oversight::audit;
 
-/// What our own targets begin with. Of all other code only levels down to info are written, whatever is
-/// asked for: HTTP libraries write whole requests at debug and trace, with keys, names and references in
-/// them.
+/// Prefix of our own log targets. Lines of other code are written only at level info or above, whatever is configured:
+/// HTTP libraries log whole requests at debug and trace, which contain keys, names and references.
 const OWN: &str = "postonce";
 
-/// What is written in one piece.
+/// Size of the buffer that is written at once.
 const BATCH_BYTES: usize = 64 << 10;
-/// Lines that may wait to be written.
+/// Maximum number of lines that wait to be written.
 const WAITING_LINES_MAX: usize = 16_384;
 
-/// Where log lines go.
+/// Output of the log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogTo {
-    /// A service logs to where its supervisor listens.
+    /// Standard output, for services.
     Stdout,
-    /// A command answers on standard output, and logs beside it.
+    /// Standard error, for commands, which write their results to standard output.
     Stderr,
 }
 
-/// The directives cannot be read.
+/// Error for filter directives that cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "log is {directives:?}, which is not allowed: it must be a level or directives such as info,postonce_shared=debug"
@@ -48,21 +46,21 @@ pub struct InvalidDirectives {
     source: tracing_subscriber::filter::ParseError,
 }
 
-/// Writes the lines that collected. Dropping it writes the last of them: it has to live as long as the
-/// process has something to say.
+/// Handle to the thread that writes the buffered lines. Dropping it writes the remaining ones: it has to live until the
+/// process ends.
 #[derive(Debug)]
-#[must_use = "without it no line that collects is written"]
-pub struct LogWriter(#[expect(dead_code, reason = "it works by being dropped")] Option<WorkerGuard>);
+#[must_use = "buffered lines are written only while it lives"]
+pub struct LogWriter(#[expect(dead_code, reason = "held for its Drop")] Option<WorkerGuard>);
 
-/// Starts logging for the whole process. Only the first call counts.
+/// Starts logging for the whole process. Only the first call has an effect.
 ///
 /// # Errors
-/// [`InvalidDirectives`] when `directives` cannot be read.
+/// [`InvalidDirectives`] when `directives` cannot be parsed.
 pub fn start(format: LogFormat, directives: &str, to: LogTo) -> Result<LogWriter, InvalidDirectives> {
     let filter = EnvFilter::try_new(directives)
         .map_err(|source| InvalidDirectives { directives: directives.to_owned(), source })?;
-    // An audit trail with holes is none.
-    let whole_trail = format!("{}=info", audit::TARGET).parse().expect("it is a directive");
+    // The audit trail must be complete at every configured level.
+    let whole_trail = format!("{}=info", audit::TARGET).parse().expect("the directive is valid");
     let filter = filter.add_directive(whole_trail);
     let (writer, colors, guard) = match to {
         LogTo::Stdout => {
@@ -78,16 +76,16 @@ pub fn start(format: LogFormat, directives: &str, to: LogTo) -> Result<LogWriter
     };
     let started =
         tracing_subscriber::registry().with(lines.with_filter(filter.and(filter_fn(is_harmless)))).try_init();
-    // A second start, as in tests that share a process, leaves the first one in place.
+    // A second start, as in tests that share a process, has no effect.
     drop(started);
     Ok(LogWriter(guard))
 }
 
-/// Standard output: at once for the audit trail, collected for everything else. Both take the lock of the
-/// standard output for whole lines, so none is torn.
+/// Returns the writer for standard output: unbuffered for the audit trail, buffered for all other lines. Both lock
+/// standard output for whole lines, so no line is split.
 fn collected_stdout() -> (BoxMakeWriter, WorkerGuard) {
     let batches = BufWriter::with_capacity(BATCH_BYTES, std::io::stdout());
-    // Where lines come faster than they can be written, whoever logs waits: none is left out.
+    // If lines arrive faster than they can be written, the logging thread waits: no line is dropped.
     let builder = NonBlockingBuilder::default().lossy(false).buffered_lines_limit(WAITING_LINES_MAX);
     let (collected, guard) = builder.thread_name("log").finish(batches);
     let is_trail = |metadata: &Metadata<'_>| metadata.target() == audit::TARGET;
@@ -95,7 +93,7 @@ fn collected_stdout() -> (BoxMakeWriter, WorkerGuard) {
     (BoxMakeWriter::new(trail.or_else(collected)), guard)
 }
 
-/// Whether a log line of that kind cannot quote what a client sent.
+/// Returns whether log lines of that kind cannot contain text of a client.
 fn is_harmless(metadata: &Metadata<'_>) -> bool {
     *metadata.level() <= Level::INFO || metadata.target().starts_with(OWN)
 }

@@ -64,7 +64,7 @@ pub async fn run(
         bank.seal.ready(&*bank.world).await;
     }
     let doors = HttpServers::open(config)?;
-    let address = advertised(config, doors.for_peers());
+    let address = advertised(config.advertise.as_ref(), doors.for_peers(), config.storage.is_embedded());
     warn_of_loopback(config, doors.for_peers());
     // Known only now, where the port was left open; nothing was accepted yet.
     bank.completions.take_replies_at(address.clone(), exchange.seal.clone());

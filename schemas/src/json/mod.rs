@@ -228,7 +228,7 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Every member that has a meaning.
+    /// The names of all defined members.
     pub const MEMBERS: &[&str] = &[
         "message_id",
         "user_id",

@@ -1,4 +1,4 @@
-//! What the operators' views of queues, gate, dead letters and order numbers answer, and what they take.
+//! Requests and responses of the operations for queues, gate, dead letters and order numbers.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
-//! Who may do what, as operators see and decide it. No answer ever holds a secret, but the one that a new API key
-//! is shown in.
+//! Requests and responses of the operations for partners and their keys. No response contains a secret, except for
+//! the response with a new API key.
 
 use serde::Serialize;
 use utoipa::ToSchema;

@@ -1,4 +1,4 @@
-//! A doorbell within one process.
+//! The doorbell within one process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use tokio::sync::Notify;
 use crate::ports::doorbell::Doorbell;
 use crate::ports::queue::QueueName;
 
-/// Wakes the listeners of the same process.
+/// Wakes the listeners of this process.
 #[derive(Debug, Default)]
 pub struct LocalDoorbell(Mutex<BTreeMap<String, Chime>>);
 
-/// What rang for one kind of work and was not heard yet.
+/// Rings for one kind of work that no listener has received yet.
 #[derive(Debug, Default)]
 struct Chime {
     queues: BTreeSet<QueueName>,
@@ -33,7 +33,7 @@ impl Doorbell for LocalDoorbell {
     fn ring(&self, queue: &QueueName) {
         self.chime(queue.kind(), |chime| {
             chime.queues.insert(queue.clone());
-            // A ring that nobody hears yet is kept, once.
+            // A ring without a listener is kept, once.
             chime.rung.notify_one();
         });
     }
@@ -56,7 +56,7 @@ mod tests {
     use futures::FutureExt as _;
 
     #[tokio::test]
-    async fn rings_are_kept_until_they_are_heard_and_each_queue_once() {
+    async fn each_queue_is_kept_once_until_a_listener_receives_it() {
         let bell = LocalDoorbell::default();
         let work = |partition| QueueName::of_partition("work", partition);
         bell.ring(&work(1));
@@ -64,7 +64,7 @@ mod tests {
         bell.ring(&work(1));
         bell.ring(&QueueName::of_partition("mail", 0));
         assert_eq!(bell.rung("work").await, BTreeSet::from([work(0), work(1)]));
-        assert!(bell.rung("work").now_or_never().is_none(), "all of it was heard");
+        assert!(bell.rung("work").now_or_never().is_none(), "all rings were received");
 
         let (heard, ()) = futures::join!(bell.rung("work"), async { bell.ring(&work(2)) });
         assert_eq!(heard, BTreeSet::from([work(2)]));

@@ -1,6 +1,6 @@
-//! The ports, kept in three ways. [`memory`] is the simplest correct one and the reference;
-//! [`sqlite`] is one machine; [`azure`] is everything past that. [`crate::testing::conformance`] holds all
-//! three to the same contract. [`http`] is how the processes of one bank call each other.
+//! Implementations of the ports. [`memory`] is the simplest one and the reference; [`sqlite`] stores everything on one
+//! machine; [`azure`] is for several machines. [`crate::testing::conformance`] tests all three against the same
+//! contract. [`http`] contains the requests between the processes of one bank.
 
 pub mod azure;
 pub mod http;

@@ -1,5 +1,5 @@
-//! How the entries of a journal page are written into one text: the same in every store, and
-//! read back for as long as the bank exists. And what every store checks between two pages.
+//! Encoding of the entries of a journal page as one text, the same in every store and readable for as long as the bank
+//! exists; and the check that every store makes between two pages.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use crate::domain::journal::{Entry, JournalPage};
 use crate::domain::money::{Amount, Balance, Currency};
 use crate::domain::time::Timestamp;
 
-/// One entry. Numbers are decimal texts: a JSON number above 2^53 does not survive every reader.
-/// Short names, because an account's history is mostly this.
+/// An entry. Numbers are decimal texts, because some JSON parsers change numbers above 2^53. The names are short,
+/// because entries are most of the data of an account.
 #[derive(Serialize, Deserialize)]
 struct EntryRow {
     /// Sequence.
@@ -46,27 +46,27 @@ struct EntryRow {
     x: String,
 }
 
-/// The text is not what [`encode`] wrote.
+/// Error for a text that [`encode`] did not write.
 #[derive(Debug, thiserror::Error)]
 pub enum UnreadablePage {
-    /// Not the JSON that was expected.
+    /// The text is not the expected JSON.
     #[error("the entries of a page are not the expected JSON")]
     Json(#[source] serde_json::Error),
-    /// A field that does not parse.
+    /// A field cannot be parsed.
     #[error("the {0} of an entry cannot be read")]
     Field(&'static str),
 }
 
-/// Two pages that were read one after the other do not belong together.
+/// Error for two consecutive pages of which one does not follow the other.
 #[derive(Debug, thiserror::Error)]
 #[error("the page from {0} does not follow the page from {1}")]
 pub struct Unlinked(u64, u64);
 
-/// Checks that one page follows the other: a page that was removed or swapped shows between its
-/// neighbors only.
+/// Checks that one page follows the other: only this check between neighbors detects a page that was removed or
+/// swapped.
 ///
 /// # Errors
-/// [`Unlinked`] when it does not.
+/// [`Unlinked`] if it does not.
 pub fn check_link(previous: &JournalPage, page: &JournalPage) -> Result<(), Unlinked> {
     let follows = previous.last_sequence().checked_add(1) == Some(page.first_sequence);
     if follows && page.previous_hash == previous.hash {
@@ -75,13 +75,13 @@ pub fn check_link(previous: &JournalPage, page: &JournalPage) -> Result<(), Unli
     Err(Unlinked(page.first_sequence, previous.first_sequence))
 }
 
-/// Writes entries.
+/// Encodes entries.
 pub fn encode(entries: &[Entry]) -> String {
     let rows: Vec<EntryRow> = entries.iter().map(to_row).collect();
     serde_json::to_string(&rows).expect("texts can always be written as JSON")
 }
 
-/// Reads entries.
+/// Decodes entries.
 ///
 /// # Errors
 /// [`UnreadablePage`] when the text is damaged.

@@ -1,7 +1,7 @@
-//! How a partner is written into one text: the same in every store.
+//! Encoding of a partner as one text, the same in every store.
 //!
-//! The secret of an HMAC key stands in it as it is: the bank has to compute with it. Whoever reads the
-//! store can sign with it, but not call: API keys are stored as hashes only.
+//! The secret of an HMAC key is stored in plain text, because the bank has to compute with it. With access to the
+//! store, requests can be signed, but not authenticated: API keys are stored as hashes only.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,20 +13,20 @@ use crate::domain::partner::{
 };
 use crate::domain::time::Timestamp;
 
-/// The version that this program writes, and the newest that it reads: who does not know what a member
-/// means could give more than was granted.
+/// The version that this program writes, and the newest that it reads: with a newer one, this program could ignore a
+/// member that restricts the partner.
 const VERSION: u32 = 1;
 
-/// A text that is no partner.
+/// Error for a text that is not a partner.
 #[derive(Debug, thiserror::Error)]
 pub enum UnreadablePartner {
-    /// Not the JSON that was expected.
+    /// The text is not the expected JSON.
     #[error("a partner is not the expected JSON")]
     Json(#[source] serde_json::Error),
-    /// Written by a newer program.
+    /// A newer program wrote the text.
     #[error("a partner has version {0}; this program reads up to {VERSION}")]
     Newer(u32),
-    /// A member that does not parse.
+    /// A member cannot be parsed.
     #[error("the {0} of a partner cannot be read")]
     Member(&'static str),
 }
@@ -78,7 +78,7 @@ struct KeyBody {
     created_at: i64,
 }
 
-/// The text of a partner. Its id is the name of the row.
+/// Encodes a partner without its id, which is the key of its row.
 pub fn encode(partner: &Partner) -> String {
     let Partner {
         id: _,
@@ -113,12 +113,12 @@ pub fn encode(partner: &Partner) -> String {
     serde_json::to_string(&body).expect("numbers and texts can always be written as JSON")
 }
 
-/// Reads what [`encode`] wrote.
+/// Decodes a text that [`encode`] wrote.
 ///
 /// # Errors
 /// [`UnreadablePartner`] for anything else.
 pub fn decode(id: PartnerId, text: &str) -> Result<Partner, UnreadablePartner> {
-    /// Read first: a newer version may look different in everything else.
+    /// Decoded first: a newer version may differ in everything else.
     #[derive(Deserialize)]
     struct Version {
         v: u32,
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_newer_program_wrote_is_not_guessed_at() {
+    fn a_newer_version_is_refused() {
         let shop = || PartnerId::parse("shop").unwrap();
         let partner = Partner::active(shop(), Reach::Everything, Timestamp::from_unix_ms(7));
         let text = encode(&partner);

@@ -1,5 +1,8 @@
-//! The real world: the clock of the machine, its randomness, and tasks of tokio.
-#![expect(clippy::disallowed_methods, reason = "this is the one place that asks the machine itself")]
+//! The real world: the clock and the randomness of the machine, and tasks of tokio.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the only module that calls the clock and the randomness directly"
+)]
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -15,13 +18,13 @@ use crate::ports::world::World;
 #[derive(Debug)]
 pub struct SystemWorld {
     started: Instant,
-    /// Where tasks run. The threads of the HTTP server have small runtimes of their own; work that
-    /// many requests share must not depend on one of them.
+    /// The runtime for tasks. The threads of the HTTP server have small runtimes of their own; tasks that serve many
+    /// requests must not depend on one of them.
     runtime: Option<Handle>,
 }
 
 impl SystemWorld {
-    /// The world from now on. Made within a runtime, its tasks run there, whoever starts them.
+    /// Creates the world. If called within a runtime, all tasks run there, from whichever thread they are spawned.
     pub fn new() -> Self {
         Self { started: Instant::now(), runtime: Handle::try_current().ok() }
     }
@@ -36,7 +39,7 @@ impl Default for SystemWorld {
 #[async_trait]
 impl World for SystemWorld {
     fn now(&self) -> Timestamp {
-        // A clock before 1970 is clamped: the bank opens anyway, and its times are merely wrong.
+        // A clock before 1970 is clamped: the bank starts anyway, with wrong timestamps.
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         Timestamp::from_unix_ms(i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX))
     }

@@ -1,34 +1,33 @@
-//! The audit trail: who did what, on what, from where, and what came of it, as structured events in the
-//! log. The time is that of the log line.
+//! The audit trail: administrative actions with their actor, target, origin and outcome, as structured events in the
+//! log. The time of an event is that of its log line.
 //!
-//! It names ids only. Keys, names of people, references and whatever else a client wrote never stand in
-//! it, as they never stand in any other log line: what is refused is told by its stable code. Whatever
-//! level the log has, these events are in it ([`crate::telemetry`]).
+//! Events contain only ids and stable codes. Like all log lines, they never contain keys, names of persons,
+//! references or other text of a client. They are logged at every configured log level ([`crate::telemetry`]).
 
 use std::fmt;
 
-/// The target of the events, for whoever filters the log.
+/// The target of the events, for filtering the log.
 pub const TARGET: &str = "postonce::audit";
-/// Who acts on the command line: somebody who may read the configuration and write to the store.
+/// The actor of a command: a person who may read the configuration and write to the store.
 pub const OPERATOR: &str = "operator";
-/// Where commands come from.
+/// The origin of commands.
 pub const COMMAND_LINE: &str = "command line";
-/// Who called, where that could not be found out.
+/// The actor, if the caller could not be identified.
 pub const UNKNOWN: &str = "unknown";
 
-/// What came of an act.
+/// Outcome of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome<'a> {
-    /// It was carried out, or everything was as wished before.
+    /// The action was carried out, or its effect existed already.
     Done,
-    /// It was not carried out, for the reason with that code: the caller's doing.
+    /// The action was refused; the caller has to change something. The code is the reason.
     Refused(&'a str),
-    /// It was not carried out, or nobody knows: our doing.
+    /// The action failed, or its outcome is unknown. The code is the reason.
     Failed(&'a str),
 }
 
 impl Outcome<'_> {
-    /// The stable word.
+    /// Returns the stable word.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -37,7 +36,7 @@ impl Outcome<'_> {
         }
     }
 
-    /// Why, as a stable code; empty when it was done.
+    /// Returns the stable code of the reason; empty for [`Self::Done`].
     pub const fn code(&self) -> &str {
         match self {
             Self::Done => "",
@@ -46,40 +45,40 @@ impl Outcome<'_> {
     }
 }
 
-/// One event of the trail.
+/// An event of the audit trail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event<'a> {
     /// The partner, [`OPERATOR`] or [`UNKNOWN`].
     pub who: &'a str,
-    /// The id of the API key that was used, never the key; empty where there was none.
+    /// The id of the API key, never the key itself; empty if there was none.
     pub key: &'a str,
-    /// The stable code of what was wanted, such as `gate.change`.
+    /// The stable code of the action, such as `gate.change`.
     pub act: &'a str,
-    /// The ids of what it was wanted on, and what else there is to say.
+    /// The ids of the targets, and further details.
     pub on: AuditTarget,
-    /// What came of it.
+    /// Outcome of the action.
     pub outcome: Outcome<'a>,
-    /// The address that the connection came from, or [`COMMAND_LINE`].
+    /// The address of the client, or [`COMMAND_LINE`].
     pub from: &'a str,
 }
 
 impl<'a> Event<'a> {
-    /// What somebody did on the command line.
+    /// Creates the event of a command.
     pub const fn by_operator(act: &'a str, on: AuditTarget, outcome: Outcome<'a>) -> Self {
         Self { who: OPERATOR, key: "", act, on, outcome, from: COMMAND_LINE }
     }
 
-    /// Records what somebody did on the command line, and passes on what came of it.
+    /// Records a command, and returns its result.
     ///
     /// # Errors
-    /// Those of the act.
+    /// The error of the command.
     pub fn operated<T, E>(act: &'a str, on: AuditTarget, ended: Result<T, E>) -> Result<T, E> {
         let outcome = if ended.is_ok() { Outcome::Done } else { Outcome::Failed("command_failed") };
         Self::by_operator(act, on, outcome).record();
         ended
     }
 
-    /// Writes it into the log.
+    /// Writes the event to the log.
     pub fn record(&self) {
         let Self { who, key, act, on, outcome, from } = self;
         let (on, word, code) = (on.to_string(), outcome.word(), outcome.code());
@@ -92,30 +91,30 @@ impl<'a> Event<'a> {
     }
 }
 
-/// What an act was wanted on: names of the bank's own, such as `account_id`, with ids. Nothing that a
-/// client wrote may be put in before it turned out to be an id.
+/// The targets of an action: names that the program defines, such as `account_id`, with ids. Text of a client may
+/// be added only after it was parsed as an id.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AuditTarget(Vec<(String, String)>);
 
 impl AuditTarget {
-    /// Nothing in particular.
+    /// No target.
     pub const fn nothing() -> Self {
         Self(Vec::new())
     }
 
-    /// One thing.
+    /// One target.
     pub fn one(name: &str, id: impl fmt::Display) -> Self {
         Self::nothing().and(name, id)
     }
 
-    /// And another one.
+    /// Adds a target.
     #[must_use]
     pub fn and(mut self, name: &str, id: impl fmt::Display) -> Self {
         self.0.push((name.to_owned(), id.to_string()));
         self
     }
 
-    /// And all of those.
+    /// Adds all targets of `others`.
     #[must_use]
     pub fn with(mut self, others: Self) -> Self {
         self.0.extend(others.0);
@@ -139,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_act_was_on_is_told_in_pairs() {
+    fn targets_are_written_as_pairs() {
         assert_eq!(AuditTarget::nothing().to_string(), "");
         let on = AuditTarget::one("user_id", "u-1").and("changed", "status");
         assert_eq!(on.to_string(), "user_id=u-1 changed=status");
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_not_done_has_a_code() {
+    fn only_actions_that_were_not_done_have_a_code() {
         assert_eq!((Outcome::Done.word(), Outcome::Done.code()), ("done", ""));
         let refused = Outcome::Refused("scope_missing");
         assert_eq!((refused.word(), refused.code()), ("refused", "scope_missing"));

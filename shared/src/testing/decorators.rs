@@ -1,7 +1,7 @@
-//! Ports in front of other ports, for tests and simulations: to count, to fail, to lose an answer.
+//! Ports that wrap other ports, for tests and simulations: to count calls, to inject faults, to lose responses.
 //!
-//! A decorator says what is behind it and writes only the methods in which it differs; every other one
-//! passes on. Implementing the trait of decorators makes a type the port itself:
+//! A decorator returns the wrapped port, and overrides the methods in which it differs; all others are forwarded. A
+//! type that implements the decorator trait implements the port:
 //!
 //! ```
 //! # use std::sync::{Arc, atomic::{AtomicU32, Ordering}};
@@ -50,25 +50,25 @@ use crate::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
 use crate::ports::sync_store::{Swapped, SyncStore};
 use crate::ports::world::World;
 
-/// The trait of decorators of a port: every method passes on unless it is written anew.
+/// Defines the decorator trait of a port: every method is forwarded unless it is overridden.
 macro_rules! decorator {
     ($decorator:ident of $port:ident {
-        $(says $says:ident -> $said:ty;)*
+        $(sync $sync_method:ident -> $value:ty;)*
         $(fn $method:ident($($name:ident: $type:ty),*) -> $answer:ty;)*
     }) => {
-        #[doc = concat!("In front of a [`", stringify!($port), "`]: every method passes on unless it is written anew.")]
+        #[doc = concat!("Wraps a [`", stringify!($port), "`]: every method is forwarded unless it is overridden.")]
         #[async_trait]
         pub trait $decorator: Send + Sync {
-            /// What is behind it.
+            /// Returns the wrapped port.
             fn inner(&self) -> &dyn $port;
             $(
-                #[doc = concat!("As [`", stringify!($port), "::", stringify!($says), "`].")]
-                fn $says(&self) -> $said {
-                    self.inner().$says()
+                #[doc = concat!("Like [`", stringify!($port), "::", stringify!($sync_method), "`].")]
+                fn $sync_method(&self) -> $value {
+                    self.inner().$sync_method()
                 }
             )*
             $(
-                #[doc = concat!("As [`", stringify!($port), "::", stringify!($method), "`].")]
+                #[doc = concat!("Like [`", stringify!($port), "::", stringify!($method), "`].")]
                 async fn $method(&self, $($name: $type),*) -> Result<$answer, StoreFault> {
                     self.inner().$method($($name),*).await
                 }
@@ -78,8 +78,8 @@ macro_rules! decorator {
         #[async_trait]
         impl<D: $decorator> $port for D {
             $(
-                fn $says(&self) -> $said {
-                    $decorator::$says(self)
+                fn $sync_method(&self) -> $value {
+                    $decorator::$sync_method(self)
                 }
             )*
             $(
@@ -92,7 +92,7 @@ macro_rules! decorator {
 }
 
 decorator!(LedgerDecorator of Ledger {
-    says accept_reach -> AcceptReach;
+    sync accept_reach -> AcceptReach;
     fn accept(group: &[NewTransaction]) -> Vec<AcceptOutcome>;
     fn commit(commit: &AccountCommit) -> Committed;
     fn account(key: AccountKey) -> Option<Versioned<Account>>;
@@ -163,33 +163,33 @@ decorator!(ProcessRegistryDecorator of ProcessRegistry {
     fn list() -> Vec<RegisteredProcess>;
 });
 
-/// In front of a [`World`]: every method passes on unless it is written anew.
+/// Wraps a [`World`]: every method is forwarded unless it is overridden.
 #[async_trait]
 pub trait WorldDecorator: Send + Sync {
-    /// What is behind it.
+    /// Returns the wrapped world.
     fn inner(&self) -> &dyn World;
 
-    /// As [`World::now`].
+    /// Like [`World::now`].
     fn now(&self) -> Timestamp {
         self.inner().now()
     }
 
-    /// As [`World::uptime`].
+    /// Like [`World::uptime`].
     fn uptime(&self) -> Duration {
         self.inner().uptime()
     }
 
-    /// As [`World::sleep`].
+    /// Like [`World::sleep`].
     async fn sleep(&self, duration: Duration) {
         self.inner().sleep(duration).await;
     }
 
-    /// As [`World::random`].
+    /// Like [`World::random`].
     fn random(&self) -> u64 {
         self.inner().random()
     }
 
-    /// As [`World::spawn`].
+    /// Like [`World::spawn`].
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         self.inner().spawn(task);
     }

@@ -44,7 +44,7 @@ impl Rates {
     /// Full buckets for everybody.
     pub fn new(limits: &HttpLimits, world: Arc<dyn World>) -> Self {
         let (partners, addresses) = (Buckets::default(), Buckets::default());
-        Self { world, default: limits.rate, wrong_keys: limits.wrong_key_rate, partners, addresses }
+        Self { world, default: limits.rate(), wrong_keys: limits.wrong_key_rate(), partners, addresses }
     }
 
     /// Takes a request out of the bucket of a partner, which may have a rate of its own.
@@ -109,8 +109,13 @@ mod tests {
 
     fn rates() -> (Rates, Arc<TestWorld>) {
         let world = Arc::new(TestWorld::new(1));
-        let rate = RequestRate { per_second: 1, burst: 2 };
-        let limits = HttpLimits { rate, wrong_key_rate: rate, ..HttpLimits::default() };
+        let limits = HttpLimits {
+            requests_per_second: 1,
+            requests_burst: 2,
+            wrong_keys_per_second: 1,
+            wrong_keys_burst: 2,
+            ..HttpLimits::default()
+        };
         (Rates::new(&limits, world.clone()), world)
     }
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::Args;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
-use postonce_shared::adapters::sqlite::backup::{self, Contents, Existing, Progress, Taken};
+use postonce_shared::adapters::sqlite::backup::{self, Contents, Existing, Progress, TakenBackup};
 use postonce_shared::adapters::sqlite::restore::{
-    Intent, NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced, Restoration, Terms,
+    Intent, NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced, Restoration, RestoreOptions,
 };
 use postonce_shared::cluster::gate::{GateOrder, GateState};
 use postonce_shared::config::StorageConfig;
@@ -78,7 +78,7 @@ pub fn back_up(
     let taken = backup::take(store, &command.file, existing, world, &mut |progress| bar.show(progress));
     bar.clear();
     let on = AuditTarget::one("file", command.file.display());
-    let Taken { bytes, contents } = Event::operated("store.backup", on, taken)?;
+    let TakenBackup { bytes, contents } = Event::operated("store.backup", on, taken)?;
     let seconds = world.uptime().saturating_sub(started).as_millis();
     let (file, size) = (command.file.display(), HumanBytes(bytes));
     writeln!(out, "backed up {} to {file}: {size} in {seconds} ms, checked", store.display())?;
@@ -96,8 +96,8 @@ pub fn restore(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let store = embedded(storage, "restore")?;
-    let intent = if command.yes { Intent::Replace } else { Intent::Look };
-    let terms = Terms { intent, order_number_gap: command.order_number_gap, held: command.held };
+    let intent = if command.yes { Intent::Replace } else { Intent::DryRun };
+    let terms = RestoreOptions { intent, order_number_gap: command.order_number_gap, held: command.held };
     let started = world.uptime();
     let bar = Bar::new();
     let prepared =

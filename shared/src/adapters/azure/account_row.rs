@@ -1,9 +1,9 @@
-//! The row of an account, in three parts: what its opening writes once, what a change of terms writes,
-//! and what a commit writes besides.
+//! The row of an account, in three parts: properties that are written once when the account is opened, properties
+//! that a change of terms writes, and properties that only a commit writes.
 
 use serde::{Deserialize, Serialize};
 
-use super::flaw::Flaw;
+use super::invalid_property::InvalidProperty;
 use super::rows::{corrupt, number, parse, properties, time};
 use super::table::{Found, Properties};
 use crate::domain::account::{Account, AccountStatus, Holder, Versioned};
@@ -12,7 +12,7 @@ use crate::domain::journal::PageHash;
 use crate::domain::money::{Balance, Currency, OverdraftLimit};
 use crate::ports::fault::StoreFault;
 
-/// What its opening writes once.
+/// Properties that are written once, when the account is opened.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct OpeningRow {
@@ -22,11 +22,11 @@ struct OpeningRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     family_name: Option<String>,
     opened_at: String,
-    /// Marks the opening; no later change touches it.
+    /// Identifies the call that opened the account; no later change overwrites it.
     open_nonce: String,
 }
 
-/// What a change of terms writes.
+/// Properties that a change of terms writes.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct TermsRow {
@@ -35,30 +35,30 @@ struct TermsRow {
     version: String,
 }
 
-/// What a change of terms writes besides, and nothing else does: by whom the terms were changed last,
-/// and to which version of the account.
+/// Properties that only a change of terms writes: the nonce of the last change, and the version of the account
+/// after it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct TermsMarkRow {
     #[serde(default)]
     terms_nonce: String,
-    /// Empty when they were never changed.
+    /// Empty when the terms were never changed.
     #[serde(default)]
     terms_version: String,
 }
 
-/// What became of a change of terms whose answer was lost.
+/// Result of a change of terms whose response was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TermsChange {
-    /// It was written.
+pub(super) enum TermsChangeOutcome {
+    /// The change was written.
     Done,
-    /// It was not.
+    /// The change was not written.
     NotDone,
-    /// The terms were changed again since, and with them the mark of this change, if it was there.
+    /// The terms were changed again since. That change overwrote the nonce, so the result is unknown.
     Overwritten,
 }
 
-/// What a commit writes besides. No nonce: the next commit would overwrite it.
+/// Properties that only a commit writes. They include no nonce: the next commit would overwrite it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct StateRow {
@@ -67,7 +67,7 @@ struct StateRow {
     head: String,
 }
 
-/// The properties of a new account.
+/// Returns the properties of a new account.
 pub(super) fn opening(account: &Account, nonce: Nonce) -> Properties {
     let holder = account.holder.as_ref();
     let mut row = properties(&OpeningRow {
@@ -81,7 +81,7 @@ pub(super) fn opening(account: &Account, nonce: Nonce) -> Properties {
     row
 }
 
-/// The properties that a change of terms writes.
+/// Returns the properties that a change of terms writes.
 pub(super) fn change(account: &Account, nonce: Nonce) -> Properties {
     let (terms_nonce, terms_version) = (nonce.simple(), account.version.to_string());
     let mut row = properties(&TermsMarkRow { terms_nonce, terms_version });
@@ -89,27 +89,27 @@ pub(super) fn change(account: &Account, nonce: Nonce) -> Properties {
     row
 }
 
-/// What the row tells about the change of terms to `version` with that nonce, whose guard does not hold
-/// any more.
-pub(super) fn what_became_of(
+/// Returns the result of the change of terms to `version` with that nonce, read from a row that no longer matches
+/// the guard of the change.
+pub(super) fn change_outcome(
     found: &Found,
     version: u64,
     nonce: Nonce,
     doing: &'static str,
-) -> Result<TermsChange, StoreFault> {
+) -> Result<TermsChangeOutcome, StoreFault> {
     let row: TermsMarkRow = parse(found, doing)?;
     if row.terms_nonce == nonce.simple() {
-        return Ok(TermsChange::Done);
+        return Ok(TermsChangeOutcome::Done);
     }
     let changed_to: u64 = match row.terms_version.as_str() {
         "" => 0,
-        text => number(text, "TermsVersion").map_err(|flaw| corrupt(found, doing, flaw))?,
+        text => number(text, "TermsVersion").map_err(|invalid| corrupt(found, doing, invalid))?,
     };
-    // Versions only grow, so a change to an earlier version was there before.
-    Ok(if changed_to <= version { TermsChange::NotDone } else { TermsChange::Overwritten })
+    // Versions only grow: a change to an earlier version was written before this one.
+    Ok(if changed_to <= version { TermsChangeOutcome::NotDone } else { TermsChangeOutcome::Overwritten })
 }
 
-/// The terms themselves.
+/// Returns the properties of the terms.
 fn terms(account: &Account) -> Properties {
     properties(&TermsRow {
         status: account.status.code().to_owned(),
@@ -118,7 +118,7 @@ fn terms(account: &Account) -> Properties {
     })
 }
 
-/// The properties that a commit writes.
+/// Returns the properties that a commit writes.
 pub(super) fn commit(account: &Account) -> Properties {
     let mut row = properties(&StateRow {
         balance: account.balance.minor_units().to_string(),
@@ -129,40 +129,46 @@ pub(super) fn commit(account: &Account) -> Properties {
     row
 }
 
-/// Whether the opening with that nonce inserted the row.
+/// Returns whether the call with that nonce inserted the row.
 pub(super) fn was_opened_by(found: &Found, nonce: Nonce, doing: &'static str) -> Result<bool, StoreFault> {
     let row: OpeningRow = parse(found, doing)?;
     Ok(row.open_nonce == nonce.simple())
 }
 
-/// Reads an account.
+/// Reads an account from its row.
 pub(super) fn read(found: &Found, doing: &'static str) -> Result<Versioned<Account>, StoreFault> {
     let (opening, terms, state) = (parse(found, doing)?, parse(found, doing)?, parse(found, doing)?);
-    let value = assemble(found, opening, &terms, &state).map_err(|flaw| corrupt(found, doing, flaw))?;
+    let value = assemble(found, opening, &terms, &state).map_err(|invalid| corrupt(found, doing, invalid))?;
     Ok(Versioned { value, revision: found.revision.clone() })
 }
 
-fn assemble(found: &Found, opening: OpeningRow, terms: &TermsRow, state: &StateRow) -> Result<Account, Flaw> {
+fn assemble(
+    found: &Found,
+    opening: OpeningRow,
+    terms: &TermsRow,
+    state: &StateRow,
+) -> Result<Account, InvalidProperty> {
     let OpeningRow { currency, given_name, family_name, opened_at, open_nonce: _ } = opening;
     let TermsRow { status, overdraft_limit, version } = terms;
     let StateRow { balance, sequence, head } = state;
-    let currency = Currency::parse(&currency).map_err(|_| Flaw("Currency"))?;
+    let currency = Currency::parse(&currency).map_err(|_| InvalidProperty("Currency"))?;
     let limit = number(overdraft_limit, "OverdraftLimit")?;
     let holder = match (given_name, family_name) {
         (Some(given_name), Some(family_name)) => Some(Holder { given_name, family_name }),
         (None, None) => None,
-        (Some(_), None) | (None, Some(_)) => return Err(Flaw("FamilyName")),
+        (Some(_), None) | (None, Some(_)) => return Err(InvalidProperty("FamilyName")),
     };
     Ok(Account {
         key: found.key.to_account()?,
         currency,
-        status: AccountStatus::from_code(status).ok_or(Flaw("Status"))?,
-        overdraft_limit: OverdraftLimit::try_new(limit, currency).map_err(|_| Flaw("OverdraftLimit"))?,
+        status: AccountStatus::from_code(status).ok_or(InvalidProperty("Status"))?,
+        overdraft_limit: OverdraftLimit::try_new(limit, currency)
+            .map_err(|_| InvalidProperty("OverdraftLimit"))?,
         holder,
         opened_at: time(&opened_at, "OpenedAt")?,
-        balance: Balance::try_new(number(balance, "Balance")?, currency).ok_or(Flaw("Balance"))?,
+        balance: Balance::try_new(number(balance, "Balance")?, currency).ok_or(InvalidProperty("Balance"))?,
         version: number(version, "Version")?,
         sequence: number(sequence, "Sequence")?,
-        head: PageHash::parse(head).ok_or(Flaw("Head"))?,
+        head: PageHash::parse(head).ok_or(InvalidProperty("Head"))?,
     })
 }

@@ -1,13 +1,13 @@
-//! Opening, changing and listing accounts. The table `accounts` lists the accounts of a user without
-//! scanning ledgers; its rows are only names. A name is written before the account, so that the list
-//! knows every account that exists; after a crash it may know one that does not, which is passed over.
+//! Opening, changing and listing accounts. The table `accounts` lists the accounts of a user without a scan of the
+//! ledger; its rows have keys and no properties. This row is written before the account, so that every account is
+//! listed. After a crash the list may contain an account that does not exist; readers skip it.
 
 use async_trait::async_trait;
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 
-use super::account_row::{self, TermsChange};
-use super::attempt::{Failure, Nonsense, Patience};
+use super::account_row::{self, TermsChangeOutcome};
+use super::attempt::{Failure, Retries, UnexpectedResponse};
 use super::keys::Key;
 use super::ledger::AzureLedger;
 use super::rows::corrupt;
@@ -18,8 +18,8 @@ use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Accounts, Opened};
 use crate::ports::world::WorldExt as _;
 
-/// Accounts that are read at the same time.
-const READS_AT_ONCE: usize = 8;
+/// Maximum number of accounts that are read concurrently.
+const CONCURRENT_READS_MAX: usize = 8;
 
 /// The accounts of one store.
 pub(super) struct AzureAccounts {
@@ -27,34 +27,34 @@ pub(super) struct AzureAccounts {
     pub(super) names: Table,
 }
 
-/// The row of a name: its key says everything.
+/// A row of the list of accounts: it has no properties besides its key.
 #[derive(Serialize)]
 struct NameRow {}
 
-/// The row that names an account in the list of its user.
+/// Returns the key of an account's row in the list of its user.
 pub(super) fn name_key(key: AccountKey) -> Key {
     Key::new(key.user.simple(), key.account.simple())
 }
 
 impl AzureAccounts {
-    async fn write_name(&self, key: AccountKey, patience: &mut Patience) -> Result<(), Failure> {
+    async fn write_name(&self, key: AccountKey, retries: &mut Retries) -> Result<(), Failure> {
         let name = name_key(key);
-        match patience.repeat_write(|| self.names.insert(&name, &NameRow {})).await {
+        match retries.retry_write(|| self.names.insert(&name, &NameRow {})).await {
             Ok(_) => Ok(()),
             Err(failure) if failure.has_status(409) => Ok(()),
             Err(failure) => Err(failure),
         }
     }
 
-    /// The account that stands under the key, and whether this opening wrote it.
+    /// Reads the account that is stored under the key, and whether this call wrote it.
     async fn read_back(
         &self,
         key: AccountKey,
         nonce: Nonce,
-        patience: &mut Patience,
+        retries: &mut Retries,
         doing: &'static str,
     ) -> Result<Option<Opened>, StoreFault> {
-        let Some(found) = self.ledger.read(&Key::account(key), patience, doing).await? else {
+        let Some(found) = self.ledger.read(&Key::account(key), retries, doing).await? else {
             return Ok(None);
         };
         let account = account_row::read(&found, doing)?;
@@ -62,35 +62,35 @@ impl AzureAccounts {
         Ok(Some(if ours { Opened::Created(account) } else { Opened::Existing(account) }))
     }
 
-    /// Whether a change without an answer was written, now that its guard does not hold any more.
+    /// Returns whether a change without a response was written, after its guard has failed.
     async fn read_change_back(
         &self,
         guard: &Revision,
         after: &Account,
         nonce: Nonce,
-        patience: &mut Patience,
+        retries: &mut Retries,
     ) -> Result<Option<Revision>, StoreFault> {
         let doing = "changing an account";
-        let Some(found) = self.ledger.read(&Key::account(after.key), patience, doing).await? else {
+        let Some(found) = self.ledger.read(&Key::account(after.key), retries, doing).await? else {
             return Ok(None);
         };
-        match account_row::what_became_of(&found, after.version, nonce, doing)? {
-            TermsChange::NotDone => Ok(None),
-            TermsChange::Done if account_row::read(&found, doing)?.value.version == after.version => {
+        match account_row::change_outcome(&found, after.version, nonce, doing)? {
+            TermsChangeOutcome::NotDone => Ok(None),
+            TermsChangeOutcome::Done if account_row::read(&found, doing)?.value.version == after.version => {
                 Ok(Some(found.revision))
             }
-            // Commits went on from it. Their revision is not the one of `after`, whose own is over
-            // and unknown: the guard's is over as well.
-            TermsChange::Done => Ok(Some(guard.clone())),
-            TermsChange::Overwritten => {
-                let source = Box::new(Nonsense("a newer change over one without an answer".to_owned()));
+            // Later commits changed the row. The revision that this change produced is unknown, and no longer
+            // current. The revision of the guard is not current either, so it is returned.
+            TermsChangeOutcome::Done => Ok(Some(guard.clone())),
+            TermsChangeOutcome::Overwritten => {
+                let source =
+                    Box::new(UnexpectedResponse("a newer change over one without a response".to_owned()));
                 Err(StoreFault::Unavailable { doing, source })
             }
         }
     }
 
-    /// The ids of the user's accounts after the given one, one scan's worth, and whether there are
-    /// more.
+    /// Returns the keys of the user's accounts after the given one, from one scan, and whether there are more.
     async fn names_after(
         &self,
         user: UserId,
@@ -106,10 +106,10 @@ impl AzureAccounts {
         let top = u32::try_from(limit).unwrap_or(ROWS_MAX);
         let mut continuation = None;
         loop {
-            let mut patience = Patience::new(&self.ledger.world);
-            let scanned = patience.repeat(|| self.names.scan(&filter, top, continuation.as_ref())).await;
+            let mut retries = Retries::new(&self.ledger.world);
+            let scanned = retries.retry_read(|| self.names.scan(&filter, top, continuation.as_ref())).await;
             let Scanned { rows, next } = scanned.map_err(|failure| failure.into_fault(doing))?;
-            // A scan may give nothing and still not be at its end.
+            // A scan may return no rows before its end.
             if rows.is_empty() && next.is_some() {
                 continuation = next;
                 continue;
@@ -128,9 +128,9 @@ impl AzureAccounts {
 impl Accounts for AzureAccounts {
     async fn open(&self, account: &Account) -> Result<Opened, StoreFault> {
         let doing = "opening an account";
-        let mut patience = Patience::new(&self.ledger.world);
-        let named = self.write_name(account.key, &mut patience).await;
-        named.map_err(|failure| patience.fault(failure, doing))?;
+        let mut retries = Retries::new(&self.ledger.world);
+        let named = self.write_name(account.key, &mut retries).await;
+        named.map_err(|failure| retries.fault(failure, doing))?;
         let nonce = self.ledger.world.nonce();
         let (key, row) = (Key::account(account.key), account_row::opening(account, nonce));
         loop {
@@ -138,24 +138,24 @@ impl Accounts for AzureAccounts {
                 Ok(revision) => return Ok(Opened::Created(Versioned { value: account.clone(), revision })),
                 Err(failure) => failure,
             };
-            patience.note(&failure);
-            // A taken key may be taken by this very insert, if an earlier answer was lost.
+            retries.record_failure(&failure);
+            // The key may be taken by this very insert, if an earlier response was lost.
             if failure.is_unclear() || failure.has_status(409) {
-                if let Some(opened) = self.read_back(account.key, nonce, &mut patience, doing).await? {
+                if let Some(opened) = self.read_back(account.key, nonce, &mut retries, doing).await? {
                     return Ok(opened);
                 }
             } else if matches!(failure, Failure::Answered(_)) {
-                return Err(patience.fault(failure, doing));
+                return Err(retries.fault(failure, doing));
             }
-            if !patience.again().await {
-                return Err(patience.fault(failure, doing));
+            if !retries.wait_for_retry().await {
+                return Err(retries.fault(failure, doing));
             }
         }
     }
 
     async fn change(&self, guard: &Revision, after: &Account) -> Result<Option<Revision>, StoreFault> {
         let doing = "changing an account";
-        let mut patience = Patience::new(&self.ledger.world);
+        let mut retries = Retries::new(&self.ledger.world);
         let nonce = self.ledger.world.nonce();
         let (key, row) = (Key::account(after.key), account_row::change(after, nonce));
         loop {
@@ -164,14 +164,14 @@ impl Accounts for AzureAccounts {
                 Err(failure) => failure,
             };
             if failure.has_status(412) || failure.has_status(404) {
-                if !patience.is_unclear() {
+                if !retries.is_unclear() {
                     return Ok(None);
                 }
-                return self.read_change_back(guard, after, nonce, &mut patience).await;
+                return self.read_change_back(guard, after, nonce, &mut retries).await;
             }
-            patience.note(&failure);
-            if matches!(failure, Failure::Answered(_)) || !patience.again().await {
-                return Err(patience.fault(failure, doing));
+            retries.record_failure(&failure);
+            if matches!(failure, Failure::Answered(_)) || !retries.wait_for_retry().await {
+                return Err(retries.fault(failure, doing));
             }
         }
     }
@@ -184,7 +184,7 @@ impl Accounts for AzureAccounts {
     ) -> Result<Vec<Account>, StoreFault> {
         let doing = "listing accounts";
         let (mut accounts, mut after) = (Vec::new(), after);
-        // Rounds, because a name without an account makes one short.
+        // Repeated, because an entry without an account makes a page short.
         loop {
             let wanted = limit.saturating_sub(accounts.len());
             if wanted == 0 {
@@ -194,12 +194,12 @@ impl Accounts for AzureAccounts {
             let reads: Vec<_> = keys
                 .iter()
                 .map(|key| async move {
-                    let mut patience = Patience::new(&self.ledger.world);
-                    self.ledger.read_account(*key, &mut patience, doing).await
+                    let mut retries = Retries::new(&self.ledger.world);
+                    self.ledger.read_account(*key, &mut retries, doing).await
                 })
                 .collect();
             let found: Vec<Option<Versioned<Account>>> =
-                futures::stream::iter(reads).buffered(READS_AT_ONCE).try_collect().await?;
+                futures::stream::iter(reads).buffered(CONCURRENT_READS_MAX).try_collect().await?;
             accounts.extend(found.into_iter().flatten().map(|found| found.value));
             after = keys.last().map(|key| key.account).or(after);
             if !more {

@@ -1,12 +1,12 @@
-//! The keys that partners call with: one row each, with the hash and never the key.
+//! The API keys of partners: one row each, with the hash of the key and never the key itself.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::attempt::{Failure, Patience};
-use super::flaw::Flaw;
+use super::attempt::{Failure, Retries};
+use super::invalid_property::InvalidProperty;
 use super::keys::Key;
 use super::rows::{corrupt, parse, time};
 use super::table::{Found, ROWS_MAX, Scanned, Table};
@@ -54,14 +54,14 @@ impl KeyRow {
         }
     }
 
-    fn to_record(&self, id: &str) -> Result<ApiKeyRecord, Flaw> {
+    fn to_record(&self, id: &str) -> Result<ApiKeyRecord, InvalidProperty> {
         let mut hash = [0; 32];
-        hex::decode_to_slice(&self.hash, &mut hash).map_err(|_| Flaw("Hash"))?;
+        hex::decode_to_slice(&self.hash, &mut hash).map_err(|_| InvalidProperty("Hash"))?;
         Ok(ApiKeyRecord {
             id: id.to_owned(),
             hash,
-            partner: PartnerId::parse(&self.partner).map_err(|_| Flaw("Partner"))?,
-            scopes: serde_json::from_str(&self.scopes).map_err(|_| Flaw("Scopes"))?,
+            partner: PartnerId::parse(&self.partner).map_err(|_| InvalidProperty("Partner"))?,
+            scopes: serde_json::from_str(&self.scopes).map_err(|_| InvalidProperty("Scopes"))?,
             created_at: time(&self.created_at, "CreatedAt")?,
             revoked_at: self.revoked_at.as_deref().map(|text| time(text, "RevokedAt")).transpose()?,
         })
@@ -70,25 +70,25 @@ impl KeyRow {
 
 fn read(found: &Found, doing: &'static str) -> Result<ApiKeyRecord, StoreFault> {
     let row: KeyRow = parse(found, doing)?;
-    row.to_record(found.key.row()).map_err(|flaw| corrupt(found, doing, flaw))
+    row.to_record(found.key.row()).map_err(|invalid| corrupt(found, doing, invalid))
 }
 
 #[async_trait]
 impl ApiKeys for AzureApiKeys {
     async fn add(&self, record: &ApiKeyRecord) -> Result<(), StoreFault> {
         let (key, row) = (Key::new(PARTITION, &record.id), KeyRow::of(record));
-        let mut patience = Patience::new(&self.world);
-        match patience.repeat_write(|| self.table.insert(&key, &row)).await {
+        let mut retries = Retries::new(&self.world);
+        match retries.retry_write(|| self.table.insert(&key, &row)).await {
             Ok(_) => Ok(()),
             Err(failure) if failure.has_status(409) => Ok(()),
-            Err(failure) => Err(patience.fault(failure, "storing an API key")),
+            Err(failure) => Err(retries.fault(failure, "storing an API key")),
         }
     }
 
     async fn find(&self, id: &str) -> Result<Option<ApiKeyRecord>, StoreFault> {
         let doing = "reading an API key";
         let Some(key) = Key::named(PARTITION, id) else { return Ok(None) };
-        let found = Patience::new(&self.world).repeat(|| self.table.get(&key)).await;
+        let found = Retries::new(&self.world).retry_read(|| self.table.get(&key)).await;
         let found = found.map_err(|failure| failure.into_fault(doing))?;
         found.map(|found| read(&found, doing)).transpose()
     }
@@ -98,8 +98,9 @@ impl ApiKeys for AzureApiKeys {
         let filter = format!("PartitionKey eq '{PARTITION}'");
         let (mut records, mut continuation) = (Vec::new(), None);
         loop {
-            let mut patience = Patience::new(&self.world);
-            let scanned = patience.repeat(|| self.table.scan(&filter, ROWS_MAX, continuation.as_ref())).await;
+            let mut retries = Retries::new(&self.world);
+            let scanned =
+                retries.retry_read(|| self.table.scan(&filter, ROWS_MAX, continuation.as_ref())).await;
             let Scanned { rows, next } = scanned.map_err(|failure| failure.into_fault(doing))?;
             for found in &rows {
                 records.push(read(found, doing)?);
@@ -115,20 +116,20 @@ impl ApiKeys for AzureApiKeys {
         let doing = "revoking an API key";
         let Some(key) = Key::named(PARTITION, id) else { return Ok(false) };
         let row = RevokedRow { revoked_at: at.unix_ms().to_string() };
-        let mut patience = Patience::new(&self.world);
+        let mut retries = Retries::new(&self.world);
         loop {
-            let found = patience.repeat(|| self.table.get(&key)).await;
-            let found = found.map_err(|failure| patience.fault(failure, doing))?;
+            let found = retries.retry_read(|| self.table.get(&key)).await;
+            let found = found.map_err(|failure| retries.fault(failure, doing))?;
             let Some(found) = found else { return Ok(false) };
-            // The first time stands, whoever wrote it.
+            // The first revocation stands.
             if read(&found, doing)?.revoked_at.is_some() {
                 return Ok(true);
             }
             let Err(failure) = self.table.merge(&key, &row, &found.revision).await else { return Ok(true) };
-            patience.note(&failure);
+            retries.record_failure(&failure);
             let changed = failure.has_status(412);
-            if (matches!(failure, Failure::Answered(_)) && !changed) || !patience.again().await {
-                return Err(patience.fault(failure, doing));
+            if (matches!(failure, Failure::Answered(_)) && !changed) || !retries.wait_for_retry().await {
+                return Err(retries.fault(failure, doing));
             }
         }
     }

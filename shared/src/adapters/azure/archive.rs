@@ -1,15 +1,15 @@
-//! Reading everything, damaged rows too.
+//! Reads all rows, including damaged ones.
 //!
-//! What it costs: the list of names is read a thousand at a time. The accounts of the ledger are read by
-//! the keys of its rows, a thousand at a time, and after each answer the rest of the last account is
-//! passed over: so a small account costs its rows, and a large one a single scan.
+//! Cost: the list of accounts is read in pages of 1,000 rows. The accounts of the ledger are found by reading the
+//! keys of its rows in pages of 1,000; after each page the remaining rows of the last account are skipped. A small
+//! account costs as many rows as it has, and a large one a single scan.
 
 use async_trait::async_trait;
 
 use super::accounts::name_key;
-use super::attempt::Patience;
+use super::attempt::Retries;
 use super::cursor;
-use super::flaw::Flaw;
+use super::invalid_property::InvalidProperty;
 use super::keys::{PAGES, TRANSACTIONS, partition};
 use super::ledger::AzureLedger;
 use super::page_row;
@@ -20,14 +20,14 @@ use crate::ports::archive::{Archive, Damaged, Readable, StoredPage};
 use crate::ports::fault::{Cause, StoreFault, causes};
 use crate::ports::ledger::{Listing, StoredTransaction};
 
-/// Everything in the tables of one store.
+/// All rows in the tables of one store.
 pub(super) struct AzureArchive {
     pub(super) ledger: AzureLedger,
     pub(super) names: Table,
 }
 
 impl AzureArchive {
-    /// The rows of a kind that an account has.
+    /// Reads one page of an account's rows of one kind.
     async fn rows(
         &self,
         account: AccountKey,
@@ -45,12 +45,13 @@ impl AzureArchive {
         Ok(Listing { items: rows, next: next.map(|next| cursor::write(&listing, next)) })
     }
 
-    /// The next keys of a table. None only at the end: an answer may be empty and not be the last one.
+    /// Returns the next keys of a table. It returns none only at the end, although a response of the service may be
+    /// empty before the end.
     async fn keys(&self, table: &Table, filter: &str, doing: &'static str) -> Result<Scanned, StoreFault> {
         let mut from = None;
         loop {
-            let mut patience = Patience::new(&self.ledger.world);
-            let scanned = patience.repeat(|| table.scan_keys(filter, from.as_ref())).await;
+            let mut retries = Retries::new(&self.ledger.world);
+            let scanned = retries.retry_read(|| table.scan_keys(filter, from.as_ref())).await;
             let scanned = scanned.map_err(|failure| failure.into_fault(doing))?;
             if !scanned.rows.is_empty() || scanned.next.is_none() {
                 return Ok(scanned);
@@ -69,7 +70,7 @@ impl Archive for AzureArchive {
     ) -> Result<Listing<Readable<AccountKey>>, StoreFault> {
         let doing = "listing all accounts";
         let listing = "listed";
-        // The key of the last name: a page of the listing may end within an answer.
+        // The key of the last row that was returned: a page of the listing may end within a response.
         let after = cursor::read(listing, cursor, doing)?;
         let filter = after.map_or_else(String::new, |(partition, row)| {
             let (partition, row) = (quoted(&partition), quoted(&row.unwrap_or_default()));
@@ -78,8 +79,8 @@ impl Archive for AzureArchive {
         let Scanned { mut rows, next } = self.keys(&self.names, &filter, doing).await?;
         let more = next.is_some() || rows.len() > limit;
         rows.truncate(limit);
-        let place = |found: &Found| (found.key.partition().to_owned(), Some(found.key.row().to_owned()));
-        let next = rows.last().filter(|_| more).map(|last| cursor::write(listing, place(last)));
+        let position = |found: &Found| (found.key.partition().to_owned(), Some(found.key.row().to_owned()));
+        let next = rows.last().filter(|_| more).map(|last| cursor::write(listing, position(last)));
         Ok(Listing { items: rows.iter().map(named_account).collect(), next })
     }
 
@@ -97,16 +98,16 @@ impl Archive for AzureArchive {
         rows.dedup_by(|one, other| one.key.partition() == other.key.partition());
         let more = next.is_some() || rows.len() > limit;
         rows.truncate(limit);
-        let place = |found: &Found| (found.key.partition().to_owned(), None);
-        let next = rows.last().filter(|_| more).map(|last| cursor::write(listing, place(last)));
-        let read = |found: &Found| found.key.to_account().map_err(|flaw| damaged(found, flaw.into()));
+        let position = |found: &Found| (found.key.partition().to_owned(), None);
+        let next = rows.last().filter(|_| more).map(|last| cursor::write(listing, position(last)));
+        let read = |found: &Found| found.key.to_account().map_err(|invalid| damaged(found, invalid.into()));
         Ok(Listing { items: rows.iter().map(read).collect(), next })
     }
 
     async fn is_listed(&self, account: AccountKey) -> Result<bool, StoreFault> {
         let doing = "looking for an account in the list";
-        let (key, mut patience) = (name_key(account), Patience::new(&self.ledger.world));
-        let found = patience.repeat(|| self.names.get(&key)).await;
+        let (key, mut retries) = (name_key(account), Retries::new(&self.ledger.world));
+        let found = retries.retry_read(|| self.names.get(&key)).await;
         Ok(found.map_err(|failure| failure.into_fault(doing))?.is_some())
     }
 
@@ -120,7 +121,7 @@ impl Archive for AzureArchive {
         let Listing { items, next } = self.rows(account, PAGES, cursor, limit, doing).await?;
         let page = |found: &Found| StoredPage {
             first_sequence: found.key.to_first_sequence().ok(),
-            page: page_row::read_unchecked(found, doing).map_err(|fault| told(found, &fault)),
+            page: page_row::read_unchecked(found, doing).map_err(|fault| unreadable(found, &fault)),
         };
         Ok(Listing { items: items.iter().map(page).collect(), next })
     }
@@ -133,15 +134,16 @@ impl Archive for AzureArchive {
     ) -> Result<Listing<Readable<StoredTransaction>>, StoreFault> {
         let doing = "reading all transactions of an account";
         let Listing { items, next } = self.rows(account, TRANSACTIONS, cursor, limit, doing).await?;
-        let read = |found: &Found| transaction_row::read(found, doing).map_err(|fault| told(found, &fault));
+        let read =
+            |found: &Found| transaction_row::read(found, doing).map_err(|fault| unreadable(found, &fault));
         Ok(Listing { items: items.iter().map(read).collect(), next })
     }
 }
 
-/// The account that a row of the list names.
+/// Returns the account that a row of the list names.
 fn named_account(found: &Found) -> Readable<AccountKey> {
     let parsed = found.key.partition().parse().ok().zip(found.key.row().parse().ok());
-    let Some((user, account)) = parsed else { return Err(damaged(found, Flaw("RowKey").into())) };
+    let Some((user, account)) = parsed else { return Err(damaged(found, InvalidProperty("RowKey").into())) };
     Ok(AccountKey { user, account })
 }
 
@@ -149,11 +151,11 @@ fn damaged(found: &Found, cause: Cause) -> Damaged {
     Damaged { place: format!("the row {}", found.key), cause: cause.to_string() }
 }
 
-fn told(found: &Found, fault: &StoreFault) -> Damaged {
+fn unreadable(found: &Found, fault: &StoreFault) -> Damaged {
     Damaged { place: format!("the row {}", found.key), cause: causes(fault) }
 }
 
-/// A key within a filter. One of a row that somebody else wrote may have anything in it.
+/// Quotes a key within a filter. The key of a row that another program wrote may contain any character.
 fn quoted(key: &str) -> String {
     key.replace('\'', "''")
 }

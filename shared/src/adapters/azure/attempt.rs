@@ -1,9 +1,8 @@
-//! What an attempt that failed says about the write, and how long to go on trying.
+//! Classifies failed requests, and decides how long an operation is retried.
 //!
-//! The crates' own retries are off: they repeat what is not safe to repeat, and do not know the
-//! nonce by which a write whose answer was lost is recognised. Each operation of a port gets one
-//! [`Patience`] and spends it over all of its requests, so that a caller hears of an outage in about
-//! ten seconds.
+//! The retries of the Azure crates are off: they repeat requests that are not safe to repeat, and do not know the
+//! nonce by which a write with a lost response is recognised. Each operation of a port has one [`Retries`] for
+//! all of its requests, so that a caller learns of an outage after about ten seconds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,52 +14,52 @@ use crate::backoff::AZURE_OPERATION;
 use crate::ports::fault::{Cause, StoreFault};
 use crate::ports::world::World;
 
-/// No attempt starts later than this after the operation began.
+/// Latest start of an attempt, after the start of the operation.
 const LATEST_START: Duration = Duration::from_secs(5);
 
-/// Why there is no good answer.
+/// Why a request failed, sorted by whether the write may have happened.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The request never left: nothing was done.
+    /// The request was never sent: nothing was written.
     Unsent(Cause),
-    /// It may have been done, and may even still be: no answer, an overloaded service, or an answer
-    /// that cannot be understood.
+    /// The write may have happened, or may still happen: there was no response, the service was overloaded, or the
+    /// response cannot be understood.
     Unclear(Cause),
-    /// The service said no: nothing was done.
-    Answered(Answer),
+    /// The service rejected the request: nothing was written.
+    Answered(ErrorResponse),
 }
 
-/// A refusal of the service.
+/// A response with which the service rejected a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the storage answered {status} {code}", code = .code.as_deref().unwrap_or("without a code"))]
-pub(super) struct Answer {
+pub(super) struct ErrorResponse {
     /// The HTTP status.
     pub(super) status: u16,
-    /// The service's own code, such as `EntityAlreadyExists`. Answers within a batch have none.
+    /// The error code of the service, such as `EntityAlreadyExists`. Responses within a batch have none.
     pub(super) code: Option<String>,
-    /// Which row of a batch it stumbled over, from 0, by the service's own account. A hint, no proof.
+    /// Index of the row of a batch that the service names as the cause. A hint, not a proof.
     pub(super) row: Option<usize>,
 }
 
-impl Answer {
+impl ErrorResponse {
     pub(super) fn has_code(&self, code: &str) -> bool {
         self.code.as_deref() == Some(code)
     }
 }
 
-/// Something else than an answer that can be understood.
+/// A response that cannot be understood, or contradicts an earlier one.
 #[derive(Debug, thiserror::Error)]
-#[error("the storage gave {0}")]
-pub(super) struct Nonsense(pub(super) String);
+#[error("unexpected response of the storage: {0}")]
+pub(super) struct UnexpectedResponse(pub(super) String);
 
 impl Failure {
-    /// The failure that a status stands for.
+    /// Returns the failure for an HTTP status.
     pub(super) fn of_status(status: u16, code: Option<String>) -> Self {
-        Self::of_answer(Answer { status, code, row: None })
+        Self::of_answer(ErrorResponse { status, code, row: None })
     }
 
-    /// The failure that an answer stands for.
-    pub(super) fn of_answer(answer: Answer) -> Self {
+    /// Returns the failure for a response.
+    pub(super) fn of_answer(answer: ErrorResponse) -> Self {
         let status = answer.status;
         match status {
             // A timeout or an overload inside the service says nothing about the write.
@@ -69,7 +68,7 @@ impl Failure {
         }
     }
 
-    /// Whether the write may have happened nevertheless.
+    /// Returns whether the write may have happened.
     pub(super) const fn is_unclear(&self) -> bool {
         match self {
             Self::Unclear(_) => true,
@@ -77,7 +76,7 @@ impl Failure {
         }
     }
 
-    /// Whether the service refused with that code.
+    /// Returns whether the service rejected the request with that code.
     pub(super) fn has_code(&self, code: &str) -> bool {
         match self {
             Self::Answered(answer) => answer.has_code(code),
@@ -85,7 +84,7 @@ impl Failure {
         }
     }
 
-    /// Which row of a batch the service names as the one that it refused.
+    /// Returns the index of the row of a batch that the service names as the cause.
     pub(super) const fn failed_row(&self) -> Option<usize> {
         match self {
             Self::Answered(answer) => answer.row,
@@ -93,7 +92,7 @@ impl Failure {
         }
     }
 
-    /// Whether the service refused with that status.
+    /// Returns whether the service rejected the request with that status.
     pub(super) fn has_status(&self, status: u16) -> bool {
         match self {
             Self::Answered(answer) => answer.status == status,
@@ -101,7 +100,7 @@ impl Failure {
         }
     }
 
-    /// The fault that a caller of the port sees when nothing was written before.
+    /// Returns the fault for the caller of the port, if nothing was written before.
     pub(super) fn into_fault(self, doing: &'static str) -> StoreFault {
         match self {
             Self::Unsent(source) | Self::Unclear(source) => StoreFault::Unavailable { doing, source },
@@ -117,7 +116,7 @@ impl From<Error> for Failure {
                 Self::of_status(u16::from(*status), error_code.clone())
             }
             ErrorKind::Io if error.downcast_ref::<Unsent>().is_some() => Self::Unsent(Box::new(error)),
-            // Signing comes before sending.
+            // The request is signed before it is sent.
             ErrorKind::Credential => Self::Unsent(Box::new(error)),
             ErrorKind::Io | ErrorKind::DataConversion | ErrorKind::MockFramework | ErrorKind::Other => {
                 Self::Unclear(Box::new(error))
@@ -126,40 +125,41 @@ impl From<Error> for Failure {
     }
 }
 
-/// How long one operation of a port goes on trying.
+/// Limits the retries of one operation of a port, and remembers whether its outcome is unclear.
 #[derive(Clone)]
-pub(super) struct Patience {
+pub(super) struct Retries {
     world: Arc<dyn World>,
     started: Duration,
     attempts: u32,
-    /// Whether a write of the operation may have happened without an answer that says so.
+    /// Whether a write of the operation may have happened without a response that confirms it.
     unclear: bool,
 }
 
-impl Patience {
-    /// For an operation that begins now.
+impl Retries {
+    /// Creates the state of an operation that starts now.
     pub(super) fn new(world: &Arc<dyn World>) -> Self {
         let started = world.uptime();
         Self { world: Arc::clone(world), started, attempts: 1, unclear: false }
     }
 
-    /// Remembers what a write that failed leaves open.
-    pub(super) const fn note(&mut self, failure: &Failure) {
+    /// Records whether a failed write may have happened.
+    pub(super) const fn record_failure(&mut self, failure: &Failure) {
         self.unclear |= failure.is_unclear();
     }
 
-    /// Remembers that a write has happened, so that nothing after it is told as a refusal.
-    pub(super) const fn note_written(&mut self) {
+    /// Records that a write has happened, so that no later failure is reported as a rejection.
+    pub(super) const fn record_write(&mut self) {
         self.unclear = true;
     }
 
-    /// Whether a write may have happened, as far as its answers tell.
+    /// Returns whether a write may have happened without a confirmation.
     pub(super) const fn is_unclear(&self) -> bool {
         self.unclear
     }
 
-    /// The fault that a caller of the port sees. A refusal says nothing about a write before it, be it
-    /// the refusal of its repetition or of reading it back: only what surely did not happen is refused.
+    /// Returns the fault for the caller of the port. After an unclear write, a rejection says nothing about that
+    /// write: it may answer the repetition, or the read-back. So only an operation that certainly wrote nothing is
+    /// reported as refused.
     pub(super) fn fault(&self, failure: Failure, doing: &'static str) -> StoreFault {
         match failure {
             Failure::Answered(answer) if self.unclear => {
@@ -171,13 +171,13 @@ impl Patience {
         }
     }
 
-    /// Whether one more step may start without a wait.
+    /// Returns whether one more step may start without a delay.
     pub(super) fn has_time(&self) -> bool {
         self.world.uptime().saturating_sub(self.started) <= LATEST_START
     }
 
-    /// Waits before the next attempt, with full jitter. False, at once, when it is time to give up.
-    pub(super) async fn again(&mut self) -> bool {
+    /// Waits before the next attempt, with full jitter. Returns false at once when the limits are reached.
+    pub(super) async fn wait_for_retry(&mut self) -> bool {
         let pause = AZURE_OPERATION.delay(self.attempts, &*self.world);
         let elapsed = self.world.uptime().saturating_sub(self.started);
         if self.attempts >= AZURE_OPERATION.attempts || elapsed.saturating_add(pause) > LATEST_START {
@@ -188,15 +188,15 @@ impl Patience {
         true
     }
 
-    /// Repeats a read until there is an answer, good or bad.
-    pub(super) async fn repeat<T, A>(&mut self, attempt: impl Fn() -> A + Send) -> Result<T, Failure>
+    /// Repeats a read until the service responds, whatever the response is.
+    pub(super) async fn retry_read<T, A>(&mut self, attempt: impl Fn() -> A + Send) -> Result<T, Failure>
     where
         A: Future<Output = Result<T, Failure>> + Send,
     {
         loop {
             match attempt().await {
                 Err(failure @ (Failure::Unsent(_) | Failure::Unclear(_))) => {
-                    if !self.again().await {
+                    if !self.wait_for_retry().await {
                         return Err(failure);
                     }
                 }
@@ -205,16 +205,16 @@ impl Patience {
         }
     }
 
-    /// Repeats a write that is the same done once or twice, and remembers what it leaves open.
-    pub(super) async fn repeat_write<T, A>(&mut self, attempt: impl Fn() -> A + Send) -> Result<T, Failure>
+    /// Repeats an idempotent write, and records whether its outcome is unclear.
+    pub(super) async fn retry_write<T, A>(&mut self, attempt: impl Fn() -> A + Send) -> Result<T, Failure>
     where
         A: Future<Output = Result<T, Failure>> + Send,
     {
         loop {
             match attempt().await {
                 Err(failure @ (Failure::Unsent(_) | Failure::Unclear(_))) => {
-                    self.note(&failure);
-                    if !self.again().await {
+                    self.record_failure(&failure);
+                    if !self.wait_for_retry().await {
                         return Err(failure);
                     }
                 }

@@ -1,22 +1,22 @@
 //! An entity group transaction: up to 100 rows of one partition, changed together or not at all.
 //!
-//! The crate gives `Ok` for one that failed, and for an answer without any content. So each
-//! response is checked here, and that there are as many as there are operations. Which operation
-//! failed is told by a hint, see [`super::transport`].
+//! The crate returns `Ok` for a transaction that failed, and for a response without content. So the status of each
+//! response is checked here, and the number of responses is compared with the number of operations. The index of
+//! the failed operation is a hint, see [`super::transport`].
 
 use azure_data_tables::clients::PartitionKeyClient;
 use azure_data_tables::operations::TransactionBuilder;
 use serde::Serialize;
 
-use super::attempt::{Answer, Failure, Nonsense};
+use super::attempt::{ErrorResponse, Failure, UnexpectedResponse};
 use super::etag::RowTag;
 use super::keys::Key;
 use crate::domain::account::Revision;
 
-/// Most rows that change together.
+/// Maximum number of rows in one batch.
 pub(super) const BATCH_ROWS_MAX: usize = 100;
 
-/// A row in the form in which it is sent.
+/// A row as it is sent.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Entity<'a, T> {
@@ -26,7 +26,7 @@ pub(super) struct Entity<'a, T> {
     pub(super) row: &'a T,
 }
 
-/// Rows of one partition that change together. It can be sent again unchanged.
+/// Changes to rows of one partition that are applied together. A batch can be sent again unchanged.
 #[derive(Debug, Clone)]
 pub(super) struct Batch {
     partition: String,
@@ -49,14 +49,14 @@ impl Batch {
         &self.partition
     }
 
-    /// Adds the insert of a row that must not be there.
+    /// Adds an insert of a row that must not exist yet.
     pub(super) fn insert(&mut self, key: &Key, row: &impl Serialize) {
         self.check(key);
         let entity = to_json(&Entity { partition_key: key.partition(), row_key: key.row(), row });
         self.operations.push(Operation::Insert { entity });
     }
 
-    /// Adds the change of the given properties of a row that must be in the state `guard`.
+    /// Adds a change of the given properties of a row whose revision must be `guard`.
     pub(super) fn merge(&mut self, key: &Key, row: &impl Serialize, guard: &Revision) {
         self.check(key);
         let properties = to_json(row);
@@ -64,19 +64,19 @@ impl Batch {
         self.operations.push(Operation::Merge { row, properties, guard: guard.clone() });
     }
 
-    /// Adds the removal of a row that must be in the state `guard`.
+    /// Adds the removal of a row whose revision must be `guard`.
     pub(super) fn delete(&mut self, key: &Key, guard: &Revision) {
         self.check(key);
         self.operations.push(Operation::Delete { row: key.row().to_owned(), guard: guard.clone() });
     }
 
-    /// Azurite accepts what Azure refuses, so these limits are ours to keep.
+    /// Panics when a limit of Azure is violated: Azurite accepts what Azure refuses.
     fn check(&self, key: &Key) {
         assert!(key.partition() == self.partition, "{key} is not of the partition {}", self.partition);
         assert!(self.operations.len() < BATCH_ROWS_MAX, "a batch holds at most {BATCH_ROWS_MAX} rows");
     }
 
-    /// One attempt; none where a guard is no state of any row, which is answered as one that does not hold.
+    /// Makes one attempt. Where a guard cannot be the ETag of any row, no request is sent, and the guard has failed.
     pub(super) async fn send(&self, client: &PartitionKeyClient) -> Result<Vec<Option<Revision>>, Failure> {
         let mut transaction = client.transaction();
         for operation in &self.operations {
@@ -86,15 +86,15 @@ impl Batch {
         if let Some(refused) = responses.iter().find(|response| !response.status_code.is_success()) {
             let row = refused.data_service_id.as_deref().and_then(|row| row.parse().ok());
             let status = u16::from(refused.status_code);
-            return Err(Failure::of_answer(Answer { status, code: None, row }));
+            return Err(Failure::of_answer(ErrorResponse { status, code: None, row }));
         }
         let (expected, received) = (self.operations.len(), responses.len());
         if expected != received {
             let what = format!("{received} responses to a batch of {expected}");
-            return Err(Failure::Unclear(Box::new(Nonsense(what))));
+            return Err(Failure::Unclear(Box::new(UnexpectedResponse(what))));
         }
         let tags = responses.into_iter().map(|response| response.etag);
-        tags.map(|tag| tag.map(|tag| RowTag::answered(tag.as_ref())).transpose()).collect()
+        tags.map(|tag| tag.map(|tag| RowTag::from_response(tag.as_ref())).transpose()).collect()
     }
 }
 

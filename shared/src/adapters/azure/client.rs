@@ -1,5 +1,5 @@
-//! The clients of the three services over one pool of connections, and the names of everything that
-//! one store has in its storage account. Nothing here goes to the network.
+//! The clients of the three services over one connection pool, and the names of the tables, queues and containers
+//! of a store. This module sends no requests.
 
 use std::sync::Arc;
 
@@ -12,21 +12,21 @@ use azure_storage_queues::{QueueServiceClient, QueueServiceClientBuilder};
 
 use super::connection::AzureConnection;
 use super::table::Table;
-use super::transport::{CountingTransport, Turns, http_client};
+use super::transport::{CountingTransport, RequestLimits, http_client};
 use crate::ports::fault::StoreFault;
 use crate::ports::operations::{Service, StorageOperations};
 
-/// Longest prefix: the longest name after it still fits the 63 characters of every service.
+/// Maximum length of the prefix: the longest name that begins with it fits the 63 characters of every service.
 const PREFIX_CHARS_MAX: usize = 24;
 
-/// The prefix cannot begin the names of tables, queues and containers.
+/// Error for a prefix that cannot begin the names of tables, queues and containers.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the prefix must be a lower-case letter and then lower-case letters and digits, at most {PREFIX_CHARS_MAX}"
 )]
 struct InvalidPrefix;
 
-/// The clients of one store. Cheap to clone, built once.
+/// The clients of one store. They are built once and cheap to clone.
 pub(super) struct Clients {
     tables: TableServiceClient,
     pub(super) queues: QueueServiceClient,
@@ -44,46 +44,50 @@ impl Clients {
         let http = http_client(connection)?;
         let secret = Secret::new(connection.key().to_owned());
         let credentials = StorageCredentials::access_key(connection.account(), secret);
-        let place = |endpoint: &str| CloudLocation::Custom {
+        let location = |endpoint: &str| CloudLocation::Custom {
             account: connection.account().to_owned(),
             uri: endpoint.to_owned(),
         };
-        let turns = Arc::new(Turns::new());
+        let limits = Arc::new(RequestLimits::new());
         let transport = |service| {
-            let (http, turns, operations) = (http.clone(), Arc::clone(&turns), Arc::clone(operations));
+            let (http, limits, operations) = (http.clone(), Arc::clone(&limits), Arc::clone(operations));
             let transport: Arc<dyn HttpClient> =
-                Arc::new(CountingTransport { http, turns, service, operations });
+                Arc::new(CountingTransport { http, limits, service, operations });
             TransportOptions::new(transport)
         };
-        // Retries are ours, where the nonce is known.
-        let tables =
-            TableServiceClientBuilder::with_location(place(connection.table_endpoint()), credentials.clone())
-                .retry(RetryOptions::none())
-                .transport(transport(Service::Table))
-                .build();
-        let queues =
-            QueueServiceClientBuilder::with_location(place(connection.queue_endpoint()), credentials.clone())
-                .retry(RetryOptions::none())
-                .transport(transport(Service::Queue))
-                .build();
-        let payloads = ClientBuilder::with_location(place(connection.blob_endpoint()), credentials)
+        // Retries happen in the adapters, which know the nonce.
+        let tables = TableServiceClientBuilder::with_location(
+            location(connection.table_endpoint()),
+            credentials.clone(),
+        )
+        .retry(RetryOptions::none())
+        .transport(transport(Service::Table))
+        .build();
+        let queues = QueueServiceClientBuilder::with_location(
+            location(connection.queue_endpoint()),
+            credentials.clone(),
+        )
+        .retry(RetryOptions::none())
+        .transport(transport(Service::Queue))
+        .build();
+        let payloads = ClientBuilder::with_location(location(connection.blob_endpoint()), credentials)
             .retry(RetryOptions::none())
             .transport(transport(Service::Blob))
             .container_client(format!("{prefix}-payloads"));
         Ok(Self { tables, queues, payloads, prefix: prefix.to_owned() })
     }
 
-    /// One of the store's tables. `noun` is lower-case letters.
+    /// Returns a table of the store. `noun` consists of lower-case letters.
     pub(super) fn table(&self, noun: &str) -> Table {
         Table::new(self.tables.table_client(format!("{}{noun}", self.prefix)))
     }
 }
 
 fn check(prefix: &str) -> Result<(), StoreFault> {
-    let sound = prefix.starts_with(|first: char| first.is_ascii_lowercase())
+    let is_valid = prefix.starts_with(|first: char| first.is_ascii_lowercase())
         && prefix.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
         && prefix.len() <= PREFIX_CHARS_MAX;
-    if sound {
+    if is_valid {
         return Ok(());
     }
     Err(StoreFault::Refused { doing: "naming tables and queues", source: Box::new(InvalidPrefix) })

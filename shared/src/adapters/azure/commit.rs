@@ -1,15 +1,15 @@
-//! Half two of the protocol: the account, its transactions and the journal page change in one batch,
-//! each row under the ETag that it was read with.
+//! Second half of the protocol: the account, its transactions and the journal page change in one batch. The ETag
+//! of each row guards its change.
 //!
-//! A commit whose answer was lost is read back and recognised by its nonce in a transaction row.
-//! Finding another state proves nothing, because the commit may still land; but it can land only
-//! while its guards hold. So it is sent again, and once the guards refuse it, it either happened
-//! (the nonce tells) or never will.
+//! A commit whose response was lost is read back, and recognised by its nonce in a transaction row. If the row has
+//! another state, nothing is proven, because the commit may still be applied; but it can be applied only while its
+//! guards hold. So it is sent again. Once the guards fail, the commit has either happened (then the row has the
+//! nonce) or never will.
 
 use std::collections::BTreeSet;
 
 use super::account_row;
-use super::attempt::{Failure, Patience};
+use super::attempt::{Failure, Retries};
 use super::batch::Batch;
 use super::keys::{self, Key, partition};
 use super::ledger::AzureLedger;
@@ -28,54 +28,50 @@ impl AzureLedger {
     pub(super) async fn commit_account(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
         check(commit);
         let batch = to_batch(commit);
-        let mut patience = Patience::new(&self.world);
+        let mut retries = Retries::new(&self.world);
         loop {
             let failure = match self.table.send(&batch).await {
-                // The account stands first.
+                // The account is the first row of the batch.
                 Ok(revisions) => {
                     return Ok(Committed::Done { revision: revisions.into_iter().next().flatten() });
                 }
                 Err(failure) => failure,
             };
-            patience.note(&failure);
+            retries.record_failure(&failure);
             let guarded = [404, 409, 412].into_iter().any(|status| failure.has_status(status));
-            if patience.is_unclear()
+            if retries.is_unclear()
                 && (guarded || failure.is_unclear())
-                && self.has_happened(commit, &mut patience).await?
+                && self.was_written(commit, &mut retries).await?
             {
                 return Ok(Committed::Done { revision: None });
             }
             if guarded {
                 return Ok(Committed::Stale);
             }
-            if matches!(failure, Failure::Answered(_)) || !patience.again().await {
-                return Err(patience.fault(failure, DOING));
+            if matches!(failure, Failure::Answered(_)) || !retries.wait_for_retry().await {
+                return Err(retries.fault(failure, DOING));
             }
         }
     }
 
-    /// Whether this commit was written: it is written whole, so one row tells.
-    async fn has_happened(
-        &self,
-        commit: &AccountCommit,
-        patience: &mut Patience,
-    ) -> Result<bool, StoreFault> {
+    /// Returns whether this commit was written. It is written atomically, so one row is enough.
+    async fn was_written(&self, commit: &AccountCommit, retries: &mut Retries) -> Result<bool, StoreFault> {
         let first = commit.finalizations.first().expect("a commit finishes a transaction");
-        let Some(found) = self.read(&Key::transaction(&first.key), patience, DOING).await? else {
+        let Some(found) = self.read(&Key::transaction(&first.key), retries, DOING).await? else {
             return Ok(false);
         };
         let row = TransactionRow::parse(&found, DOING)?;
         let ours = row.was_decided_by(commit.nonce);
         if ours {
-            alarm_at_other_content(commit, &first.key, &row);
+            log_content_mismatch(commit, &first.key, &row);
         }
         Ok(ours)
     }
 }
 
-/// Logs an error where the row that this commit decided holds other money than its entry on the journal page:
-/// then the page and the row contradict each other, and a person must look.
-fn alarm_at_other_content(commit: &AccountCommit, key: &TransactionKey, row: &TransactionRow) {
+/// Logs an error if the row that this commit decided has a kind, amount or currency that differs from its entry on
+/// the journal page: the page and the row contradict each other, and an operator has to investigate.
+fn log_content_mismatch(commit: &AccountCommit, key: &TransactionKey, row: &TransactionRow) {
     let entries = commit.page.iter().flat_map(|page| &page.entries);
     let Some(entry) = entries.into_iter().find(|e| e.partner == key.partner && e.message == key.message)
     else {
@@ -90,7 +86,7 @@ fn alarm_at_other_content(commit: &AccountCommit, key: &TransactionKey, row: &Tr
             transaction = %Key::transaction(key),
             ?stored,
             ?committed,
-            "A transaction was committed with other content than its row has: the journal contradicts the row"
+            "The transaction row contradicts the committed journal entry"
         );
     }
 }
@@ -110,14 +106,14 @@ fn to_batch(commit: &AccountCommit) -> Batch {
     batch
 }
 
-/// Panics when the commit is not one that a decision makes: nothing unsound is ever written.
+/// Panics when the commit violates its invariants: an inconsistent commit is never written.
 fn check(commit: &AccountCommit) {
     let count = commit.finalizations.len();
     assert!((1..=PAGE_ENTRIES_MAX).contains(&count), "a commit of {count} transactions");
     let keys: BTreeSet<_> = commit.finalizations.iter().map(|last| &last.key).collect();
-    assert!(keys.len() == count, "a key stands twice in one commit");
-    assert!(keys.iter().all(|key| key.account == commit.account()), "a commit is of one account");
+    assert!(keys.len() == count, "a commit contains a key twice");
+    assert!(keys.iter().all(|key| key.account == commit.account()), "a commit contains another account");
     let posted =
         commit.finalizations.iter().filter(|last| last.outcome.status() == TransactionStatus::Posted).count();
-    assert!(posted == commit.numbers_used(), "a page holds exactly what was posted");
+    assert!(posted == commit.numbers_used(), "the journal page does not match the posted transactions");
 }

@@ -1,11 +1,11 @@
-//! Where the storage is and how to sign in, read from a connection string as the Azure portal and
-//! Azurite print it. Three forms are understood:
+//! Connection strings: the endpoints of the storage and the credentials, in the format of the Azure portal and
+//! Azurite. Three forms are supported:
 //!
 //! - `UseDevelopmentStorage=true`: Azurite on this machine, with its well-known account and ports;
 //! - explicit endpoints: `AccountName=…;AccountKey=…;BlobEndpoint=…;QueueEndpoint=…;TableEndpoint=…`;
 //! - an account in a cloud: `DefaultEndpointsProtocol=https;AccountName=…;AccountKey=…;EndpointSuffix=…`.
 //!
-//! The key is a secret from here on. No error repeats a value, because the value may be the key.
+//! The key is treated as a secret. No error message repeats a value, because the value may be the key.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret as _, SecretString};
 
-/// The account and key that every Azurite has. Published by Microsoft, no secret.
+/// The account and the key of every Azurite. Microsoft has published them; they are no secret.
 const EMULATOR_ACCOUNT: &str = "devstoreaccount1";
 const EMULATOR_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
@@ -31,29 +31,28 @@ pub struct AzureConnection {
     table: Url,
 }
 
-/// Why a text is not a connection string that can be used.
+/// Error for a text that is not a usable connection string.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidConnection {
-    /// A part that is not `Name=value`.
+    /// A part is not of the form `Name=value`.
     #[error("part {0} of the connection string is not of the form Name=value")]
     Malformed(usize),
-    /// The same setting twice.
+    /// A setting occurs twice.
     #[error("the connection string has {0} twice")]
     Repeated(String),
-    /// A setting that is needed and not there.
+    /// A required setting is missing.
     #[error("the connection string has no {0}")]
     Missing(&'static str),
-    /// A setting whose value cannot be used.
+    /// The value of a setting cannot be used.
     #[error("the {0} of the connection string {1}")]
     Invalid(&'static str, &'static str),
-    /// A way to sign in that is not supported.
+    /// The authentication method is not supported.
     #[error("a connection string with a SharedAccessSignature is not supported; use one with an AccountKey")]
     SharedAccessSignature,
 }
 
 impl AzureConnection {
-    /// Reads a connection string. Names are read without regard to case; settings that are not
-    /// needed are ignored.
+    /// Parses a connection string. Names are case-insensitive; unknown settings are ignored.
     ///
     /// # Errors
     /// [`InvalidConnection`], which says what is wrong without repeating any value.
@@ -67,8 +66,8 @@ impl AzureConnection {
             return Err(InvalidConnection::SharedAccessSignature);
         }
         let account = get("accountname").ok_or(InvalidConnection::Missing("AccountName"))?;
-        let sound = account.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-        if !sound || account.is_empty() {
+        let is_valid = account.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+        if !is_valid || account.is_empty() {
             return Err(InvalidConnection::Invalid("AccountName", "must be lower-case letters and digits"));
         }
         let key = get("accountkey").ok_or(InvalidConnection::Missing("AccountKey"))?;
@@ -89,7 +88,7 @@ impl AzureConnection {
         })
     }
 
-    /// Azurite with its own ports on this machine.
+    /// Returns the endpoints of Azurite on this machine with its default ports.
     fn emulator() -> Result<Self, InvalidConnection> {
         let local = |port: u16| endpoint("port", &format!("http://127.0.0.1:{port}/{EMULATOR_ACCOUNT}"));
         Ok(Self {
@@ -101,43 +100,43 @@ impl AzureConnection {
         })
     }
 
-    /// The name of the storage account.
+    /// Returns the name of the storage account.
     pub fn account(&self) -> &str {
         &self.account
     }
 
-    /// Where blobs are.
+    /// Returns the endpoint of the blob service.
     pub fn blob_endpoint(&self) -> &str {
         self.blob.as_str().trim_end_matches('/')
     }
 
-    /// Where queues are.
+    /// Returns the endpoint of the queue service.
     pub fn queue_endpoint(&self) -> &str {
         self.queue.as_str().trim_end_matches('/')
     }
 
-    /// Where tables are.
+    /// Returns the endpoint of the table service.
     pub fn table_endpoint(&self) -> &str {
         self.table.as_str().trim_end_matches('/')
     }
 
-    /// Whether every endpoint is reached through TLS.
+    /// Returns whether every endpoint uses TLS.
     pub(super) fn is_encrypted(&self) -> bool {
         [&self.blob, &self.queue, &self.table].into_iter().all(|url| url.scheme() == "https")
     }
 
-    /// The key, for signing only.
+    /// Returns the key, which is only for signing.
     pub(super) fn key(&self) -> &str {
         self.key.expose_secret()
     }
 }
 
-/// The settings by their names in lower case.
+/// Returns the settings by their lower-case names.
 fn settings(text: &str) -> Result<BTreeMap<String, &str>, InvalidConnection> {
     let mut settings = BTreeMap::new();
     let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
     for (part, number) in parts.zip(1..) {
-        // The first `=` only: keys end in `=`.
+        // Only the first `=` separates: keys end in `=`.
         let (name, value) = part.split_once('=').ok_or(InvalidConnection::Malformed(number))?;
         let (name, value) = (name.trim(), value.trim());
         if name.is_empty() || value.is_empty() {
@@ -151,7 +150,7 @@ fn settings(text: &str) -> Result<BTreeMap<String, &str>, InvalidConnection> {
 }
 
 fn checked_key(key: &str) -> Result<SecretString, InvalidConnection> {
-    // Checked here, because otherwise the first signed request would find out.
+    // Checked here; otherwise the first signed request would fail.
     match STANDARD.decode(key) {
         Ok(bytes) if !bytes.is_empty() => Ok(SecretString::from(key)),
         Ok(_) | Err(_) => Err(InvalidConnection::Invalid("AccountKey", "is not base64")),
@@ -159,11 +158,11 @@ fn checked_key(key: &str) -> Result<SecretString, InvalidConnection> {
 }
 
 fn endpoint(name: &'static str, text: &str) -> Result<Url, InvalidConnection> {
-    let invalid = InvalidConnection::Invalid(name, "does not give an address such as https://host/path");
+    let invalid = InvalidConnection::Invalid(name, "is not an address such as https://host/path");
     let url = Url::parse(text).map_err(|_| invalid.clone())?;
-    let sound = matches!(url.scheme(), "http" | "https")
+    let is_valid = matches!(url.scheme(), "http" | "https")
         && url.host_str().is_some_and(|host| !host.is_empty())
         && url.query().is_none()
         && url.fragment().is_none();
-    if sound { Ok(url) } else { Err(invalid) }
+    if is_valid { Ok(url) } else { Err(invalid) }
 }

@@ -1,11 +1,11 @@
-//! Where a listing goes on. The service's own words, with the name of the listing before them, in
-//! hexadecimal: safe in every address, and a cursor of another listing is refused.
+//! Cursors of listings. A cursor contains the name of the listing and the continuation token of the service, encoded
+//! in hexadecimal: it is safe in every URL, and a cursor of another listing is refused.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ports::fault::StoreFault;
 
-/// Where a scan goes on: the service's own words, partition and row.
+/// Continuation token of a scan: partition and row.
 pub type Continuation = (String, Option<String>);
 
 #[derive(Serialize, Deserialize)]
@@ -19,21 +19,21 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// Whether the words can be the service's own: they go into headers and addresses.
+    /// Returns whether the token can come from the service: it is sent in headers and URLs.
     fn is_of_service(&self) -> bool {
         let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
         plain(&self.partition) && self.row.as_deref().is_none_or(plain)
     }
 }
 
-/// The cursor of a listing that goes on there.
+/// Encodes the cursor of a listing that continues at `next`.
 pub fn write(listing: &str, next: Continuation) -> String {
     let (partition, row) = next;
     let cursor = Cursor { listing: listing.to_owned(), partition, row };
     hex::encode(serde_json::to_vec(&cursor).expect("texts can always be written as JSON"))
 }
 
-/// Reads what [`write()`] wrote for the same listing.
+/// Decodes a cursor that [`write()`] encoded for the same listing.
 ///
 /// # Errors
 /// [`StoreFault::ForeignCursor`] for any other text.

@@ -1,16 +1,16 @@
-//! What could not be posted, kept for a person.
+//! Dead letters: messages that could not be posted, kept for an operator.
 //!
-//! Two rows of one partition: `letter-{id}` is the letter, for ever; `open-{id}` is a copy that stands
-//! while nobody resolved it. Both are written together, and resolving changes the one and removes the
-//! other together. So a crash leaves no letter half resolved, adding a letter again cannot open it
-//! again, and listing the open ones reads nothing of what was resolved.
+//! A letter has two rows in one partition: `letter-{id}` is kept for ever, and `open-{id}` is a copy that exists until
+//! the letter is resolved. Both are inserted in one batch; resolving changes the first and deletes the second
+//! in one batch. So a crash leaves no letter half resolved, adding a letter again cannot reopen it, and the
+//! listing of open letters reads no resolved ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::attempt::{Failure, Patience};
+use super::attempt::{Failure, Retries};
 use super::batch::Batch;
 use super::cursor;
 use super::keys::Key;
@@ -24,12 +24,12 @@ use crate::ports::queue::QueueName;
 use crate::ports::world::World;
 
 const PARTITION: &str = "letters";
-/// What the names of the two kinds of rows begin with, and what sorts right after all of them (`.`
+/// Prefixes of the row keys of the two kinds of rows, each with the first text that sorts after all of them (`.`
 /// follows `-`).
 const LETTERS: (&str, &str) = ("letter-", "letter.");
 const OPEN: (&str, &str) = ("open-", "open.");
 
-/// Letters with a large body are read a few at a time: an answer of the service has at most 4 MiB.
+/// Maximum size of a page of letters, whose bodies may be large: a response of the service has at most 4 MiB.
 const LIST_MAX: usize = 50;
 
 /// The dead letters of one store.
@@ -42,11 +42,11 @@ impl AzureDeadLetters {
     async fn read(
         &self,
         key: &Key,
-        patience: &mut Patience,
+        retries: &mut Retries,
         doing: &'static str,
     ) -> Result<Option<Found>, StoreFault> {
-        let found = patience.repeat(|| self.table.get(key)).await;
-        found.map_err(|failure| patience.fault(failure, doing))
+        let found = retries.retry_read(|| self.table.get(key)).await;
+        found.map_err(|failure| retries.fault(failure, doing))
     }
 }
 
@@ -64,19 +64,19 @@ impl DeadLetters for AzureDeadLetters {
         if letter.resolution.is_none() {
             batch.insert(&Key::new(PARTITION, format!("{}{}", OPEN.0, letter.id)), &row);
         }
-        let mut patience = Patience::new(&self.world);
-        match patience.repeat_write(|| self.table.send_inserts(&batch)).await {
+        let mut retries = Retries::new(&self.world);
+        match retries.retry_write(|| self.table.send_inserts(&batch)).await {
             Ok(_) => Ok(()),
-            // The letter is there: by this call, if an answer was lost, or by an earlier one.
+            // The letter exists: written by this call, if a response was lost, or by an earlier one.
             Err(failure) if failure.has_status(409) => Ok(()),
-            Err(failure) => Err(patience.fault(failure, "keeping a dead letter")),
+            Err(failure) => Err(retries.fault(failure, "keeping a dead letter")),
         }
     }
 
     async fn find(&self, id: &str) -> Result<Option<DeadLetter>, StoreFault> {
         let doing = "reading a dead letter";
         let Some(key) = Key::named(PARTITION, &format!("{}{id}", LETTERS.0)) else { return Ok(None) };
-        let found = self.read(&key, &mut Patience::new(&self.world), doing).await?;
+        let found = self.read(&key, &mut Retries::new(&self.world), doing).await?;
         found.map(|found| letter_row::read(&found, id, doing)).transpose()
     }
 
@@ -94,8 +94,8 @@ impl DeadLetters for AzureDeadLetters {
         }
         let top = u32::try_from(limit.min(LIST_MAX)).unwrap_or(1);
         let filter = filter(range);
-        let mut patience = Patience::new(&self.world);
-        let scanned = patience.repeat(|| self.table.scan(&filter, top, from.as_ref())).await;
+        let mut retries = Retries::new(&self.world);
+        let scanned = retries.retry_read(|| self.table.scan(&filter, top, from.as_ref())).await;
         let Scanned { rows, next } = scanned.map_err(|failure| failure.into_fault(doing))?;
         let items = rows.iter().map(|found| {
             let id = found.key.row().strip_prefix(prefix).unwrap_or_default();
@@ -113,28 +113,28 @@ impl DeadLetters for AzureDeadLetters {
         let open = Key::named(PARTITION, &format!("{}{id}", OPEN.0));
         let (Some(letter), Some(open)) = (letter, open) else { return Ok(false) };
         let row = ResolutionRow::of(resolution);
-        let mut patience = Patience::new(&self.world);
+        let mut retries = Retries::new(&self.world);
         loop {
-            let Some(found) = self.read(&letter, &mut patience, doing).await? else { return Ok(false) };
+            let Some(found) = self.read(&letter, &mut retries, doing).await? else { return Ok(false) };
             let decided = letter_row::read(&found, id, doing)?.resolution;
             if decided.is_some() {
-                // After a lost answer this decision is ours, or somebody's who wrote the very same.
-                return Ok(patience.is_unclear() && decided.as_ref() == Some(resolution));
+                // After a lost response, this decision was written by this call or by an identical one.
+                return Ok(retries.is_unclear() && decided.as_ref() == Some(resolution));
             }
-            let copy = self.read(&open, &mut patience, doing).await?;
+            let copy = self.read(&open, &mut retries, doing).await?;
             let mut batch = Batch::new(PARTITION);
             batch.merge(&letter, &row, &found.revision);
-            // Without the copy somebody resolved it between the two reads, which the guard of the
-            // letter tells; or the copy was lost, and then the letter alone is what is open.
+            // Without the copy, either another process resolved the letter between the two reads, which the guard of
+            // the letter detects; or the copy was lost, and the letter alone is open.
             if let Some(copy) = copy {
                 batch.delete(&open, &copy.revision);
             }
             let Err(failure) = self.table.send(&batch).await else { return Ok(true) };
-            patience.note(&failure);
-            // Somebody was first: the next round says what was decided.
+            retries.record_failure(&failure);
+            // Another process changed the letter first: the next iteration reads its decision.
             let changed = failure.has_status(412) || failure.has_status(404);
-            if (matches!(failure, Failure::Answered(_)) && !changed) || !patience.again().await {
-                return Err(patience.fault(failure, doing));
+            if (matches!(failure, Failure::Answered(_)) && !changed) || !retries.wait_for_retry().await {
+                return Err(retries.fault(failure, doing));
             }
         }
     }
@@ -145,10 +145,10 @@ impl DeadLetters for AzureDeadLetters {
         let filter = filter(OPEN);
         let mut continuation = None;
         loop {
-            let mut patience = Patience::new(&self.world);
-            // Without the bodies.
+            let mut retries = Retries::new(&self.world);
+            // Does not read the bodies.
             let scan = || self.table.scan_property("Queue", &filter, continuation.as_ref());
-            let scanned = patience.repeat(scan).await;
+            let scanned = retries.retry_read(scan).await;
             let Scanned { rows, next } = scanned.map_err(|failure| failure.into_fault(doing))?;
             for found in &rows {
                 let count = counts.entry(letter_row::queue(found, doing)?).or_default();

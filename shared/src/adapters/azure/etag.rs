@@ -1,19 +1,19 @@
 //! ETags of rows, in the exact syntax of the table service: `W/"datetime'2026-11-22T20%3A08%3A00.1234567Z'"`.
 //!
-//! A revision may come from a queue message, which others may be able to write. It goes into a header, and
-//! within a batch into a text that is written line by line without any escaping: there `*`, or a line break
-//! and a header of its own, would be a guard that always holds. So only a text of this syntax becomes an
-//! ETag; no other revision is that of a row.
+//! A revision may come from a queue message, to which other programs may be able to write. It is sent in a header,
+//! and within a batch in a text that is written line by line without escaping: there `*`, or a line break followed
+//! by another header, would be a guard that always holds. So only a text of this syntax becomes an ETag; any other
+//! revision matches no row.
 
 use azure_core::Etag;
 use azure_data_tables::IfMatchCondition;
 
-use super::attempt::{Answer, Failure, Nonsense};
+use super::attempt::{ErrorResponse, Failure, UnexpectedResponse};
 use crate::domain::account::Revision;
 
 const BEGIN: &str = "W/\"datetime'";
 const END: &str = "'\"";
-/// Longest time within an ETag; the service writes 32 characters.
+/// Maximum length of the time within an ETag; the service writes 32 characters.
 const TIME_CHARS_MAX: usize = 64;
 
 /// The ETag of a row.
@@ -21,25 +21,25 @@ const TIME_CHARS_MAX: usize = 64;
 pub(super) struct RowTag(Revision);
 
 impl RowTag {
-    /// The ETag that a guarded write names. A revision that is none is answered as the service answers one
-    /// that the row does not have, without a request.
+    /// Returns the ETag for a guarded write. For a revision that is no ETag it returns, without a request, the
+    /// failure that the service returns for an ETag that does not match (412).
     pub(super) fn of_guard(guard: &Revision) -> Result<Self, Failure> {
         if is_tag(guard.as_str()) {
             return Ok(Self(guard.clone()));
         }
-        Err(Failure::of_answer(Answer { status: 412, code: None, row: None }))
+        Err(Failure::of_answer(ErrorResponse { status: 412, code: None, row: None }))
     }
 
-    /// The revision in an answer of the service.
-    pub(super) fn answered(text: &str) -> Result<Revision, Failure> {
+    /// Returns the revision from a response of the service.
+    pub(super) fn from_response(text: &str) -> Result<Revision, Failure> {
         if is_tag(text) {
             return Ok(Revision::new(text));
         }
         let shown: String = text.chars().take(TIME_CHARS_MAX).collect();
-        Err(Failure::Unclear(Box::new(Nonsense(format!("the ETag {shown:?}, which is none of a row")))))
+        Err(Failure::Unclear(Box::new(UnexpectedResponse(format!("the invalid ETag {shown:?}")))))
     }
 
-    /// The row must be in this state.
+    /// Returns the condition that the row has this ETag.
     pub(super) fn condition(&self) -> IfMatchCondition {
         IfMatchCondition::Etag(Etag::from(self.0.as_str()))
     }
@@ -56,23 +56,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_service_sends_is_an_etag() {
+    fn etags_of_the_service_are_accepted() {
         for text in [
             "W/\"datetime'2026-11-22T20%3A08%3A00.1234567Z'\"",
             "W/\"datetime'2026-11-22T20:08:00.1234567Z'\"",
             "W/\"datetime'2026-11-22T20%3A08%3A00Z'\"",
         ] {
-            assert_eq!(RowTag::answered(text).unwrap().as_str(), text);
+            assert_eq!(RowTag::from_response(text).unwrap().as_str(), text);
             let IfMatchCondition::Etag(tag) = RowTag::of_guard(&Revision::new(text)).unwrap().condition()
             else {
-                panic!("{text} is one state")
+                panic!("{text} did not become a condition on one ETag")
             };
             assert_eq!(tag.to_string(), text);
         }
     }
 
     #[test]
-    fn no_other_text_is_an_etag() {
+    fn any_other_text_is_rejected() {
         let one = "W/\"datetime'2026-11-22T20%3A08%3A00.1234567Z'\"";
         let mut others: Vec<String> = ["", "*", " *", "* ", "\"\"", "W/\"*\"", "W/\"datetime''\"", "7"]
             .into_iter()
@@ -89,8 +89,11 @@ mod tests {
         others.extend((0..one.len()).map(|length| one[..length].to_owned()));
         for text in others {
             let guard = RowTag::of_guard(&Revision::new(text.as_str()));
-            assert!(guard.is_err_and(|failure| failure.has_status(412)), "{text:?} became a guard");
-            assert!(RowTag::answered(&text).is_err_and(|failure| failure.is_unclear()), "{text:?} was read");
+            assert!(guard.is_err_and(|failure| failure.has_status(412)), "{text:?} was accepted as a guard");
+            assert!(
+                RowTag::from_response(&text).is_err_and(|failure| failure.is_unclear()),
+                "{text:?} was accepted"
+            );
         }
     }
 }

@@ -1,22 +1,21 @@
-//! The keys of rows. The table crate writes them into the address of a request without quoting, so
-//! they hold only what needs none: letters, digits, `-` and `_`. That is asserted, not escaped.
+//! The keys of rows. The table crate writes them into the URL of a request without quoting, so they contain only
+//! characters that need none: letters, digits, `-` and `_`. This is asserted.
 
 use std::fmt;
 
-use super::flaw::Flaw;
+use super::invalid_property::InvalidProperty;
 use crate::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 
-/// The row of an account within its partition.
+/// The row key of an account within its partition.
 pub(super) const ACCOUNT: &str = "account";
 
-/// What the names of a kind of row begin with, and the first text that sorts after all of them
-/// (`.` follows `-`).
+/// Prefix of the row keys of transactions, and the first text that sorts after all of them (`.` follows `-`).
 pub(super) const TRANSACTIONS: (&str, &str) = ("tx-", "tx.");
 
-/// As [`TRANSACTIONS`], of journal pages.
+/// The same for journal pages.
 pub(super) const PAGES: (&str, &str) = ("jrnl-", "jrnl.");
 
-/// The full name of a row.
+/// The key of a row: partition key and row key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Key {
     partition: String,
@@ -31,12 +30,12 @@ impl Key {
         Self { partition, row }
     }
 
-    /// A key with a row that a stranger named; `None` when no row can have that name.
+    /// Returns a key whose row key comes from a request; `None` when no row can have it.
     pub(super) fn named(partition: &str, row: &str) -> Option<Self> {
         is_plain(row).then(|| Self::new(partition, row))
     }
 
-    /// The key of a row that was read, which may have been written by anybody.
+    /// Returns the key of a row that was read. It is not checked: another program may have written the row.
     pub(super) const fn stored(partition: String, row: String) -> Self {
         Self { partition, row }
     }
@@ -57,31 +56,31 @@ impl Key {
         &self.row
     }
 
-    /// The transaction that the row is of.
-    pub(super) fn to_transaction(&self) -> Result<TransactionKey, Flaw> {
-        let flaw = Flaw("RowKey");
-        let name = self.row.strip_prefix(TRANSACTIONS.0).ok_or(flaw)?;
-        let (partner, message) = name.split_once('-').ok_or(flaw)?;
+    /// Returns the transaction whose row this is.
+    pub(super) fn to_transaction(&self) -> Result<TransactionKey, InvalidProperty> {
+        let invalid = InvalidProperty("RowKey");
+        let name = self.row.strip_prefix(TRANSACTIONS.0).ok_or(invalid)?;
+        let (partner, message) = name.split_once('-').ok_or(invalid)?;
         Ok(TransactionKey {
             account: self.to_account()?,
-            partner: PartnerId::parse(partner).map_err(|_| flaw)?,
-            message: message.parse::<MessageId>().map_err(|_| flaw)?,
+            partner: PartnerId::parse(partner).map_err(|_| invalid)?,
+            message: message.parse::<MessageId>().map_err(|_| invalid)?,
         })
     }
 
-    /// The account that the partition is of.
-    pub(super) fn to_account(&self) -> Result<AccountKey, Flaw> {
-        let flaw = Flaw("PartitionKey");
-        let (user, account) = self.partition.split_once('-').ok_or(flaw)?;
+    /// Returns the account whose partition this is.
+    pub(super) fn to_account(&self) -> Result<AccountKey, InvalidProperty> {
+        let invalid = InvalidProperty("PartitionKey");
+        let (user, account) = self.partition.split_once('-').ok_or(invalid)?;
         Ok(AccountKey {
-            user: user.parse::<UserId>().map_err(|_| flaw)?,
-            account: account.parse::<AccountId>().map_err(|_| flaw)?,
+            user: user.parse::<UserId>().map_err(|_| invalid)?,
+            account: account.parse::<AccountId>().map_err(|_| invalid)?,
         })
     }
 
-    /// The first sequence of the journal page that the row is.
-    pub(super) fn to_first_sequence(&self) -> Result<u64, Flaw> {
-        self.row.strip_prefix(PAGES.0).and_then(|digits| digits.parse().ok()).ok_or(Flaw("RowKey"))
+    /// Returns the first sequence of the journal page whose row this is.
+    pub(super) fn to_first_sequence(&self) -> Result<u64, InvalidProperty> {
+        self.row.strip_prefix(PAGES.0).and_then(|digits| digits.parse().ok()).ok_or(InvalidProperty("RowKey"))
     }
 }
 
@@ -91,12 +90,12 @@ impl fmt::Display for Key {
     }
 }
 
-/// The partition of everything that one commit changes.
+/// Returns the partition key of all rows of an account, which one commit changes.
 pub(super) fn partition(key: AccountKey) -> String {
     format!("{}-{}", key.user.simple(), key.account.simple())
 }
 
-/// Where the rows of transactions begin and end, of one partner or of all. The sign behind `-` is `.`.
+/// Returns the range of the row keys of transactions, of one partner or of all. `.` is the character after `-`.
 pub(super) fn transactions_of(partner: Option<&PartnerId>) -> (String, String) {
     let (first, end) = TRANSACTIONS;
     match partner {
@@ -105,12 +104,12 @@ pub(super) fn transactions_of(partner: Option<&PartnerId>) -> (String, String) {
     }
 }
 
-/// The row of a transaction within the partition of its account.
+/// Returns the row key of a transaction within the partition of its account.
 pub(super) fn transaction_row(key: &TransactionKey) -> String {
     format!("{}{}-{}", TRANSACTIONS.0, key.partner, key.message.simple())
 }
 
-/// The row of a journal page within the partition of its account. Twenty digits hold every `u64`, so
+/// Returns the row key of a journal page within the partition of its account. Twenty digits hold every `u64`, so
 /// that pages sort by their sequence.
 pub(super) fn page_row(first_sequence: u64) -> String {
     format!("{}{first_sequence:020}", PAGES.0)
@@ -121,7 +120,7 @@ fn is_plain(key: &str) -> bool {
     plain && !key.is_empty() && key.len() <= 512
 }
 
-/// Panics when a key would need quoting: it is made of hexadecimal ids and fixed words.
+/// Panics when a key would need quoting: keys consist of hexadecimal ids and fixed words.
 fn assert_plain(key: &str) {
     assert!(is_plain(key), "{key:?} cannot be a key of a row");
 }

@@ -1,13 +1,13 @@
-//! The ledger table: accounts, transactions and journal pages, those of one account in one
-//! partition, so that a commit is one step. Here are the reads and the marks; [`super::accept`] and
-//! [`super::commit`] hold the two steps of the protocol.
+//! The ledger table: accounts, transactions and journal pages. All rows of one account are in one partition, so that
+//! a commit is one batch. This module contains the reads and the marks; [`super::accept`] and [`super::commit`]
+//! contain the two steps of the protocol.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
 use super::account_row;
-use super::attempt::{Failure, Nonsense, Patience};
+use super::attempt::{Failure, Retries, UnexpectedResponse};
 use super::keys::Key;
 use super::table::{Found, Table};
 use super::transaction_row::{self, MarksRow, TransactionRow};
@@ -26,31 +26,31 @@ pub(super) struct AzureLedger {
 }
 
 impl AzureLedger {
-    /// Reads a row, for as long as there is patience.
+    /// Reads a row, with retries.
     pub(super) async fn read(
         &self,
         key: &Key,
-        patience: &mut Patience,
+        retries: &mut Retries,
         doing: &'static str,
     ) -> Result<Option<Found>, StoreFault> {
-        let found = patience.repeat(|| self.table.get(key)).await;
-        found.map_err(|failure| patience.fault(failure, doing))
+        let found = retries.retry_read(|| self.table.get(key)).await;
+        found.map_err(|failure| retries.fault(failure, doing))
     }
 
-    /// Reads an account, for as long as there is patience.
+    /// Reads an account, with retries.
     pub(super) async fn read_account(
         &self,
         key: AccountKey,
-        patience: &mut Patience,
+        retries: &mut Retries,
         doing: &'static str,
     ) -> Result<Option<Versioned<Account>>, StoreFault> {
-        let found = self.read(&Key::account(key), patience, doing).await?;
+        let found = self.read(&Key::account(key), retries, doing).await?;
         found.map(|found| account_row::read(&found, doing)).transpose()
     }
 }
 
 fn unclear_mark(doing: &'static str) -> StoreFault {
-    let source = Box::new(Nonsense("newer marks over some without an answer".to_owned()));
+    let source = Box::new(UnexpectedResponse("newer marks over some without a response".to_owned()));
     StoreFault::Unavailable { doing, source }
 }
 
@@ -65,12 +65,12 @@ impl Ledger for AzureLedger {
     }
 
     async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault> {
-        self.read_account(key, &mut Patience::new(&self.world), "reading an account").await
+        self.read_account(key, &mut Retries::new(&self.world), "reading an account").await
     }
 
     async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
         let doing = "reading a transaction";
-        let found = self.read(&Key::transaction(key), &mut Patience::new(&self.world), doing).await?;
+        let found = self.read(&Key::transaction(key), &mut Retries::new(&self.world), doing).await?;
         found.map(|found| transaction_row::read(&found, doing)).transpose()
     }
 
@@ -81,36 +81,36 @@ impl Ledger for AzureLedger {
         marks: Marks,
     ) -> Result<Option<Revision>, StoreFault> {
         let doing = "marking a transaction";
-        let mut patience = Patience::new(&self.world);
+        let mut retries = Retries::new(&self.world);
         let row_key = Key::transaction(key);
         let nonce = self.world.nonce();
         let row = MarksRow::of(marks, nonce);
         loop {
-            // The revision of a final row must not pass: the merge alone would not see the status.
-            let Some(found) = self.read(&row_key, &mut patience, doing).await? else { return Ok(None) };
+            // A final row is detected here: the merge checks the ETag only, not the status.
+            let Some(found) = self.read(&row_key, &mut retries, doing).await? else { return Ok(None) };
             let read = TransactionRow::parse(&found, doing)?;
             let stored = read.to_stored(&found, doing)?;
             if stored.transaction.status().is_final() {
                 return Ok(None);
             }
             if stored.revision != *revision {
-                return match (patience.is_unclear(), read.was_marked_by(nonce)) {
+                return match (retries.is_unclear(), read.was_marked_by(nonce)) {
                     (true, true) => Ok(Some(stored.revision)),
                     (false, _) => Ok(None),
-                    // Marked by somebody else, instead of us or after us: nobody can tell.
+                    // Marked by another process, instead of this call or after it: the result is unknown.
                     (true, false) => Err(unclear_mark(doing)),
                 };
             }
             match self.table.merge(&row_key, &row, revision).await {
                 Ok(revision) => return Ok(Some(revision)),
-                // Changed since it was read: the next round says by whom.
+                // Changed since it was read: the next iteration reads the row again.
                 Err(failure @ Failure::Answered(_)) if !failure.has_status(412) => {
-                    return Err(patience.fault(failure, doing));
+                    return Err(retries.fault(failure, doing));
                 }
                 Err(failure) => {
-                    patience.note(&failure);
-                    if !patience.again().await {
-                        return Err(patience.fault(failure, doing));
+                    retries.record_failure(&failure);
+                    if !retries.wait_for_retry().await {
+                        return Err(retries.fault(failure, doing));
                     }
                 }
             }
@@ -119,6 +119,6 @@ impl Ledger for AzureLedger {
 
     async fn probe(&self) -> Result<(), StoreFault> {
         let key = Key::new("probe", "probe");
-        self.read(&key, &mut Patience::new(&self.world), "probing the ledger").await.map(drop)
+        self.read(&key, &mut Retries::new(&self.world), "probing the ledger").await.map(drop)
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::flaw::Flaw;
+use super::invalid_property::InvalidProperty;
 use super::parts;
 use super::rows::{corrupt, number, parse, properties, time};
 use super::table::{Found, Properties};
@@ -10,7 +10,7 @@ use crate::ports::dead_letters::{DeadLetter, Resolution, ResolutionKind};
 use crate::ports::fault::{Cause, StoreFault};
 use crate::ports::queue::QueueName;
 
-/// What stands beside the body.
+/// Properties of a letter besides its body.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct LetterRow {
@@ -27,7 +27,7 @@ struct QueueRow {
     queue: String,
 }
 
-/// What resolving merges into it.
+/// Properties that resolving a letter adds.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct ResolutionRow {
@@ -46,16 +46,16 @@ impl ResolutionRow {
         }
     }
 
-    fn to_resolution(&self) -> Result<Resolution, Flaw> {
+    fn to_resolution(&self) -> Result<Resolution, InvalidProperty> {
         Ok(Resolution {
-            kind: ResolutionKind::from_code(&self.resolution).ok_or(Flaw("Resolution"))?,
+            kind: ResolutionKind::from_code(&self.resolution).ok_or(InvalidProperty("Resolution"))?,
             by: self.resolved_by.clone(),
             at: time(&self.resolved_at, "ResolvedAt")?,
         })
     }
 }
 
-/// All properties of a letter.
+/// Returns all properties of a letter.
 pub(super) fn write(letter: &DeadLetter) -> Properties {
     let DeadLetter { id: _, queue, reason, body, dequeue_count, inserted_at, dead_at, resolution } = letter;
     let mut row = properties(&LetterRow {
@@ -72,7 +72,7 @@ pub(super) fn write(letter: &DeadLetter) -> Properties {
     row
 }
 
-/// Reads a letter. `id` is the name of its row without what says which kind of row it is.
+/// Reads a letter. `id` is the row key without the prefix that says which kind of row it is.
 pub(super) fn read(found: &Found, id: &str, doing: &'static str) -> Result<DeadLetter, StoreFault> {
     let row: LetterRow = parse(found, doing)?;
     let resolved = found.properties.contains_key("Resolution");
@@ -99,18 +99,18 @@ fn assemble(
     })
 }
 
-/// The queue that a letter came from, from a row of which nothing else was read.
+/// Returns the queue of a letter, from a row of which only that property was read.
 pub(super) fn queue(found: &Found, doing: &'static str) -> Result<QueueName, StoreFault> {
     let row: QueueRow = parse(found, doing)?;
-    queue_name(&row.queue).map_err(|flaw| corrupt(found, doing, flaw))
+    queue_name(&row.queue).map_err(|invalid| corrupt(found, doing, invalid))
 }
 
-fn queue_name(text: &str) -> Result<QueueName, Flaw> {
-    let flaw = Flaw("Queue");
-    let (work, partition) = text.split_once('-').ok_or(flaw)?;
-    let sound = work.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    if work.is_empty() || !sound {
-        return Err(flaw);
+fn queue_name(text: &str) -> Result<QueueName, InvalidProperty> {
+    let invalid = InvalidProperty("Queue");
+    let (work, partition) = text.split_once('-').ok_or(invalid)?;
+    let is_valid = work.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    if work.is_empty() || !is_valid {
+        return Err(invalid);
     }
     Ok(QueueName::of_partition(work, number(partition, "Queue")?))
 }

@@ -1,8 +1,8 @@
-//! Reading what was accepted and posted: scans of one partition, and for recovery of the whole table.
+//! Reads accepted and posted transactions: scans of one partition, and for recovery of the whole table.
 
 use async_trait::async_trait;
 
-use super::attempt::Patience;
+use super::attempt::Retries;
 use super::cursor;
 use super::cursor::Continuation;
 use super::keys::{TRANSACTIONS, page_row, partition, transactions_of};
@@ -26,12 +26,12 @@ impl AzureLedger {
         from: Option<&Continuation>,
         doing: &'static str,
     ) -> Result<Scanned, StoreFault> {
-        let mut patience = Patience::new(&self.world);
-        let scanned = patience.repeat(|| self.table.scan(filter, top, from)).await;
+        let mut retries = Retries::new(&self.world);
+        let scanned = retries.retry_read(|| self.table.scan(filter, top, from)).await;
         scanned.map_err(|failure| failure.into_fault(doing))
     }
 
-    /// One page of a listing of transactions.
+    /// Reads one page of a listing of transactions.
     async fn list(
         &self,
         listing: &str,
@@ -65,8 +65,8 @@ impl TransactionLog for AzureLedger {
         let doing = "reading journal pages";
         let entries = u64::try_from(entries).unwrap_or(u64::MAX);
         let Some(before_last) = entries.checked_sub(1) else { return Ok(Vec::new()) };
-        // Tables are read in ascending order only. The page that holds `from` starts at most this much
-        // before it, and none that starts after the last wanted entry is needed.
+        // Tables can be read in ascending order only. The page that contains `from` starts at most this far before
+        // it, and no page that starts after the last wanted entry is needed.
         let reach = u64::try_from(PAGE_ENTRIES_MAX.saturating_sub(1)).unwrap_or(u64::MAX);
         let first = page_row(from.saturating_sub(reach));
         let last = page_row(from.max(1).saturating_add(before_last));
@@ -81,7 +81,7 @@ impl TransactionLog for AzureLedger {
                     let page = page_row::read(&found, doing)?;
                     if let Some(previous) = pages.last() {
                         page_body::check_link(previous, &page)
-                            .map_err(|flaw| corrupt(&found, doing, flaw))?;
+                            .map_err(|invalid| corrupt(&found, doing, invalid))?;
                     }
                     pages.push(page);
                 }

@@ -1,56 +1,56 @@
-//! How a message body becomes the text of a queue message and back.
+//! Encoding of a message body as the text of a queue message.
 //!
-//! Our envelopes are JSON objects, so their first byte is `{`; they travel as base64. Direct producers
-//! write plain text, which is handed on as it is, even where it happens to be valid base64: so only
-//! what decodes to an envelope is decoded. Any other body that we send ourselves, such as a replayed
-//! text of a direct producer, is base64 behind a mark in the text that no base64 has.
+//! An envelope is a JSON object, so its first byte is `{`; it is sent as base64. Direct producers write plain text,
+//! which is returned unchanged, even if it happens to be valid base64: only a text that decodes to an envelope is
+//! decoded. Any other body that this program sends, such as a replayed text of a direct producer, is sent as base64
+//! after a marker that is not a base64 character.
 //!
-//! Direct producers may fill the whole text, which as base64 would not fit any more. Such a body goes
-//! back as the text that it came as.
+//! A text of a direct producer may have the maximum length, so that its base64 would not fit. Such a body is sent as
+//! the text that was received.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
 use crate::ports::queue::BODY_BYTES_MAX;
 
-/// Most bytes of a message text.
+/// Maximum size of a message text.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
-/// What every envelope begins with.
+/// First byte of every envelope.
 const ENVELOPE: &[u8] = b"{";
-/// Stands before the base64 of what is no envelope. Without padding, because the mark needs its room.
+/// Marker before the base64 of a body that is no envelope. The base64 has no padding, to leave room for the marker.
 const MARK: &str = "!";
-/// Longest body that leaves room for the mark.
+/// Maximum size of a body that leaves room for the marker.
 const MARKED_BYTES_MAX: usize = BODY_BYTES_MAX - 1;
 
-/// The body fits no message of a queue.
+/// Error for a body that does not fit a queue message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a body of {0} bytes does not fit a queue message")]
 pub(super) struct TooLarge(usize);
 
-/// The text that the queue gets. Above [`BODY_BYTES_MAX`] only for what can have come as text.
+/// Encodes a body. Bodies above [`BODY_BYTES_MAX`] are accepted only if they can have been received as text.
 pub(super) fn encode(body: &[u8]) -> Result<String, TooLarge> {
     if body.len() > BODY_BYTES_MAX {
-        return as_it_came(body).ok_or(TooLarge(body.len()));
+        return as_received_text(body).ok_or(TooLarge(body.len()));
     }
-    // One byte lacks room for the mark: its length says that it is ours, see `decode`.
+    // A body of the maximum size has no room for the marker; `decode` recognises it by its size.
     if body.starts_with(ENVELOPE) || body.len() > MARKED_BYTES_MAX {
         return Ok(STANDARD.encode(body));
     }
     Ok(format!("{MARK}{}", STANDARD_NO_PAD.encode(body)))
 }
 
-/// The body as text, if that text gives the same body again.
-fn as_it_came(body: &[u8]) -> Option<String> {
+/// Returns the body as text, if that text decodes to the same body.
+fn as_received_text(body: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(body).ok()?;
-    // What XML cannot hold did not come in XML.
-    let unfit = |c: char| {
+    // Characters that XML cannot contain were not received in XML.
+    let is_invalid = |c: char| {
         (c.is_ascii_control() && !matches!(c, '\n' | '\r' | '\t')) || matches!(c, '\u{fffe}' | '\u{ffff}')
     };
-    let fits = text.len() <= TEXT_BYTES_MAX && !text.contains(unfit);
+    let fits = text.len() <= TEXT_BYTES_MAX && !text.contains(is_invalid);
     (fits && decode(text.to_owned()) == body).then(|| text.to_owned())
 }
 
-/// The body that the text stands for.
+/// Decodes the text of a queue message.
 pub(super) fn decode(text: String) -> Vec<u8> {
     if let Some(marked) = text.strip_prefix(MARK) {
         return STANDARD_NO_PAD.decode(marked).unwrap_or_else(|_| text.into_bytes());
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_body_comes_back() {
+    fn every_body_is_decoded_unchanged() {
         let bodies: [&[u8]; 9] =
             [b"", b"{", b"{}", b"{\0", b"one", b"!", b"\0\xff", b"<a/>", b"u|a|t|-12.50"];
         for body in bodies {
@@ -89,15 +89,15 @@ mod tests {
     }
 
     #[test]
-    fn what_direct_producers_write_stays_as_it_is() {
-        // The last three are valid base64, but of no envelope, or nearly marked.
+    fn texts_of_direct_producers_are_returned_unchanged() {
+        // The last three are valid base64 of no envelope, or resemble a marked text.
         for raw in ["<UserAccountTransaction/>", "a|b|c|1", "{\"v\":1}", "test", "abcdefgh", "! x"] {
             assert_eq!(decode(raw.to_owned()), raw.as_bytes());
         }
     }
 
     #[test]
-    fn a_large_text_of_a_direct_producer_goes_back_as_it_came() {
+    fn a_large_text_of_a_direct_producer_is_sent_as_it_was_received() {
         for raw in [format!("<x>{}</x>", "y".repeat(60_000)), "|".repeat(TEXT_BYTES_MAX), "{".repeat(49_153)]
         {
             let received = decode(raw.clone());
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_no_message_is_refused() {
+    fn a_body_that_fits_no_message_is_refused() {
         let looks_encoded = STANDARD.encode([b"{".as_slice(), &[b'x'; 40_000]].concat());
         let bodies = [
             vec![0xff; BODY_BYTES_MAX + 1],

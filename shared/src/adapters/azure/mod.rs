@@ -1,12 +1,37 @@
-//! Azure Storage: tables hold the ledger and all other state, queues the work, blobs large bodies.
-//! Azurite stands in for it in tests.
+//! Azure Storage: tables hold the ledger and all other state, queues the messages, blobs the large bodies. Tests use
+//! Azurite instead.
 //!
-//! To read it: `connection` says where the storage is; `client` and `transport` reach it and count;
-//! `attempt` knows what a failure says and how long to go on; `table`, `batch` and `keys` are rows in
-//! general, `*_row` and `parts` ours in particular; the rest is one file per port, with the two steps
-//! of the protocol in `accept` and `commit`.
+//! `connection` parses the connection string; `client` and `transport` send requests and count them; `attempt`
+//! classifies failures and limits retries; `table`, `batch` and `keys` work with rows in general, `*_row` and `parts`
+//! define the rows of the bank; each of the other modules implements a port, with the two steps of the protocol in
+//! `accept` and `commit`.
 //!
 //! Only this folder names the Azure crates.
+//!
+//! # Rows
+//!
+//! The name of each table begins with the prefix of the store. Ids are 32 hexadecimal digits. Integers are stored as
+//! decimal texts (`rows`), long content is split over properties (`parts`).
+//!
+//! | table | partition key | row key | row | modules |
+//! | --- | --- | --- | --- | --- |
+//! | `ledger` | `{user}-{account}` | `account` | an account: terms, balance, head of its journal | `account_row`; `accounts`, `commit`, `ledger` |
+//! | `ledger` | `{user}-{account}` | `tx-{partner}-{message}` | a transaction with its status and marks | `transaction_row`; `accept`, `commit`, `ledger`, `log`, `archive` |
+//! | `ledger` | `{user}-{account}` | `jrnl-{first sequence, 20 digits}` | a journal page: the entries of one commit | `page_row`; `commit`, `log`, `archive` |
+//! | `accounts` | `{user}` | `{account}` | an entry in the list of a user's accounts, without properties | `accounts`, `archive` |
+//! | `deadletters` | `letters` | `letter-{id}` | a dead letter, kept for ever | `letter_row`; `dead_letters` |
+//! | `deadletters` | `letters` | `open-{id}` | its copy, until it is resolved | `letter_row`; `dead_letters` |
+//! | `state` | `value` | `{name}` | a shared value, such as the gate or the register of order numbers | `sync_store` |
+//! | `apikeys` | `key` | `{id}` | an API key: its hash, partner and scopes | `api_keys` |
+//! | `partners` | `partner` | `{partner}` | a partner: its reach and terms | `partners` |
+//! | `roster` | `process` | `{process}` | a process that can be called, with its address | `process_registry` |
+//!
+//! # Queues and containers
+//!
+//! | name | content | modules |
+//! | --- | --- | --- |
+//! | queue `{prefix}-work-{partition}` | messages with accepted work, or from direct producers | `message_text`; `queue` |
+//! | container `{prefix}-payloads` | block blobs `work-{id}`: work that is too large for one message | `payload_store` |
 
 mod accept;
 mod account_row;
@@ -21,7 +46,7 @@ mod connection;
 pub mod cursor;
 mod dead_letters;
 mod etag;
-mod flaw;
+mod invalid_property;
 mod keys;
 mod ledger;
 mod letter_row;
@@ -60,23 +85,23 @@ use crate::ports::fault::StoreFault;
 use crate::ports::operations::StorageOperations;
 use crate::ports::world::World;
 
-/// Which storage account, and which store within it.
+/// The storage account, and the prefix of one store within it.
 #[derive(Debug, Clone)]
 pub struct AzureConfig {
     /// The storage account.
     pub connection: AzureConnection,
-    /// Begins the names of the store's tables, queues and container: a lower-case letter, then
-    /// lower-case letters and digits, at most 24. Stores with different prefixes never meet.
+    /// Prefix of the names of the store's tables, queues and container: a lower-case letter, followed by
+    /// lower-case letters and digits, at most 24 characters. Stores with different prefixes share nothing.
     pub prefix: String,
 }
 
-/// Opens a store. Nothing goes to the network yet: tables, queues and the container are created by the
-/// first write that needs them, so that a process can start while the storage is away and works once
-/// it is back.
+/// Opens a store without sending a request: tables, queues and the container are created by the first write that
+/// needs them, so that a process can start while the storage is unavailable, and works as soon as it is
+/// available.
 ///
 /// # Errors
-/// [`StoreFault::Refused`] when the prefix cannot begin a name, or no HTTP client can be made.
-#[expect(clippy::unused_async, reason = "opens as the other stores do, which wait for their disk")]
+/// [`StoreFault::Refused`] when the prefix is invalid, or the HTTP client cannot be created.
+#[expect(clippy::unused_async, reason = "async like the other stores, which wait for the disk")]
 pub async fn open(config: &AzureConfig, world: Arc<dyn World>) -> Result<Store, StoreFault> {
     let operations = Arc::new(StorageOperations::default());
     let clients = Clients::new(&config.connection, &config.prefix, &operations)?;

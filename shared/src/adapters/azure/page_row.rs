@@ -1,8 +1,8 @@
-//! The row of a journal page: written once, at commit, and never changed.
+//! The row of a journal page. It is inserted by a commit and never changed.
 
 use serde::{Deserialize, Serialize};
 
-use super::flaw::Flaw;
+use super::invalid_property::InvalidProperty;
 use super::parts;
 use super::rows::{corrupt, number, parse, properties};
 use super::table::{Found, Properties};
@@ -11,18 +11,18 @@ use crate::domain::ids::Nonce;
 use crate::domain::journal::{JournalPage, PageHash};
 use crate::ports::fault::{Cause, StoreFault};
 
-/// What stands beside the entries.
+/// Properties of a page besides its entries.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct PageRow {
-    /// How many, so that a page can be passed over unread.
+    /// Number of entries, so that a page can be skipped without decoding it.
     entries: String,
     previous_hash: String,
     hash: String,
     commit_nonce: String,
 }
 
-/// All properties of the page.
+/// Returns all properties of the page.
 pub(super) fn write(page: &JournalPage) -> Properties {
     let JournalPage { account: _, first_sequence: _, entries, previous_hash, hash, nonce } = page;
     let mut row = properties(&PageRow {
@@ -35,25 +35,25 @@ pub(super) fn write(page: &JournalPage) -> Properties {
     row
 }
 
-/// The last sequence of the page, without reading its entries.
+/// Returns the last sequence of the page without decoding its entries.
 pub(super) fn last_sequence(found: &Found, doing: &'static str) -> Result<u64, StoreFault> {
     let row: PageRow = parse(found, doing)?;
     let last = || {
         let count: u64 = number(&row.entries, "Entries")?;
-        let after = found.key.to_first_sequence()?.checked_add(count).ok_or(Flaw("Entries"))?;
-        after.checked_sub(1).ok_or(Flaw("Entries"))
+        let after = found.key.to_first_sequence()?.checked_add(count).ok_or(InvalidProperty("Entries"))?;
+        after.checked_sub(1).ok_or(InvalidProperty("Entries"))
     };
-    last().map_err(|flaw| corrupt(found, doing, flaw))
+    last().map_err(|invalid| corrupt(found, doing, invalid))
 }
 
-/// Reads a page and checks it.
+/// Reads a page and checks its hash.
 pub(super) fn read(found: &Found, doing: &'static str) -> Result<JournalPage, StoreFault> {
     let page = read_unchecked(found, doing)?;
-    page.check().map_err(|flaw| corrupt(found, doing, flaw))?;
+    page.check().map_err(|invalid| corrupt(found, doing, invalid))?;
     Ok(page)
 }
 
-/// Reads a page as it is stored.
+/// Reads a page as it is stored, without checking its hash.
 pub(super) fn read_unchecked(found: &Found, doing: &'static str) -> Result<JournalPage, StoreFault> {
     let row: PageRow = parse(found, doing)?;
     assemble(found, &row).map_err(|cause| corrupt(found, doing, cause))
@@ -66,9 +66,9 @@ fn assemble(found: &Found, row: &PageRow) -> Result<JournalPage, Cause> {
         account: found.key.to_account()?,
         first_sequence: found.key.to_first_sequence()?,
         entries: page_body::decode(body)?,
-        previous_hash: PageHash::parse(&row.previous_hash).ok_or(Flaw("PreviousHash"))?,
-        hash: PageHash::parse(&row.hash).ok_or(Flaw("Hash"))?,
-        nonce: row.commit_nonce.parse::<Nonce>().map_err(|_| Flaw("CommitNonce"))?,
+        previous_hash: PageHash::parse(&row.previous_hash).ok_or(InvalidProperty("PreviousHash"))?,
+        hash: PageHash::parse(&row.hash).ok_or(InvalidProperty("Hash"))?,
+        nonce: row.commit_nonce.parse::<Nonce>().map_err(|_| InvalidProperty("CommitNonce"))?,
     })
 }
 
@@ -88,7 +88,7 @@ mod tests {
     use crate::domain::money::{Amount, Balance, Currency};
     use crate::domain::time::Timestamp;
 
-    /// A full page. Every text is as long as it may be, and made of what takes most room.
+    /// Returns a full page. Every text has its maximum length, and consists of the characters that need most room.
     fn largest() -> JournalPage {
         let metadata: BTreeMap<String, String> =
             (10..30).map(|number| (number.to_string(), "\"".repeat(100))).collect();
@@ -122,10 +122,10 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_page_fits_one_row_and_comes_back() {
+    fn the_largest_page_fits_one_row() {
         let page = largest();
         let found = found(&page);
-        // As Azure counts: names and texts in UTF-16, binary content as bytes.
+        // Azure counts names and texts in UTF-16, and binary content in bytes.
         let bytes: usize = found
             .properties
             .iter()
@@ -134,7 +134,7 @@ mod tests {
                 let text = value.as_str().unwrap();
                 let binary = found.properties.contains_key(&format!("{name}@odata.type"));
                 let name_and_head = name.len().saturating_mul(2).saturating_add(12);
-                // Base64 is longer than what it stands for, so this errs on the safe side.
+                // Base64 is longer than its content, so this overestimates the size.
                 let content = if binary {
                     text.len().div_ceil(4).saturating_mul(3)
                 } else {

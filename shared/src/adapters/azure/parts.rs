@@ -1,23 +1,23 @@
-//! Long content over several properties of a row: a property holds at most 64 KiB and a row 1 MiB.
+//! Long content, split over several properties of a row: a property holds at most 64 KiB and a row 1 MiB.
 //!
-//! Text is kept as text, so that a person with a storage explorer can read it. Azure counts it in
-//! UTF-16, two bytes for most characters. Content that is not text, or that would fill the row that
-//! way, is kept as bytes: 98 entries with the largest metadata are 900 KB then, and fit.
+//! Text is stored as text, so that an operator can read it in a storage explorer. Azure stores it in UTF-16, which
+//! needs two bytes for most characters. Content that is not text, or would be too large for a row as text, is
+//! stored as binary: 98 entries with the largest metadata are then 900 KB, and fit.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use super::flaw::Flaw;
+use super::invalid_property::InvalidProperty;
 use super::table::Properties;
 
-/// Most UTF-16 units of one text property; the service allows 32 Ki.
+/// Maximum number of UTF-16 units in one text property; the service allows 32 Ki.
 const TEXT_UNITS_MAX: usize = 30_000;
-/// Most UTF-16 units that are kept as text; the other properties need some of the 1 MiB, too.
+/// Maximum number of UTF-16 units that are stored as text; the other properties share the 1 MiB.
 const TEXT_UNITS_TOTAL_MAX: usize = 450_000;
-/// Most bytes of one binary property; the service allows 64 Ki.
+/// Maximum size of one binary property; the service allows 64 KiB.
 const BINARY_BYTES_MAX: usize = 60_000;
-/// Most bytes that a row can hold in parts.
+/// Maximum size of the content of a row.
 pub(super) const PARTS_BYTES_MAX: usize = 1_000_000;
 
 const COUNT: &str = "BodyParts";
@@ -29,7 +29,7 @@ fn name(index: usize) -> String {
     format!("Body{index}")
 }
 
-/// The properties that hold the content. Panics above [`PARTS_BYTES_MAX`]: callers bound it.
+/// Returns the properties that hold the content. Panics above [`PARTS_BYTES_MAX`]: callers limit it.
 pub(super) fn write(content: &[u8]) -> Properties {
     assert!(content.len() <= PARTS_BYTES_MAX, "{} bytes do not fit one row", content.len());
     let text = std::str::from_utf8(content).ok().filter(|text| is_plain_text(text));
@@ -56,28 +56,28 @@ pub(super) fn write(content: &[u8]) -> Properties {
     properties
 }
 
-/// Reads what [`write()`] wrote.
-pub(super) fn read(properties: &Properties) -> Result<Vec<u8>, Flaw> {
+/// Reads the content that [`write()`] stored.
+pub(super) fn read(properties: &Properties) -> Result<Vec<u8>, InvalidProperty> {
     let text = |name: &str| properties.get(name).and_then(Value::as_str);
-    let count: usize = text(COUNT).and_then(|count| count.parse().ok()).ok_or(Flaw(COUNT))?;
-    let form = text(FORM).ok_or(Flaw(FORM))?;
+    let count: usize = text(COUNT).and_then(|count| count.parse().ok()).ok_or(InvalidProperty(COUNT))?;
+    let form = text(FORM).ok_or(InvalidProperty(FORM))?;
     let mut content = Vec::new();
     for index in 0..count {
-        let piece = text(&name(index)).ok_or(Flaw("Body"))?;
+        let piece = text(&name(index)).ok_or(InvalidProperty("Body"))?;
         match form {
             TEXT => content.extend_from_slice(piece.as_bytes()),
-            BINARY => content.extend(STANDARD.decode(piece).map_err(|_| Flaw("Body"))?),
-            _ => return Err(Flaw(FORM)),
+            BINARY => content.extend(STANDARD.decode(piece).map_err(|_| InvalidProperty("Body"))?),
+            _ => return Err(InvalidProperty(FORM)),
         }
     }
     Ok(content)
 }
 
-/// Whether a text comes back unchanged as text, and fits.
+/// Returns whether a text can be stored as text: the service returns it unchanged, and it fits.
 fn is_plain_text(text: &str) -> bool {
     let unsafe_control = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
     !text.contains(unsafe_control)
-        // Not in XML, which the service may store it as.
+        // XML cannot contain these, and the service may store the text as XML.
         && !text.contains(['\u{fffe}', '\u{ffff}'])
         && text.chars().map(char::len_utf16).sum::<usize>() <= TEXT_UNITS_TOTAL_MAX
 }
@@ -115,12 +115,12 @@ mod tests {
     }
 
     #[test]
-    fn content_of_every_size_comes_back() {
+    fn content_of_every_size_is_read_unchanged() {
         check(b"", TEXT, 1);
         check("grüße\n".as_bytes(), TEXT, 1);
         check("x".repeat(30_000).as_bytes(), TEXT, 1);
         check("x".repeat(30_001).as_bytes(), TEXT, 2);
-        // A character of two units never stands on both sides of a cut.
+        // A character of two units is never split.
         check(format!("x{}", "\u{1d11e}".repeat(30_000)).as_bytes(), TEXT, 3);
         check("x".repeat(450_001).as_bytes(), BINARY, 8);
         check(&vec![7; PARTS_BYTES_MAX], BINARY, 17);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_part_is_noticed() {
+    fn a_missing_part_is_detected() {
         let mut properties = write("x".repeat(60_001).as_bytes());
         properties.remove("Body1");
         assert!(read(&properties).is_err());

@@ -1,4 +1,4 @@
-//! Large bodies: one block blob each, in one container that is created on first use.
+//! Large bodies: one block blob each, in one container that is created by the first write.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use azure_storage_blobs::container::operations::ListBlobsResponse;
 use azure_storage_blobs::prelude::{BlobClient, ContainerClient};
 use futures::StreamExt as _;
 
-use super::attempt::{Failure, Patience};
+use super::attempt::{Failure, Retries};
 use super::cursor;
 use crate::domain::time::Timestamp;
 use crate::ports::fault::StoreFault;
@@ -18,11 +18,11 @@ use crate::ports::ledger::Listing;
 use crate::ports::payload_store::{PAYLOAD_BODY_BYTES_MAX, PayloadEntry, PayloadStore, is_name};
 use crate::ports::world::World;
 
-/// Most bytes of a body that are read, more than any of ours has. For less than these 4 MiB the crate asks for
-/// a checksum as well, which the emulator does not know.
+/// Maximum number of bytes that are read of a body; no valid body is larger. For a range of less than 4 MiB the crate
+/// also requests a checksum, which the emulator does not support.
 const READ_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Most blobs that the service lists at once.
+/// Maximum number of blobs in one page of a listing.
 const LIST_MAX: usize = 5000;
 
 /// The payloads of one store.
@@ -47,20 +47,20 @@ impl AzurePayloadStore {
         }
     }
 
-    /// Reads a body, or enough of it to see that it is too large.
+    /// Reads a body, or enough of it to detect that it is too large.
     async fn get_bounded(&self, name: &str) -> Result<Option<Vec<u8>>, Failure> {
         let mut pieces = blob(&self.container, name).get().chunk_size(READ_BYTES_MAX).into_stream();
         match pieces.next().await.map(|piece| piece.map_err(Failure::from)) {
             Some(Ok(piece)) => Ok(Some(piece.data.collect().await?.to_vec())),
             Some(Err(failure)) if is_absent(&failure) => Ok(None),
-            // The crate asks for a range of bytes, and an empty blob has none.
+            // The crate requests a range of bytes, and an empty blob has none.
             Some(Err(failure)) if failure.has_status(416) => Ok(Some(Vec::new())),
             Some(Err(failure)) => Err(failure),
             None => Ok(Some(Vec::new())),
         }
     }
 
-    async fn delete_if_there(&self, name: &str) -> Result<(), Failure> {
+    async fn delete_if_exists(&self, name: &str) -> Result<(), Failure> {
         match blob(&self.container, name).delete().await.map_err(Failure::from) {
             Ok(_) => Ok(()),
             Err(failure) if is_absent(&failure) => Ok(()),
@@ -68,7 +68,7 @@ impl AzurePayloadStore {
         }
     }
 
-    /// One page of the service; `None` while there is no container.
+    /// Reads one page of the service's listing; `None` if the container does not exist.
     async fn list_page(
         &self,
         prefix: &str,
@@ -94,15 +94,15 @@ impl AzurePayloadStore {
 #[async_trait]
 impl PayloadStore for AzurePayloadStore {
     async fn put(&self, name: &str, body: &[u8]) -> Result<(), StoreFault> {
-        // A name has one content for ever, so that writing it twice is writing it once.
-        let mut patience = Patience::new(&self.world);
-        let put = patience.repeat_write(|| self.put_or_create(name, body)).await;
-        put.map_err(|failure| patience.fault(failure, "storing a payload"))
+        // A name always has the same content, so the write is idempotent.
+        let mut retries = Retries::new(&self.world);
+        let put = retries.retry_write(|| self.put_or_create(name, body)).await;
+        put.map_err(|failure| retries.fault(failure, "storing a payload"))
     }
 
     async fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreFault> {
         let doing = "reading a payload";
-        let read = Patience::new(&self.world).repeat(|| self.get_bounded(name)).await;
+        let read = Retries::new(&self.world).retry_read(|| self.get_bounded(name)).await;
         let body = read.map_err(|failure| failure.into_fault(doing))?;
         if body.as_ref().is_some_and(|body| body.len() > PAYLOAD_BODY_BYTES_MAX) {
             let source = format!("it has more than {PAYLOAD_BODY_BYTES_MAX} bytes").into();
@@ -112,9 +112,9 @@ impl PayloadStore for AzurePayloadStore {
     }
 
     async fn delete(&self, name: &str) -> Result<(), StoreFault> {
-        let mut patience = Patience::new(&self.world);
-        let deleted = patience.repeat_write(|| self.delete_if_there(name)).await;
-        deleted.map_err(|failure| patience.fault(failure, "deleting a payload"))
+        let mut retries = Retries::new(&self.world);
+        let deleted = retries.retry_write(|| self.delete_if_exists(name)).await;
+        deleted.map_err(|failure| retries.fault(failure, "deleting a payload"))
     }
 
     async fn list(
@@ -126,14 +126,14 @@ impl PayloadStore for AzurePayloadStore {
         let (doing, listing) = ("listing payloads", format!("payloads.{prefix}"));
         let marker = cursor::read(&listing, cursor, doing)?.map(|(marker, _)| marker);
         let limit = u32::try_from(limit.min(LIST_MAX)).unwrap_or(1);
-        let mut patience = Patience::new(&self.world);
-        let page = patience.repeat(|| self.list_page(prefix, marker.as_deref(), limit)).await;
+        let mut retries = Retries::new(&self.world);
+        let page = retries.retry_read(|| self.list_page(prefix, marker.as_deref(), limit)).await;
         let Some(page) = page.map_err(|failure| failure.into_fault(doing))? else {
             return Ok(Listing { items: Vec::new(), next: None });
         };
         let entry = |blob: &Blob| PayloadEntry {
             name: blob.name.clone(),
-            // To the second: the service tells no more.
+            // The service returns the time in seconds.
             stored_at: Timestamp::from_unix_ms(
                 blob.properties.last_modified.unix_timestamp().saturating_mul(1000),
             ),
@@ -150,7 +150,7 @@ fn is_absent(failure: &Failure) -> bool {
     ["BlobNotFound", "ContainerNotFound"].into_iter().any(|code| failure.has_code(code))
 }
 
-/// Panics when the name could be read as something else than one name.
+/// Panics when the name is not a valid name of a payload.
 fn blob(container: &ContainerClient, name: &str) -> BlobClient {
     assert!(is_name(name), "{name:?} cannot name a payload");
     container.blob_client(name)

@@ -1,12 +1,12 @@
-//! The processes that can be called: one row each, all in one partition, so that one scan gives them.
+//! The process registry: one row per process, all in one partition, so that one scan reads them.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::attempt::Patience;
-use super::flaw::Flaw;
+use super::attempt::Retries;
+use super::invalid_property::InvalidProperty;
 use super::keys::Key;
 use super::rows::{corrupt, parse, time};
 use super::table::{Found, ROWS_MAX, Scanned, Table};
@@ -16,7 +16,7 @@ use crate::ports::world::World;
 
 const PARTITION: &str = "process";
 
-/// The roster of one store.
+/// The process registry of one store.
 pub(super) struct AzureProcessRegistry {
     pub(super) world: Arc<dyn World>,
     pub(super) table: Table,
@@ -42,13 +42,13 @@ impl EntryRow {
         }
     }
 
-    /// `None` when a newer program wrote it for a kind of its own.
-    fn to_entry(&self, id: &str) -> Result<Option<RegisteredProcess>, Flaw> {
+    /// Returns the entry; `None` if a newer program wrote it for a kind that this program does not know.
+    fn to_entry(&self, id: &str) -> Result<Option<RegisteredProcess>, InvalidProperty> {
         let Some(kind) = ProcessKind::from_code(&self.kind) else { return Ok(None) };
         Ok(Some(RegisteredProcess {
-            id: ProcessId::parse(id).ok_or(Flaw("RowKey"))?,
+            id: ProcessId::parse(id).ok_or(InvalidProperty("RowKey"))?,
             kind,
-            address: Address::parse(&self.address).map_err(|_| Flaw("Address"))?,
+            address: Address::parse(&self.address).map_err(|_| InvalidProperty("Address"))?,
             started_at: time(&self.started_at, "StartedAt")?,
             next_by: time(&self.next_by, "NextBy")?,
         }))
@@ -57,7 +57,7 @@ impl EntryRow {
 
 fn read(found: &Found, doing: &'static str) -> Result<Option<RegisteredProcess>, StoreFault> {
     let row: EntryRow = parse(found, doing)?;
-    row.to_entry(found.key.row()).map_err(|flaw| corrupt(found, doing, flaw))
+    row.to_entry(found.key.row()).map_err(|invalid| corrupt(found, doing, invalid))
 }
 
 fn key(id: ProcessId) -> Key {
@@ -68,25 +68,26 @@ fn key(id: ProcessId) -> Key {
 impl ProcessRegistry for AzureProcessRegistry {
     async fn announce(&self, entry: &RegisteredProcess) -> Result<(), StoreFault> {
         let (key, row) = (key(entry.id), EntryRow::of(entry));
-        let mut patience = Patience::new(&self.world);
-        let written = patience.repeat_write(|| self.table.replace(&key, &row)).await;
-        written.map_err(|failure| patience.fault(failure, "announcing a process"))
+        let mut retries = Retries::new(&self.world);
+        let written = retries.retry_write(|| self.table.replace(&key, &row)).await;
+        written.map_err(|failure| retries.fault(failure, "announcing a process"))
     }
 
     async fn withdraw(&self, id: ProcessId) -> Result<(), StoreFault> {
         let key = key(id);
-        let mut patience = Patience::new(&self.world);
-        let removed = patience.repeat_write(|| self.table.remove(&key)).await;
-        removed.map_err(|failure| patience.fault(failure, "withdrawing a process"))
+        let mut retries = Retries::new(&self.world);
+        let removed = retries.retry_write(|| self.table.remove(&key)).await;
+        removed.map_err(|failure| retries.fault(failure, "withdrawing a process"))
     }
 
     async fn list(&self) -> Result<Vec<RegisteredProcess>, StoreFault> {
-        let doing = "reading the roster";
+        let doing = "reading the process registry";
         let filter = format!("PartitionKey eq '{PARTITION}'");
         let (mut entries, mut continuation) = (Vec::new(), None);
         loop {
-            let mut patience = Patience::new(&self.world);
-            let scanned = patience.repeat(|| self.table.scan(&filter, ROWS_MAX, continuation.as_ref())).await;
+            let mut retries = Retries::new(&self.world);
+            let scanned =
+                retries.retry_read(|| self.table.scan(&filter, ROWS_MAX, continuation.as_ref())).await;
             let Scanned { rows, next } = scanned.map_err(|failure| failure.into_fault(doing))?;
             for found in &rows {
                 entries.extend(read(found, doing)?);

@@ -1,8 +1,8 @@
-//! The work queues. Each is created when the first message is sent to it; until then it is empty.
+//! The work queues. A queue is created when the first message is sent to it; until then it counts as empty.
 //!
-//! Sending is repeated until confirmed, because a message that is there twice does no harm. Receiving
-//! is not repeated once the request may have arrived: the messages of a lost answer come back by
-//! themselves when their visibility ends.
+//! Sending is repeated until it is confirmed, because a duplicate message does no harm. Receiving is not repeated
+//! if the request may have arrived: the messages of a lost response become visible again when their visibility
+//! timeout ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use azure_storage_queues::{NumberOfMessages, PopReceipt, PopReceiptClient, QueueClient, QueueServiceClient};
 
-use super::attempt::{Failure, Patience};
+use super::attempt::{Failure, Retries};
 use super::message_text::{decode, encode};
 use crate::domain::time::Timestamp;
 use crate::ports::fault::StoreFault;
 use crate::ports::queue::{Backlog, Held, Lease, Message, QueueName, RECEIVE_MAX, WorkQueue};
 use crate::ports::world::World;
 
-/// Never, as near as the crate can say it: 68 years.
+/// The longest time to live that the crate can express, 68 years: messages never expire.
 const TIME_TO_LIVE: Duration = Duration::from_secs(2_147_483_647);
-/// Longest time that the service hides a message.
+/// Longest visibility timeout of the service.
 const VISIBILITY_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 const QUEUE_NOT_FOUND: &str = "QueueNotFound";
@@ -36,8 +36,9 @@ impl AzureQueue {
         self.service.queue_client(format!("{}-{queue}", self.prefix))
     }
 
-    /// `None` where no message can have the id. The service makes ids of hexadecimal digits and `-`; an id
-    /// such as `..` would be left out of the address, and deleting that clears the whole queue.
+    /// Returns the client of a message; `None` if no message can have that id. The ids of the service consist of
+    /// hexadecimal digits and `-`. An id such as `..` would be dropped from the URL, and the DELETE would clear
+    /// the whole queue.
     fn message(&self, queue: &QueueName, lease: &Lease) -> Option<PopReceiptClient> {
         let Lease { message_id, pop_receipt } = lease;
         let plain = message_id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
@@ -87,9 +88,9 @@ impl WorkQueue for AzureQueue {
     async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
         let doing = "sending a message";
         let (text, delay) = (text_of(body, doing)?, whole_seconds(delay));
-        let mut patience = Patience::new(&self.world);
-        let sent = patience.repeat_write(|| self.put(queue, &text, delay)).await;
-        sent.map_err(|failure| patience.fault(failure, doing))
+        let mut retries = Retries::new(&self.world);
+        let sent = retries.retry_write(|| self.put(queue, &text, delay)).await;
+        sent.map_err(|failure| retries.fault(failure, doing))
     }
 
     async fn receive(
@@ -101,10 +102,10 @@ impl WorkQueue for AzureQueue {
         let Some(max) = u8::try_from(max.min(RECEIVE_MAX)).ok().filter(|max| *max > 0) else {
             return Ok(Vec::new());
         };
-        // Zero is refused here: a message that stays visible is received again at once.
+        // Zero is not allowed here: a message that stays visible would be received again at once.
         let visibility = whole_seconds(visibility).max(Duration::from_secs(1));
         let client = self.client(queue);
-        let mut patience = Patience::new(&self.world);
+        let mut retries = Retries::new(&self.world);
         loop {
             let request = client
                 .get_messages()
@@ -115,7 +116,7 @@ impl WorkQueue for AzureQueue {
                 Err(failure) if failure.has_code(QUEUE_NOT_FOUND) => return Ok(Vec::new()),
                 Err(failure) => failure,
             };
-            if !matches!(failure, Failure::Unsent(_)) || !patience.again().await {
+            if !matches!(failure, Failure::Unsent(_)) || !retries.wait_for_retry().await {
                 return Err(failure.into_fault("receiving messages"));
             }
         }
@@ -131,7 +132,7 @@ impl WorkQueue for AzureQueue {
         let doing = "extending a message";
         let (text, visibility) = (text_of(body, doing)?, whole_seconds(visibility));
         let Some(message) = self.message(queue, lease) else { return Ok(Held::Lost) };
-        let mut patience = Patience::new(&self.world);
+        let mut retries = Retries::new(&self.world);
         loop {
             let failure = match message.update(text.clone(), visibility).await.map_err(Failure::from) {
                 Ok(answer) => {
@@ -141,9 +142,9 @@ impl WorkQueue for AzureQueue {
                 Err(failure) if is_lost(&failure) => return Ok(Held::Lost),
                 Err(failure) => failure,
             };
-            // Not repeated once it may have arrived: the old receipt would be worthless then, and
-            // the repetition would call lost what is ours.
-            if !matches!(failure, Failure::Unsent(_)) || !patience.again().await {
+            // Not repeated if the request may have arrived: the old receipt would then be invalid, and the
+            // repetition would report a lost lease although this process holds it.
+            if !matches!(failure, Failure::Unsent(_)) || !retries.wait_for_retry().await {
                 return Err(failure.into_fault(doing));
             }
         }
@@ -151,33 +152,33 @@ impl WorkQueue for AzureQueue {
 
     async fn delete(&self, queue: &QueueName, lease: &Lease) -> Result<Held<()>, StoreFault> {
         let Some(message) = self.message(queue, lease) else { return Ok(Held::Lost) };
-        let mut patience = Patience::new(&self.world);
+        let mut retries = Retries::new(&self.world);
         loop {
             let failure = match message.delete().await.map_err(Failure::from) {
                 Ok(_) => return Ok(Held::Ours(())),
-                // It is gone, as an attempt whose answer was lost has asked.
-                Err(failure) if patience.is_unclear() && failure.has_code("MessageNotFound") => {
+                // The message is gone, because an attempt whose response was lost has deleted it.
+                Err(failure) if retries.is_unclear() && failure.has_code("MessageNotFound") => {
                     return Ok(Held::Ours(()));
                 }
                 Err(failure) if is_lost(&failure) => return Ok(Held::Lost),
                 Err(failure) => failure,
             };
-            patience.note(&failure);
-            if matches!(failure, Failure::Answered(_)) || !patience.again().await {
-                return Err(patience.fault(failure, "deleting a message"));
+            retries.record_failure(&failure);
+            if matches!(failure, Failure::Answered(_)) || !retries.wait_for_retry().await {
+                return Err(retries.fault(failure, "deleting a message"));
             }
         }
     }
 
     async fn backlog(&self, queue: &QueueName) -> Result<Backlog, StoreFault> {
         let doing = "asking for the backlog of a queue";
-        let mut patience = Patience::new(&self.world);
-        let depth = patience.repeat(|| self.depth(queue)).await;
+        let mut retries = Retries::new(&self.world);
+        let depth = retries.retry_read(|| self.depth(queue)).await;
         let depth = depth.map_err(|failure| failure.into_fault(doing))?;
         if depth == 0 {
             return Ok(Backlog::default());
         }
-        let head = patience.repeat(|| self.head(queue)).await;
+        let head = retries.retry_read(|| self.head(queue)).await;
         let head_inserted_at = head.map_err(|failure| failure.into_fault(doing))?;
         Ok(Backlog { depth, head_inserted_at })
     }
@@ -187,13 +188,13 @@ fn text_of(body: &[u8], doing: &'static str) -> Result<String, StoreFault> {
     encode(body).map_err(|source| StoreFault::Refused { doing, source: Box::new(source) })
 }
 
-/// Whether the message is gone, or was received by somebody else.
+/// Returns whether the message is gone, or was received by another process.
 fn is_lost(failure: &Failure) -> bool {
     failure.has_status(404) || failure.has_code("PopReceiptMismatch")
 }
 
-/// The service counts in seconds. Rounded up: hiding a message too long costs delay, too short costs
-/// the lease.
+/// Rounds up to seconds, the unit of the service: a message that is hidden too long costs delay, one that is hidden
+/// too short costs the lease.
 fn whole_seconds(duration: Duration) -> Duration {
     let begun = u64::from(duration.subsec_nanos() > 0);
     Duration::from_secs(duration.as_secs().saturating_add(begun)).min(VISIBILITY_MAX)

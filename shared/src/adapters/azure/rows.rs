@@ -1,16 +1,16 @@
-//! What all rows share: how they are read, and what a damaged one becomes. Integers are decimal texts
-//! in every row: a JSON number above 2^53 comes back changed.
+//! Helpers for all rows: reading properties, and reporting damaged rows. Integers are stored as decimal texts in
+//! every row, because JSON numbers above 2^53 are changed in transit.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::flaw::Flaw;
+use super::invalid_property::InvalidProperty;
 use super::table::{Found, Properties};
 use crate::domain::time::Timestamp;
 use crate::ports::fault::{Cause, StoreFault};
 
-/// A row that cannot be read.
+/// Error for a row that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("the row {row} is damaged")]
 struct Damaged {
@@ -19,32 +19,32 @@ struct Damaged {
     source: Cause,
 }
 
-/// What is wrong with a row, as the fault of a port.
+/// Returns the fault of the port for a damaged row.
 pub(super) fn corrupt(found: &Found, doing: &'static str, source: impl Into<Cause>) -> StoreFault {
     let damaged = Damaged { row: found.key.to_string(), source: source.into() };
     StoreFault::Corrupt { doing, source: Box::new(damaged) }
 }
 
-/// Reads the properties of a row.
+/// Parses the properties of a row.
 pub(super) fn parse<T: DeserializeOwned>(found: &Found, doing: &'static str) -> Result<T, StoreFault> {
     let properties = Value::Object(found.properties.clone());
     serde_json::from_value(properties).map_err(|error| corrupt(found, doing, error))
 }
 
-/// Reads a number that is written as a decimal text.
-pub(super) fn number<T: std::str::FromStr>(text: &str, property: &'static str) -> Result<T, Flaw> {
-    text.parse().map_err(|_| Flaw(property))
+/// Parses a number that is stored as a decimal text.
+pub(super) fn number<T: std::str::FromStr>(text: &str, property: &'static str) -> Result<T, InvalidProperty> {
+    text.parse().map_err(|_| InvalidProperty(property))
 }
 
-/// Reads a point in time.
-pub(super) fn time(text: &str, property: &'static str) -> Result<Timestamp, Flaw> {
+/// Parses a point in time.
+pub(super) fn time(text: &str, property: &'static str) -> Result<Timestamp, InvalidProperty> {
     number(text, property).map(Timestamp::from_unix_ms)
 }
 
-/// The properties of a row struct, where others are added to them.
+/// Returns the properties of a row struct, so that others can be added.
 pub(super) fn properties(row: &impl Serialize) -> Properties {
     match serde_json::to_value(row) {
         Ok(Value::Object(properties)) => properties,
-        Ok(_) | Err(_) => panic!("a row is not an object of JSON"),
+        Ok(_) | Err(_) => panic!("a row struct is not a JSON object"),
     }
 }

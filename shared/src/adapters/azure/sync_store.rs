@@ -1,12 +1,12 @@
-//! Small values with compare-and-swap: one row each, the ETag is the revision. A swap is one attempt,
-//! never repeated here: whoever swaps knows what an unclear outcome means for the value.
+//! Small values with compare-and-swap: one row each, the ETag is the revision. A swap is one attempt and never
+//! repeated here: the caller decides what an unclear outcome means for the value.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::attempt::Patience;
+use super::attempt::Retries;
 use super::keys::Key;
 use super::rows::parse;
 use super::table::Table;
@@ -32,7 +32,7 @@ impl SyncStore for AzureSyncStore {
     async fn get(&self, name: &str) -> Result<Option<Versioned<String>>, StoreFault> {
         let doing = "reading a shared value";
         let key = key(name);
-        let found = Patience::new(&self.world).repeat(|| self.table.get(&key)).await;
+        let found = Retries::new(&self.world).retry_read(|| self.table.get(&key)).await;
         let Some(found) = found.map_err(|failure| failure.into_fault(doing))? else { return Ok(None) };
         let row: ValueRow = parse(&found, doing)?;
         Ok(Some(Versioned { value: row.value, revision: found.revision }))
@@ -52,7 +52,7 @@ impl SyncStore for AzureSyncStore {
         };
         match swapped {
             Ok(revision) => Ok(Swapped::Done(revision)),
-            // Changed, there already, or not there any more.
+            // The row was changed, exists already, or does not exist any more.
             Err(failure) if [404, 409, 412].into_iter().any(|status| failure.has_status(status)) => {
                 Ok(Swapped::Conflict)
             }

@@ -1,6 +1,6 @@
-//! One table, request by request. Each method is one attempt: whether it may be repeated, and how a
-//! lost answer is recognised, is known only where the row is known. A table that does not exist yet
-//! is empty for reads and is created by the first insert.
+//! One table, request by request. Each method is one attempt: only the caller, which knows the row, can decide whether
+//! it may be repeated and how a write with a lost response is recognised. A table that does not exist yet is empty
+//! for reads, and is created by the first insert.
 
 use azure_core::Continuable as _;
 use azure_data_tables::IfMatchCondition;
@@ -10,14 +10,14 @@ use futures::StreamExt as _;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::attempt::{Failure, Nonsense};
+use super::attempt::{Failure, UnexpectedResponse};
 use super::batch::{Batch, Entity};
 use super::cursor::Continuation;
 use super::etag::RowTag;
 use super::keys::Key;
 use crate::domain::account::Revision;
 
-/// The service gives at most this many rows at once.
+/// Maximum number of rows in one response of the service.
 pub(super) const ROWS_MAX: u32 = 1000;
 
 /// The properties of a row.
@@ -31,7 +31,7 @@ pub(super) struct Found {
     pub(super) properties: Properties,
 }
 
-/// What one request of a scan gave.
+/// Result of one request of a scan.
 #[derive(Debug)]
 pub(super) struct Scanned {
     pub(super) rows: Vec<Found>,
@@ -49,24 +49,24 @@ impl Table {
         Self { client }
     }
 
-    /// Reads a row; `None` when it is not there.
+    /// Reads a row; `None` if it does not exist.
     pub(super) async fn get(&self, key: &Key) -> Result<Option<Found>, Failure> {
         let entity = self.client.partition_key_client(key.partition()).entity_client(key.row());
         match entity.get::<Properties>().await {
             Ok(answer) => Ok(Some(Found {
                 key: key.clone(),
-                revision: RowTag::answered(answer.etag.as_ref())?,
+                revision: RowTag::from_response(answer.etag.as_ref())?,
                 properties: answer.entity,
             })),
             Err(error) => match Failure::from(error) {
-                // Only the service's own word for it: a 404 of something in between is no answer.
+                // Only with the code of the service: a 404 of a proxy says nothing.
                 failure if is_absent(&failure) => Ok(None),
                 failure => Err(failure),
             },
         }
     }
 
-    /// Inserts a row that is not there yet; 409 when it is.
+    /// Inserts a row that does not exist yet; fails with 409 if it does.
     pub(super) async fn insert(&self, key: &Key, row: &impl Serialize) -> Result<Revision, Failure> {
         let entity = serde_json::to_value(Entity { partition_key: key.partition(), row_key: key.row(), row });
         let entity = entity.expect("rows can always be written as JSON");
@@ -81,10 +81,10 @@ impl Table {
 
     async fn insert_entity(&self, entity: &Value) -> Result<Revision, Failure> {
         let answer = self.client.insert::<_, Value>(entity)?.await?;
-        RowTag::answered(answer.etag.as_ref())
+        RowTag::from_response(answer.etag.as_ref())
     }
 
-    /// Changes the given properties of a row in the state `guard`; 412 or 404 when it is not.
+    /// Changes the given properties of a row with the revision `guard`; fails with 412 or 404 if it has another.
     pub(super) async fn merge(
         &self,
         key: &Key,
@@ -93,10 +93,10 @@ impl Table {
     ) -> Result<Revision, Failure> {
         let entity = self.client.partition_key_client(key.partition()).entity_client(key.row());
         let answer = entity.merge(row, RowTag::of_guard(guard)?.condition())?.await?;
-        RowTag::answered(answer.etag.as_ref())
+        RowTag::from_response(answer.etag.as_ref())
     }
 
-    /// Writes a whole row, whatever stood there before.
+    /// Writes a whole row, and replaces an existing one.
     pub(super) async fn replace(&self, key: &Key, row: &impl Serialize) -> Result<(), Failure> {
         match self.replace_entity(key, row).await {
             Err(failure) if failure.has_code(TABLE_NOT_FOUND) => {
@@ -113,7 +113,7 @@ impl Table {
         Ok(())
     }
 
-    /// Removes a row in whatever state it is; that it is not there is fine.
+    /// Removes a row in any state; succeeds if it does not exist.
     pub(super) async fn remove(&self, key: &Key) -> Result<(), Failure> {
         let entity = self.client.partition_key_client(key.partition()).entity_client(key.row());
         match entity.delete().if_match(IfMatchCondition::Any).await.map_err(Failure::from) {
@@ -123,7 +123,7 @@ impl Table {
         }
     }
 
-    /// One step of a scan: the rows that match, at most `top`, which may be none before the end.
+    /// Reads one page of a scan: the rows that match, at most `top`. A page may be empty before the end.
     pub(super) async fn scan(
         &self,
         filter: &str,
@@ -133,7 +133,7 @@ impl Table {
         self.scan_some(None, filter, top, from).await
     }
 
-    /// As [`Self::scan`], with one property of each row only.
+    /// Like [`Self::scan`], but reads only one property of each row.
     pub(super) async fn scan_property(
         &self,
         property: &str,
@@ -143,7 +143,7 @@ impl Table {
         self.scan_some(Some(property), filter, ROWS_MAX, from).await
     }
 
-    /// As [`Self::scan`], with the keys of each row only. An empty filter is for all rows.
+    /// Like [`Self::scan`], but reads only the keys of each row. An empty filter matches all rows.
     pub(super) async fn scan_keys(
         &self,
         filter: &str,
@@ -172,27 +172,27 @@ impl Table {
                 query = query.initial_row_key(row.clone());
             }
         }
-        // Only the first page of the stream: the next request is counted and bounded by its own.
+        // Only the first page of the stream: the next request is counted and limited by its caller.
         match query.into_stream::<Properties>().next().await {
             Some(Ok(answer)) => scanned(answer),
             Some(Err(error)) => match Failure::from(error) {
                 failure if is_absent(&failure) => Ok(Scanned { rows: Vec::new(), next: None }),
                 failure => Err(failure),
             },
-            None => Err(Failure::Unclear(Box::new(Nonsense("no page of a scan".to_owned())))),
+            None => Err(Failure::Unclear(Box::new(UnexpectedResponse("no page of a scan".to_owned())))),
         }
     }
 
-    /// Does everything in the batch, or nothing. Gives the new state of each row, in order, where the
-    /// service tells.
+    /// Applies all operations of the batch, or none. Returns the new revision of each row, in order, where the
+    /// service reports it.
     pub(super) async fn send(&self, batch: &Batch) -> Result<Vec<Option<Revision>>, Failure> {
         batch.send(&self.client.partition_key_client(batch.partition())).await
     }
 
-    /// As [`Self::send`], for a batch of inserts: creates the table if that is what is missing.
+    /// Like [`Self::send`], for a batch of inserts: creates the table if it does not exist.
     pub(super) async fn send_inserts(&self, batch: &Batch) -> Result<Vec<Option<Revision>>, Failure> {
         match self.send(batch).await {
-            // The crate drops the code of an answer within a batch; no row can be missing here.
+            // The crate drops the error code within a batch. An insert needs no row, so the table is missing.
             Err(failure) if failure.has_status(404) => {
                 self.create().await?;
                 self.send(batch).await
@@ -201,7 +201,7 @@ impl Table {
         }
     }
 
-    /// Creates the table; that it exists already is fine.
+    /// Creates the table; succeeds if it exists already.
     async fn create(&self) -> Result<(), Failure> {
         match self.client.create().await.map_err(Failure::from) {
             Ok(_) => Ok(()),
@@ -213,7 +213,7 @@ impl Table {
 
 const TABLE_NOT_FOUND: &str = "TableNotFound";
 
-/// Whether the service says that the table or the row is not there.
+/// Returns whether the service reports that the table or the row does not exist.
 fn is_absent(failure: &Failure) -> bool {
     [TABLE_NOT_FOUND, "ResourceNotFound", "EntityNotFound"].into_iter().any(|code| failure.has_code(code))
 }
@@ -224,9 +224,11 @@ fn scanned(answer: QueryEntityResponse<Properties>) -> Result<Scanned, Failure> 
         let text = |name: &str| properties.get(name).and_then(Value::as_str).map(str::to_owned);
         let names = (text("PartitionKey"), text("RowKey"), text("odata.etag"));
         let (Some(partition), Some(row), Some(etag)) = names else {
-            return Err(Failure::Unclear(Box::new(Nonsense("a row without a key or an ETag".to_owned()))));
+            return Err(Failure::Unclear(Box::new(UnexpectedResponse(
+                "a row without a key or an ETag".to_owned(),
+            ))));
         };
-        let revision = RowTag::answered(&etag)?;
+        let revision = RowTag::from_response(&etag)?;
         Ok(Found { key: Key::stored(partition, row), revision, properties })
     });
     Ok(Scanned { rows: rows.collect::<Result<_, _>>()?, next })

@@ -1,11 +1,11 @@
-//! The row of a transaction. It is written in three steps, each by its own struct, which never writes a
-//! property of another: [`AcceptedRow`] at accept, [`FinalRow`] at commit, [`MarksRow`] in between.
+//! The row of a transaction. It is written in three steps, each with its own struct, and no step writes a property of
+//! another: [`AcceptedRow`] on accept, [`FinalRow`] on commit, [`MarksRow`] in between.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::flaw::Flaw;
+use super::invalid_property::InvalidProperty;
 use super::rows::{corrupt, number, parse, time};
 use super::table::Found;
 use crate::domain::account::Revision;
@@ -17,11 +17,11 @@ use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Marks, NewTransaction, StoredTransaction};
 
-/// The revision of each final row. It is no ETag, so no write can name it: a merge looks at no property, and
-/// under the ETag of a final row a commit would post it a second time.
+/// The revision of each final row. It is no ETag, so no write can use it as a guard: a merge checks no property, and
+/// a commit under the ETag of a final row would post the transaction a second time.
 const FINAL: &str = "final";
 
-/// What accept inserts.
+/// Properties that accept inserts.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct AcceptedRow {
@@ -61,23 +61,23 @@ impl AcceptedRow {
         }
     }
 
-    fn to_instruction(&self) -> Result<Instruction, Flaw> {
-        let currency = Currency::parse(&self.currency).map_err(|_| Flaw("Currency"))?;
+    fn to_instruction(&self) -> Result<Instruction, InvalidProperty> {
+        let currency = Currency::parse(&self.currency).map_err(|_| InvalidProperty("Currency"))?;
         let minor_units = number(&self.amount, "Amount")?;
         let metadata: BTreeMap<String, String> = match &self.metadata {
-            Some(text) => serde_json::from_str(text).map_err(|_| Flaw("Metadata"))?,
+            Some(text) => serde_json::from_str(text).map_err(|_| InvalidProperty("Metadata"))?,
             None => BTreeMap::new(),
         };
         let unknown_members = self.unknown_members.clone().unwrap_or_default();
         Ok(Instruction {
-            kind: TransactionKind::from_code(&self.kind).ok_or(Flaw("Kind"))?,
-            amount: Amount::try_new(minor_units, currency).map_err(|_| Flaw("Amount"))?,
+            kind: TransactionKind::from_code(&self.kind).ok_or(InvalidProperty("Kind"))?,
+            amount: Amount::try_new(minor_units, currency).map_err(|_| InvalidProperty("Amount"))?,
             details: Details::from_stored(self.reference.clone(), metadata, unknown_members),
         })
     }
 }
 
-/// What commit merges into the row of a transaction.
+/// Properties that a commit merges into the row of a transaction.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct FinalRow {
@@ -121,16 +121,16 @@ impl FinalRow {
     }
 }
 
-/// What marking merges into the row of an accepted transaction. Every property is always written:
-/// a merge cannot take one away.
+/// Properties that marking merges into the row of an accepted transaction. Every property is always written, because
+/// a merge cannot remove one.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct MarksRow {
     dead_letter: bool,
     repairs: String,
-    /// Empty when it was never repaired.
+    /// Empty if the transaction was never enqueued again.
     repaired_at: String,
-    /// Marks the marking.
+    /// Identifies this change of the marks.
     marks_nonce: String,
 }
 
@@ -142,7 +142,7 @@ impl MarksRow {
     }
 }
 
-/// What the row of a transaction may have besides, as it is read.
+/// Properties that are written after accept, as they are read.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct LaterRow {
@@ -168,7 +168,7 @@ struct LaterRow {
     marks_nonce: Option<String>,
 }
 
-/// The whole row of a transaction.
+/// The row of a transaction with all its properties.
 #[derive(Debug)]
 pub(super) struct TransactionRow {
     accepted: AcceptedRow,
@@ -180,39 +180,40 @@ impl TransactionRow {
         Ok(Self { accepted: parse(found, doing)?, later: parse(found, doing)? })
     }
 
-    /// Its kind, minor units and currency, as they are written.
+    /// Returns the kind, the minor units and the currency as they are stored.
     pub(super) fn money(&self) -> (&str, &str, &str) {
         (&self.accepted.kind, &self.accepted.amount, &self.accepted.currency)
     }
 
-    /// Whether the accept with that nonce inserted it.
+    /// Returns whether the accept with that nonce inserted the row.
     pub(super) fn was_accepted_by(&self, nonce: Nonce) -> bool {
         self.accepted.accept_nonce == nonce.simple()
     }
 
-    /// Whether the commit with that nonce decided it.
+    /// Returns whether the commit with that nonce made the transaction final.
     pub(super) fn was_decided_by(&self, nonce: Nonce) -> bool {
         self.later.commit_nonce.as_deref() == Some(nonce.simple().as_str())
     }
 
-    /// Whether the marks with that nonce are the last that were written.
+    /// Returns whether the marks with that nonce are the last ones that were written.
     pub(super) fn was_marked_by(&self, nonce: Nonce) -> bool {
         self.later.marks_nonce.as_deref() == Some(nonce.simple().as_str())
     }
 
-    /// The transaction of the row that was found.
+    /// Returns the stored transaction of the row.
     pub(super) fn to_stored(
         &self,
         found: &Found,
         doing: &'static str,
     ) -> Result<StoredTransaction, StoreFault> {
-        self.assemble(found).map_err(|flaw| corrupt(found, doing, flaw))
+        self.assemble(found).map_err(|invalid| corrupt(found, doing, invalid))
     }
 
-    fn assemble(&self, found: &Found) -> Result<StoredTransaction, Flaw> {
+    fn assemble(&self, found: &Found) -> Result<StoredTransaction, InvalidProperty> {
         let instruction = self.accepted.to_instruction()?;
         let outcome = self.to_outcome(instruction.amount.currency())?;
-        let fingerprint = Fingerprint::parse(&self.accepted.fingerprint).ok_or(Flaw("Fingerprint"))?;
+        let fingerprint =
+            Fingerprint::parse(&self.accepted.fingerprint).ok_or(InvalidProperty("Fingerprint"))?;
         let accepted_at = time(&self.accepted.accepted_at, "AcceptedAt")?;
         let key = found.key.to_transaction()?;
         let revision = match outcome {
@@ -227,32 +228,34 @@ impl TransactionRow {
         })
     }
 
-    fn to_outcome(&self, currency: Currency) -> Result<Option<Outcome>, Flaw> {
-        let status = TransactionStatus::from_code(&self.accepted.status).ok_or(Flaw("Status"))?;
-        let text = |text: &'_ Option<String>, property| text.clone().ok_or(Flaw(property));
+    fn to_outcome(&self, currency: Currency) -> Result<Option<Outcome>, InvalidProperty> {
+        let status = TransactionStatus::from_code(&self.accepted.status).ok_or(InvalidProperty("Status"))?;
+        let text = |text: &'_ Option<String>, property| text.clone().ok_or(InvalidProperty(property));
         match status {
             TransactionStatus::Accepted => Ok(None),
             TransactionStatus::Posted => {
                 let order_number = text(&self.later.order_number, "OrderNumber")?;
                 let balance = number(&text(&self.later.balance_after, "BalanceAfter")?, "BalanceAfter")?;
                 Ok(Some(Outcome::Posted {
-                    order_number: OrderNumber::parse(&order_number).map_err(|_| Flaw("OrderNumber"))?,
+                    order_number: OrderNumber::parse(&order_number)
+                        .map_err(|_| InvalidProperty("OrderNumber"))?,
                     sequence: number(&text(&self.later.sequence, "Sequence")?, "Sequence")?,
-                    balance_after: Balance::try_new(balance, currency).ok_or(Flaw("BalanceAfter"))?,
+                    balance_after: Balance::try_new(balance, currency)
+                        .ok_or(InvalidProperty("BalanceAfter"))?,
                     posted_at: time(&text(&self.later.decided_at, "DecidedAt")?, "DecidedAt")?,
                 }))
             }
             TransactionStatus::Rejected => {
                 let reason = text(&self.later.reason, "Reason")?;
                 Ok(Some(Outcome::Rejected {
-                    reason: RejectReason::from_code(&reason).ok_or(Flaw("Reason"))?,
+                    reason: RejectReason::from_code(&reason).ok_or(InvalidProperty("Reason"))?,
                     rejected_at: time(&text(&self.later.decided_at, "DecidedAt")?, "DecidedAt")?,
                 }))
             }
         }
     }
 
-    fn to_marks(&self) -> Result<Marks, Flaw> {
+    fn to_marks(&self) -> Result<Marks, InvalidProperty> {
         let repaired_at = self.later.repaired_at.as_deref().filter(|text| !text.is_empty());
         Ok(Marks {
             dead_letter: self.later.dead_letter,
@@ -262,7 +265,7 @@ impl TransactionRow {
     }
 }
 
-/// Reads a transaction.
+/// Reads a transaction from its row.
 pub(super) fn read(found: &Found, doing: &'static str) -> Result<StoredTransaction, StoreFault> {
     TransactionRow::parse(found, doing)?.to_stored(found, doing)
 }

@@ -1,10 +1,10 @@
-//! How a request reaches the storage, and where it is counted: every request of the Azure crates
-//! goes through [`CountingTransport`], so none can be forgotten, retries included.
+//! The HTTP transport of the Azure crates. Every request goes through [`CountingTransport`], which counts it,
+//! including retries.
 //!
-//! It also makes failures tellable. A request that never left this machine is marked [`Unsent`]; the
-//! answer is read to its end here, so that a broken one is a failure of the transport; and what the
-//! table service writes only into the body is put where the crates look: the code of an error, and
-//! which operation of a batch failed.
+//! The transport also makes failures distinguishable. A request that was never sent is marked [`Unsent`]. The body
+//! of a response is read completely here, so that a broken one is a failure of the transport. Two facts that the
+//! table service writes only into the body are moved to where the crates read them: the code of an error, and the
+//! index of the failed operation of a batch.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,31 +20,31 @@ use super::connection::AzureConnection;
 use crate::ports::fault::StoreFault;
 use crate::ports::operations::{Operation, PriceKind, Service, StorageOperations};
 
-/// Longest wait for a connection, TLS included.
+/// Maximum time to connect, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Longest wait for the whole answer to one request.
+/// Maximum time from sending a request to the end of its response.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(4);
 /// The same for a scan: the service itself works on one for up to 5 seconds.
 const SCAN_TIMEOUT: Duration = Duration::from_secs(8);
-/// Most requests of a process under way at once; the others wait for their turn, before their time
-/// begins. Enough to keep a healthy storage busy (at 10 ms a request it is 3,200 a second), and few
-/// enough that a backlog does not drown a small one in requests that all run out of time.
-const REQUESTS_AT_ONCE_MAX: usize = 32;
-/// Most of these that read a row: a crowd of cold accounts must not keep the first of them, which has
-/// been read, from being committed.
-const READS_AT_ONCE_MAX: usize = 16;
-/// Azurite closes an idle connection after 5 seconds; a request that meets the closing is unclear.
+/// Maximum number of concurrent requests of a process. Further requests wait, and their timeouts start only after
+/// that. The limit keeps a healthy storage busy (at 10 ms a request it allows 3,200 a second), and prevents that a
+/// backlog overloads a small one with requests that all time out.
+const CONCURRENT_REQUESTS_MAX: usize = 32;
+/// Maximum number of these requests that read a row: reads for many uncached accounts must not delay the commits of
+/// accounts that have been read.
+const CONCURRENT_READS_MAX: usize = 16;
+/// Azurite closes an idle connection after 5 seconds; a request on a connection that is being closed is unclear.
 const IDLE_PLAIN: Duration = Duration::from_secs(4);
-/// A TLS handshake is dear, and Azure keeps idle connections for minutes.
+/// A TLS handshake is expensive, and Azure keeps idle connections for minutes.
 const IDLE_ENCRYPTED: Duration = Duration::from_secs(60);
 
-/// The request never left: nothing was done.
+/// The request was never sent: nothing was written.
 #[derive(Debug, thiserror::Error)]
 #[error("no connection to the storage")]
 pub(super) struct Unsent(#[source] reqwest::Error);
 
-/// One HTTP client with its pool of connections for all three services. (The crates' own client
-/// keeps no connection open.)
+/// Creates the HTTP client for all three services, with one connection pool. (The default client of the crates keeps
+/// no connection open.)
 pub(super) fn http_client(connection: &AzureConnection) -> Result<reqwest::Client, StoreFault> {
     let builder = reqwest::Client::builder()
         .tcp_nodelay(true)
@@ -53,7 +53,7 @@ pub(super) fn http_client(connection: &AzureConnection) -> Result<reqwest::Clien
     let builder = if connection.is_encrypted() {
         builder.pool_idle_timeout(IDLE_ENCRYPTED)
     } else {
-        // Azurite stands on the same machine or network: no proxy is in between.
+        // Azurite runs on the same machine or network, so no proxy is used.
         builder.pool_idle_timeout(IDLE_PLAIN).no_proxy()
     };
     builder
@@ -61,33 +61,33 @@ pub(super) fn http_client(connection: &AzureConnection) -> Result<reqwest::Clien
         .map_err(|error| StoreFault::Refused { doing: "making an HTTP client", source: Box::new(error) })
 }
 
-/// Lets a bounded number of requests through.
+/// Limits the number of concurrent requests.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct RequestLimits {
     all: Semaphore,
     reads: Semaphore,
 }
 
-impl Turns {
+impl RequestLimits {
     pub(super) fn new() -> Self {
-        Self { all: Semaphore::new(REQUESTS_AT_ONCE_MAX), reads: Semaphore::new(READS_AT_ONCE_MAX) }
+        Self { all: Semaphore::new(CONCURRENT_REQUESTS_MAX), reads: Semaphore::new(CONCURRENT_READS_MAX) }
     }
 
-    /// Waits for the turn of a request; it ends with what is returned.
-    async fn take(&self, operation: Operation) -> (SemaphorePermit<'_>, Option<SemaphorePermit<'_>>) {
-        const OPEN: &str = "nobody closes the semaphores";
+    /// Waits until the request may be sent. The returned permits are released when they are dropped.
+    async fn acquire(&self, operation: Operation) -> (SemaphorePermit<'_>, Option<SemaphorePermit<'_>>) {
+        const OPEN: &str = "the semaphores are never closed";
         let reads_a_row = operation.service == Service::Table && operation.name == GET;
         let read = if reads_a_row { Some(self.reads.acquire().await.expect(OPEN)) } else { None };
         (self.all.acquire().await.expect(OPEN), read)
     }
 }
 
-/// Sends requests of one service and counts them. A request that finds no connection counts too.
+/// Sends the requests of one service and counts them. A request that fails to connect is counted, too.
 #[derive(Debug)]
 pub(super) struct CountingTransport {
     pub(super) http: reqwest::Client,
-    /// One for all services.
-    pub(super) turns: Arc<Turns>,
+    /// Shared by all services.
+    pub(super) limits: Arc<RequestLimits>,
     pub(super) service: Service,
     pub(super) operations: Arc<StorageOperations>,
 }
@@ -96,7 +96,7 @@ pub(super) struct CountingTransport {
 impl HttpClient for CountingTransport {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<Response> {
         let operation = operation(self.service, request);
-        let _turn = self.turns.take(operation).await;
+        let _permits = self.limits.acquire(operation).await;
         self.operations.count(operation);
         let answer = self.prepare(request, operation)?.send().await.map_err(|error| {
             if error.is_connect() {
@@ -127,17 +127,16 @@ impl CountingTransport {
         request: &Request,
         operation: Operation,
     ) -> azure_core::Result<reqwest::RequestBuilder> {
-        let unfit = |what: &'static str| Error::message(ErrorKind::DataConversion, what);
+        let unsupported = |what: &'static str| Error::message(ErrorKind::DataConversion, what);
         let method = reqwest::Method::from_bytes(request.method().as_ref().as_bytes())
-            .map_err(|_| unfit("the method cannot be sent"))?;
+            .map_err(|_| unsupported("the HTTP method is invalid"))?;
         let Body::Bytes(body) = request.body().clone() else {
-            return Err(unfit("streams are not sent: a retry could not repeat them"));
+            return Err(unsupported("a streamed body is not supported: a retry could not repeat it"));
         };
         let timeout = if operation.name == QUERY { SCAN_TIMEOUT } else { ATTEMPT_TIMEOUT };
         let plain = body.len();
         let escaped = if self.service == Service::Table { escape_line_separators(&body) } else { None };
-        // The crates wrote the length of the body that they know. It is in no signature of a request
-        // to a table.
+        // The crates set the length of the unescaped body. For a table request it is not part of the signature.
         let length = escaped.as_ref().map_or(plain, String::len).to_string();
         let body = escaped.map_or_else(|| reqwest::Body::from(body), reqwest::Body::from);
         let prepared = self.http.request(method, request.url().clone()).timeout(timeout).body(body);
@@ -148,9 +147,9 @@ impl CountingTransport {
     }
 }
 
-/// The body with the line separators of Unicode as JSON escapes; `None` when it has none. JSON allows
-/// them as they are, but Azurite takes them for ends of lines and answers the whole batch with 500.
-/// Nothing but texts of JSON can hold them here: keys and headers are plain.
+/// Returns the body with the Unicode line separators as JSON escapes; `None` if it contains none. JSON allows them
+/// unescaped, but Azurite takes them for line ends and responds with 500 to the whole batch. Here they can occur only
+/// in JSON strings: keys and headers do not contain them.
 fn escape_line_separators(body: &[u8]) -> Option<String> {
     let has_any = body.windows(3).any(|bytes| matches!(bytes, [0xe2, 0x80, 0xa8 | 0xa9]));
     let text = std::str::from_utf8(body).ok().filter(|_| has_any)?;
@@ -158,7 +157,7 @@ fn escape_line_separators(body: &[u8]) -> Option<String> {
 }
 
 fn convert(headers: &reqwest::header::HeaderMap) -> Headers {
-    // A header that is not text is none that the crates read.
+    // The crates read no header that is not text.
     let texts = headers.iter().filter_map(|(name, value)| {
         let value = value.to_str().ok()?;
         Some((HeaderName::from(name.as_str().to_owned()), HeaderValue::from(value.to_owned())))
@@ -166,7 +165,7 @@ fn convert(headers: &reqwest::header::HeaderMap) -> Headers {
     Headers::from(texts.collect::<HashMap<_, _>>())
 }
 
-/// The code in an error of the table service: `{"odata.error":{"code":"TableNotFound",…}}`.
+/// Returns the code in an error of the table service: `{"odata.error":{"code":"TableNotFound",…}}`.
 fn table_error_code(body: &[u8]) -> Option<String> {
     let body: serde_json::Value = serde_json::from_slice(body).ok()?;
     let code = body.get("odata.error")?.get("code")?.as_str()?;
@@ -177,9 +176,9 @@ const QUERY: &str = "query";
 const GET: &str = "get";
 const BATCH: &str = "batch";
 
-/// The answer to a batch that failed, with the number of the operation that did as the one header of
-/// its response that the crate reads and nobody needs. `None` where no number is told. The service
-/// writes it before the words of the error: `"value":"7:The specified entity already exists.…"`.
+/// Returns the response of a failed batch with an additional header that contains the index of the failed operation.
+/// The header is one that the crate reads and that is not used otherwise. `None` if the response has no index. The
+/// service writes it before the message of the error: `"value":"7:The specified entity already exists.…"`.
 fn with_failed_row(body: &[u8]) -> Option<String> {
     const HEADER: &str = "DataServiceId:";
     let text = std::str::from_utf8(body).ok()?;
@@ -187,14 +186,14 @@ fn with_failed_row(body: &[u8]) -> Option<String> {
     let (_, words) = error.split_once(r#""value":""#)?;
     let (row, _) = words.split_once(':')?;
     let row: usize = row.parse().ok()?;
-    // The status stands on the first line of the response.
+    // The status is on the first line of the response.
     let (before, status) = head.rsplit_once("HTTP/1.1 ")?;
     let (status, headers) = status.split_once('\n')?;
     let rest = text.get(head.len()..)?;
     Some(format!("{before}HTTP/1.1 {status}\n{HEADER} {row}\r\n{headers}{rest}"))
 }
 
-/// What a request asks for, in the service's own word, and its price.
+/// Returns the name of the operation that a request performs, in the terms of the service, and its price.
 fn operation(service: Service, request: &Request) -> Operation {
     let (method, url) = (request.method().as_ref(), request.url());
     let asks = |name: &str| url.query_pairs().any(|(parameter, _)| parameter == name);
@@ -217,7 +216,7 @@ fn operation(service: Service, request: &Request) -> Operation {
         Service::Blob => match method {
             "PUT" if asks("restype") => ("create", PriceKind::BlobWrite),
             "PUT" => ("put", PriceKind::BlobWrite),
-            // Listing is priced like writing.
+            // Listing has the price of a write.
             "GET" if asks("restype") => ("list", PriceKind::BlobWrite),
             "GET" => ("get", PriceKind::BlobRead),
             "DELETE" => ("delete", PriceKind::BlobRead),

@@ -1,4 +1,4 @@
-//! One question to all processes at once, or to all workers.
+//! One request to all processes at once, or to all workers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::ports::fault::StoreFault;
 use crate::ports::process_registry::{ProcessId, ProcessKind, ProcessRegistry, RegisteredProcess, living};
 use crate::ports::world::World;
 
-/// What every process is asked.
+/// A request that is sent to every process.
 #[derive(Debug, Clone)]
 pub struct Question {
     method: Method,
@@ -23,24 +23,24 @@ pub struct Question {
 }
 
 impl Question {
-    /// Asks how something is.
+    /// Creates a GET request.
     pub fn get(path: &str) -> Self {
         Self { method: Method::GET, path: path.to_owned(), body: Vec::new(), workers_only: false }
     }
 
-    /// Tells something, and asks what became of it.
+    /// Creates a PUT request.
     pub fn put(path: &str, body: Vec<u8>) -> Self {
         Self { method: Method::PUT, path: path.to_owned(), body, workers_only: false }
     }
 
-    /// The same question to those only who listen to the work queues.
+    /// Restricts the request to the processes that listen to the work queues.
     #[must_use]
     pub fn of_workers(self) -> Self {
         Self { workers_only: true, ..self }
     }
 }
 
-/// Asks all processes.
+/// Sends requests to all processes.
 pub struct PeerBroadcast {
     own: ProcessId,
     roster: Arc<dyn ProcessRegistry>,
@@ -58,11 +58,11 @@ impl PeerBroadcast {
         Self { own, roster: Arc::clone(roster), client: Arc::clone(client), world: Arc::clone(world) }
     }
 
-    /// Asks every process but this one, all at once, each for at most `timeout`. The answers
-    /// are the bodies, by the id of the process. Reads the roster anew: one operation of the store.
+    /// Sends the request concurrently to every process except this one, and waits at most `timeout` for each
+    /// response. Returns the bodies of the responses. Reads the process registry again: one storage operation.
     ///
     /// # Errors
-    /// [`StoreFault`] when the roster cannot be read. That a process did not answer stands in its place.
+    /// [`StoreFault`] when the process registry cannot be read. A failed request is in the result of its process.
     pub async fn ask(
         &self,
         question: &Question,
@@ -84,11 +84,11 @@ impl PeerBroadcast {
         let Question { method, path, body, workers_only: _ } = question.clone();
         let (client, address) = (Arc::clone(&self.client), entry.address.clone());
         let (tell, answer) = oneshot::channel();
-        // In a task of the world: the pool of connections outlives the thread of a request.
+        // In a task of the world: the connection pool outlives the thread of an HTTP request.
         self.world.spawn(
             async move {
                 let answer = client.call(&address, Call { method, path, body }, timeout).await;
-                // Whoever asked may have gone away.
+                // The receiver may have been dropped.
                 drop(tell.send(answer));
             }
             .boxed(),

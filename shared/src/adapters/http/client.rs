@@ -1,4 +1,4 @@
-//! One signed request to another process.
+//! Signed requests to another process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,36 +12,36 @@ use crate::cluster::doorbell_secret::DoorbellSecret;
 use crate::ports::process_registry::Address;
 use crate::ports::world::{World, WorldExt as _};
 
-/// Longest wait for a connection: processes of one bank are near each other.
+/// Maximum time to connect: processes of one bank are on one network.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long an idle connection is kept: less than the server keeps it.
+/// Maximum idle time of a connection: shorter than that of the server.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// Why a process did not answer.
+/// Why a request to another process failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CallFault {
-    /// It could not be reached, or the connection broke.
+    /// The process could not be reached, or the connection broke.
     #[error("the process cannot be reached")]
     Unreachable(#[source] reqwest::Error),
-    /// It was too slow.
-    #[error("the process did not answer in time")]
+    /// The response did not arrive in time.
+    #[error("the process did not respond in time")]
     Late,
-    /// It said no: 401 when it knows another secret, or has another address.
-    #[error("the process answered with status {0}")]
+    /// The process rejected the request: with 401 if it has another secret or another address.
+    #[error("the process responded with status {0}")]
     Refused(u16),
-    /// It said too much.
-    #[error("the process answered with more than {BODY_BYTES_MAX} bytes")]
+    /// The response is too large.
+    #[error("the response of the process has more than {BODY_BYTES_MAX} bytes")]
     TooLarge,
 }
 
-/// Calls other processes, over a pool of connections.
+/// Sends requests to other processes, over a pool of connections.
 pub(super) struct PeerClient {
     http: reqwest::Client,
     pub(super) secret: Arc<DoorbellSecret>,
     world: Arc<dyn World>,
 }
 
-/// What is asked of a process.
+/// A request to another process.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
     pub(super) method: Method,
@@ -62,13 +62,13 @@ impl PeerClient {
             .connect_timeout(CONNECT_TIMEOUT)
             .pool_idle_timeout(IDLE_MAX)
             .redirect(reqwest::redirect::Policy::none())
-            // Processes of one bank are on one network.
+            // Processes of one bank are on one network, so no proxy is used.
             .no_proxy()
             .build()?;
         Ok(Self { http, secret, world })
     }
 
-    /// Calls a process; the body of its answer.
+    /// Sends a request; returns the body of the response.
     pub(super) async fn call(
         &self,
         to: &Address,

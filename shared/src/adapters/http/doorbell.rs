@@ -1,8 +1,8 @@
-//! The doorbell across processes: rings here, and at every worker that the roster names.
+//! The doorbell across processes: rings in this process, and at every registered worker.
 //!
-//! The roster is read only when somebody rings and what is known of it is old, beside the ring and
-//! not before it. Newcomers that a reading finds are rung for all that was rung since the last one:
-//! so the first ring of a process is not lost either, when it knows nobody yet.
+//! The process registry is read only when the doorbell rings and the known registry is outdated; the ring does not wait
+//! for it. Processes that a read finds for the first time receive all rings since the last read, so that the first ring
+//! of a process is not lost although it knows no other process yet.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -24,14 +24,14 @@ use crate::ports::process_registry::{Address, ProcessId, ProcessKind, ProcessReg
 use crate::ports::queue::QueueName;
 use crate::ports::world::World;
 
-/// How old the known roster may be when somebody rings.
+/// Maximum age of the known registry when the doorbell rings.
 const ROSTER_AGE_MAX: Duration = Duration::from_secs(15);
-/// The same after a ring that was not answered: perhaps another process has taken its place.
+/// The same after a failed ring: another process may have replaced the worker.
 const ROSTER_AGE_MAX_IN_DOUBT: Duration = Duration::from_secs(2);
-/// Longest wait for the answer to a ring.
+/// Maximum wait for the response to a ring.
 const RING_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The queues that are rung at one process.
+/// The queues that a ring names.
 impl Load for BTreeSet<QueueName> {
     fn add(&mut self, more: Self) {
         self.extend(more);
@@ -42,7 +42,7 @@ impl Load for BTreeSet<QueueName> {
     }
 }
 
-/// A process that is rung.
+/// A worker that is rung.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Peer {
     id: ProcessId,
@@ -61,14 +61,14 @@ pub struct HttpDoorbell {
     this: Weak<Self>,
 }
 
-/// What is known of the roster.
+/// The known content of the process registry.
 #[derive(Default)]
 struct Known {
     peers: BTreeSet<Peer>,
-    /// When it was last read, by [`World::uptime`].
+    /// When the registry was last read, by [`World::uptime`].
     read_at: Option<Duration>,
     reading: bool,
-    /// What was rung since the last reading began: who came meanwhile has not heard of it.
+    /// Queues that were rung since the last read started: a process that registered since has not received them.
     rung: BTreeSet<QueueName>,
 }
 
@@ -97,8 +97,7 @@ impl HttpDoorbell {
         })
     }
 
-    /// Returns when every ring was heard, at the latest after `longest`: for a process that is about
-    /// to end.
+    /// Waits until every ring was delivered, at most for `longest`. Called by a process that is about to end.
     pub async fn until_heard(&self, longest: Duration) {
         const GLANCE: Duration = Duration::from_millis(10);
         let until = self.world.uptime().saturating_add(longest);
@@ -107,7 +106,7 @@ impl HttpDoorbell {
         }
     }
 
-    /// Reads the roster beside what is going on, unless it is known well enough.
+    /// Reads the registry in a background task, unless it is recent enough.
     fn refresh(&self, age_max: Duration) {
         let Some(this) = self.this.upgrade() else { return };
         let mut known = self.known.lock();
@@ -136,7 +135,7 @@ impl HttpDoorbell {
                 }
                 Err(fault) => {
                     self.known.lock().rung.extend(missed);
-                    warn!("The roster of workers cannot be read: {}", chain(&fault));
+                    warn!("The process registry cannot be read: {}", chain(&fault));
                 }
             }
             if attempt < REGISTRY_READ.attempts {
@@ -145,7 +144,7 @@ impl HttpDoorbell {
         }
     }
 
-    /// Takes over what was read, and rings newcomers for what they missed.
+    /// Stores the registry that was read, and rings new processes for the rings that they missed.
     fn learn(&self, listed: BTreeSet<Peer>, missed: BTreeSet<QueueName>) {
         let mut known = self.known.lock();
         known.read_at = Some(self.world.uptime());
@@ -159,7 +158,7 @@ impl HttpDoorbell {
     }
 }
 
-/// Whatever happens to the reading, the next one can start.
+/// Ends the reading when it is dropped, also after a panic.
 struct Reading<'a>(&'a HttpDoorbell);
 
 impl Drop for Reading<'_> {
@@ -174,25 +173,25 @@ async fn ring_at(
     peer: Peer,
     queues: BTreeSet<QueueName>,
 ) -> bool {
-    // However long that takes: a ring at the start must not be lost because the store is slow.
+    // Waits without a limit: a ring at the start must not be lost because the store is slow.
     client.secret.get().await;
     let call = Call::post(RING_PATH, encode_ring(&queues));
     let Err(fault) = client.call(&peer.address, call, RING_TIMEOUT).await else { return true };
     let Peer { id, address } = peer;
     match &fault {
-        // Perhaps it does not know the secret yet.
+        // The worker may not have the secret yet.
         CallFault::Refused(500..) | CallFault::Unreachable(_) | CallFault::Late => {
-            debug!(worker = %id, "Worker {id} at {address} did not hear a ring: {}", chain(&fault));
+            debug!(worker = %id, "Worker {id} at {address} did not receive a ring: {}", chain(&fault));
         }
-        // It lives, and nothing gets better by asking it again.
+        // The worker is running, and a retry would have the same result.
         CallFault::Refused(_) | CallFault::TooLarge => {
-            warn!(worker = %id, "Worker {id} at {address} does not take a ring: {}", chain(&fault));
+            warn!(worker = %id, "Worker {id} at {address} rejects a ring: {}", chain(&fault));
             return true;
         }
     }
     if let Some(bell) = bell.upgrade() {
         bell.refresh(ROSTER_AGE_MAX_IN_DOUBT);
-        // Whoever is not in the roster any more need not be tried again.
+        // A process that is not registered any more is not retried.
         return !bell.known.lock().peers.iter().any(|known| known.id == id);
     }
     true

@@ -1,6 +1,6 @@
-//! Lines to other processes. On each at most one request is in flight; what comes meanwhile collects,
-//! and goes with the next one. A process that does not answer is tried again after a growing wait, and
-//! holds up nobody else.
+//! Send queues to other processes. At most one request to each process is in flight; items that are added meanwhile
+//! are merged, and sent with the next request. A request that fails is retried with back-off, and delays no other
+//! process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use parking_lot::Mutex;
 use crate::backoff::RetryPolicy;
 use crate::ports::world::World;
 
-/// What collects on a line.
+/// Items that accumulate in a send queue.
 pub(super) trait Load: Default + Clone + Send + Sync + 'static {
-    /// Adds what came later. May leave out what is too much.
+    /// Merges items that were added later. May drop items above a limit.
     fn add(&mut self, more: Self);
 
-    /// Whether there is nothing to send.
+    /// Returns whether there is nothing to send.
     fn is_empty(&self) -> bool;
 }
 
-/// Sends a load to the process of a line. False when it has to be sent again.
+/// Sends items to a process. Returns false if they have to be sent again.
 pub(super) type Deliver<K, L> = Arc<dyn Fn(K, L) -> BoxFuture<'static, bool> + Send + Sync>;
 
-/// A line is in the map while a task sends on it.
+/// The waiting items. A process is in the map while a task sends to it.
 type Collected<K, L> = Arc<Mutex<BTreeMap<K, L>>>;
 
-/// The lines to all processes.
+/// The send queues to all processes.
 pub(super) struct Lines<K: Ord, L> {
     world: Arc<dyn World>,
     send: Deliver<K, L>,
@@ -44,7 +44,7 @@ where
         Self { world, send, policy, collected: Arc::default() }
     }
 
-    /// Sends a load to a process, as soon as the line is free. Never waits.
+    /// Adds items to the queue of a process. They are sent when the request in flight has ended. Never waits.
     pub(super) fn add(&self, to: K, load: L) {
         let mut collected = self.collected.lock();
         if let Some(waiting) = collected.get_mut(&to) {
@@ -64,14 +64,14 @@ where
         self.world.spawn(sender.run().boxed());
     }
 
-    /// Whether nothing is on its way.
+    /// Returns whether nothing is waiting or in flight.
     pub(super) fn are_quiet(&self) -> bool {
         self.collected.lock().is_empty()
     }
 }
 
 struct Sender<K: Ord, L> {
-    /// Whether the line is in the map because of this sender.
+    /// Whether the map has an entry because of this sender.
     owns_line: bool,
     to: K,
     world: Arc<dyn World>,
@@ -97,13 +97,13 @@ impl<K: Clone + Ord, L: Load> Sender<K, L> {
         }
     }
 
-    /// What collected meanwhile.
+    /// Takes the items that were added meanwhile.
     fn take(&self) -> L {
         let mut collected = self.collected.lock();
         collected.get_mut(&self.to).map(std::mem::take).unwrap_or_default()
     }
 
-    /// The next load; `None` when there is none, and then the line is free again.
+    /// Takes the next items; if there are none, removes the queue and returns `None`.
     fn take_or_leave(&mut self) -> Option<L> {
         let mut collected = self.collected.lock();
         let waiting = collected.get_mut(&self.to)?;
@@ -117,7 +117,7 @@ impl<K: Clone + Ord, L: Load> Sender<K, L> {
 }
 
 impl<K: Ord, L> Drop for Sender<K, L> {
-    /// After a panic the line must not look busy for ever.
+    /// Removes the queue after a panic; otherwise it would count as busy for ever.
     fn drop(&mut self) {
         if self.owns_line {
             self.collected.lock().remove(&self.to);

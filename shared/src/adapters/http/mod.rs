@@ -1,10 +1,10 @@
-//! How the processes of one bank call each other: over HTTP, each request signed with the secret that
-//! they share. Nothing here carries work; whatever is lost costs time, never work.
+//! Requests between the processes of one bank: over HTTP, each signed with the secret that they share. They carry no
+//! work: a lost request causes delay, not the loss of work.
 //!
-//! `bell` wakes the listeners of other processes, `replies` is the way back to whoever waits, and
-//! `broadcast` asks all processes a question at once. `lines` is what the first two have in common: at
-//! most one request in flight for each process, while what comes meanwhile collects. The other end of
-//! it, the HTTP server, is not here: it asks a [`Recipient`] whether to listen.
+//! `doorbell` wakes the listeners of other processes, `replies` notifies the processes in which clients wait, and
+//! `broadcast` sends a request to all processes. The first two share `lines`: at most one request to each process is in
+//! flight, while further items accumulate. The HTTP server is not in this folder: it checks the requests with a
+//! [`Recipient`].
 
 mod advertised;
 mod broadcast;
@@ -40,53 +40,53 @@ use crate::ports::process_registry::ProcessId;
 use crate::ports::queue::QueueName;
 use crate::ports::world::{World, WorldExt as _};
 
-/// Where a process takes rings.
+/// Path for rings.
 pub const RING_PATH: &str = "/internal/ring";
-/// Where a worker tells how it is.
+/// Path for the status of a worker.
 pub const STATUS_PATH: &str = "/internal/status";
-/// Where a process that waits takes replies.
+/// Path for the outcomes of transactions for which clients wait.
 pub const COMPLETIONS_PATH: &str = "/internal/completions";
 
-/// Where a worker is told of the gate.
+/// Path for the epoch of the gate.
 pub const GATE_PATH: &str = "/internal/gate";
 
-/// Where a process is told that a partner or its keys changed.
+/// Path for changes of a partner or its keys.
 pub const PARTNERS_PATH: &str = "/internal/partners";
 
-/// Most bytes of an answer between processes: how a worker is, with all that it counts.
+/// Maximum size of a response between processes: the status of a worker with all of its counters.
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 
-/// Most bytes of a request between processes. Its signature can be checked only when it was read, so this
-/// much is read of strangers; the largest request is a note of [`NOTE_ITEMS_MAX`] completions.
+/// Maximum size of a request between processes. The signature can be checked only after the body was read, so bodies of
+/// this size are read from unknown callers; the largest request is a note of [`NOTE_ITEMS_MAX`] completions.
 pub const REQUEST_BYTES_MAX: usize = NOTE_ITEMS_MAX * NOTE_ITEM_BYTES_MAX + 64;
 
-/// No HTTP client can be made.
+/// Error for an HTTP client that cannot be created.
 #[derive(Debug, thiserror::Error)]
-#[error("an HTTP client cannot be made")]
+#[error("an HTTP client cannot be created")]
 pub struct NoClient(#[from] reqwest::Error);
 
-/// Everything that a process needs to call others.
+/// The connections of a process to the other processes.
 #[derive(Clone)]
 pub struct PeerNetwork {
-    /// This process.
+    /// The id of this process.
     pub id: ProcessId,
-    /// What signs.
+    /// The secret for signatures.
     pub secret: Arc<DoorbellSecret>,
-    /// Rings here: for this process only.
+    /// Rings in this process only.
     pub local: Arc<LocalDoorbell>,
-    /// Rings everywhere.
+    /// Rings in all processes.
     pub bell: Arc<HttpDoorbell>,
-    /// What is asked for a reply, and answered, by this process.
+    /// Seals and checks the reply addresses in queue messages.
     pub seal: ReplySeal,
-    /// The way back.
+    /// Sends outcomes to the processes in which clients wait.
     pub replies: Arc<HttpReplies>,
-    /// Asks all processes.
+    /// Sends requests to all processes.
     pub broadcast: Arc<PeerBroadcast>,
 }
 
 impl PeerNetwork {
-    /// The exchange of a process. Nothing goes to the network yet. Without a configured secret there
-    /// is none until [`DoorbellSecret::establish`] has found it in the store.
+    /// Creates the network of a process. Sends nothing yet. Without a configured secret there is none until
+    /// [`DoorbellSecret::establish`] has read it from the store.
     ///
     /// # Errors
     /// [`NoClient`]
@@ -98,7 +98,7 @@ impl PeerNetwork {
         Self::with(store, world, Arc::new(DoorbellSecret::new(configured)))
     }
 
-    /// As [`Self::new`], with a secret that the store of this process is opened with.
+    /// Like [`Self::new`], with the secret with which the store of this process was opened.
     ///
     /// # Errors
     /// [`NoClient`]
@@ -117,7 +117,7 @@ impl PeerNetwork {
         Ok(Self { id, secret, local, bell, seal, replies, broadcast })
     }
 
-    /// How the bank of this process reaches others.
+    /// Returns the links of the bank of this process to other processes.
     pub fn links(&self, completions: &Arc<Completions>) -> Links {
         let (doorbell, replies) = (Arc::clone(&self.bell), Arc::clone(&self.replies));
         Links { doorbell, completions: Arc::clone(completions), replies, seal: Seal::new(&self.secret) }
@@ -130,22 +130,22 @@ struct Ring {
     queues: Vec<String>,
 }
 
-/// Writes a ring.
+/// Encodes a ring.
 fn encode_ring<'a>(queues: impl IntoIterator<Item = &'a QueueName>) -> Vec<u8> {
     let ring = Ring { queues: queues.into_iter().map(ToString::to_string).collect() };
     serde_json::to_vec(&ring).expect("texts can always be written as JSON")
 }
 
-/// Reads a ring; names that are none are left out.
+/// Decodes a ring; invalid names of queues are skipped.
 ///
 /// # Errors
-/// When the body is no ring at all.
+/// When the body is not a ring.
 pub fn decode_ring(body: &[u8]) -> Result<Vec<QueueName>, serde_json::Error> {
     let ring: Ring = serde_json::from_slice(body)?;
     Ok(ring.queues.iter().filter_map(|name| QueueName::parse(name)).collect())
 }
 
-/// Tells of an epoch of the gate, and answers with the one that is obeyed.
+/// Request with an epoch of the gate; the response has the epoch that the process applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateEpoch {
     /// The epoch.
@@ -153,27 +153,27 @@ pub struct GateEpoch {
 }
 
 impl GateEpoch {
-    /// The body of question and answer.
+    /// Encodes the body of a request or a response.
     pub fn encode(self) -> Vec<u8> {
         serde_json::to_vec(&self).expect("a number can always be written as JSON")
     }
 
-    /// Reads a body; `None` if it is none.
+    /// Decodes a body; `None` if it is invalid.
     pub fn decode(body: &[u8]) -> Option<Self> {
         serde_json::from_slice(body).ok()
     }
 }
 
-/// Tells that a partner or its keys changed: what is remembered of it counts no more.
+/// Notification that a partner or its keys changed: cached state of it is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartnerChanged {
-    /// Its name; any partner may have changed where there is none.
+    /// The id of the partner; `None` if any partner may have changed.
     #[serde(default)]
     pub partner: Option<String>,
 }
 
 impl PartnerChanged {
-    /// The body that tells it.
+    /// Encodes the body.
     pub fn encode(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("a text can always be written as JSON")
     }

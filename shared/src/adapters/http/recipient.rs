@@ -1,7 +1,7 @@
-//! Where signed requests arrive: takes each of them once, and only those that are meant for this process.
+//! Checks signed requests on arrival: each is accepted once, and only by the process that it is addressed to.
 //!
-//! A captured request is worth nothing: it names the process that it is for, and that process remembers
-//! the nonces of all requests that it took for as long as their time would be good.
+//! A captured request cannot be replayed: it names its recipient, and that process remembers the nonces of all accepted
+//! requests until their timestamps expire.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,43 +13,43 @@ use crate::cluster::doorbell_secret::DoorbellKeys;
 use crate::domain::time::Timestamp;
 use crate::ports::process_registry::Address;
 
-/// Most nonces that are remembered. A nonce is remembered for at most two minutes, where the clock of the
-/// caller is a minute ahead, so this is enough for 8,700 requests a second without a pause. The callers
-/// have at most one ring and one note in flight for each process, and each carries many. Takes at most
-/// about 50 MiB. When it is reached, requests are refused until the oldest nonces expire.
+/// Maximum number of remembered nonces. A nonce is remembered for at most two minutes (when the clock of the caller is
+/// a minute ahead), so this is enough for a steady 8,700 requests a second. A caller has at most one ring and one
+/// note in flight for each process, and each carries many items. Uses at most about 50 MiB. At the limit, requests
+/// are refused until the oldest nonces expire.
 const NONCES_MAX: usize = 1 << 20;
 
-/// Takes the signed requests to one process. One for each process, shared by all of its servers.
+/// Accepts the signed requests to one process. All servers of a process share one.
 pub struct Recipient {
     address: Address,
     accepted: Mutex<Accepted>,
 }
 
-/// The requests that were taken.
+/// The accepted requests.
 struct Accepted {
-    /// Nothing is known of requests that were signed until then: the process had not started, or their
-    /// nonces were forgotten.
+    /// Requests that were signed until then cannot be checked: the process had not started, or their nonces were
+    /// removed.
     unknown_until: Timestamp,
-    /// When each was signed, and its nonce. The oldest ones are first.
+    /// Signature time and nonce of each request, the oldest first.
     nonces: BTreeSet<(Timestamp, NonceBytes)>,
     most: usize,
 }
 
 impl Recipient {
-    /// The process that others call at `address`, and that started at that time. Requests that were signed
-    /// before are refused: a process that ran at the same address may have taken them.
+    /// Creates the recipient of a process with this address and start time. Requests that were signed before are
+    /// refused: an earlier process at the same address may have accepted them.
     pub fn new(address: Address, started_at: Timestamp) -> Self {
         let unknown_until = started_at.before(Duration::from_millis(1));
         let accepted = Accepted { unknown_until, nonces: BTreeSet::new(), most: NONCES_MAX };
         Self { address, accepted: Mutex::new(accepted) }
     }
 
-    /// Where others call this process.
+    /// Returns the address of this process.
     pub const fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Takes a request, once: another process of the bank signed it, lately, and for this process.
+    /// Accepts a request once, if a process of the bank has signed it recently and for this process.
     ///
     /// # Errors
     /// [`Refused`]
@@ -89,7 +89,7 @@ impl Accepted {
         while let Some(&(signed_at, _)) = self.nonces.first()
             && signed_at < good_since
         {
-            // Refused from now on, also if the clock is set back and its time is good again.
+            // Refused from now on, even if the clock is set back.
             self.unknown_until = signed_at;
             self.nonces.pop_first();
         }
@@ -115,7 +115,7 @@ mod tests {
         Address::parse("http://10.0.0.7:8081").unwrap()
     }
 
-    /// A request of that time with a nonce of that number.
+    /// Returns a signed request with that nonce and time.
     fn request(number: u128, seconds: i64, to: &Address) -> (Stamp, String) {
         let stamp = Stamp::new(uuid::Uuid::from_u128(number), at(seconds), to);
         let signature = stamp.on("POST", "/internal/ring", b"{}").sign(&keys());
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_taken_once_for_as_long_as_its_time_is_good_and_not_after() {
+    fn a_request_is_accepted_once_until_it_expires() {
         let recipient = Recipient::new(address(), at(-3600));
         let (now, ahead) = (request(1, 0, &address()), request(2, 60, &address()));
         for one in [&now, &ahead] {
@@ -138,10 +138,10 @@ mod tests {
         assert_eq!(take(&recipient, &now, 61), Err(Refused::Stale));
         assert_eq!(take(&recipient, &ahead, 120), Err(Refused::Repeated));
         assert_eq!(take(&recipient, &ahead, 121), Err(Refused::Stale));
-        // Many at the same time, and one nonce at another time, are other requests.
+        // Other nonces at the same time, and the same nonce at another time, are other requests.
         assert_eq!(take(&recipient, &request(3, 120, &address()), 121), Ok(()));
         assert_eq!(take(&recipient, &request(3, 121, &address()), 121), Ok(()));
-        assert_eq!(recipient.accepted.lock().nonces.len(), 2, "what is too old takes no memory");
+        assert_eq!(recipient.accepted.lock().nonces.len(), 2, "expired nonces are removed");
     }
 
     #[test]
@@ -155,23 +155,23 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_does_not_remember_it_refuses() {
+    fn requests_that_cannot_be_checked_are_refused() {
         let recipient = Recipient::new(address(), at(0));
         assert_eq!(take(&recipient, &request(1, -1, &address()), 0), Err(Refused::BeforeStart));
         let taken = request(2, 10, &address());
         assert_eq!(take(&recipient, &taken, 10), Ok(()));
-        // The clock goes on until the request is forgotten, and is then set back.
+        // The clock advances until the nonce is removed, and is then set back.
         assert_eq!(take(&recipient, &request(3, 100, &address()), 100), Ok(()));
         assert_eq!(take(&recipient, &taken, 10), Err(Refused::BeforeStart));
         assert_eq!(
             take(&recipient, &request(4, 11, &address()), 11),
             Ok(()),
-            "nothing was forgotten of then"
+            "later nonces were not removed"
         );
     }
 
     #[test]
-    fn when_too_many_are_remembered_new_ones_are_refused_and_none_is_forgotten() {
+    fn at_the_limit_new_requests_are_refused_and_no_nonce_is_removed() {
         let recipient = Recipient::new(address(), at(0));
         recipient.accepted.lock().most = 2;
         let taken = [request(1, 0, &address()), request(2, 1, &address())];

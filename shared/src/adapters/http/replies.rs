@@ -1,4 +1,4 @@
-//! The way back: what became final, told to the processes where somebody waits.
+//! Sends the outcomes of transactions to the processes in which clients wait for them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,12 +18,12 @@ use crate::ports::fault::chain;
 use crate::ports::process_registry::Address;
 use crate::ports::world::World;
 
-/// Longest wait for the answer to a note.
+/// Maximum wait for the response to a note.
 const NOTE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Most completions that wait for one process; more are dropped.
+/// Maximum number of completions that wait for one process; further ones are dropped.
 const WAITING_MAX: usize = 20_000;
 
-/// What one process is told.
+/// The completions for one process.
 impl Load for Vec<Completion> {
     fn add(&mut self, more: Self) {
         let room = WAITING_MAX.saturating_sub(self.len());
@@ -35,7 +35,7 @@ impl Load for Vec<Completion> {
     }
 }
 
-/// Tells other processes over HTTP.
+/// Sends outcomes to other processes over HTTP.
 pub struct HttpReplies {
     seal: ReplySeal,
     lines: Lines<Address, Vec<Completion>>,
@@ -54,10 +54,10 @@ impl Replies for HttpReplies {
         match self.seal.open(to) {
             Ok(address) => self.lines.add(address.clone(), vec![completion]),
             Err(why @ Unproven::Forged) => {
-                warn!("Nobody is told of transaction {}: {why}", completion.key);
+                warn!("The outcome of transaction {} is not sent: {why}", completion.key);
             }
             Err(why @ (Unproven::NoSecret | Unproven::Late)) => {
-                debug!("Nobody is told of transaction {}: {why}", completion.key);
+                debug!("The outcome of transaction {} is not sent: {why}", completion.key);
             }
         }
     }
@@ -67,7 +67,7 @@ async fn tell(client: Arc<PeerClient>, to: Address, completions: Vec<Completion>
     for some in completions.chunks(NOTE_ITEMS_MAX) {
         let call = Call::post(COMPLETIONS_PATH, note::encode(some));
         if let Err(fault) = client.call(&to, call, NOTE_TIMEOUT).await {
-            debug!("The process at {to} was not told of {} outcomes: {}", some.len(), chain(&fault));
+            debug!("{} outcomes could not be sent to the process at {to}: {}", some.len(), chain(&fault));
             return false;
         }
     }

@@ -1,6 +1,6 @@
-//! Requests between processes are signed, so that the secret itself never travels: HMAC-SHA256 over the
-//! method, the path, the time, a nonce, the address of the process that is called, and the body. A request
-//! that is old, that is repeated, or that is for another process is refused ([`super::Recipient`]).
+//! Signatures of requests between processes, so that the secret itself is never sent: HMAC-SHA256 over the method, the
+//! path, the time, a nonce, the address of the recipient, and the body. A request that is too old, repeated, or
+//! addressed to another process is refused ([`super::Recipient`]).
 
 use std::time::Duration;
 
@@ -12,38 +12,38 @@ use crate::ports::process_registry::Address;
 
 /// The header with the time at which a request was signed, in milliseconds since 1970.
 pub const TIMESTAMP_HEADER: &str = "x-postonce-timestamp";
-/// The header with the nonce: 32 hexadecimal characters that no other request has.
+/// The header with the nonce: 32 hexadecimal characters, unique to the request.
 pub const NONCE_HEADER: &str = "x-postonce-nonce";
-/// The header with the address of the process that is called, as the registry of processes has it.
+/// The header with the address of the recipient, as in the process registry.
 pub const ADDRESSEE_HEADER: &str = "x-postonce-addressee";
 /// The header with the signature, in hexadecimal.
 pub const SIGNATURE_HEADER: &str = "x-postonce-signature";
 
-/// How far the clock of the caller may be from ours, either way.
+/// Maximum difference between the clocks of caller and recipient.
 pub const SIGNATURE_AGE_MAX: Duration = Duration::from_secs(60);
 
-/// Characters of a nonce.
+/// Number of characters of a nonce.
 const NONCE_CHARS: usize = 32;
 
-/// A nonce as it is remembered.
+/// A nonce in binary form.
 pub type NonceBytes = [u8; NONCE_CHARS / 2];
 
-/// What makes a request good only once, for a while, and for one process: the headers without the
-/// signature, as texts.
+/// The values that make a request valid only once, for a limited time, and for one process: all signature headers
+/// except the signature, as texts.
 #[derive(Debug, Clone)]
 pub struct Stamp {
     /// When it was signed, in milliseconds since 1970.
     pub timestamp: String,
     /// The nonce, in hexadecimal.
     pub nonce: String,
-    /// The address of the process that is called.
+    /// The address of the recipient.
     pub addressee: String,
 }
 
-/// What is signed of a request. The texts are those that travel.
+/// The signed parts of a request, as they are sent.
 #[derive(Debug, Clone, Copy)]
 pub struct Signed<'a> {
-    /// Upper case.
+    /// The method in upper case.
     pub method: &'a str,
     /// The path, with its query if there is one.
     pub path: &'a str,
@@ -57,40 +57,40 @@ pub struct Signed<'a> {
     pub body: &'a [u8],
 }
 
-/// Why a request is not listened to.
+/// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// A header is missing or cannot be read.
-    #[error("the request is not signed, or not with a time, a nonce and an addressee")]
+    /// A header is missing or cannot be parsed.
+    #[error("the request has no signature, or no time, nonce and addressee")]
     Unsigned,
-    /// The clocks are too far apart, or somebody repeats an old request.
+    /// The clocks differ too much, or an old request is replayed.
     #[error("the request was signed more than {} s from now", SIGNATURE_AGE_MAX.as_secs())]
     Stale,
-    /// Another secret, or another request than the one that was signed.
+    /// Signed with another secret, or changed after it was signed.
     #[error("the signature is wrong; all processes of a bank need the same ring-secret")]
     Wrong,
-    /// The caller meant another process.
+    /// The request is addressed to another process.
     #[error("the request is for another address than the one that this process advertises")]
     Elsewhere,
-    /// An earlier process at this address may have taken it.
+    /// An earlier process at this address may have accepted the request.
     #[error("the request was signed before this process started, or before its clock was set back")]
     BeforeStart,
-    /// It was taken before.
+    /// The request was accepted before.
     #[error("a request with this nonce was received before")]
     Repeated,
-    /// It could not be remembered, so it could be repeated.
-    #[error("there were more requests in a minute than this process can remember")]
+    /// Its nonce could not be remembered, so it could be replayed.
+    #[error("more requests arrived within a minute than this process can remember")]
     TooMany,
 }
 
 impl Stamp {
-    /// The stamp of one request, signed now, to the process at `to`. No other request may have that nonce.
+    /// Creates the stamp of a request to the process at `to`, signed now. The nonce must be unique.
     pub fn new(nonce: Uuid, now: Timestamp, to: &Address) -> Self {
         let timestamp = now.unix_ms().to_string();
         Self { timestamp, nonce: nonce.simple().to_string(), addressee: to.to_string() }
     }
 
-    /// The request with this stamp.
+    /// Returns the signed parts of a request with this stamp.
     pub fn on<'a>(&'a self, method: &'a str, path: &'a str, body: &'a [u8]) -> Signed<'a> {
         let Self { timestamp, nonce, addressee } = self;
         Signed { method, path, timestamp, nonce, addressee, body }
@@ -98,13 +98,13 @@ impl Stamp {
 }
 
 impl Signed<'_> {
-    /// The signature.
+    /// Returns the signature.
     pub fn sign(&self, keys: &DoorbellKeys) -> String {
         hex::encode(keys.sign(&[&self.head(), self.body]))
     }
 
-    /// Whether the caller knows the secret, and signed the request lately: when, and the nonce. That it
-    /// comes for the first time, and to the right process, is not looked at.
+    /// Checks that the caller knows the secret, and signed the request recently. Returns the time of the signature and
+    /// the nonce. Whether the request is new and addressed to this process is not checked.
     ///
     /// # Errors
     /// [`Refused`]
@@ -128,11 +128,11 @@ impl Signed<'_> {
         Err(Refused::Wrong)
     }
 
-    /// What is signed before the body.
+    /// Returns the signed bytes before the body.
     fn head(&self) -> Vec<u8> {
         let Self { method, path, timestamp, nonce, addressee, body: _ } = self;
-        // Each has a line of its own, and none of them can hold a line break: they are parts of the first
-        // line and of headers. So nothing can be moved from one to the next.
+        // Each value is on its own line and cannot contain a line break, because it is a part of the request line or
+        // a header. So no character can be moved from one value to the next.
         format!("{method}\n{path}\n{timestamp}\n{nonce}\n{addressee}\n").into_bytes()
     }
 }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_request_that_was_signed_is_listened_to() {
+    fn only_the_signed_request_is_accepted() {
         let (secret, other) = (keys("0123456789abcdef"), keys("0123456789abcdeg"));
         let signature = REQUEST.sign(&secret);
         let check = |request: &Signed<'_>, secret, now, signature: &str, expected| {
@@ -181,7 +181,7 @@ mod tests {
             Signed { nonce: "00112233445566778899aabbccddeefe", ..REQUEST },
             Signed { addressee: "http://10.0.0.8:8081", ..REQUEST },
             Signed { body: b"{} ", ..REQUEST },
-            // The same bytes, but for the ends of lines.
+            // The same characters, with a line break at another position.
             Signed { addressee: "http://10.0.0.7:80", body: b"81{}", ..REQUEST },
             Signed { path: "/internal/ring1", timestamp: "795248000000", ..REQUEST },
         ] {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_signature_is_the_one_that_other_programs_compute() {
+    fn the_signature_equals_that_of_openssl() {
         // printf 'POST\n/internal/ring\n1795248000000\n00112233445566778899aabbccddeeff\nhttp://10.0.0.7:8081\n{}' \
         //   | openssl dgst -sha256 -hmac 0123456789abcdef
         let to = Address::parse(REQUEST.addressee).unwrap();

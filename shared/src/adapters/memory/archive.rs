@@ -1,4 +1,4 @@
-//! Reading everything. Nothing can be damaged here: the rows are the values of the domain themselves.
+//! Reads all rows. Rows cannot be damaged here: they are the values of the domain themselves.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -98,7 +98,7 @@ fn list(keys: impl Iterator<Item = AccountKey>, limit: usize) -> Listing<Readabl
     Listing { items: items.into_iter().map(Ok).collect(), next }
 }
 
-/// Reads what [`list`] wrote.
+/// Decodes a cursor of [`list`].
 fn read_account(cursor: &str) -> Result<AccountKey, StoreFault> {
     let parsed = cursor.split_once('/').and_then(|(user, account)| {
         Some(AccountKey { user: user.parse().ok()?, account: account.parse().ok()? })

@@ -1,4 +1,4 @@
-//! The dead letters, by id. A cursor is the last id of the page before.
+//! The dead letters, by id. A cursor is the last id of the previous page.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,14 +1,14 @@
-//! Deliberate mistakes of the store, for tests that have to notice them.
+//! Deliberate mistakes of the store: tests check that they are detected.
 
-/// One mistake. A store has none unless a test asks for it ([`super::MemoryStore::flawed`]).
+/// A mistake. A store has none unless a test requests one ([`super::MemoryStore::flawed`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
-    /// A commit is written whatever the account row looks like.
+    /// A commit is written regardless of the state of the account row.
     AccountUnguarded,
-    /// A commit is written whatever the transaction rows look like, final ones included.
+    /// A commit is written regardless of the states of the transaction rows, even if they are final.
     RowsUnguarded,
-    /// A commit that only rejects is written whatever the account row looks like.
+    /// A commit with rejections only is written regardless of the state of the account row.
     RejectionUnguarded,
-    /// An insert replaces the row that is there.
+    /// An insert replaces an existing row.
     InsertReplaces,
 }

@@ -1,4 +1,4 @@
-//! Accept and commit. A row's revision is a number that no other state of any row ever had.
+//! Accept and commit. Each revision is a number that was never used for another state of any row.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{AcceptOutcome, Committed, Ledger, Marks, NewTransaction, StoredTransaction};
 use crate::ports::operations::{PriceKind, Service};
 
-/// Most transactions of one accept.
+/// Maximum number of transactions in one accept.
 const GROUP_MAX: usize = 100;
 
 /// The rows of all accounts.
@@ -26,7 +26,7 @@ pub(super) struct Rows {
     pub(super) pages: BTreeMap<(AccountKey, u64), JournalPage>,
 }
 
-/// A transaction with the nonces of its two writers.
+/// A transaction, with the nonces of its accept and its commit.
 pub(super) struct TransactionRow {
     pub(super) stored: StoredTransaction,
     accepted_by: Nonce,
@@ -100,7 +100,7 @@ fn accept_one(
 ) -> AcceptOutcome {
     let replaces = flaw == Some(Flaw::InsertReplaces);
     if let Some(row) = ledger.transactions.get(&new.key).filter(|_| !replaces) {
-        // The same attempt again, after its answer was lost: it still is the one that stored it.
+        // A repetition of the attempt that stored the row, whose response was lost.
         if row.accepted_by == new.nonce && !row.status().is_final() {
             return AcceptOutcome::Inserted { revision: row.stored.revision.clone(), enqueued: false };
         }
@@ -118,12 +118,12 @@ fn accept_one(
     AcceptOutcome::Inserted { revision, enqueued: false }
 }
 
-/// Why the commit must not be written; `None` when all of its guards hold.
+/// Returns why the commit must not be written; `None` if all of its guards hold.
 fn verdict(Tables { ledger, .. }: &Tables, commit: &AccountCommit, flaw: Option<Flaw>) -> Option<Committed> {
     let row = |finalization: &Finalization| ledger.transactions.get(&finalization.key);
     let is_ours = |finalization| row(finalization).is_some_and(|row| row.finalized_by == Some(commit.nonce));
     if commit.finalizations.iter().all(is_ours) {
-        // It was written before and comes again. What the account looks like now is another matter.
+        // This commit was written before. The revision of the account may have changed since.
         return Some(Committed::Done { revision: None });
     }
     let is_final =
@@ -149,12 +149,12 @@ fn verdict(Tables { ledger, .. }: &Tables, commit: &AccountCommit, flaw: Option<
     (!holds).then_some(Committed::Stale)
 }
 
-/// Writes a commit whose guards hold; gives the new revision of the account.
+/// Writes a commit whose guards hold; returns the new revision of the account.
 fn write(Tables { ledger, marks: numbers, .. }: &mut Tables, commit: &AccountCommit) -> Revision {
     let AccountCommit { guard: _, after, finalizations, page, nonce } = commit;
     if let Some(page) = page {
         let place = (page.account, page.first_sequence);
-        assert!(!ledger.pages.contains_key(&place), "the page {place:?} exists and never changes");
+        assert!(!ledger.pages.contains_key(&place), "the page {place:?} exists already");
         ledger.pages.insert(place, page.clone());
     }
     finalize(ledger, numbers, finalizations, *nonce);
@@ -165,14 +165,14 @@ fn write(Tables { ledger, marks: numbers, .. }: &mut Tables, commit: &AccountCom
 
 fn finalize(ledger: &mut Rows, numbers: &mut super::Marks, finalizations: &[Finalization], nonce: Nonce) {
     for Finalization { key, revision: _, outcome } in finalizations {
-        let row = ledger.transactions.get_mut(key).expect("the guards found the row");
+        let row = ledger.transactions.get_mut(key).expect("the row exists, because its guard holds");
         row.stored.transaction.outcome = Some(outcome.clone());
         row.stored.revision = numbers.revision();
         row.finalized_by = Some(nonce);
     }
 }
 
-/// Writes a commit without a page beside whatever the account looks like now: the mistake
+/// Writes a commit without a page regardless of the state of the account: the mistake
 /// [`Flaw::RejectionUnguarded`].
 fn reject(Tables { ledger, marks: numbers, .. }: &mut Tables, commit: &AccountCommit) -> Revision {
     finalize(ledger, numbers, &commit.finalizations, commit.nonce);
@@ -184,39 +184,42 @@ fn reject(Tables { ledger, marks: numbers, .. }: &mut Tables, commit: &AccountCo
     revision
 }
 
-/// Asserts what the caller promises about a group.
+/// Asserts the preconditions of accept.
 fn assert_group(group: &[NewTransaction]) {
-    assert!(group.len() <= GROUP_MAX, "{} transactions are more than one accept takes", group.len());
+    assert!(group.len() <= GROUP_MAX, "{} transactions exceed the limit of one accept", group.len());
     let keys: BTreeSet<&TransactionKey> = group.iter().map(|new| &new.key).collect();
-    assert!(keys.len() == group.len(), "a key stands twice in one accept");
+    assert!(keys.len() == group.len(), "a group contains a key twice");
     let accounts: BTreeSet<AccountKey> = group.iter().map(|new| new.key.account).collect();
-    assert!(accounts.len() <= 1, "one accept is of one account");
+    assert!(accounts.len() <= 1, "a group contains transactions of several accounts");
 }
 
-/// Asserts the invariant of a commit: a bug must not reach the journal.
+/// Asserts the invariants of a commit: a bug must not reach the journal.
 fn assert_commit(commit: &AccountCommit) {
     let AccountCommit { guard: _, after, finalizations, page, nonce } = commit;
     let count = finalizations.len();
     assert!((1..=PAGE_ENTRIES_MAX).contains(&count), "a commit has {count} finalizations");
     let keys: BTreeSet<&TransactionKey> = finalizations.iter().map(|one| &one.key).collect();
-    assert!(keys.len() == count, "a key stands twice in one commit");
-    assert!(keys.iter().all(|key| key.account == after.key), "a commit is of one account");
+    assert!(keys.len() == count, "a commit contains a key twice");
+    assert!(keys.iter().all(|key| key.account == after.key), "a commit contains another account");
     let posted: Vec<(&TransactionKey, u64)> = finalizations.iter().filter_map(posted_sequence).collect();
     let Some(page) = page else {
-        assert!(posted.is_empty(), "what was posted must stand on a page");
+        assert!(posted.is_empty(), "the posted transactions are not on a page");
         return;
     };
     if let Err(flaw) = page.check() {
-        panic!("a commit has an unsound page: {flaw}");
+        panic!("the page of a commit is invalid: {flaw}");
     }
-    assert!(page.account == after.key && page.nonce == *nonce, "the page is not of this commit");
-    assert!(page.hash == after.head && page.last_sequence() == after.sequence, "the account ends elsewhere");
+    assert!(page.account == after.key && page.nonce == *nonce, "the page belongs to another commit");
+    assert!(
+        page.hash == after.head && page.last_sequence() == after.sequence,
+        "the account does not match its page"
+    );
     let same = |(entry, (key, sequence)): (&Entry, &(&TransactionKey, u64))| {
         entry.sequence == *sequence && entry.partner == key.partner && entry.message == key.message
     };
     assert!(
         page.entries.len() == posted.len() && page.entries.iter().zip(&posted).all(same),
-        "the page has other entries than the commit posts"
+        "the entries of the page differ from the posted transactions"
     );
 }
 

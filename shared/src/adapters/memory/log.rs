@@ -1,5 +1,5 @@
-//! Reading what was accepted and posted. A cursor is the last key of the page before, so that a
-//! listing goes on correctly while rows change under it.
+//! Reads accepted and posted transactions. A cursor is the last key of the previous page, so that a listing continues
+//! correctly while rows change.
 
 use std::ops::Bound;
 
@@ -79,7 +79,7 @@ fn pages_from(
         if missing == 0 {
             break;
         }
-        // Entries before `from` share a page with it, but nobody asked for them.
+        // A page may begin with entries before `from`, which do not count.
         let asked_for = page.entries.iter().filter(|entry| entry.sequence >= from).count();
         missing = missing.saturating_sub(asked_for);
         found.push(page.clone());
@@ -87,7 +87,7 @@ fn pages_from(
     found
 }
 
-/// The rows of that status after `start`, as long as `belongs` holds.
+/// Returns the rows with that status after `start`, as long as `belongs` holds.
 fn list(
     Tables { ledger, .. }: &Tables,
     start: Bound<TransactionKey>,
@@ -101,7 +101,7 @@ fn list(
 }
 
 pub(super) fn first_key(account: AccountKey) -> TransactionKey {
-    let partner = PartnerId::parse("a").expect("the first of all names is one");
+    let partner = PartnerId::parse("a").expect("the first possible id is valid");
     TransactionKey { account, partner, message: MessageId::from_uuid(Uuid::nil()) }
 }
 
@@ -126,5 +126,5 @@ pub(super) fn read_cursor(cursor: &str) -> Result<TransactionKey, StoreFault> {
 }
 
 pub(super) fn foreign_cursor() -> StoreFault {
-    StoreFault::ForeignCursor { doing: "going on with a listing" }
+    StoreFault::ForeignCursor { doing: "continuing a listing" }
 }

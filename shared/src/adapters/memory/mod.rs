@@ -1,13 +1,12 @@
-//! The reference adapter: every port, kept in ordered maps of one process. The simplest correct
-//! one, so that a difference between it and another adapter is the other one's bug until shown
-//! otherwise.
+//! The reference adapter: every port, in ordered maps of one process. It is the simplest correct implementation, so a
+//! difference to another adapter is presumed to be a bug of the other one.
 //!
-//! It is deterministic: no hash maps, no time and no randomness of its own. Each call is one atomic
-//! step under one lock that is never held across an `await`, so a store that several simulated
-//! processes share behaves like a remote one. Nothing is ever kept on a disk.
+//! It is deterministic: it uses no hash maps, no clock and no randomness of its own. Each call is one atomic step
+//! under one lock that is never held across an `await`, so a store that several simulated processes share behaves
+//! like a remote one. Nothing is stored on a disk.
 //!
-//! Like Azure, it accepts and enqueues in two steps. One file per noun; [`world`] is a world for
-//! tests, whose clock moves only when told.
+//! Like Azure, it accepts and enqueues in two steps. [`world`] is a world for tests, whose clock moves only when a
+//! test advances it.
 
 mod accounts;
 mod api_keys;
@@ -40,7 +39,7 @@ use crate::ports::process_registry::{ProcessId, RegisteredProcess};
 use crate::ports::world::World;
 use flaws::Flaw;
 
-/// One process's view of a store in memory. Clones share everything.
+/// The view of one process on an in-memory store. Clones share the content.
 #[derive(Clone)]
 pub struct MemoryStore {
     world: Arc<dyn World>,
@@ -50,24 +49,24 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// The ports of a new, empty store that lives in that world.
-    #[expect(clippy::new_ret_no_self, reason = "the ports are what callers want; a handle is `empty`")]
+    /// Creates an empty store in that world, and returns its ports.
+    #[expect(clippy::new_ret_no_self, reason = "callers need the ports; a handle is created by `empty`")]
     pub fn new(world: Arc<dyn World>) -> Store {
         Self::empty(world).ports()
     }
 
-    /// A new, empty store that several processes will share.
+    /// Creates an empty store for several processes.
     pub fn empty(world: Arc<dyn World>) -> Self {
         Self { world, tables: Arc::default(), flaw: None, operations: Arc::default() }
     }
 
-    /// The same store with a mistake in it.
+    /// Returns the same store with a deliberate mistake.
     #[must_use]
     pub fn flawed(self, flaw: Flaw) -> Self {
         Self { flaw: Some(flaw), ..self }
     }
 
-    /// The ports of one more process over the same content, with a count of operations of its own.
+    /// Returns the ports of a further process on the same content, with its own count of operations.
     pub fn ports(&self) -> Store {
         let process = Arc::new(Self { operations: Arc::default(), ..self.clone() });
         Store {
@@ -86,10 +85,10 @@ impl MemoryStore {
         }
     }
 
-    /// One atomic step: whoever reads sees all of it or nothing.
+    /// Runs one atomic step: no other call sees a part of it.
     fn step<T>(&self, step: impl FnOnce(&mut Tables) -> T) -> T {
-        // A panic means a bug that an assertion found, always before the first write: the content
-        // is whole, and the other processes of a simulation go on with it.
+        // A panic comes from an assertion that found a bug, always before the first write: the content is
+        // consistent, and the other processes of a simulation continue with it.
         step(&mut self.tables.lock())
     }
 
@@ -106,7 +105,7 @@ impl MemoryStore {
     }
 }
 
-/// Everything that is stored.
+/// The whole content of the store.
 #[derive(Default)]
 struct Tables {
     ledger: ledger::Rows,
@@ -120,14 +119,14 @@ struct Tables {
     marks: Marks,
 }
 
-/// Numbers that are given out once: a revision or a receipt never comes back, so that a state that
-/// was left and entered again is not taken for the old one.
+/// Numbers that are used once: a revision or a receipt is never reused, so that a state that was left and entered
+/// again is not mistaken for the old one.
 #[derive(Default)]
 struct Marks(u64);
 
 impl Marks {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.checked_add(1).expect("nobody writes 2^64 times");
+        self.0 = self.0.checked_add(1).expect("fewer than 2^64 writes");
         self.0
     }
 
@@ -136,7 +135,7 @@ impl Marks {
     }
 }
 
-/// Asserts that a name is one that every store can keep.
+/// Asserts that every store can keep the name.
 fn assert_name(name: &str) {
     assert!(is_name(name), "{name:?} cannot name a stored value");
 }

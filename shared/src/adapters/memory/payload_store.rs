@@ -1,4 +1,4 @@
-//! Large bodies by reference. A cursor is the last name of the page before.
+//! Large bodies by reference. A cursor is the last name of the previous page.
 
 use std::ops::Bound;
 
@@ -25,7 +25,7 @@ impl PayloadStore for MemoryStore {
         let payload = Payload { body: body.to_vec(), stored_at: self.world.now() };
         self.step(|tables| {
             if let Some(stored) = tables.payloads.get(name) {
-                assert!(stored.body == body, "the payload {name} was written with another content");
+                assert!(stored.body == body, "the payload {name} exists with other content");
                 return;
             }
             tables.payloads.insert(name.to_owned(), payload);

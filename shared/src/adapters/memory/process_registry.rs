@@ -1,4 +1,4 @@
-//! The processes that can be called, by id.
+//! The process registry, by id.
 
 use async_trait::async_trait;
 

@@ -1,5 +1,5 @@
-//! The work queues. A message is visible from a point of the store's uptime on; receiving moves that
-//! point and gives a new receipt, and only the newest receipt counts, expired or not.
+//! The work queues. A message is visible from a point of the world's uptime; receiving it moves that point and issues a
+//! new receipt, and only the newest receipt is valid, expired or not.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use crate::ports::fault::StoreFault;
 use crate::ports::operations::{PriceKind, Service};
 use crate::ports::queue::{BODY_BYTES_MAX, Backlog, Held, Lease, Message, QueueName, RECEIVE_MAX, WorkQueue};
 
-/// The messages of each queue by their ids, which grow.
+/// The messages of each queue by their ids, which increase.
 pub(super) type Queues = BTreeMap<QueueName, BTreeMap<String, Waiting>>;
 
-/// A message on the queue, leased or not.
+/// A message in a queue, leased or not.
 pub(super) struct Waiting {
     body: Vec<u8>,
     inserted_at: Timestamp,
     dequeue_count: u32,
-    /// Since the start of the world: a jump of the wall clock must not show or hide a message.
+    /// By the uptime of the world: a jump of the wall clock must not show or hide a message.
     visible_from: Duration,
-    /// `None` until it is received for the first time.
+    /// `None` until the message is received for the first time.
     pop_receipt: Option<String>,
 }
 
@@ -57,7 +57,7 @@ impl WorkQueue for MemoryStore {
         max: usize,
         visibility: Duration,
     ) -> Result<Vec<Message>, StoreFault> {
-        assert!((1..=RECEIVE_MAX).contains(&max), "one receive cannot take {max} messages");
+        assert!((1..=RECEIVE_MAX).contains(&max), "a receive of {max} messages is not possible");
         self.count_queue("receive");
         let now = self.world.uptime();
         Ok(self.step(|Tables { queues, marks: numbers, .. }| {
@@ -65,7 +65,7 @@ impl WorkQueue for MemoryStore {
             let ids: Vec<String> = visible(messages, now).into_iter().take(max).cloned().collect();
             let mut received = Vec::with_capacity(ids.len());
             for message_id in ids {
-                let message = messages.get_mut(&message_id).expect("it was visible just now");
+                let message = messages.get_mut(&message_id).expect("the id was found in this step");
                 let pop_receipt = format!("receipt-{}", numbers.next());
                 message.dequeue_count = message.dequeue_count.saturating_add(1);
                 message.visible_from = now.saturating_add(visibility);
@@ -134,8 +134,7 @@ fn check_size(body: &[u8], doing: &'static str) -> Result<(), StoreFault> {
     Err(StoreFault::Refused { doing, source })
 }
 
-/// The ids of the visible messages: the one that has been visible for the longest time first, and
-/// the older one of two.
+/// Returns the ids of the visible messages, ordered by the time at which they became visible, then by their ids.
 fn visible(messages: &BTreeMap<String, Waiting>, now: Duration) -> Vec<&String> {
     let mut visible: Vec<(Duration, &String)> = messages
         .iter()
@@ -146,7 +145,7 @@ fn visible(messages: &BTreeMap<String, Waiting>, now: Duration) -> Vec<&String> 
     visible.into_iter().map(|(_, id)| id).collect()
 }
 
-/// The message, if that lease on it is the newest one.
+/// Returns the message if the lease is its newest one.
 fn held<'a>(queues: &'a mut Queues, queue: &QueueName, lease: &Lease) -> Option<&'a mut Waiting> {
     let message = queues.get_mut(queue)?.get_mut(&lease.message_id)?;
     (message.pop_receipt.as_ref() == Some(&lease.pop_receipt)).then_some(message)

@@ -1,4 +1,4 @@
-//! A world for tests: its clock moves only when told, and one seed decides all of its randomness.
+//! A world for tests: its clock moves only when a test advances it, and a seed determines its random numbers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,31 +11,31 @@ use tokio::sync::oneshot;
 use crate::domain::time::Timestamp;
 use crate::ports::world::World;
 
-/// 2026-01-01T00:00:00Z: where the wall clock of every test world starts.
+/// 2026-01-01T00:00:00Z: the initial wall clock of every test world.
 const START_UNIX_MS: i64 = 1_767_225_600_000;
 
-/// A world whose time stands still between two calls of [`TestWorld::advance`].
+/// A world whose time changes only in [`TestWorld::advance`].
 pub struct TestWorld(Mutex<State>);
 
 struct State {
     uptime: Duration,
     random: u64,
-    /// Who sleeps until when. The number keeps those apart that wake at the same time, in the order
-    /// in which they fell asleep.
+    /// The sleeping tasks by the time at which they wake. The number orders those that wake at the same time by
+    /// the start of their sleep.
     sleepers: BTreeMap<(Duration, u64), oneshot::Sender<()>>,
     slept: u64,
 }
 
 impl TestWorld {
-    /// A new world. The same seed gives the same random numbers, in the order of the calls.
+    /// Creates a world. The same seed gives the same random numbers, in the order of the calls.
     pub fn new(seed: u64) -> Self {
         let state = State { uptime: Duration::ZERO, random: seed, sleepers: BTreeMap::new(), slept: 0 };
         Self(Mutex::new(state))
     }
 
-    /// Moves the clock and wakes whoever slept until then, the earliest first. They run when the
-    /// caller awaits next, and all of them see the new time: to let a task that sleeps again in
-    /// between see each moment, advance in small steps.
+    /// Advances the clock and wakes the tasks whose sleep has ended, the earliest first. They run at the next await of
+    /// the caller, and all of them see the new time: advance in small steps if a task has to sleep several times
+    /// within the duration.
     pub fn advance(&self, duration: Duration) {
         let mut state = self.0.lock();
         let now = state.uptime.saturating_add(duration);
@@ -44,19 +44,19 @@ impl TestWorld {
         let due = std::mem::replace(&mut state.sleepers, later);
         drop(state);
         for sleeper in due.into_values() {
-            // Whoever was dropped while asleep has nobody left to wake.
+            // The receiver is gone if the task was dropped during its sleep.
             let _gone = sleeper.send(());
         }
     }
 
-    /// How many tasks sleep: when it is as many as a test started, there is nothing left to run.
+    /// Returns the number of sleeping tasks: when all tasks of a test sleep, nothing is left to run.
     pub fn sleepers(&self) -> usize {
         let mut state = self.0.lock();
         state.sleepers.retain(|_, sleeper| !sleeper.is_closed());
         state.sleepers.len()
     }
 
-    /// A bell for the end of the sleep; `None` when it is over already.
+    /// Registers a sleep; `None` if its duration is zero.
     fn lie_down(&self, duration: Duration) -> Option<oneshot::Receiver<()>> {
         if duration.is_zero() {
             return None;
@@ -82,15 +82,15 @@ impl World for TestWorld {
 
     async fn sleep(&self, duration: Duration) {
         match self.lie_down(duration) {
-            // The sender stays in the map until it is used, so this cannot fail early.
+            // The sender is not dropped before it is used, so this cannot fail early.
             Some(woken) => woken.await.unwrap_or_default(),
-            // A loop without a pause must still let others run.
+            // A loop without a delay must still let other tasks run.
             None => tokio::task::yield_now().await,
         }
     }
 
     fn random(&self) -> u64 {
-        // SplitMix64 (Steele, Lea and Flood, 2014): short, and any seed will do.
+        // SplitMix64 (Steele, Lea and Flood, 2014): short, and any seed is valid.
         let mut state = self.0.lock();
         state.random = state.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (state.random ^ (state.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -98,7 +98,7 @@ impl World for TestWorld {
         mixed ^ (mixed >> 31)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "a world is where tasks come from")]
+    #[expect(clippy::disallowed_methods, reason = "the world spawns all tasks")]
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         drop(tokio::spawn(task));
     }
@@ -111,19 +111,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_seed_decides_the_random_numbers() {
+    fn the_seed_determines_the_random_numbers() {
         let draw = |seed| {
             let world = TestWorld::new(seed);
             [world.random(), world.random()]
         };
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));
-        // The first two numbers that the authors' own program gives for this seed.
+        // The first two numbers of the authors' implementation for this seed.
         assert_eq!(draw(1_234_567), [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
     }
 
     #[tokio::test]
-    async fn sleepers_wake_when_the_clock_has_passed_them_and_not_before() {
+    async fn a_sleep_ends_when_the_clock_reaches_it_and_not_before() {
         let world = Arc::new(TestWorld::new(7));
         let start = world.now();
         let sleeper = Arc::clone(&world);
@@ -137,7 +137,7 @@ mod tests {
         }
         world.advance(Duration::from_millis(4_999));
         tokio::task::yield_now().await;
-        assert!(woke.try_recv().is_err(), "it woke too early");
+        assert!(woke.try_recv().is_err(), "the sleep ended too early");
         world.advance(Duration::from_millis(1));
         assert_eq!(woke.await.unwrap(), Duration::from_secs(5));
         assert_eq!(world.now().since(start), Duration::from_secs(5));

@@ -1,5 +1,5 @@
-//! Half one of the protocol: the insert that is the idempotency check, and the queue message, in one
-//! database transaction.
+//! First half of the protocol: one database transaction inserts the transaction rows and the queue messages. The
+//! insert is the idempotency check.
 
 use rusqlite::Connection;
 
@@ -14,7 +14,7 @@ use crate::domain::ids::PartnerId;
 use crate::domain::time::Timestamp;
 use crate::ports::ledger::{AcceptOutcome, NewTransaction};
 
-/// Inserts what is new, and puts its work on the queue.
+/// Inserts the new transactions, and puts their work on the queue.
 pub(super) fn accept(
     connection: &Connection,
     group: &[NewRow],
@@ -23,7 +23,7 @@ pub(super) fn accept(
 ) -> Result<Verdict<Vec<AcceptOutcome>>, SqlFault> {
     let mut fresh = Vec::with_capacity(group.len());
     let mut outcomes = Vec::with_capacity(group.len());
-    // Mostly what comes together is of one partner.
+    // The transactions of a group mostly belong to one partner.
     let mut latest: Option<(&PartnerId, i64)> = None;
     for row in group {
         let key = &row.new.key;
@@ -54,8 +54,7 @@ pub(super) fn accept(
 fn taken(connection: &Connection, new: &NewTransaction) -> Result<AcceptOutcome, SqlFault> {
     let found = transaction_row::find(connection, &new.key)?
         .ok_or_else(|| SqlFault::Unsound("a key is taken by a row that cannot be found".into()))?;
-    // An earlier attempt of this very call, whose answer was lost: it stored the row, and the queue
-    // message with it.
+    // An earlier attempt of this very call, whose response was lost, stored the row and the queue message.
     if found.accept_nonce == new.nonce && found.stored.transaction.outcome.is_none() {
         return Ok(AcceptOutcome::Inserted { revision: found.stored.revision, enqueued: true });
     }

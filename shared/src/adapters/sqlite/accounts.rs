@@ -138,7 +138,7 @@ fn change(
         guard,
     ))?;
     if changed == 1 && version <= guard {
-        return Err(SqlFault::Refused("a change moves the version of its account forward".to_owned()));
+        return Err(SqlFault::Refused("a change must increase the version of its account".to_owned()));
     }
     Ok(Verdict::Keep((changed == 1).then(|| columns::revision(version))))
 }
@@ -149,7 +149,7 @@ fn list(
     after: Option<AccountId>,
     limit: usize,
 ) -> Result<Vec<Account>, SqlFault> {
-    // An empty blob is before every account.
+    // An empty blob sorts before every account.
     let after = after.map_or_else(Vec::new, |account| account.as_uuid().into_bytes().to_vec());
     let sql = format!(
         "SELECT {COLUMNS} FROM account_names n CROSS JOIN accounts a ON a.id = n.id

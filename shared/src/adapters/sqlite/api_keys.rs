@@ -1,4 +1,4 @@
-//! The keys that partners call with.
+//! The API keys of partners.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl ApiKeys for SqliteApiKeys {
 
 const COLUMNS: &str = "id, hash, partner, scopes, created_at, revoked_at";
 
-/// All keys of a file, by id.
+/// Reads all keys of a file, by id.
 pub(super) fn list(connection: &Connection) -> Result<Vec<ApiKeyRecord>, SqlFault> {
     let sql = format!("SELECT {COLUMNS} FROM api_keys ORDER BY id");
     connection.prepare_cached(&sql)?.query_and_then([], read)?.collect()

@@ -1,5 +1,5 @@
-//! Reading everything, damaged rows too. Rows that a join would lose are looked for by themselves: an
-//! account, a transaction or a page whose account has no name, and a transaction whose partner has none.
+//! Reads all rows, including damaged ones. Rows that a join would drop are searched separately: an account, a
+//! transaction or a page whose account has no name, and a transaction whose partner has none.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use crate::ports::archive::{Archive, Damaged, Readable, StoredPage};
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::ledger::{Listing, StoredTransaction};
 
-/// Rows without a name that one listing tells; a person who finds that many looks at the file.
-const NAMELESS_MAX: i64 = 1000;
+/// Maximum number of rows without a name in one listing; an operator who finds that many has to inspect the file.
+const ROWS_WITHOUT_NAME_MAX: i64 = 1000;
 
-/// Everything in the file.
+/// All rows in the file.
 pub(super) struct SqliteArchive {
     database: Arc<Database>,
 }
@@ -34,13 +34,13 @@ impl SqliteArchive {
 
     async fn accounts(
         &self,
-        which: Which,
+        filter: NameFilter,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<Readable<AccountKey>>, StoreFault> {
         let doing = "listing all accounts";
         let after = cursor.map(NameCursor::parse).transpose().map_err(|fault| fault.doing(doing))?;
-        let job = move |connection: &Connection| accounts(connection, which, after, limit);
+        let job = move |connection: &Connection| accounts(connection, filter, after, limit);
         self.database.read(meter::TABLE_QUERY, doing, job).await
     }
 }
@@ -52,7 +52,7 @@ impl Archive for SqliteArchive {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<Readable<AccountKey>>, StoreFault> {
-        self.accounts(Which::Opened, cursor, limit).await
+        self.accounts(NameFilter::Opened, cursor, limit).await
     }
 
     async fn ledger_accounts(
@@ -60,7 +60,7 @@ impl Archive for SqliteArchive {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<Readable<AccountKey>>, StoreFault> {
-        self.accounts(Which::InUse, cursor, limit).await
+        self.accounts(NameFilter::InUse, cursor, limit).await
     }
 
     async fn is_listed(&self, account: AccountKey) -> Result<bool, StoreFault> {
@@ -101,16 +101,16 @@ impl Archive for SqliteArchive {
     }
 }
 
-/// Which of the names.
+/// Selects the account names to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Which {
-    /// Those of accounts that were opened.
+enum NameFilter {
+    /// The names of accounts that were opened.
     Opened,
-    /// Those that any row is of.
+    /// The names to which any row belongs.
     InUse,
 }
 
-/// Where a listing of names goes on: behind this one. As it is stored, which may be damaged.
+/// Position in a listing of names: after this name. The values are as stored, and may be damaged.
 struct NameCursor {
     user: Vec<u8>,
     account: Vec<u8>,
@@ -128,19 +128,19 @@ impl NameCursor {
 
 fn accounts(
     connection: &Connection,
-    which: Which,
+    filter: NameFilter,
     after: Option<NameCursor>,
     limit: usize,
 ) -> Result<Listing<Readable<AccountKey>>, SqlFault> {
     let opened = "EXISTS (SELECT 1 FROM accounts a WHERE a.id = n.id)";
-    let wanted = match which {
-        Which::Opened => opened.to_owned(),
-        Which::InUse => format!(
+    let wanted = match filter {
+        NameFilter::Opened => opened.to_owned(),
+        NameFilter::InUse => format!(
             "({opened} OR EXISTS (SELECT 1 FROM journal_pages p WHERE p.account = n.id)
                  OR EXISTS (SELECT 1 FROM transactions t WHERE t.account = n.id))"
         ),
     };
-    // Empty blobs are before every name.
+    // Empty blobs sort before every name.
     let NameCursor { user, account } = after.unwrap_or(NameCursor { user: Vec::new(), account: Vec::new() });
     let sql = format!(
         "SELECT n.user_id, n.account_id, n.id FROM account_names n
@@ -150,7 +150,7 @@ fn accounts(
     let wanted = columns::limit(limit.saturating_add(1));
     let rows = statement.query_and_then((user, account, wanted), |row| {
         let number: i64 = row.get(2)?;
-        let key = told(columns::account_key(row, 0), || format!("row {number} of account_names"))?;
+        let key = to_readable(columns::account_key(row, 0), || format!("row {number} of account_names"))?;
         let name: (Vec<u8>, Vec<u8>) = (row.get(0)?, row.get(1)?);
         Ok::<_, SqlFault>((key, name))
     })?;
@@ -159,15 +159,15 @@ fn accounts(
         format!("{}.{}", hex::encode(user), hex::encode(account))
     });
     let mut items: Vec<Readable<AccountKey>> = items.into_iter().map(|(key, _)| key).collect();
-    if next.is_none() && which == Which::InUse {
-        items.extend(nameless(connection)?);
+    if next.is_none() && filter == NameFilter::InUse {
+        items.extend(rows_without_name(connection)?);
     }
     Ok(Listing { items, next })
 }
 
-/// Rows of accounts whose name is gone. The numbers are found by skipping from one to the next, so
-/// that the history of an account costs one step.
-fn nameless(connection: &Connection) -> Result<Vec<Readable<AccountKey>>, SqlFault> {
+/// Returns rows of accounts whose name is missing. The query skips from one account number to the next, so that the
+/// history of an account costs one step.
+fn rows_without_name(connection: &Connection) -> Result<Vec<Readable<AccountKey>>, SqlFault> {
     let mut found = Vec::new();
     for (table, column) in [("accounts", "id"), ("journal_pages", "account"), ("transactions", "account")] {
         let sql = format!(
@@ -176,7 +176,7 @@ fn nameless(connection: &Connection) -> Result<Vec<Readable<AccountKey>>, SqlFau
                  UNION ALL
                  SELECT (SELECT min({column}) FROM {table} WHERE {column} > n) FROM numbers WHERE n IS NOT NULL)
              SELECT n FROM numbers
-             WHERE n IS NOT NULL AND NOT EXISTS (SELECT 1 FROM account_names WHERE id = n) LIMIT {NAMELESS_MAX}"
+             WHERE n IS NOT NULL AND NOT EXISTS (SELECT 1 FROM account_names WHERE id = n) LIMIT {ROWS_WITHOUT_NAME_MAX}"
         );
         let mut statement = connection.prepare_cached(&sql)?;
         let numbers = statement.query_map([], |row| row.get::<_, i64>(0))?;
@@ -205,7 +205,7 @@ fn pages(
     let rows = statement.query_and_then((account, after.unwrap_or(i64::MIN), wanted), |row| {
         let first: i64 = row.get(0)?;
         let place = || format!("the page from {first}");
-        let page = told(log::unchecked_page(row, key), place)?;
+        let page = to_readable(log::unchecked_page(row, key), place)?;
         Ok::<_, SqlFault>((StoredPage { first_sequence: u64::try_from(first).ok(), page }, first))
     })?;
     let items = rows.collect::<Result<Vec<_>, _>>()?;
@@ -213,7 +213,7 @@ fn pages(
     Ok(Listing { items: items.into_iter().map(|(page, _)| page).collect(), next })
 }
 
-/// Where a listing of transactions goes on: behind the row with these keys. A message may be damaged.
+/// Position in a listing of transactions: after the row with these keys. A message id may be damaged.
 struct RowCursor {
     partner: i64,
     message: Vec<u8>,
@@ -252,12 +252,12 @@ fn transactions(
         let (partner, message): (i64, Vec<u8>) = (row.get(column(2))?, row.get(column(0))?);
         let name: Option<String> = row.get(column(1))?;
         let place = || {
-            // As its id, where it is one.
+            // As a UUID, if it is one.
             let text = Uuid::from_slice(&message).map_or_else(|_| hex::encode(&message), |id| id.to_string());
             let name = name.unwrap_or_else(|| format!("partner number {partner}"));
             format!("transaction {name}/{text}")
         };
-        let stored = told(transaction(row, key), place)?;
+        let stored = to_readable(transaction(row, key), place)?;
         Ok::<_, SqlFault>((stored, partner, message))
     })?;
     let items = rows.collect::<Result<Vec<_>, _>>()?;
@@ -274,8 +274,11 @@ fn transaction(row: &Row<'_>, account: AccountKey) -> Result<StoredTransaction, 
     transaction_row::read(row, TransactionKey { account, partner, message })
 }
 
-/// A row that cannot be read is told; that the file cannot be read is a fault.
-fn told<T>(read: Result<T, SqlFault>, place: impl FnOnce() -> String) -> Result<Readable<T>, SqlFault> {
+/// Reports a row that cannot be read as damaged; an error of the file itself is a fault.
+fn to_readable<T>(
+    read: Result<T, SqlFault>,
+    place: impl FnOnce() -> String,
+) -> Result<Readable<T>, SqlFault> {
     match read {
         Ok(value) => Ok(Ok(value)),
         Err(fault) if fault.is_of_a_row() => {

@@ -1,4 +1,4 @@
-//! How domain values stand in columns, where SQLite has no type of its own for them.
+//! Conversion of domain values to columns and back, where SQLite has no type of its own for them.
 
 use rusqlite::Row;
 use uuid::Uuid;
@@ -12,39 +12,39 @@ use crate::domain::money::Currency;
 use crate::domain::time::Timestamp;
 use crate::ports::payload_store::is_name;
 
-/// A count of ours as SQLite's signed 64 bits. No counter of the bank gets that far.
+/// Converts a counter to SQLite's signed 64 bits. No counter of the bank exceeds them.
 pub(super) fn signed(count: u64) -> Result<i64, SqlFault> {
     i64::try_from(count).map_err(|_| SqlFault::Refused(format!("{count} is more than a column holds")))
 }
 
-/// A count that was stored.
+/// Converts a stored counter.
 pub(super) fn unsigned(stored: i64, column: &'static str) -> Result<u64, SqlFault> {
     u64::try_from(stored).map_err(|_| SqlFault::Column(column))
 }
 
-/// A limit on rows.
+/// Converts a limit on the number of rows.
 pub(super) fn limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
-/// A revision is the number of a version.
+/// Returns the revision for a version number.
 pub(super) fn revision(version: i64) -> Revision {
     Revision::new(version.to_string())
 }
 
-/// The number of a version; `None` when no row of this store ever had that revision.
+/// Returns the version number; `None` if no row of this store ever had that revision.
 pub(super) fn version(revision: &Revision) -> Option<i64> {
     let version = revision.as_str().parse().ok()?;
-    // One text for one number: `+7` and `07` were never given out.
+    // Each number has one text: `+7` and `07` are never written.
     (super::columns::revision(version) == *revision).then_some(version)
 }
 
-/// A UUID in sixteen bytes.
+/// Reads a UUID from sixteen bytes.
 pub(super) fn uuid(row: &Row<'_>, index: usize) -> Result<Uuid, SqlFault> {
     Ok(Uuid::from_bytes(row.get(index)?))
 }
 
-/// The user and the account in two columns, from `index` on.
+/// Reads the user and the account from two columns, starting at `index`.
 pub(super) fn account_key(row: &Row<'_>, index: usize) -> Result<AccountKey, SqlFault> {
     Ok(AccountKey {
         user: UserId::from_uuid(uuid(row, index)?),
@@ -52,23 +52,23 @@ pub(super) fn account_key(row: &Row<'_>, index: usize) -> Result<AccountKey, Sql
     })
 }
 
-/// A point in time.
+/// Reads a point in time.
 pub(super) fn timestamp(row: &Row<'_>, index: usize) -> Result<Timestamp, SqlFault> {
     Ok(Timestamp::from_unix_ms(row.get(index)?))
 }
 
-/// A point in time that may be missing.
+/// Reads a point in time that may be missing.
 pub(super) fn optional_timestamp(row: &Row<'_>, index: usize) -> Result<Option<Timestamp>, SqlFault> {
     Ok(row.get::<_, Option<i64>>(index)?.map(Timestamp::from_unix_ms))
 }
 
-/// The code of a currency.
+/// Reads the code of a currency.
 pub(super) fn currency(row: &Row<'_>, index: usize) -> Result<Currency, SqlFault> {
     Currency::parse(row.get_ref(index)?.as_str().map_err(|_| SqlFault::Column("currency"))?)
         .map_err(|_| SqlFault::Column("currency"))
 }
 
-/// A stable code of the domain.
+/// Reads a stable code of the domain.
 pub(super) fn code<T>(
     row: &Row<'_>,
     index: usize,
@@ -79,12 +79,12 @@ pub(super) fn code<T>(
     from_code(stored).ok_or(SqlFault::Column(column))
 }
 
-/// The hash of a page.
+/// Reads the hash of a page.
 pub(super) fn page_hash(row: &Row<'_>, index: usize) -> Result<PageHash, SqlFault> {
     Ok(PageHash::from_bytes(row.get(index)?))
 }
 
-/// A fingerprint as the version of its rule and its digest.
+/// Returns a fingerprint as the version of its rule and its digest.
 pub(super) fn fingerprint_columns(fingerprint: &Fingerprint) -> (u8, [u8; 32]) {
     let text = fingerprint.to_string();
     let mut digest = [0; 32];
@@ -93,18 +93,19 @@ pub(super) fn fingerprint_columns(fingerprint: &Fingerprint) -> (u8, [u8; 32]) {
     (version.parse().expect("the version is a small number"), digest)
 }
 
-/// The fingerprint in two columns, from `index` on.
+/// Reads the fingerprint from two columns, starting at `index`.
 pub(super) fn fingerprint(row: &Row<'_>, index: usize) -> Result<Fingerprint, SqlFault> {
     let version: u8 = row.get(index)?;
     let digest: [u8; 32] = row.get(index.saturating_add(1))?;
     Fingerprint::parse(&format!("{version}:{}", hex::encode(digest))).ok_or(SqlFault::Column("fingerprint"))
 }
 
-/// A name that every store can keep: this one could keep others, and code that used them would work
-/// here only.
+/// Refuses a name that not every store can keep: this one could, and code that relies on it would work only here.
 pub(super) fn check_name(name: &str) -> Result<(), SqlFault> {
     if is_name(name) {
         return Ok(());
     }
-    Err(SqlFault::Refused(format!("{name:?} is no name: lower-case letters, digits and -, at most 200")))
+    Err(SqlFault::Refused(format!(
+        "{name:?} is not a valid name: lower-case letters, digits and -, at most 200"
+    )))
 }

@@ -1,8 +1,8 @@
-//! Half two of the protocol: account, transactions and journal page in one step, or nothing.
+//! Second half of the protocol: account, transactions and journal page change in one step, or not at all.
 //!
-//! Every guarded statement has to change exactly one row; the first that does not ends the job, and
-//! its savepoint is rolled back. Then the rows tell why: they may carry this commit's own nonce, when
-//! an earlier attempt was committed and only its answer got lost.
+//! Every guarded statement has to change exactly one row; the first that does not ends the job, and its savepoint is
+//! rolled back. Then the rows show the reason: they may have the nonce of this commit, if an earlier attempt was
+//! committed and only its response was lost.
 
 use rusqlite::{Connection, OptionalExtension as _, named_params};
 
@@ -17,7 +17,7 @@ use crate::domain::money::Balance;
 use crate::domain::transaction::{Outcome, TransactionStatus};
 use crate::ports::ledger::Committed;
 
-/// A commit with what can be computed before the writer has to wait for it.
+/// A commit with everything that can be computed before the writer starts on it.
 pub(super) struct PreparedCommit {
     commit: AccountCommit,
     /// The entries of its page as text.
@@ -25,33 +25,39 @@ pub(super) struct PreparedCommit {
 }
 
 impl PreparedCommit {
-    /// Checks the commit once more, however sure its author was: nothing unsound reaches the file.
+    /// Checks the invariants of the commit again: no inconsistent commit reaches the file.
     pub(super) fn of(commit: &AccountCommit) -> Result<Self, SqlFault> {
         if let Err(flaw) = check(commit) {
-            return Err(SqlFault::Refused(format!("the commit on {} is unsound: {flaw}", commit.account())));
+            return Err(SqlFault::Refused(format!(
+                "the commit on {} is inconsistent: {flaw}",
+                commit.account()
+            )));
         }
         let entries = commit.page.as_ref().map(|page| page_body::encode(&page.entries));
         Ok(Self { commit: commit.clone(), entries })
     }
 }
 
-/// The invariants of [`AccountCommit`], as far as it tells by itself.
+/// Checks the invariants of [`AccountCommit`] that need no stored state.
 fn check(commit: &AccountCommit) -> Result<(), String> {
     let AccountCommit { guard: _, after, finalizations, page, nonce } = commit;
-    let demand = |holds: bool, rule: &str| if holds { Ok(()) } else { Err(rule.to_owned()) };
-    demand((1..=PAGE_ENTRIES_MAX).contains(&finalizations.len()), "it has too few or too many transactions")?;
+    let require = |holds: bool, rule: &str| if holds { Ok(()) } else { Err(rule.to_owned()) };
+    require(
+        (1..=PAGE_ENTRIES_MAX).contains(&finalizations.len()),
+        "it has too few or too many transactions",
+    )?;
     let foreign = finalizations.iter().any(|item| item.key.account != after.key);
-    demand(!foreign, "it has a transaction of another account")?;
+    require(!foreign, "it has a transaction of another account")?;
     let posted: Vec<_> = finalizations.iter().filter_map(posted).collect();
-    let Some(page) = page else { return demand(posted.is_empty(), "what it posts is on no page") };
+    let Some(page) = page else { return require(posted.is_empty(), "it posts transactions without a page") };
     page.check().map_err(|flaw| flaw.to_string())?;
-    demand(page.account == after.key && page.nonce == *nonce, "its page is of another commit")?;
+    require(page.account == after.key && page.nonce == *nonce, "its page belongs to another commit")?;
     let listed = page.entries.iter().map(|entry| (entry.sequence, entry.order_number, entry.balance_after));
-    demand(listed.eq(posted), "its page does not list what it posts")?;
+    require(listed.eq(posted), "its page does not list the posted transactions")?;
     let ends_with = page.entries.last().map(|entry| entry.balance_after);
     let ends =
         after.sequence == page.last_sequence() && after.head == page.hash && ends_with == Some(after.balance);
-    demand(ends, "the account does not end where its page ends")
+    require(ends, "the account does not match the last entry of its page")
 }
 
 fn posted(item: &Finalization) -> Option<(u64, OrderNumber, Balance)> {
@@ -63,7 +69,7 @@ fn posted(item: &Finalization) -> Option<(u64, OrderNumber, Balance)> {
     }
 }
 
-/// The account row as the commit finds it.
+/// The account row before the commit.
 struct Before {
     id: i64,
     version: i64,
@@ -72,7 +78,7 @@ struct Before {
     head: PageHash,
 }
 
-/// Writes it, or says why not.
+/// Writes the commit, or returns why not.
 pub(super) fn commit(
     connection: &Connection,
     prepared: &PreparedCommit,
@@ -83,11 +89,11 @@ pub(super) fn commit(
     };
     let guarded = columns::version(&commit.guard) == Some(before.version) && follows(commit, &before)?;
     if !guarded || !write_account(connection, &before, commit)? {
-        return Ok(Verdict::Undo(undone(connection, commit, 0, &before)?));
+        return Ok(Verdict::Undo(reason_not_written(connection, commit, 0, &before)?));
     }
     for (index, item) in commit.finalizations.iter().enumerate() {
         if !write_transaction(connection, before.id, commit, item)? {
-            return Ok(Verdict::Undo(undone(connection, commit, index, &before)?));
+            return Ok(Verdict::Undo(reason_not_written(connection, commit, index, &before)?));
         }
     }
     if let (Some(page), Some(entries)) = (&commit.page, entries) {
@@ -97,9 +103,9 @@ pub(super) fn commit(
     Ok(Verdict::Keep(Committed::Done { revision: Some(revision) }))
 }
 
-/// The row of an account that was opened.
+/// Reads the row of an opened account.
 fn before(connection: &Connection, key: AccountKey) -> Result<Option<Before>, SqlFault> {
-    // No join: SQLite would plan it anew for every pair of ids that is bound.
+    // No join: SQLite would plan it again for every pair of bound ids.
     let sql = "SELECT id, version, balance, sequence, head FROM accounts
                WHERE id = (SELECT id FROM account_names WHERE user_id = ?1 AND account_id = ?2)";
     let mut statement = connection.prepare_cached(sql)?;
@@ -109,9 +115,9 @@ fn before(connection: &Connection, key: AccountKey) -> Result<Option<Before>, Sq
     Ok(Some(Before { id, version, balance, sequence, head: columns::page_hash(row, 4)? }))
 }
 
-/// Whether the commit goes on where the row ends. Where the version is the one that was read, and
-/// this is not so, the file is another one than the one that was read (a restored copy): reading
-/// again helps, so the answer is the one for an old version.
+/// Returns whether the commit continues from the state of the row. If the version is the one that was read but the
+/// state is not, the file was replaced (by a restored copy). Reading again helps, so the result is the same as for
+/// an old version.
 fn follows(commit: &AccountCommit, before: &Before) -> Result<bool, SqlFault> {
     let after = &commit.after;
     let Some(page) = &commit.page else {
@@ -199,9 +205,9 @@ fn write_page(
     Ok(())
 }
 
-/// Why nothing was written, asked before the savepoint is rolled back: the transactions before
-/// `written` were accepted until this commit touched them, the others are as they were.
-fn undone(
+/// Returns why nothing was written. Called before the savepoint is rolled back: the transactions before `written` were
+/// accepted until this commit changed them; the others are unchanged.
+fn reason_not_written(
     connection: &Connection,
     commit: &AccountCommit,
     written: usize,
@@ -216,7 +222,7 @@ fn undone(
         }
     }
     if own == commit.finalizations.len() {
-        // An earlier attempt was committed. The row may have moved on since.
+        // An earlier attempt was committed. Later commits may have changed the account row.
         let version = columns::signed(commit.after.version)?;
         let revision = (version == before.version).then(|| columns::revision(version));
         return Ok(Committed::Done { revision });
@@ -224,7 +230,7 @@ fn undone(
     if already_final.is_empty() { Ok(Committed::Stale) } else { Ok(Committed::AlreadyFinal(already_final)) }
 }
 
-/// The nonce of the commit that made a transaction final; `None` while it is not.
+/// Returns the nonce of the commit that made a transaction final; `None` if it is not final.
 fn decided_by(
     connection: &Connection,
     account: i64,

@@ -1,4 +1,4 @@
-//! A connection to the file, set up the same way for everybody.
+//! Connections to the file, all with the same settings.
 
 use std::io;
 use std::path::Path;
@@ -10,28 +10,28 @@ use rusqlite::{Connection, Error, OpenFlags, ffi};
 use super::paths::resolved;
 use super::private;
 
-/// What a connection is for.
+/// Purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Creates the file if need be, and writes.
+    /// Writes, and creates the file if it does not exist.
     Write,
-    /// Reads a file that exists.
+    /// Reads an existing file.
     Read,
-    /// Moves the write-ahead log of a file that exists to it.
+    /// Moves the write-ahead log of an existing file into it.
     Checkpoint,
 }
 
-/// Statements that a connection keeps compiled: more than this program has.
+/// Number of compiled statements that a connection caches: more than this program has.
 const STATEMENTS_MAX: usize = 64;
 
-/// Held while a file is created and opened: closing the handle that created it would give back the locks that
-/// another thread of this process has got on it meanwhile (POSIX).
+/// Locked while a file is created and opened: closing the handle that created it would release the locks that
+/// another thread of this process has acquired on it in the meantime (POSIX).
 static CREATING: Mutex<()> = Mutex::new(());
 
 /// Opens a connection.
 pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
-    // No URI: a path is a path. No mutex: a connection is used by one thread at a time.
-    // SQLite creates no file: it would let other users read it.
+    // Paths are not parsed as URIs. No mutex: a connection is used by one thread at a time.
+    // SQLite does not create the file, because other users could read it then.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let creating = CREATING.lock();
     if role == Role::Write {
@@ -42,11 +42,11 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
     connection.busy_handler(Some(wait_for_lock))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     connection.execute_batch(match role {
-        // FULL: what was answered survives a loss of power, which NORMAL does not promise. A cache of 16 MiB:
-        // in a file of less than 1 GiB, a COMMIT after a tree was balanced often looks at every page of the
-        // cache, and with 64 MiB that took a tenth of the processor time; what is not in it, the system mostly
-        // has in memory. What a savepoint keeps to be undone stays in memory, where it is a few pages:
-        // otherwise a temporary file is made for each savepoint that has more than 64 KiB.
+        // FULL: committed data survives a loss of power, which NORMAL does not guarantee. A cache of 16 MiB: in a
+        // file of less than 1 GiB, a COMMIT after a tree was balanced often visits every page of the cache, and
+        // with 64 MiB that took a tenth of the processor time; pages that are not in it are mostly in the cache of
+        // the system. The pages that a savepoint keeps for a rollback stay in memory, where they are few:
+        // otherwise a temporary file is created for each savepoint that has more than 64 KiB.
         Role::Write => {
             "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -16384;
              PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 67108864;"
@@ -67,9 +67,9 @@ fn create_if_missing(path: &Path) -> rusqlite::Result<()> {
     }
 }
 
-/// Waits while another process writes, some five seconds in all; then gives up (false), and SQLite
-/// says busy. SQLite's own `busy_timeout` waits up to 100 ms at a time, and a process that waits so
-/// rarely looks would starve beside one that always writes: the lock is free for a moment only.
+/// Waits while another process writes, about five seconds in all; then it gives up (false), and SQLite returns
+/// SQLITE_BUSY. SQLite's own `busy_timeout` waits up to 100 ms at a time, and a process that polls so rarely would
+/// starve beside one that writes all the time: the lock is free for moments only.
 fn wait_for_lock(attempts: i32) -> bool {
     let pause = match attempts {
         ..200 => Duration::from_micros(250),
@@ -84,7 +84,7 @@ fn wait_for_lock(attempts: i32) -> bool {
 mod tests {
     use super::*;
 
-    /// What was answered survives a loss of power only so, and no test can cut the power.
+    /// Only these settings make committed data survive a loss of power, which a test cannot simulate.
     #[test]
     fn the_writer_syncs_every_commit() {
         let folder = tempfile::tempdir().unwrap();
@@ -93,6 +93,6 @@ mod tests {
             connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, i64>(0)).unwrap()
         };
         assert_eq!(number("synchronous"), 2, "FULL");
-        assert_eq!(number("foreign_keys"), 1, "a body goes with its message");
+        assert_eq!(number("foreign_keys"), 1, "deleting a message deletes its body");
     }
 }

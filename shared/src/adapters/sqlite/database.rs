@@ -1,4 +1,4 @@
-//! The file as the ports see it: reads, and writes that are answered once they are safe.
+//! Access to the file for the ports: reads, and writes that return once they are durable.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::ports::fault::StoreFault;
 use crate::ports::operations::{Operation, StorageOperations};
 use crate::ports::world::World;
 
-/// A write to a file that was opened for reading.
+/// Error for a write to a file that was opened for reading.
 #[derive(Debug, thiserror::Error)]
 #[error("the database was opened for reading only")]
 struct ReadOnly;
@@ -26,15 +26,15 @@ struct ReadOnly;
 /// One open file, shared by all its ports.
 pub(super) struct Database {
     readers: Readers,
-    /// None where the file was opened for reading only.
+    /// `None` if the file was opened for reading only.
     writer: Option<Writer>,
-    /// After the writer, which calls it.
+    /// Declared after the writer, which calls it.
     _checkpointer: Option<Checkpointer>,
     operations: Arc<StorageOperations>,
     world: Arc<dyn World>,
-    /// Whether this process put a message on a queue, and nobody here has looked for it yet.
+    /// Whether this process has put a message on a queue since it last received.
     queued: AtomicBool,
-    /// Last, so that it is given back when the thread that writes has ended.
+    /// The last field, so that the lock is released after the writer's thread has ended.
     _lock: Arc<StoreLock>,
 }
 
@@ -49,7 +49,7 @@ impl Database {
                 .map_err(|source| OpenFault::Folder { folder: folder.to_owned(), source })?;
         }
         let lock = Arc::new(StoreLock::shared(path)?);
-        private::narrow(path);
+        private::restrict(path);
         let mut connection = connect(path, Role::Write)
             .map_err(|source| OpenFault::Database { path: path.to_owned(), source })?;
         migrate(&connection, path)?;
@@ -60,8 +60,8 @@ impl Database {
         Ok(Self { readers, writer, _checkpointer: checkpointer, operations, world, queued, _lock: lock })
     }
 
-    /// A file that exists and has the schema of this program, for reading only: nothing is created,
-    /// nothing migrated, and every write is refused.
+    /// Opens an existing file that has the schema of this program, for reading only: nothing is created or migrated,
+    /// and every write is refused.
     pub(super) fn open_to_read(
         path: &Path,
         world: Arc<dyn World>,
@@ -70,9 +70,9 @@ impl Database {
         if !path.is_file() {
             return Err(OpenFault::Missing { path: path.to_owned() });
         }
-        // Nobody puts another file in its place meanwhile.
+        // The lock prevents a restore from replacing the file in the meantime.
         let lock = Arc::new(StoreLock::shared(path)?);
-        private::narrow(path);
+        private::restrict(path);
         let connection = connect(path, Role::Read)
             .map_err(|source| OpenFault::Database { path: path.to_owned(), source })?;
         check_current(&connection, path)?;
@@ -90,17 +90,17 @@ impl Database {
         self.operations.count(operation);
     }
 
-    /// Notes that this process put a message on a queue.
+    /// Records that this process put a message on a queue.
     pub(super) fn note_queued(&self) {
         self.queued.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it did since the last call.
+    /// Returns whether it did so since the last call.
     pub(super) fn take_queued(&self) -> bool {
         self.queued.swap(false, Ordering::Relaxed)
     }
 
-    /// Runs a job on a snapshot of the file that has everything that was answered before.
+    /// Runs a job on a snapshot of the file that contains all writes that have returned.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         operation: Operation,
@@ -111,8 +111,8 @@ impl Database {
         self.readers.run(doing, job).await
     }
 
-    /// Runs a job on the writer's thread, all of it or nothing, and answers when it is safe. The job
-    /// is done also when nobody waits for the answer any more.
+    /// Runs a job atomically on the writer's thread, and returns when it is durable. The job runs even if the
+    /// caller does not wait any more.
     pub(super) async fn write<T: Send + 'static>(
         &self,
         operation: Operation,
@@ -123,7 +123,7 @@ impl Database {
         self.write_uncounted(doing, job).await
     }
 
-    /// The second half of an operation that was counted with its first.
+    /// Writes as the second part of an operation that is already counted.
     pub(super) async fn write_uncounted<T: Send + 'static>(
         &self,
         doing: &'static str,

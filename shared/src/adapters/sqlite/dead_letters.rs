@@ -1,4 +1,4 @@
-//! What could not be posted, kept for a person.
+//! Dead letters: messages that could not be posted, kept for an operator.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl DeadLetters for SqliteDeadLetters {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<DeadLetter>, StoreFault> {
-        // The empty text is before every id.
+        // The empty text sorts before every id.
         let after = cursor.unwrap_or_default().to_owned();
         let job = move |connection: &Connection| {
             let open = if open_only { "AND resolution IS NULL" } else { "" };
@@ -137,11 +137,11 @@ fn resolution(row: &Row<'_>) -> Result<Option<Resolution>, SqlFault> {
     Ok(Some(Resolution { kind, by: row.get(8)?, at: columns::timestamp(row, 9)? }))
 }
 
-/// The queue of that name.
+/// Returns the queue of that name.
 fn queue_name(name: &str) -> Option<QueueName> {
     let (work, partition) = name.rsplit_once('-')?;
     let sound = work.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    // Its maker panics at anything else.
+    // The constructor panics at any other name.
     (sound && !work.is_empty()).then_some(())?;
     Some(QueueName::of_partition(work, partition.parse().ok()?))
 }

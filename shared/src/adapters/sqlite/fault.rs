@@ -1,4 +1,4 @@
-//! What can go wrong with the file, sorted by what helps.
+//! Errors of the file, sorted by their remedy.
 
 use std::path::PathBuf;
 
@@ -9,12 +9,12 @@ use crate::ports::fault::{Cause, StoreFault};
 /// The file cannot be used as the store.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenFault {
-    /// The folder of the file cannot be made.
+    /// The folder of the file cannot be created.
     #[error("the folder {} cannot be created", folder.display())]
     Folder {
         /// The folder.
         folder: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
@@ -23,11 +23,11 @@ pub enum OpenFault {
     Database {
         /// The file.
         path: PathBuf,
-        /// What SQLite said.
+        /// The error of SQLite.
         #[source]
         source: rusqlite::Error,
     },
-    /// A newer program has changed the file: this one could only damage it.
+    /// A newer program has changed the file; this program could only damage it.
     #[error(
         "the database {} has schema version {found}, and this program knows up to {known}: start a newer program",
         path.display()
@@ -40,16 +40,16 @@ pub enum OpenFault {
         /// The newest version that this program knows.
         known: i64,
     },
-    /// Nothing to read.
+    /// The file does not exist.
     #[error("there is no database {}", path.display())]
     Missing {
-        /// Where it should be.
+        /// The expected path.
         path: PathBuf,
     },
-    /// An older program has written the file, and who only reads must not change its schema.
+    /// An older program has written the file, and a read-only connection must not migrate it.
     #[error(
         "the database {} has schema version {found}, and this program reads {known}: start the service \
-         with this program once, which brings the file up to date",
+         with this program once, which migrates the file",
         path.display()
     )]
     Older {
@@ -60,13 +60,13 @@ pub enum OpenFault {
         /// The version that this program reads.
         known: i64,
     },
-    /// A database, but not one of ours.
+    /// The file is a database of another program.
     #[error("the database {} belongs to another program", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
     },
-    /// The file lies where SQLite cannot keep a write-ahead log, such as on a network share.
+    /// The file is on a file system where SQLite cannot keep a write-ahead log, such as a network share.
     #[error("the database {} cannot have a write-ahead log, only {journal_mode:?}", path.display())]
     NoWriteAheadLog {
         /// The file.
@@ -74,48 +74,48 @@ pub enum OpenFault {
         /// The journal mode that SQLite offers instead.
         journal_mode: String,
     },
-    /// The lock beside the file cannot be had.
+    /// The lock file beside the database cannot be opened or locked.
     #[error("the lock {} of the database cannot be used", path.display())]
     Lock {
         /// The lock.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// A restore is putting another file in its place.
-    #[error("the database {} is being restored: start again when that has ended", path.display())]
+    /// A restore is replacing the file.
+    #[error("the database {} is being restored: start again when the restore has ended", path.display())]
     BeingRestored {
         /// The file.
         path: PathBuf,
     },
-    /// The system gives no thread.
-    #[error("the thread that writes cannot be started")]
+    /// The system cannot start a thread.
+    #[error("a thread of the database cannot be started")]
     Thread(#[source] std::io::Error),
 }
 
-/// Why a job on a connection failed, before it is known as what.
+/// Why a job on a connection failed, before it is mapped to a fault of the port.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SqlFault {
-    /// SQLite says no.
+    /// An error of SQLite.
     #[error(transparent)]
     Database(#[from] rusqlite::Error),
-    /// Stored data that no version of this program wrote.
-    #[error("the column {0} holds what nobody wrote there")]
+    /// A stored value that no version of this program writes.
+    #[error("the column {0} holds an invalid value")]
     Column(&'static str),
-    /// Stored data that can be read but cannot be right.
+    /// Stored data that can be read but is inconsistent.
     #[error(transparent)]
     Unsound(Cause),
-    /// The caller goes on with another listing.
+    /// The cursor of the caller belongs to another listing.
     #[error("the cursor is not one of this listing")]
     ForeignCursor,
-    /// The caller asks for what this store does not do.
+    /// The caller requests an operation that this store does not support.
     #[error("{0}")]
     Refused(String),
 }
 
 impl SqlFault {
-    /// Whether it says something about one row, and nothing about the file.
+    /// Returns whether the error concerns one row rather than the file.
     pub(super) fn is_of_a_row(&self) -> bool {
         match self {
             Self::Column(_) | Self::Unsound(_) => true,
@@ -124,7 +124,7 @@ impl SqlFault {
         }
     }
 
-    /// The fault of the port, told as what was being attempted.
+    /// Returns the fault of the port; `doing` names the attempted operation.
     pub(super) fn doing(self, doing: &'static str) -> StoreFault {
         match self {
             Self::Database(source) => match remedy(&source) {
@@ -140,18 +140,18 @@ impl SqlFault {
     }
 }
 
-/// What helps against an error of SQLite.
+/// What resolves an error of SQLite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Remedy {
-    /// Another try, later.
+    /// A retry, later.
     Wait,
-    /// A person who looks at the file.
+    /// An operator has to repair the file.
     Repair,
-    /// Another program or another configuration.
+    /// Another program or another configuration is needed.
     Change,
 }
 
-/// Whether a value is not of the type that this program writes there.
+/// Returns whether a value is not of the type that this program writes.
 fn is_of_a_value(error: &rusqlite::Error) -> bool {
     use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
     matches!(
@@ -160,7 +160,7 @@ fn is_of_a_value(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// What helps against it.
+/// Returns what resolves the error.
 pub(super) fn remedy(error: &rusqlite::Error) -> Remedy {
     if is_of_a_value(error) {
         return Remedy::Repair;
@@ -190,7 +190,7 @@ mod tests {
     use rusqlite::ffi;
 
     #[test]
-    fn every_failure_of_sqlite_has_its_fault() {
+    fn every_error_of_sqlite_has_its_fault() {
         let fault = |code| {
             let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
             match SqlFault::from(error).doing("testing") {

@@ -1,4 +1,4 @@
-//! The two atomic steps, and the reads that they need.
+//! The two atomic steps of the protocol, and the reads that they need.
 
 use std::sync::Arc;
 
@@ -104,6 +104,6 @@ impl Ledger for SqliteLedger {
             let _: bool = connection.prepare_cached(any)?.query_row([], |row| row.get(0))?;
             Ok(())
         };
-        self.database.read(meter::TABLE_GET, "looking whether the ledger answers", job).await
+        self.database.read(meter::TABLE_GET, "probing the ledger", job).await
     }
 }

@@ -1,10 +1,10 @@
-//! Who may use the file: an advisory lock on a file beside it.
+//! The lock of the store: an advisory lock on a file beside the database.
 //!
-//! Every process that has the store open holds the lock together with the others. Putting a backup in the
-//! place of the store needs the lock alone, so that nobody writes into a file that is no longer the store, or
-//! remembers what is no longer true. SQLite's own locks cannot say that: they are free between two transactions.
+//! Every process that has the store open holds a shared lock. Replacing the store by a backup needs the exclusive
+//! lock, so that no process writes into a file that is no longer the store, or keeps outdated values in memory.
+//! SQLite's own locks are not enough: they are released between two transactions.
 //!
-//! The system gives the lock back when a process ends, however it ends. The file stays: it has nothing in it.
+//! The system releases the lock when a process ends. The lock file is empty, and is never removed.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(super) struct StoreLock {
 }
 
 impl StoreLock {
-    /// For a process that uses the store beside others. The folder of the store exists.
+    /// Acquires the lock shared with other processes that use the store. The folder of the store exists.
     pub(super) fn shared(store: &Path) -> Result<Self, OpenFault> {
         let (path, file) = open(store)?;
         match file.try_lock_shared() {
@@ -30,8 +30,8 @@ impl StoreLock {
         }
     }
 
-    /// For whoever must be alone; `None` while others use the store. The folder of the store exists.
-    pub(super) fn alone(store: &Path) -> Result<Option<Self>, OpenFault> {
+    /// Acquires the lock exclusively; `None` if other processes use the store. The folder of the store exists.
+    pub(super) fn exclusive(store: &Path) -> Result<Option<Self>, OpenFault> {
         let (path, file) = open(store)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Self { _file: file })),
@@ -41,7 +41,7 @@ impl StoreLock {
     }
 }
 
-/// The file that carries the lock of a store.
+/// Returns the lock file of a store.
 pub(super) fn lock_of(store: &Path) -> PathBuf {
     beside(&resolved(store), ".lock")
 }
@@ -59,27 +59,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_share_it_and_one_is_alone() {
+    fn the_lock_is_shared_or_exclusive() {
         let folder = tempfile::tempdir().unwrap();
         let store = folder.path().join("postonce.db");
         let (one, other) = (StoreLock::shared(&store).unwrap(), StoreLock::shared(&store).unwrap());
         drop(one);
-        assert!(StoreLock::alone(&store).unwrap().is_none());
+        assert!(StoreLock::exclusive(&store).unwrap().is_none());
         drop(other);
-        let alone = StoreLock::alone(&store).unwrap();
-        assert!(alone.is_some() && StoreLock::alone(&store).unwrap().is_none());
+        let exclusive = StoreLock::exclusive(&store).unwrap();
+        assert!(exclusive.is_some() && StoreLock::exclusive(&store).unwrap().is_none());
         assert!(matches!(StoreLock::shared(&store), Err(OpenFault::BeingRestored { .. })));
-        drop(alone);
+        drop(exclusive);
         assert!(StoreLock::shared(&store).is_ok());
     }
 
     #[test]
-    fn a_store_has_one_lock_whatever_it_is_called() {
+    fn a_store_has_one_lock_for_all_of_its_paths() {
         let folder = tempfile::tempdir().unwrap();
         let (store, link) = (folder.path().join("postonce.db"), folder.path().join("link.db"));
         File::create(&store).unwrap();
         std::os::unix::fs::symlink(&store, &link).unwrap();
         let _shared = StoreLock::shared(&link).unwrap();
-        assert!(StoreLock::alone(&store).unwrap().is_none());
+        assert!(StoreLock::exclusive(&store).unwrap().is_none());
     }
 }

@@ -1,5 +1,5 @@
-//! How the operations of this store are counted: in the words and by the prices of the services that
-//! stand in its place past one machine, so that the meters and their dashboards are the same.
+//! The operations of this store as they are counted: with the names and prices of the equivalent Azure operations, so
+//! that metrics and dashboards are the same for both stores.
 
 use crate::ports::operations::{Operation, PriceKind, Service};
 

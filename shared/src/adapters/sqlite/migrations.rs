@@ -1,8 +1,8 @@
-//! Brings a file to the schema that this program knows, also when several processes start at once.
+//! Migrates a file to the schema of this program, also when several processes start at once.
 //!
-//! `user_version` of the file counts the migrations that it has seen. A file from a newer program is
-//! refused: who doesn't know what a column means can't keep its promise. `application_id` tells our
-//! files from others, so that a wrong path in a configuration doesn't end in somebody else's data.
+//! `user_version` of the file is the number of migrations that were applied. A file from a newer program is refused,
+//! because this program does not know the meaning of its columns. `application_id` marks the files of this program,
+//! so that a wrong path in the configuration does not change the data of another program.
 
 use std::path::Path;
 
@@ -19,20 +19,20 @@ const MIGRATIONS: [&str; 5] = [
     include_str!("migrations/005_transactions_in_order.sql"),
 ];
 
-/// The schema version that this program writes, and the newest that it can use.
+/// The schema version that this program writes, and the newest that it supports.
 pub const SCHEMA_VERSION: i64 = 5;
 
 /// "Post" in ASCII.
 const APPLICATION_ID: i64 = 0x506f_7374;
 
-/// Attempts to switch the log on. Each waits for locks by itself, except where SQLite fears a
-/// deadlock between two that both want to be alone: then one has to begin again.
+/// Maximum number of attempts to enable the log. SQLite waits for locks by itself, except where it detects a possible
+/// deadlock between two exclusive locks: then one side has to retry.
 const ATTEMPTS_MAX: u32 = 100;
 
-/// Checks the file, switches the write-ahead log on, and runs the migrations that are missing.
+/// Checks the file, enables the write-ahead log, and runs the missing migrations.
 pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), OpenFault> {
     let database = |source| OpenFault::Database { path: path.to_owned(), source };
-    // Before anything is changed.
+    // Checked before anything is changed.
     check(connection, path)?;
     let journal_mode =
         retried(|| connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0)))
@@ -45,7 +45,7 @@ pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), OpenFa
     }
     let sql_tx = retried(|| Transaction::new_unchecked(connection, TransactionBehavior::Immediate))
         .map_err(database)?;
-    // Asked again under the lock: another process may have been faster.
+    // Checked again under the lock: another process may have migrated the file.
     let seen = usize::try_from(check(&sql_tx, path)?).unwrap_or(0);
     for migration in MIGRATIONS.iter().skip(seen) {
         sql_tx.execute_batch(migration).map_err(database)?;
@@ -55,7 +55,7 @@ pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), OpenFa
     sql_tx.commit().map_err(database)
 }
 
-/// Checks that the file has the very schema of this program, for those who only read.
+/// Checks that the file has exactly the schema of this program, for read-only connections.
 pub(super) fn check_current(connection: &Connection, path: &Path) -> Result<(), OpenFault> {
     let found = check(connection, path)?;
     if found == SCHEMA_VERSION {
@@ -64,9 +64,9 @@ pub(super) fn check_current(connection: &Connection, path: &Path) -> Result<(), 
     Err(OpenFault::Older { path: path.to_owned(), found, known: SCHEMA_VERSION })
 }
 
-/// The schema version of the file, if it is one that this program may touch; zero for an empty one.
+/// Returns the schema version of the file if this program supports it; zero for an empty file.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<i64, OpenFault> {
-    // One statement, so that all three are of the same moment.
+    // One statement, so that the three values are consistent.
     let sql = "SELECT (SELECT user_version FROM pragma_user_version),
                       (SELECT application_id FROM pragma_application_id),
                       (SELECT count(*) FROM sqlite_schema)";
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_counts_the_migrations() {
+    fn the_schema_version_is_the_number_of_migrations() {
         assert_eq!(i64::try_from(MIGRATIONS.len()), Ok(SCHEMA_VERSION));
     }
 }

@@ -1,12 +1,31 @@
 //! The embedded store: everything in one SQLite file, for one machine.
 //!
-//! One thread writes (`writer`): it takes all the jobs that wait, runs each in a savepoint, and
-//! answers them after one COMMIT, so that many callers share one `fsync`. A few connections read
-//! (`reader`), each in short transactions of its own. Several processes may share the file:
-//! SQLite's own lock orders their writes, and the guards of the ports do the rest.
+//! One thread writes (`writer`): it takes all waiting jobs, runs each in a savepoint, and answers them after one
+//! COMMIT, so that many callers share one `fsync`. A few connections read (`reader`), each in short transactions of
+//! its own. Several processes may share the file: SQLite's lock orders their writes, and the guards of the ports
+//! detect conflicts.
 //!
-//! Read `database` for how a port speaks to the two, then the ports one by one. Rows are laid out
-//! in `migrations/*.sql`.
+//! `database` is the access of the ports to both; each of the other modules implements a port or serves one.
+//!
+//! # Tables
+//!
+//! `migrations/*.sql` define the tables. Money is in minor units, times are milliseconds since 1970.
+//!
+//! | table | key | row | modules |
+//! | --- | --- | --- | --- |
+//! | `account_names` | `id`; unique `user_id`, `account_id` | the number of an account that was opened, or named by a transaction | `names` |
+//! | `partners` | `id`; unique `name` | the number of a partner | `names` |
+//! | `accounts` | `id` (of `account_names`) | an account: terms, balance, head of its journal | `accounts`, `commit` |
+//! | `transactions` | `id`; unique `account`, `partner`, `message` | a transaction with its status and marks | `transaction_row`; `accept`, `commit`, `ledger`, `log`, `archive` |
+//! | `journal_pages` | `id`; unique `account`, `first_sequence` | a journal page: the entries of one commit | `commit`, `log`, `archive` |
+//! | `queue_messages` | `id`, never reused | a queue message without its body | `queue` |
+//! | `queue_bodies` | `id` (of `queue_messages`) | the body of a queue message | `queue` |
+//! | `dead_letters` | `id` | a dead letter and its resolution | `dead_letters` |
+//! | `sync_values` | `name` | a shared value, such as the gate or the register of order numbers | `sync_store`, `backup`, `restore` |
+//! | `payloads` | `name` | work that is too large for one message | `payload_store` |
+//! | `api_keys` | `id` | an API key: its hash, partner and scopes | `api_keys` |
+//! | `partner_records` | `id` | a partner: its reach and terms | `partners` |
+//! | `roster` | `id` | a process that can be called, with its address | `process_registry` |
 
 mod accept;
 mod accounts;
@@ -57,8 +76,8 @@ use connection::{Role, connect};
 use database::Database;
 use lock::StoreLock;
 
-/// What to put on which queue for work that was just accepted; stored in the same database
-/// transaction as the work. Called on the writer's thread: it must neither wait nor call the store.
+/// Returns the queue messages for work that was just accepted; they are stored in the same database transaction as the
+/// work. Called on the writer's thread: it must neither block nor call the store.
 pub type Enqueue = Arc<dyn Fn(&[&Written]) -> Vec<(QueueName, Vec<u8>)> + Send + Sync>;
 
 /// The store in one SQLite file.
@@ -66,43 +85,42 @@ pub type Enqueue = Arc<dyn Fn(&[&Written]) -> Vec<(QueueName, Vec<u8>)> + Send +
 pub enum SqliteStore {}
 
 impl SqliteStore {
-    /// Opens the file, creates or migrates it where needed, and starts the thread that writes. The
-    /// thread ends when the last of the ports is dropped, and what was answered is in the file.
+    /// Opens the file, creates or migrates it if necessary, and starts the writer's thread. The thread ends when the
+    /// last of the ports is dropped; all writes that have returned are then in the file.
     ///
-    /// Only the owner may read the files of the store. Where other users may, their rights are removed, and
-    /// a warning is logged.
+    /// Only the owner may read the files of the store. If other users have access, it is removed, and a warning is
+    /// logged.
     ///
-    /// Blocks while it reads the schema, and for some seconds at most while another process
-    /// migrates. The ports have to be called within a tokio runtime.
+    /// Blocks while it reads the schema, and for some seconds at most while another process migrates. The ports
+    /// have to be called within a tokio runtime.
     ///
     /// # Errors
-    /// [`OpenFault`] when there is no file of ours at that path that this program can use.
+    /// [`OpenFault`] when the path has no file that this program can use.
     pub fn open(path: &Path, enqueue: Enqueue, world: Arc<dyn World>) -> Result<Store, OpenFault> {
         let operations = Arc::new(StorageOperations::default());
         let database = Database::open(path, world, Arc::clone(&operations))?;
         Ok(Self::ports(Arc::new(database), enqueue, operations))
     }
 
-    /// Opens a file for reading only, while others may use it: nothing is created and nothing
-    /// migrated, and every write is refused. The rights of other users are removed as by [`Self::open`].
+    /// Opens a file for reading only, while other processes may use it: nothing is created or migrated, and every
+    /// write is refused. Access of other users is removed as by [`Self::open`].
     ///
     /// # Errors
-    /// [`OpenFault`] when there is no file of ours at that path with the schema of this program.
+    /// [`OpenFault`] when the path has no file with the schema of this program.
     pub fn open_to_read(path: &Path, world: Arc<dyn World>) -> Result<Store, OpenFault> {
         let operations = Arc::new(StorageOperations::default());
         let database = Database::open_to_read(path, world, Arc::clone(&operations))?;
         Ok(Self::ports(Arc::new(database), Arc::new(|_: &[&Written]| Vec::new()), operations))
     }
 
-    /// Moves what is in the write-ahead log to the file, so that the file alone is the store: for a process
-    /// that is about to end while a thread still holds a port. Blocks, for some seconds at most where
-    /// another process writes.
+    /// Checkpoints the write-ahead log, so that the database file alone is the store: for a process that is about to
+    /// end while a thread still holds a port. Blocks for some seconds at most while another process writes.
     ///
     /// # Errors
-    /// When the log cannot be moved, or another process is in the way. Nothing is lost: the log stays, and
-    /// whoever opens the store next reads both.
-    pub fn gather(path: &Path) -> Result<(), OpenFault> {
-        // Nobody puts another file in its place meanwhile.
+    /// When the log cannot be checkpointed, or another process prevents it. Nothing is lost: the log stays, and the
+    /// next process that opens the store reads both.
+    pub fn checkpoint(path: &Path) -> Result<(), OpenFault> {
+        // The lock prevents a restore from replacing the file in the meantime.
         let _lock = StoreLock::shared(path)?;
         connect(path, Role::Checkpoint)
             .and_then(|connection| connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::TRUNCATE))

@@ -1,11 +1,11 @@
-//! Small integers for names that stand in millions of rows.
+//! Small integers for names that occur in millions of rows.
 
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::fault::SqlFault;
 use crate::domain::ids::{AccountKey, PartnerId};
 
-/// The number of an account; `None` when nobody ever named it.
+/// Returns the number of an account; `None` if it has none.
 pub(super) fn account(connection: &Connection, key: AccountKey) -> Result<Option<i64>, SqlFault> {
     let sql = "SELECT id FROM account_names WHERE user_id = ?1 AND account_id = ?2";
     let number = connection
@@ -15,7 +15,7 @@ pub(super) fn account(connection: &Connection, key: AccountKey) -> Result<Option
     Ok(number)
 }
 
-/// The number of an account, given to it now if it has none. For the writer only.
+/// Returns the number of an account, and assigns one if it has none. For the writer only.
 pub(super) fn account_or_new(connection: &Connection, key: AccountKey) -> Result<i64, SqlFault> {
     if let Some(number) = account(connection, key)? {
         return Ok(number);
@@ -26,7 +26,7 @@ pub(super) fn account_or_new(connection: &Connection, key: AccountKey) -> Result
     Ok(connection.last_insert_rowid())
 }
 
-/// The number of a partner; `None` when it never asked for anything.
+/// Returns the number of a partner; `None` if it has none.
 fn partner(connection: &Connection, partner: &PartnerId) -> Result<Option<i64>, SqlFault> {
     let number = connection
         .prepare_cached("SELECT id FROM partners WHERE name = ?1")?
@@ -35,7 +35,7 @@ fn partner(connection: &Connection, partner: &PartnerId) -> Result<Option<i64>, 
     Ok(number)
 }
 
-/// The number of a partner, given to it now if it has none. For the writer only.
+/// Returns the number of a partner, and assigns one if it has none. For the writer only.
 pub(super) fn partner_or_new(connection: &Connection, name: &PartnerId) -> Result<i64, SqlFault> {
     if let Some(number) = partner(connection, name)? {
         return Ok(number);

@@ -1,4 +1,4 @@
-//! The partners: one document each. A revision is a number that only grows.
+//! The partners: one document each. A revision is an increasing number.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Partners for SqlitePartners {
     }
 
     async fn list(&self, after: Option<&PartnerId>, limit: usize) -> Result<Vec<Partner>, StoreFault> {
-        // Every name comes after the empty one.
+        // The empty name sorts before every other one.
         let after = after.map_or("", PartnerId::as_str).to_owned();
         let job = move |connection: &Connection| {
             let sql = "SELECT id, body FROM partner_records WHERE id > ?1 ORDER BY id LIMIT ?2";
@@ -59,7 +59,7 @@ impl Partners for SqlitePartners {
         let expected = match expected.map(columns::version) {
             None => None,
             Some(Some(version)) => Some(version),
-            // A revision of another store.
+            // The revision comes from another store.
             Some(None) => return Ok(Swapped::Conflict),
         };
         let (id, body) = (partner.id.clone(), partner_body::encode(partner));
@@ -92,7 +92,7 @@ fn save(
     Ok(Verdict::Keep(Swapped::Done(columns::revision(next))))
 }
 
-/// The partners of a file that may not call; of an older schema, none.
+/// Returns the suspended partners of a file; none if its schema has no partner records.
 pub(super) fn suspended(connection: &Connection) -> Result<BTreeSet<PartnerId>, SqlFault> {
     if !has_records(connection)? {
         return Ok(BTreeSet::new());
@@ -103,7 +103,7 @@ pub(super) fn suspended(connection: &Connection) -> Result<BTreeSet<PartnerId>, 
     Ok(suspended.map(|partner| partner.id).collect())
 }
 
-/// Suspends a partner of a file that nobody else uses, if the file knows it.
+/// Suspends a partner in a file that no other process uses, if the file has a record of it.
 pub(super) fn suspend(connection: &Connection, id: &PartnerId) -> Result<(), SqlFault> {
     if !has_records(connection)? {
         return Ok(());
@@ -118,13 +118,13 @@ pub(super) fn suspend(connection: &Connection, id: &PartnerId) -> Result<(), Sql
     Ok(())
 }
 
-/// Older schemas have no records of partners.
+/// Returns whether the file has partner records; older schemas have none.
 fn has_records(connection: &Connection) -> Result<bool, SqlFault> {
     let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'partner_records'";
     Ok(connection.query_row(sql, [], |row| row.get::<_, i64>(0))? == 1)
 }
 
-/// The partner in the columns `id` and `body`.
+/// Reads the partner from the columns `id` and `body`.
 fn read(row: &Row<'_>) -> Result<Partner, SqlFault> {
     let id = columns::code(row, 0, "id", |name| PartnerId::parse(name).ok())?;
     let body: String = row.get(1)?;

@@ -6,31 +6,31 @@ use std::path::{Path, PathBuf};
 /// Suffixes of the files that SQLite may keep beside a database.
 pub(super) const SIDECARS: [&str; 3] = ["-wal", "-journal", "-shm"];
 
-/// A database file, and the files that SQLite may keep beside it.
-pub(super) fn whole(path: &Path) -> impl Iterator<Item = PathBuf> {
+/// Returns a database file, and the files that SQLite may keep beside it.
+pub(super) fn database_files(path: &Path) -> impl Iterator<Item = PathBuf> {
     [path.to_owned()].into_iter().chain(SIDECARS.map(|suffix| beside(path, suffix)))
 }
 
-/// The path with a suffix after its file name.
+/// Returns the path with a suffix after its file name.
 pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     PathBuf::from(name)
 }
 
-/// The path of the file itself, where the given path is a symbolic link: a store has one lock, whatever path names it.
+/// Resolves symbolic links: a store has one lock, whichever path names it.
 pub(super) fn resolved(path: &Path) -> PathBuf {
     if let Ok(found) = path.canonicalize() {
         return found;
     }
-    // It does not exist yet.
+    // The file does not exist yet.
     match (folder_of(path).canonicalize(), path.file_name()) {
         (Ok(folder), Some(name)) => folder.join(name),
         (Ok(_) | Err(_), _) => path.to_owned(),
     }
 }
 
-/// The folder of a file.
+/// Returns the folder of a file.
 pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

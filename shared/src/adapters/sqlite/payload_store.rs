@@ -1,5 +1,4 @@
-//! Large bodies by reference. Here they are rows: SQLite keeps them in pages of their own. A cursor
-//! is the last name of the page before.
+//! Large bodies by reference, stored as rows. A cursor is the last name of the previous page.
 
 use std::sync::Arc;
 
@@ -64,8 +63,7 @@ impl PayloadStore for SqlitePayloadStore {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<PayloadEntry>, StoreFault> {
-        // Every name that begins with the prefix, and no other one, sorts before the prefix and a
-        // byte that is in no name.
+        // The range of the names with the prefix: `~` sorts after every character of a name.
         let (prefix, end) = (prefix.to_owned(), format!("{prefix}~"));
         let after = cursor.unwrap_or_default().to_owned();
         let job = move |connection: &Connection| {
@@ -92,9 +90,9 @@ fn put(connection: &Connection, name: &str, body: &[u8], now: Timestamp) -> Resu
     let same: bool = connection
         .prepare_cached("SELECT body = ?2 FROM payloads WHERE name = ?1")?
         .query_row((name, body), |row| row.get(0))?;
-    // Some message points to the body that is there.
+    // A message may point to the stored body.
     if !same {
-        return Err(SqlFault::Refused(format!("the payload {name} has another content")));
+        return Err(SqlFault::Refused(format!("the payload {name} exists with other content")));
     }
     Ok(Verdict::Undo(()))
 }

@@ -1,4 +1,4 @@
-//! The processes that can be called.
+//! The process registry: the processes that can be called.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::writer::Verdict;
 use crate::ports::fault::StoreFault;
 use crate::ports::process_registry::{Address, ProcessId, ProcessKind, ProcessRegistry, RegisteredProcess};
 
-/// The roster in the file.
+/// The process registry in the file.
 pub(super) struct SqliteProcessRegistry {
     database: Arc<Database>,
 }
@@ -54,11 +54,11 @@ impl ProcessRegistry for SqliteProcessRegistry {
             let entries = statement.query_and_then([], read)?;
             entries.filter_map(Result::transpose).collect()
         };
-        self.database.read(meter::TABLE_QUERY, "reading the roster", job).await
+        self.database.read(meter::TABLE_QUERY, "reading the process registry", job).await
     }
 }
 
-/// The entry in a row; `None` when a newer program wrote it for a kind of its own.
+/// Reads an entry; `None` if a newer program wrote it for a kind that this program does not know.
 fn read(row: &Row<'_>) -> Result<Option<RegisteredProcess>, SqlFault> {
     let kind: String = row.get(1)?;
     let Some(kind) = ProcessKind::from_code(&kind) else { return Ok(None) };

@@ -1,5 +1,5 @@
-//! The work queue. It behaves as the queues of Azure do: a message that was received is hidden for a
-//! while, and who received it holds a random receipt, of which only the newest counts.
+//! The work queue. It behaves like an Azure queue: a received message is hidden for its visibility timeout, and each
+//! receipt has a random pop receipt, of which only the newest is valid.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,14 +53,14 @@ impl WorkQueue for SqliteQueue {
         visibility: Duration,
     ) -> Result<Vec<Message>, StoreFault> {
         let doing = "receiving queue messages";
-        // Asked by a reader first, unless there should be something: an idle listener must not take the
-        // lock that others write under.
+        // A reader checks first, unless this process has just sent a message: an idle listener must not take the
+        // write lock.
         if self.database.take_queued() {
             self.database.count(meter::QUEUE_RECEIVE);
         } else {
             let (name, world) = (queue.clone(), self.database.world());
-            let look = move |connection: &_| any_visible(connection, &name, world.now());
-            if !self.database.read(meter::QUEUE_RECEIVE, doing, look).await? {
+            let check = move |connection: &_| any_visible(connection, &name, world.now());
+            if !self.database.read(meter::QUEUE_RECEIVE, doing, check).await? {
                 return Ok(Vec::new());
             }
         }
@@ -87,9 +87,9 @@ impl WorkQueue for SqliteQueue {
             if connection.prepare_cached(sql)?.execute(changes)? != 1 {
                 return Ok(Verdict::Undo(Held::Lost));
             }
-            // Whoever only wants more time passes the same body: then the large row stays as it is.
+            // A renewal without a change passes the same body: the large row is then not written.
             let sql = "UPDATE queue_bodies SET body = ?1 WHERE id = ?2 AND body <> ?1";
-            // Somebody else's message may be larger than ours: it may stay, but none may become so.
+            // A message of another program may exceed the limit. It may keep its body; no new body may exceed it.
             if connection.prepare_cached(sql)?.execute((&body, id))? > 0 {
                 check_size(&body)?;
             }
@@ -102,7 +102,7 @@ impl WorkQueue for SqliteQueue {
         let Some((id, receipt)) = numbers(lease) else { return Ok(Held::Lost) };
         let queue = queue.clone();
         let job = move |connection: &Connection| {
-            // The body goes with it, by its foreign key.
+            // The foreign key deletes the body as well.
             let sql = "DELETE FROM queue_messages WHERE id = ?1 AND queue = ?2 AND pop_receipt = ?3";
             if connection.prepare_cached(sql)?.execute((id, queue.as_str(), receipt))? != 1 {
                 return Ok(Verdict::Undo(Held::Lost));
@@ -115,7 +115,7 @@ impl WorkQueue for SqliteQueue {
     async fn backlog(&self, queue: &QueueName) -> Result<Backlog, StoreFault> {
         let (queue, world) = (queue.clone(), self.database.world());
         let job = move |connection: &_| backlog(connection, &queue, world.now());
-        self.database.read(meter::QUEUE_METADATA, "reading how much waits in a queue", job).await
+        self.database.read(meter::QUEUE_METADATA, "reading the backlog of a queue", job).await
     }
 }
 
@@ -127,7 +127,7 @@ fn check_size(body: &[u8]) -> Result<(), SqlFault> {
     Err(SqlFault::Refused(format!("a body of {size} bytes is larger than {BODY_BYTES_MAX}")))
 }
 
-/// Puts a message on a queue, as part of a job.
+/// Puts a message on a queue, within a job.
 pub(super) fn insert(
     connection: &Connection,
     queue: &QueueName,
@@ -145,16 +145,16 @@ pub(super) fn insert(
     Ok(())
 }
 
-/// What is visible, of the messages `m`.
+/// Condition for visible messages, in the table `m`.
 const VISIBLE: &str = "m.queue = ?1 AND m.visible_at <= ?2";
 
-/// What was sent in the future: the clock went back, and would hide it for as long as it went. Looked
-/// for only where nothing is visible, and only among what is hidden for longer than a lease usually is.
+/// Condition for messages with a send time in the future: the clock was set back, and they would be hidden for as long.
+/// Checked only if no message is visible, and only for messages that are hidden longer than a usual lease.
 const FROM_THE_FUTURE: &str = "m.queue = ?1 AND m.visible_at > ?2 + 60000 AND m.inserted_at > ?2 + 60000";
 
 fn any_visible(connection: &Connection, queue: &QueueName, now: Timestamp) -> Result<bool, SqlFault> {
-    for which in [VISIBLE, FROM_THE_FUTURE] {
-        let sql = format!("SELECT EXISTS (SELECT 1 FROM queue_messages m WHERE {which})");
+    for condition in [VISIBLE, FROM_THE_FUTURE] {
+        let sql = format!("SELECT EXISTS (SELECT 1 FROM queue_messages m WHERE {condition})");
         let mut statement = connection.prepare_cached(&sql)?;
         if statement.query_row((queue.as_str(), now.unix_ms()), |row| row.get(0))? {
             return Ok(true);
@@ -187,22 +187,22 @@ fn receive(
     Ok(Verdict::Keep(messages))
 }
 
-/// The messages of one kind, each with its number and a new receipt.
+/// Returns the messages that match, each with its id and a new receipt.
 fn find(
     connection: &Connection,
-    which: &str,
+    condition: &str,
     queue: &QueueName,
     now: Timestamp,
     max: usize,
     world: &dyn World,
 ) -> Result<Vec<(i64, u64, Message)>, SqlFault> {
-    // In the order in which they became visible, which an index has: in the order of their ids,
-    // each receive would step over all that is in flight or delayed. No join, and no limit that is bound:
-    // SQLite would plan it anew each time.
+    // Ordered by the time at which they became visible, for which there is an index: in the order of their ids, each
+    // receive would step over all messages that are leased or delayed. No join and no bound limit: SQLite would
+    // plan the statement again each time.
     let limit = max.min(RECEIVE_MAX);
     let sql = format!(
         "SELECT m.id, m.dequeue_count, m.inserted_at, (SELECT b.body FROM queue_bodies b WHERE b.id = m.id)
-         FROM queue_messages m WHERE {which} ORDER BY m.visible_at, m.id LIMIT {limit}"
+         FROM queue_messages m WHERE {condition} ORDER BY m.visible_at, m.id LIMIT {limit}"
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_and_then((queue.as_str(), now.unix_ms()), |row| {
@@ -210,14 +210,14 @@ fn find(
         let count: u32 = row.get(1)?;
         let message = Message {
             lease: lease_of(id, receipt),
-            // One without a body, in a damaged file, must not keep the others from coming.
+            // A message without a body, in a damaged file, must not block the others.
             body: row.get::<_, Option<_>>(3)?.unwrap_or_default(),
             dequeue_count: count.saturating_add(1),
             inserted_at: columns::timestamp(row, 2)?,
         };
         Ok::<_, SqlFault>((id, receipt, message))
     })?;
-    // All of them first: an index must not change under the statement that reads it.
+    // Collected first: the index must not change while the statement reads it.
     rows.collect()
 }
 
@@ -241,7 +241,7 @@ fn lease_of(id: i64, receipt: u64) -> Lease {
     Lease { message_id: id.to_string(), pop_receipt: format!("{receipt:016x}") }
 }
 
-/// The numbers in a lease; `None` for one that this store never gave.
+/// Returns the id and the receipt of a lease; `None` if this store never issued it.
 fn numbers(lease: &Lease) -> Option<(i64, i64)> {
     let id = lease.message_id.parse().ok()?;
     let receipt = u64::from_str_radix(&lease.pop_receipt, 16).ok()?;

@@ -1,7 +1,7 @@
-//! A few connections that read, on tokio's threads for blocking work.
+//! A pool of a few read connections, on tokio's threads for blocking work.
 //!
-//! Each job has a snapshot of its own and gives it back at once: a snapshot that stayed open would
-//! hide what was committed since, and would keep the write-ahead log from being emptied.
+//! Each job has its own snapshot, and releases it at once: a long-lived snapshot would not contain later commits, and
+//! would prevent the reuse of the write-ahead log.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::fault::SqlFault;
 use super::lock::StoreLock;
 use crate::ports::fault::StoreFault;
 
-/// Most connections that read. Reads are short; more would only share the same disk and cores.
+/// Maximum number of read connections. Reads are short; more would only compete for the same disk and cores.
 const READERS_MAX: usize = 4;
 
-/// The connections that read.
+/// The pool of read connections.
 pub(super) struct Readers {
     permits: Arc<Semaphore>,
     pool: Arc<Pool>,
@@ -27,18 +27,18 @@ pub(super) struct Readers {
 struct Pool {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
-    /// Last: a read may outlive the ports.
+    /// The last field: a read may outlive the ports.
     _lock: Arc<StoreLock>,
 }
 
 impl Readers {
-    /// Connections are opened when they are first needed.
+    /// Creates the pool. Connections are opened when they are first needed.
     pub(super) fn new(path: &Path, lock: Arc<StoreLock>) -> Self {
         let pool = Pool { path: path.to_owned(), idle: Mutex::default(), _lock: lock };
         Self { permits: Arc::new(Semaphore::new(READERS_MAX)), pool: Arc::new(pool) }
     }
 
-    /// Runs a job on one of them.
+    /// Runs a job on one of the connections.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         doing: &'static str,
@@ -57,8 +57,7 @@ impl Readers {
         });
         match read.await {
             Ok(outcome) => outcome.map_err(|fault| fault.doing(doing)),
-            // A bug of ours: the next try meets it again. The connection is gone, and a new one
-            // will take its place.
+            // A bug: a retry would panic as well. The connection is lost, and a new one replaces it.
             Err(ended) if ended.is_panic() => Err(StoreFault::Refused { doing, source: ended.into() }),
             // The runtime shuts down.
             Err(ended) => Err(unavailable(ended.into())),
@@ -77,7 +76,7 @@ impl Pool {
     }
 }
 
-/// One transaction, so that all statements of a job see the same state.
+/// Runs a job in one transaction, so that all of its statements read the same snapshot.
 fn snapshot<T>(
     connection: &Connection,
     job: impl FnOnce(&Connection) -> Result<T, SqlFault>,

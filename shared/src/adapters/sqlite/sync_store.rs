@@ -1,4 +1,4 @@
-//! Small values with compare-and-swap. A revision is a number that only grows.
+//! Small values with compare-and-swap. A revision is an increasing number.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ impl SyncStore for SqliteSyncStore {
         let expected = match expected.map(columns::version) {
             None => None,
             Some(Some(version)) => Some(version),
-            // A revision of another store.
+            // The revision comes from another store.
             Some(None) => return Ok(Swapped::Conflict),
         };
         let (name, value) = (name.to_owned(), value.to_owned());
@@ -83,7 +83,7 @@ fn swap(
     Ok(Verdict::Keep(Swapped::Done(columns::revision(next))))
 }
 
-/// Writes a value, whatever it was. Its revision still only grows.
+/// Writes a value unconditionally. Its revision increases.
 pub(super) fn overwrite(connection: &Connection, name: &str, value: &str) -> Result<(), SqlFault> {
     let sql = "INSERT INTO sync_values (name, revision, value) VALUES (?1, 1, ?2)
                ON CONFLICT (name) DO UPDATE SET revision = revision + 1, value = excluded.value";

@@ -1,4 +1,4 @@
-//! One row of `transactions`, in both directions.
+//! Reads and writes rows of `transactions`.
 
 use std::collections::BTreeMap;
 
@@ -15,18 +15,18 @@ use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
 use crate::messaging::envelope::Written;
 use crate::ports::ledger::{Marks, NewTransaction, StoredTransaction};
 
-/// The columns that [`read`] reads, of the table under the name `t`.
+/// The columns that [`read`] needs; the alias of the table is `t`.
 pub(super) const COLUMNS: &str = "t.status, t.revision, t.kind, t.amount, t.currency, t.reference, t.metadata, \
      t.unknown_members, t.fingerprint_version, t.fingerprint, t.accepted_at, t.dead_letter, t.repairs, \
      t.repaired_at, t.decided_at, t.order_number, t.sequence, t.balance_after, t.reason";
 
-/// How many columns these are: where the columns of a join begin.
+/// The number of these columns: further columns of a join follow them.
 pub(super) const COLUMNS_COUNT: usize = 19;
 
-/// The revision of a row that was just inserted.
+/// The revision of an inserted row.
 pub(super) const FIRST_REVISION: i64 = 1;
 
-/// Reads the row of that key.
+/// Reads a row whose key is known.
 pub(super) fn read(row: &Row<'_>, key: TransactionKey) -> Result<StoredTransaction, SqlFault> {
     let kind = columns::code(row, 2, "kind", TransactionKind::from_code)?;
     let currency = columns::currency(row, 4)?;
@@ -78,13 +78,13 @@ fn outcome(row: &Row<'_>, currency: Currency) -> Result<Option<Outcome>, SqlFaul
     }
 }
 
-/// A row that was found, with the mark of the attempts that inserted it.
+/// A row, with the nonce of the attempts that inserted it.
 pub(super) struct Found {
     pub(super) stored: StoredTransaction,
     pub(super) accept_nonce: Nonce,
 }
 
-/// Reads the transaction of a key.
+/// Reads the transaction with that key.
 pub(super) fn find(connection: &Connection, key: &TransactionKey) -> Result<Option<Found>, SqlFault> {
     let sql = format!(
         "SELECT {COLUMNS}, t.accept_nonce FROM transactions t
@@ -103,10 +103,10 @@ pub(super) fn find(connection: &Connection, key: &TransactionKey) -> Result<Opti
     Ok(Some(Found { stored: read(row, key.clone())?, accept_nonce }))
 }
 
-/// A new transaction with what can be computed before the writer has to wait for it.
+/// A new transaction with everything that can be computed before the writer starts on it.
 pub(super) struct NewRow {
     pub(super) new: NewTransaction,
-    /// Its work, for the queue.
+    /// Its work, for the queue message.
     pub(super) work: Written,
     metadata: Option<String>,
     fingerprint: (u8, [u8; 32]),
@@ -125,7 +125,7 @@ impl NewRow {
         }
     }
 
-    /// Inserts it; false when the key is taken.
+    /// Inserts the row; returns false if the key is taken.
     pub(super) fn insert(
         &self,
         connection: &Connection,

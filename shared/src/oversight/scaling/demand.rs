@@ -1,4 +1,4 @@
-//! What waits, read from the queues at most once in a while, however often it is asked for.
+//! The backlog of all queues, read at most once per interval.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,23 +17,23 @@ use crate::ports::queue::{Backlog, QueueName, WorkQueue};
 use crate::ports::sync_store::SyncStore;
 use crate::ports::world::World;
 
-/// How old a reading may be when it is given out again.
+/// Maximum age of a reading that is returned again.
 pub const READING_AGE_MAX: Duration = Duration::from_secs(5);
 
-/// What waits, over all queues.
+/// The backlog of all queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Demand {
     /// Messages, visible and not. One message holds many transactions.
     pub depth: u64,
-    /// Messages of those queues that have a visible one: where none is visible, all of them are in
-    /// somebody's hand or wait for their time, and another worker would find nothing.
+    /// Messages in queues with a visible message. If a queue has none, all of its messages are leased or delayed, and
+    /// a further worker would receive nothing.
     pub waiting: u64,
     /// Age of the oldest visible message; zero when none is visible.
     pub oldest_age: Duration,
 }
 
 impl Demand {
-    /// The demand that backlogs make at a moment.
+    /// Returns the demand of these backlogs at that time.
     pub fn of(backlogs: impl IntoIterator<Item = Backlog>, now: Timestamp) -> Self {
         backlogs.into_iter().fold(Self::default(), |demand, Backlog { depth, head_inserted_at }| {
             let waiting = if head_inserted_at.is_some() { depth } else { 0 };
@@ -47,16 +47,16 @@ impl Demand {
     }
 }
 
-/// A reading that could not be made. All who waited for it share it.
+/// The fault of a reading; all callers that waited for it share it.
 pub type SharedFault = Arc<StoreFault>;
 
 type Answer = Result<Demand, SharedFault>;
 
-/// Reads what waits. Whoever asks within [`READING_AGE_MAX`] of the start of a reading shares it, also
-/// when it failed: the store is asked once per queue and time, however many ask.
+/// Reads the demand. Calls within [`READING_AGE_MAX`] after the start of a reading share it, even if it failed: the
+/// number of storage requests does not depend on the number of callers.
 pub struct DemandWatch {
     configured: u16,
-    /// The queues that there are: as many as were ever used, which is read once.
+    /// The queues, including those of earlier configurations, which are read once.
     queues: Arc<OnceCell<Vec<QueueName>>>,
     queue: Arc<dyn WorkQueue>,
     sync: Arc<dyn SyncStore>,
@@ -70,16 +70,16 @@ struct Reading {
 }
 
 impl DemandWatch {
-    /// A watch over the work queues of a store, of which so many are configured.
+    /// Creates a watch over the work queues of a store; `configured` is the configured number of queues.
     pub fn new(store: &Store, configured: u16, world: Arc<dyn World>) -> Self {
         let (queue, sync) = (Arc::clone(&store.queue), Arc::clone(&store.sync));
         Self { configured, queues: Arc::default(), queue, sync, world, latest: Mutex::new(None) }
     }
 
-    /// What waits, as it was at most [`READING_AGE_MAX`] ago.
+    /// Returns the demand, at most [`READING_AGE_MAX`] old.
     ///
     /// # Errors
-    /// [`StoreFault`] when a queue could not be read.
+    /// [`StoreFault`] when a queue cannot be read.
     pub async fn demand(&self) -> Result<Demand, SharedFault> {
         let answer = {
             let mut latest = self.latest.lock();
@@ -98,7 +98,7 @@ impl DemandWatch {
         answer.await
     }
 
-    /// Reads in a task of its own: whoever asked first may go away, and others wait for the answer.
+    /// Starts a reading in a task of its own: other callers wait for it even if the first one is canceled.
     fn begin_reading(&self) -> Shared<BoxFuture<'static, Answer>> {
         let (told, answer) = oneshot::channel();
         let (queue, queues, world) =
@@ -113,13 +113,13 @@ impl DemandWatch {
                 Ok(Demand::of(backlogs, world.now()))
             };
             let demand: Result<Demand, StoreFault> = read.await;
-            // Perhaps nobody waits any more.
+            // All callers may have been canceled.
             drop(told.send(demand.map_err(Arc::new)));
         };
         self.world.spawn(reading.boxed());
         let answer = async {
             answer.await.unwrap_or_else(|ended| {
-                let doing = "asking for the backlog of the queues";
+                let doing = "reading the backlog of the queues";
                 Err(Arc::new(StoreFault::Unavailable { doing, source: Box::new(ended) }))
             })
         };

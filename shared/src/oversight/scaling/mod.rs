@@ -1,8 +1,7 @@
-//! How many workers are wanted: a pure function of what waits, what is promised, and the time.
+//! The number of workers that are wanted: a pure function of the backlog, the age target and the time.
 //!
-//! Kubernetes asks for the number over HTTP, and `postonce-worker --scale` acts on it on one machine.
-//! [`DemandWatch`] reads what waits, at most once in a while; [`Steady`] keeps a number that is acted
-//! upon from flapping.
+//! Kubernetes reads the number over HTTP; `postonce-worker --scale` applies it on one machine. [`DemandWatch`] reads
+//! the backlog, at most once per interval; [`Steady`] prevents the number of workers from oscillating.
 
 mod demand;
 mod schedule;
@@ -16,43 +15,43 @@ pub use self::steady::Steady;
 use crate::domain::time::Timestamp;
 use crate::ports::queue::RECEIVE_MAX;
 
-/// What the number of workers goes by.
+/// Parameters for the number of workers.
 #[derive(Debug, Clone)]
 pub struct ScalingPolicy {
-    /// How long accepted work may wait at most before it is posted. At least 1 ms.
+    /// Maximum time between acceptance and posting. At least 1 ms.
     pub age_target: Duration,
-    /// Messages in a second that one worker posts. At least 1.
+    /// Messages that one worker posts per second. At least 1.
     pub worker_rate: u32,
-    /// Fewest workers.
+    /// Minimum number of workers.
     pub workers_min: u32,
-    /// Most workers.
+    /// Maximum number of workers.
     pub workers_max: u32,
-    /// Fewest workers at known times.
+    /// Minimum number of workers at scheduled times.
     pub floors: Schedule,
-    /// For how long fewer workers must have been wanted before there are fewer.
+    /// How long fewer workers must have been wanted before workers are stopped.
     pub down_delay: Duration,
 }
 
-/// How many workers are wanted, and why.
+/// The number of workers that are wanted, and its reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkersWanted {
-    /// The number: what the backlog or the schedule needs, whichever is more, within the limits.
+    /// The number: the maximum of backlog and schedule, within the limits.
     pub workers: u32,
-    /// What the backlog needs; 0 when nothing waits.
+    /// The number for the backlog; 0 if no message waits.
     pub for_backlog: u32,
-    /// What the schedule asks for at this time; 0 when it says nothing.
+    /// The number for the schedule; 0 if no entry matches.
     pub floor: u32,
 }
 
-/// How many workers are wanted.
+/// Returns the number of workers that are wanted.
 ///
-/// The messages that wait, worked off within the age target, need `waiting / (rate × target)` workers. As
-/// long as the oldest is younger than the target, this also is in time for each of them: work that came
-/// earlier stands further ahead. Once the oldest is late, the rate or the workers were fewer than thought,
-/// and the number grows by as much as the work is late.
+/// To post the waiting messages within the age target, `waiting / (rate × target)` workers are needed. As long as
+/// the oldest message is younger than the target, this number is enough for each message, because earlier messages are
+/// posted first. If the oldest message is late, the rate or the number of workers was overestimated, and the number
+/// grows in proportion to the delay.
 ///
-/// There are never more than one worker for each full receive that waits: more would find nothing. So an old
-/// message that cannot be posted for now does not call for workers that could not help it.
+/// The number is at most one worker per full receive that waits: further workers would receive nothing. So an old
+/// message that cannot be posted at present does not start workers that could not post it either.
 pub fn workers_wanted(demand: &Demand, policy: &ScalingPolicy, now: Timestamp) -> WorkersWanted {
     let for_backlog = for_backlog(demand, policy);
     let floor = policy.floors.floor(now);

@@ -1,4 +1,4 @@
-//! Known peaks: fewest workers at the minutes that a cron expression matches.
+//! Schedules for known peaks: a minimum number of workers at the minutes that a cron expression matches.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use cronexpr::{Crontab, MakeTimestamp};
 
 use crate::domain::time::Timestamp;
 
-/// Fewest workers at known times, such as `* 7-9 * * MON = 4; * * 24-31 12 * = 6`.
+/// Minimum numbers of workers at scheduled times, such as `* 7-9 * * MON = 4; * * 24-31 12 * = 6`.
 #[derive(Debug, Clone, Default)]
 pub struct Schedule(Vec<Floor>);
 
@@ -20,7 +20,7 @@ struct Floor {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimeZone(String);
 
-/// A schedule that cannot be understood: which part of it, and why.
+/// Error for a part of a schedule that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{part:?} {why}")]
 pub struct InvalidSchedule {
@@ -29,7 +29,7 @@ pub struct InvalidSchedule {
 }
 
 impl TimeZone {
-    /// The zone of that name; `None` when the database has none.
+    /// Returns the zone of that name; `None` if the database does not contain it.
     pub fn named(name: &str) -> Option<Self> {
         jiff::tz::TimeZone::get(name).ok()?;
         Some(Self(name.to_owned()))
@@ -43,23 +43,23 @@ impl fmt::Display for TimeZone {
 }
 
 impl Schedule {
-    /// Reads `cron expression = number`, several of them with `;` in between. The expressions have the
-    /// five fields of cron (minute, hour, day of month, month, day of week), read in the time zone.
+    /// Parses `cron expression = number` entries, separated by `;`. The expressions have the five fields of cron
+    /// (minute, hour, day of month, month, day of week), evaluated in the time zone.
     ///
     /// # Errors
-    /// [`InvalidSchedule`] at the first part that is something else.
+    /// [`InvalidSchedule`] for the first invalid part.
     pub fn parse(text: &str, zone: &TimeZone) -> Result<Self, InvalidSchedule> {
         let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
         parts.map(|part| Floor::parse(part, zone)).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The fewest workers at that time: the most that any matching expression asks for, else 0.
+    /// Returns the minimum number of workers at that time: the maximum of all matching entries, or 0.
     pub fn floor(&self, now: Timestamp) -> u32 {
         let matching = self.0.iter().filter(|floor| floor.holds(now));
         matching.map(|floor| floor.workers).max().unwrap_or(0)
     }
 
-    /// The most that is ever asked for.
+    /// Returns the highest number of all entries.
     pub fn highest(&self) -> u32 {
         self.0.iter().map(|floor| floor.workers).max().unwrap_or(0)
     }
@@ -71,23 +71,23 @@ impl Floor {
         let (expression, workers) =
             part.split_once('=').ok_or_else(|| refuse("is not of the form: cron expression = number"))?;
         let workers = workers.trim().parse().ok().filter(|workers| *workers > 0);
-        let workers = workers.ok_or_else(|| refuse("does not end in a whole number of workers above 0"))?;
+        let workers = workers.ok_or_else(|| refuse("does not end with a number of workers above 0"))?;
         let fields: Vec<&str> = expression.split_whitespace().collect();
         if fields.len() != 5 {
-            return Err(refuse("has not the five fields: minute, hour, day of month, month, day of week"));
+            return Err(refuse("does not have five fields: minute, hour, day of month, month, day of week"));
         }
         let minutes = cronexpr::parse_crontab(&format!("{} {zone}", fields.join(" ")));
         let minutes = minutes.map_err(|error| {
-            // Its text shows the place on a line of its own; one line has to do here.
+            // The message of the crate shows the position on a separate line; only the last line is used.
             let text = error.to_string();
             let reason = text.rsplit_once("^ ").map_or(text.as_str(), |(_, reason)| reason);
-            refuse(&format!("is no cron expression: {reason}"))
+            refuse(&format!("is not a cron expression: {reason}"))
         })?;
         Ok(Self { minutes, workers })
     }
 
     fn holds(&self, now: Timestamp) -> bool {
-        // Every time that we can write is in the calendar of the crate.
+        // Every timestamp is within the range of the crate.
         let now = MakeTimestamp::from_millisecond(now.unix_ms());
         now.and_then(|now| self.minutes.matches(now)).unwrap_or(false)
     }
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_floor_holds_for_each_minute_that_its_expression_matches() {
+    fn a_floor_applies_to_each_minute_that_its_expression_matches() {
         let text = "0-59 7-9 * * MON = 4; * * 24-31 12 * = 6;30 8 * * 1=9;";
         let check = |zone_name: &str, now: &str, expected: u32| {
             let schedule = Schedule::parse(text, &zone(zone_name)).unwrap();
@@ -119,7 +119,7 @@ mod tests {
         check("UTC", "2026-12-24T00:00:00Z", 6);
         check("UTC", "2026-12-28T08:00:00Z", 6);
         check("UTC", "2027-01-01T00:00:00Z", 0);
-        // Where clocks are changed, the hours are those on the wall: UTC+1 in winter, UTC+2 in summer.
+        // With daylight saving time, the hours are local: UTC+1 in winter, UTC+2 in summer.
         check("Europe/Berlin", "2026-11-23T06:00:00Z", 4);
         check("Europe/Berlin", "2026-11-23T05:59:00Z", 0);
         check("Europe/Berlin", "2026-07-06T05:00:00Z", 4);
@@ -127,13 +127,13 @@ mod tests {
     }
 
     #[test]
-    fn no_schedule_asks_for_nothing() {
+    fn an_empty_schedule_has_no_floor() {
         let schedule = Schedule::parse("", &zone("UTC")).unwrap();
         assert_eq!((schedule.floor(Timestamp::from_unix_ms(0)), schedule.highest()), (0, 0));
     }
 
     #[test]
-    fn a_wrong_part_is_named_with_what_is_wrong() {
+    fn an_invalid_part_is_reported_with_its_reason() {
         let check = |text: &str, words: &[&str]| {
             let message = Schedule::parse(text, &zone("UTC")).unwrap_err().to_string();
             for word in words {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn zones_are_those_of_the_database() {
+    fn zones_come_from_the_database() {
         assert_eq!(TimeZone::named("Europe/Berlin").unwrap().to_string(), "Europe/Berlin");
         for unknown in ["", "Europe/Nowhere", "UTC+1 ", "Europe/Berlin UTC"] {
             assert_eq!(TimeZone::named(unknown), None, "{unknown:?}");

@@ -1,28 +1,28 @@
-//! A number that follows what is wanted upward at once, and downward only after a while.
+//! A number that follows the wanted number upward at once, and downward after a delay.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Keeps a number of workers from flapping.
+/// Prevents the number of workers from oscillating.
 ///
-/// More work needs more workers now. Fewer are enough only when fewer were wanted for the whole delay: between
-/// two waves a queue is empty for a moment, and a worker that is drained for that moment has lost its cached
-/// rows when the next wave comes. So the number is the highest of those that were wanted within the delay.
+/// More work needs more workers at once. Workers are stopped only if fewer were wanted during the whole delay: between
+/// two bursts a queue is empty for a moment, and a worker that is drained then has lost its cache when the next burst
+/// arrives. So the result is the maximum of the numbers that were wanted within the delay.
 #[derive(Debug)]
 pub struct Steady {
     delay: Duration,
-    /// When what was wanted: in the order of time, each higher than those after it. What a later and higher
-    /// one has overtaken can never be the highest again.
+    /// Times and wanted numbers, in the order of time, each number higher than all later ones. A number that is
+    /// followed by a higher one cannot become the maximum again.
     recent: VecDeque<(Duration, u32)>,
 }
 
 impl Steady {
-    /// Nothing was wanted yet.
+    /// Creates the filter.
     pub const fn new(delay: Duration) -> Self {
         Self { delay, recent: VecDeque::new() }
     }
 
-    /// Notes what is wanted at a time since some start, and returns what to have.
+    /// Records the number that is wanted at that time (since any fixed start), and returns the number to run.
     pub fn follow(&mut self, at: Duration, wanted: u32) -> u32 {
         while self.recent.back().is_some_and(|(_, earlier)| *earlier <= wanted) {
             self.recent.pop_back();
@@ -40,16 +40,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn up_at_once_and_down_after_the_delay() {
+    fn it_follows_upward_at_once_and_downward_after_the_delay() {
         let mut steady = Steady::new(Duration::from_secs(60));
-        // Second, wanted, expected.
+        // Second, wanted, result.
         let story = [
             (0, 1, 1),
             (5, 4, 4),
             (10, 2, 4),
             (15, 3, 4),
             (65, 1, 4),
-            // The four was wanted more than 60 s ago; the three was not.
+            // The 4 was wanted more than 60 s ago; the 3 was not.
             (66, 1, 3),
             (75, 1, 3),
             (76, 1, 1),
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_delay_it_follows() {
+    fn without_a_delay_it_follows_at_once() {
         let mut steady = Steady::new(Duration::ZERO);
         for (second, wanted) in [(0, 3), (1, 1), (2, 5), (3, 2)] {
             assert_eq!(steady.follow(Duration::from_secs(second), wanted), wanted);

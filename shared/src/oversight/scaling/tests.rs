@@ -24,7 +24,7 @@ fn wanted(waiting: u64, age_s: u64, policy: &ScalingPolicy, now: &str) -> Worker
     workers_wanted(&demand, policy, Timestamp::parse(now).unwrap())
 }
 
-/// A day without a floor, and a Monday.
+/// A day without a scheduled floor, and a Monday.
 const FRIDAY: &str = "2026-11-20T08:00:00Z";
 const MONDAY: &str = "2026-11-23T08:00:00Z";
 const LATER_ON_MONDAY: &str = "2026-11-23T09:00:00Z";
@@ -41,12 +41,12 @@ fn workers_follow_backlog_age_and_schedule_within_the_limits() {
     check((1_000, 0, FRIDAY), (1, 1, 0));
     check((1_001, 0, FRIDAY), (2, 2, 0));
     check((5_000, 10, FRIDAY), (5, 5, 0));
-    // Twice as late as promised: twice as many.
+    // With twice the promised delay, twice as many workers are wanted.
     check((1_000, 20, FRIDAY), (2, 2, 0));
     check((1_000, 21, FRIDAY), (3, 3, 0));
     check((20_000, 0, FRIDAY), (8, 20, 0));
     check((20_000, 600, FRIDAY), (8, 625, 0));
-    // No more workers than full receives, however old a message is.
+    // The number does not exceed the full receives, however old a message is.
     check((1, 86_400, FRIDAY), (1, 1, 0));
     check((33, 86_400, FRIDAY), (2, 2, 0));
     check((0, 0, MONDAY), (4, 0, 4));
@@ -73,7 +73,7 @@ fn queues_without_a_visible_message_count_as_depth_only() {
         Backlog { depth: 5, head_inserted_at: at(3) },
         Backlog { depth: 70, head_inserted_at: None },
         Backlog { depth: 2, head_inserted_at: at(9) },
-        // Another machine's clock is a little ahead.
+        // The clock of another machine is slightly ahead.
         Backlog { depth: 1, head_inserted_at: at(-2) },
     ];
     let expected = Demand { depth: 78, waiting: 8, oldest_age: Duration::from_secs(9) };
@@ -81,7 +81,7 @@ fn queues_without_a_visible_message_count_as_depth_only() {
 }
 
 #[tokio::test]
-async fn the_queues_are_read_once_in_five_seconds_however_often_it_is_asked() {
+async fn the_queues_are_read_once_per_interval_for_all_callers() {
     let world = Arc::new(TestWorld::new(1));
     let store = MemoryStore::new(world.clone());
     let asked = || store.operations.snapshot().values().sum::<u64>();
@@ -90,13 +90,13 @@ async fn the_queues_are_read_once_in_five_seconds_however_often_it_is_asked() {
         store.queue.send(&queue, b"work", Duration::ZERO).await.unwrap();
     };
     let watch = DemandWatch::new(&store, 2, world.clone());
-    // More queues were in use than are configured now.
+    // An earlier configuration had more queues.
     QueueCount::new(store.sync.clone(), world.clone()).note(3).await.unwrap();
     send().await;
     world.advance(Duration::from_secs(2));
     let (before, first) = (asked(), watch.demand().await.unwrap());
     assert_eq!(first, Demand { depth: 1, waiting: 1, oldest_age: Duration::from_secs(2) });
-    assert_eq!(asked() - before, 4, "how many queues there are, and one look at each");
+    assert_eq!(asked() - before, 4, "the number of queues, and one request for each");
     send().await;
     let before = asked();
     world.advance(READING_AGE_MAX - Duration::from_millis(1));
@@ -106,11 +106,11 @@ async fn the_queues_are_read_once_in_five_seconds_however_often_it_is_asked() {
     world.advance(Duration::from_millis(1));
     let many = futures::future::join_all((0..100).map(|_| watch.demand())).await;
     assert!(many.into_iter().all(|demand| demand.unwrap().depth == 2));
-    assert_eq!(asked() - before, 3, "those who ask at once share one look");
+    assert_eq!(asked() - before, 3, "concurrent callers share one reading");
 }
 
 #[tokio::test]
-async fn whoever_goes_away_takes_no_reading_along() {
+async fn a_reading_continues_when_its_first_caller_is_canceled() {
     let world = Arc::new(TestWorld::new(1));
     let store = MemoryStore::new(world.clone());
     let watch = DemandWatch::new(&store, 2, world);

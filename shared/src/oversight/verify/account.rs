@@ -1,8 +1,7 @@
-//! One reading of one account: its row, then its pages, then its transactions. Pure.
+//! The audit of one account during one pass: first its row, then its pages, then its transactions. Pure.
 //!
-//! The account row is the first thing that is read, and whatever lies behind the sequence that it names
-//! was written later and is passed over. What lies before it never changes. So money may move all the
-//! while.
+//! The account row is read first. Rows after the sequence in it were written later, and are skipped; rows before it
+//! never change. So postings may continue during the audit.
 
 use std::time::Duration;
 
@@ -16,56 +15,56 @@ use crate::domain::transaction::{Transaction, TransactionStatus};
 use crate::ports::archive::{Readable, StoredPage};
 use crate::ports::ledger::StoredTransaction;
 
-/// A transaction that is accepted for longer than this is worth a look.
+/// An accepted transaction that is older than this is reported.
 pub const OVERDUE_AFTER: Duration = Duration::from_secs(15 * 60);
-/// Transactions of an account marked as dead letters that are looked for; more are counted.
+/// Maximum number of transactions per account that are searched in the dead letters; further ones are counted.
 const MARKED_MAX: usize = 1000;
 
 /// The row of an account as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AccountRow {
-    /// It was never opened, or its row was removed.
+    /// The account was never opened, or its row was removed.
     Missing,
-    /// Its row cannot be read.
+    /// The row cannot be read, for this reason.
     Unreadable(String),
-    /// Its row.
+    /// The row was read.
     Read(Box<Account>),
 }
 
-/// What is audited.
+/// The account that is audited.
 #[derive(Debug, Clone)]
 pub struct Subject {
-    /// Which account.
+    /// The key of the account.
     pub key: AccountKey,
     /// Its row.
     pub row: AccountRow,
-    /// Whether the list of its user names it.
+    /// Whether the list of its user contains it.
     pub listed: bool,
 }
 
-/// How it is looked at.
+/// Parameters of one pass over an account.
 #[derive(Debug, Clone)]
 pub struct Look {
-    /// The same for all looks of one audit, and for no other audit.
+    /// A nonce that all passes of one audit share.
     pub salt: Nonce,
-    /// The time.
+    /// The current time.
     pub now: Timestamp,
-    /// The first counter of order numbers that nobody reserved, where it is known.
+    /// The first order number (as a counter) that was not reserved, if it is known.
     pub unreserved_from: Option<u64>,
-    /// What an earlier look could not match.
+    /// The groups that differed in an earlier pass.
     pub suspects: Suspects,
 }
 
-/// Rows behind the end that the account names: written since it was read, or never.
+/// Rows after the sequence of the account row: written after it was read, or inconsistent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Beyond {
-    /// The highest sequence of them.
+    /// The highest sequence of these rows.
     pub sequence: u64,
-    /// The transaction that has it; `None` for a page.
+    /// The transaction with that sequence; `None` for a page.
     pub transaction: Option<TransactionKey>,
 }
 
-/// What was read of an account.
+/// Numbers of rows that were read of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Journal pages.
@@ -76,31 +75,32 @@ pub struct Counts {
     pub transactions: u64,
 }
 
-/// What one reading of an account gave.
+/// Result of one pass over an account.
 #[derive(Debug)]
 pub struct Report {
-    /// What is wrong, and what is worth a look.
+    /// Inconsistencies and notices.
     pub findings: Vec<Finding>,
-    /// What could not be matched; another look with it tells what that is.
+    /// The groups that differ; a further pass compares them entry by entry.
     pub suspects: Suspects,
-    /// Rows behind the end.
+    /// Rows after the sequence of the account row.
     pub beyond: Option<Beyond>,
     /// The highest counter of its order numbers.
     pub highest_number: Option<u64>,
     /// Accepted transactions that are marked as dead letters.
     pub marked: Vec<TransactionKey>,
-    /// What was read.
+    /// Numbers of rows that were read.
     pub counts: Counts,
 }
 
-/// A reading under way. Tell it all pages, then [`Self::end_of_pages`], then all transactions.
+/// One pass over an account. Call [`Self::page`] for all pages, then [`Self::end_of_pages`], then
+/// [`Self::transaction`] for all transactions.
 pub struct AccountAudit {
     subject: Subject,
     look: Look,
     chain: Chain,
     sieve: Sieve,
     findings: Findings,
-    /// The last sequence that counts.
+    /// The last sequence that is audited.
     until: u64,
     beyond: Option<Beyond>,
     marked: Vec<TransactionKey>,
@@ -111,7 +111,7 @@ pub struct AccountAudit {
 }
 
 impl AccountAudit {
-    /// Begins a reading.
+    /// Starts a pass.
     pub fn new(subject: Subject, look: Look) -> Self {
         let account = match &subject.row {
             AccountRow::Read(account) => Some(&**account),
@@ -133,12 +133,12 @@ impl AccountAudit {
         }
     }
 
-    /// Whether a page counts: it does not lie behind the end that the account names.
+    /// Returns whether a page is audited: it does not start after the sequence of the account row.
     pub fn counts_page(&self, page: &StoredPage) -> bool {
         page.first_sequence.is_none_or(|first| first <= self.until)
     }
 
-    /// The next page, in the order of the store.
+    /// Audits the next page, in the order of the store.
     pub fn page(&mut self, stored: &StoredPage) {
         if !self.counts_page(stored) {
             if let Some(first) = stored.first_sequence {
@@ -150,23 +150,23 @@ impl AccountAudit {
         self.chain.page(stored, &mut self.findings);
         self.counts.pages = self.counts.pages.saturating_add(1);
         let entries = stored.page.iter().flat_map(|page| &page.entries);
-        // Of a page that goes on behind the end, what stands before it counts.
+        // The entries of a page that are after the sequence of the account row are skipped.
         for (entry, _) in entries.zip(stored.first_sequence.unwrap_or(0)..=self.until) {
             self.counts.entries = self.counts.entries.saturating_add(1);
             self.sieve.entry(entry, &mut self.findings);
         }
     }
 
-    /// All pages were told.
+    /// Audits the journal after the last page.
     pub fn end_of_pages(&mut self) {
         match &self.subject.row {
             AccountRow::Read(account) => self.chain.end(account, &mut self.findings),
-            // What was posted since the last page was read is behind it, and passed over.
+            // Transactions that were posted after the last page was read are skipped.
             AccountRow::Missing | AccountRow::Unreadable(_) => self.until = self.chain.last(),
         }
     }
 
-    /// The next transaction, in any order.
+    /// Audits the next transaction, in any order.
     pub fn transaction(&mut self, stored: &Readable<StoredTransaction>) {
         self.counts.transactions = self.counts.transactions.saturating_add(1);
         let stored = match stored {
@@ -195,7 +195,7 @@ impl AccountAudit {
         }
     }
 
-    /// All transactions were told.
+    /// Returns the result after the last transaction.
     pub fn end(mut self) -> Report {
         self.about_the_row();
         let account = Some(self.subject.key);

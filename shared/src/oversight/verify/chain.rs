@@ -1,7 +1,7 @@
-//! The journal of one account, page by page: sequences, sums and the chain of hashes.
+//! Audits the journal of one account, page by page: sequences, balances and the hash chain.
 //!
-//! It keeps books of its own and goes on behind what is damaged: what follows is judged by itself, so
-//! that one changed byte is one finding or two, and not thousands.
+//! It computes the expected values itself and continues after damage: later pages are audited independently, so that
+//! one changed byte causes one or two findings, and not thousands.
 
 use super::finding::{Finding, FindingKind, Findings};
 use crate::domain::account::Account;
@@ -12,29 +12,29 @@ use crate::domain::money::{Balance, Currency};
 use crate::ports::archive::StoredPage;
 use crate::protocol::order_numbers::FIRST_COUNTER;
 
-/// Withdrawals below the present limit that are remembered until it is known whether it counts.
+/// Maximum number of withdrawals below the current limit that are kept until it is known whether the limit applied.
 const OVERDRAWN_MAX: usize = 20;
-/// Gaps that are remembered one by one; more run together.
+/// Maximum number of gaps that are kept separately; further ones are merged.
 const GAPS_MAX: usize = 1000;
 
-/// The journal as far as it was read.
+/// The state of the audit after the pages that were read.
 pub(super) struct Chain {
     account: AccountKey,
-    /// The currency of the account, or of the first entry where the account cannot be asked.
+    /// The currency of the account, or of the first entry if the account row cannot be read.
     currency: Option<Currency>,
-    /// The sequence that comes next.
+    /// The next expected sequence.
     next: u64,
-    /// The hash of the page before; unknown behind a damaged one.
+    /// The hash of the previous page; unknown after damage.
     head: Option<PageHash>,
-    /// The balance so far, in minor units; unknown as well.
+    /// The current balance in minor units; unknown after damage.
     balance: Option<i64>,
-    /// A page before could not be read: a gap is explained by it.
+    /// The previous page could not be read, which explains a gap.
     unread: bool,
     gaps: Vec<(u64, u64)>,
-    /// What withdrawals below the present limit left, as far as it is known.
+    /// The lowest balance that the current overdraft limit allows, if it is known.
     floor: Option<i64>,
     overdrawn: Vec<(u64, Balance)>,
-    /// Counters of order numbers at or above this one were never reserved.
+    /// Order numbers from this counter on were never reserved.
     unreserved_from: Option<u64>,
     pub(super) pages: u64,
     pub(super) highest_number: Option<u64>,
@@ -58,24 +58,24 @@ impl Chain {
         }
     }
 
-    /// The last sequence that was read.
+    /// Returns the last sequence that was read.
     pub(super) const fn last(&self) -> u64 {
         self.next.saturating_sub(1)
     }
 
-    /// Whether the entry with that sequence may stand on a page that is missing or cannot be read.
+    /// Returns whether the entry with that sequence may be on a page that is missing or cannot be read.
     pub(super) fn is_in_a_gap(&self, sequence: u64) -> bool {
         self.gaps.iter().any(|(from, to)| (*from..=*to).contains(&sequence))
     }
 
-    /// The next page, in the order of the store.
+    /// Audits the next page, in the order of the store.
     pub(super) fn page(&mut self, stored: &StoredPage, findings: &mut Findings) {
         match (stored.first_sequence, &stored.page) {
             (Some(first), Ok(page)) => self.readable(first, page, findings),
             (first, page) => {
                 let cause = page
                     .as_ref()
-                    .map_or_else(ToString::to_string, |_| "the name of its row has no sequence".to_owned());
+                    .map_or_else(ToString::to_string, |_| "the key of its row has no sequence".to_owned());
                 let finding = self.finding(FindingKind::PageUnreadable).finding(cause);
                 findings.push(first.map_or(finding.clone(), |first| finding.at(first)));
                 if let Some(first) = first {
@@ -86,7 +86,7 @@ impl Chain {
         }
     }
 
-    /// The end of the pages: what the account says about itself.
+    /// Compares the journal with the account row, after the last page.
     pub(super) fn end(&mut self, account: &Account, findings: &mut Findings) {
         let last = self.last();
         if last < account.sequence {
@@ -105,14 +105,14 @@ impl Chain {
                 findings.push(finding.expecting(money(sum)).finding(money(found)));
             }
         }
-        // Opened with version 1; each page and each change of terms raised it by one.
+        // An account is opened with version 1; each page and each change of terms increases the version.
         let least = self.pages.saturating_add(1);
         if account.version < least {
             let finding = self.finding(FindingKind::AccountVersion);
             findings.push(finding.expecting(format!("at least {least}")).finding(account.version));
         }
         if account.version == least {
-            // Nothing but its pages ever changed it, so the limit was always the one of today.
+            // Only pages changed the account, so the limit was always the current one.
             let limit = account.overdraft_limit;
             for (sequence, balance) in std::mem::take(&mut self.overdrawn) {
                 let finding = self.finding(FindingKind::Overdrawn).at(sequence);
@@ -145,7 +145,7 @@ impl Chain {
         self.head = Some(page.hash);
     }
 
-    /// The next page starts here: nothing may be left out, and nothing be there twice.
+    /// Checks that the next page starts at the expected sequence.
     fn arrive_at(&mut self, first: u64, findings: &mut Findings) {
         if first > self.next {
             self.gap(first.saturating_sub(1), findings);
@@ -158,7 +158,7 @@ impl Chain {
         (self.unread, self.next) = (false, first);
     }
 
-    /// Nothing was read from the next entry to that one.
+    /// Records that the entries from the next expected one to `to` were not read.
     fn gap(&mut self, to: u64, findings: &mut Findings) {
         if !self.unread {
             let finding = self.finding(FindingKind::EntriesMissing).at(self.next);
@@ -227,7 +227,7 @@ impl Chain {
     }
 }
 
-/// A sum with its currency; in minor units where no balance can be as large.
+/// Formats an amount with its currency; in minor units if it exceeds the range of a balance.
 fn money(minor_units: i128, currency: Currency) -> String {
     let balance = i64::try_from(minor_units).ok().and_then(|units| Balance::try_new(units, currency));
     balance.map_or_else(

@@ -1,5 +1,5 @@
-//! A transaction that is marked as a dead letter is kept away from repair: so one of the open letters
-//! must hold it, or nobody would ever see it again.
+//! Checks marked transactions against the dead letters. A transaction that is marked as a dead letter is not enqueued
+//! again, so an open letter must contain it; otherwise no operator would find it.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,14 @@ use crate::ports::dead_letters::DeadLetter;
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::Listing;
 
-/// Letters of one request.
+/// Maximum number of letters per request.
 const LETTERS_LIMIT: usize = 50;
-/// A letter is written before its transactions are marked, and replaying unmarks before it resolves. So
-/// what is marked both before and after the letters were read, again and again, is in none of them.
+/// Number of passes. A letter is written before its transactions are marked, and a replay removes the marks before it
+/// resolves the letter. So a transaction that is marked before and after each pass over the letters is in none of them.
 const ROUNDS: usize = 3;
 
 impl Verifier<'_> {
-    /// Looks for all marked transactions among the open letters. Without any it reads nothing.
+    /// Searches all marked transactions in the open letters. Reads nothing if there are none.
     pub(super) async fn check_marked(&self) -> Result<(), StoreFault> {
         let (marked, more) = {
             let mut shared = self.shared.lock();
@@ -37,7 +37,7 @@ impl Verifier<'_> {
                 let found = self.patient.read(async || self.store.ledger.transaction(&key).await).await;
                 let is_marked = match found {
                     Ok(Some(stored)) => stored.work().is_some() && stored.marks.dead_letter,
-                    // A row that is gone or cannot be read was told with its account.
+                    // A row that is missing or cannot be read was reported with its account.
                     Ok(None) | Err(StoreFault::Corrupt { .. }) => false,
                     Err(fault) => return Err(fault),
                 };
@@ -58,14 +58,12 @@ impl Verifier<'_> {
         }
         if more > 0 {
             let finding = Finding::of(FindingKind::More, None);
-            self.tell(
-                &finding.finding(format!("{more} more marked transactions, which were not looked for")),
-            );
+            self.tell(&finding.finding(format!("{more} more marked transactions, which were not searched")));
         }
         Ok(())
     }
 
-    /// Takes away what an open letter holds; gives how many letters cannot be read.
+    /// Removes the keys that an open letter contains; returns the number of letters that cannot be read.
     async fn strike_out(&self, missing: &mut BTreeSet<TransactionKey>) -> Result<u64, StoreFault> {
         let mut unread = 0_u64;
         let mut cursor: Option<String> = None;
@@ -96,9 +94,9 @@ async fn list(
     patient.read(async || store.dead_letters.list(true, cursor, LETTERS_LIMIT).await).await
 }
 
-/// The transactions that a letter holds; `None` when not all of them can be read. Whether it has a seal does
-/// not matter here: it is the rows that are marked. A letter of a claim holds none: what is in its payload was
-/// not marked with it, and others may have changed the payload since.
+/// Returns the transactions in a letter; `None` if not all of them can be read. The seal is irrelevant here, because
+/// the rows are marked. The letter of a claim contains none: the transactions in its payload are not marked with it,
+/// and the payload may have been changed since.
 fn content(letter: &DeadLetter) -> Option<Names> {
     let names = match envelope::claimed(&letter.body) {
         None => Names::read(&letter.body),

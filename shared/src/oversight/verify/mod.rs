@@ -1,20 +1,19 @@
-//! The audit of a whole ledger, for operators: reads everything, recomputes everything, and tells what
-//! is not as the bank wrote it. It only reads, and money may move all the while:
+//! The audit of a whole ledger, for operators: it reads all rows, recomputes all values, and reports differences from
+//! what the bank wrote. It only reads, and postings may continue:
 //!
-//! 1. The account row is read first; what lies behind the sequence that it names is passed over. What
-//!    lies before it never changes.
-//! 2. A suspicion is read again, twice, with some time between, against the same state of the account.
-//!    Only what is still there then is told. So neither a commit between two reads nor one that a store
-//!    shows piece by piece becomes a finding.
-//! 3. What cannot be known is not told: limits change, clocks differ, work may wait for its release.
+//! 1. The account row is read first; rows after the sequence in it are skipped. Rows before it never change.
+//! 2. A suspected inconsistency is checked in two further passes, after some time, against the same state of the
+//!    account. Only what is still inconsistent is reported. So neither a commit between two reads nor a commit that
+//!    becomes visible row by row causes a finding.
+//! 3. Unknown facts cause no findings: limits change, clocks differ, and work may wait for its release.
 //!
-//! To read it: [`walk`] goes over the accounts; [`reading`] reads one of them, [`account`] judges it,
-//! by its journal ([`chain`]) and by comparing journal and log ([`sieve`]); [`numbers`] are unique over
-//! all accounts; [`letters`] looks for what was set aside; [`finding`] is what is told. All but `walk`,
-//! `reading` and `letters` is pure.
+//! [`walk`] iterates over the accounts; [`reading`] reads one of them, [`account`] audits it, with its journal
+//! ([`chain`]) and a comparison of journal and log ([`sieve`]); [`numbers`] checks that order numbers are unique over
+//! all accounts; [`letters`] checks marked transactions against the dead letters; [`finding`] defines the results. All
+//! modules except `walk`, `reading` and `letters` are pure.
 //!
-//! Memory does not grow with the ledger, but for the order numbers (see [`numbers`]): each account
-//! under audit costs some 50 KB and a page of its rows at a time.
+//! Memory does not grow with the ledger, except for the order numbers (see [`numbers`]): each account that is being
+//! audited needs some 50 KB and one page of its rows.
 
 mod account;
 mod chain;
@@ -45,61 +44,61 @@ use crate::ports::world::{World, WorldExt as _};
 use crate::protocol::order_numbers::{REGISTER, Register, UnsoundRegister};
 use walk::{Step, Walk};
 
-/// Marked transactions that are looked for among the dead letters; more are counted.
+/// Maximum number of marked transactions that are searched in the dead letters; further ones are counted.
 const MARKED_MAX: usize = 100_000;
 
-/// What to audit, and how.
+/// Scope and concurrency of an audit.
 #[derive(Debug, Clone, Copy)]
 pub struct Extent {
-    /// One account only: its order numbers are then compared among themselves.
+    /// Audits only this account; its order numbers are compared among themselves.
     pub account: Option<AccountKey>,
-    /// Accounts that are read at the same time.
+    /// Number of accounts that are read concurrently.
     pub concurrency: NonZeroUsize,
 }
 
-/// How far an audit is, and in the end what it covered.
+/// Progress of an audit, and in the end its totals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Accounts that were audited.
+    /// Number of audited accounts.
     pub accounts: u64,
-    /// Their journal pages.
+    /// Number of their journal pages.
     pub pages: u64,
-    /// The entries on them.
+    /// Number of their entries.
     pub entries: u64,
-    /// Transactions in every status.
+    /// Number of transactions in every status.
     pub transactions: u64,
-    /// Different order numbers.
+    /// Number of different order numbers.
     pub order_numbers: u64,
-    /// What is wrong.
+    /// Number of findings.
     pub findings: u64,
-    /// What is worth a look.
+    /// Number of notices.
     pub notices: u64,
 }
 
-/// Who is told what an audit finds and how far it is. It is called between reads, and must not wait.
+/// Receives the findings and the progress of an audit. It is called between reads, and must not block.
 pub trait Watcher: Send + Sync {
-    /// Something was found, or is worth a look.
+    /// Called for each finding and each notice.
     fn found(&self, finding: &Finding);
-    /// The audit went on.
+    /// Called when the audit has made progress.
     fn progressed(&self, totals: &Totals);
 }
 
-/// The audit could not be done: what was found until then stands, and nothing says that the rest is sound.
+/// The audit could not be completed: the findings so far are valid, but the rest was not checked.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyFault {
-    /// The store could not be read.
-    #[error("the ledger could not be read to its end")]
+    /// The store cannot be read.
+    #[error("the ledger could not be read completely")]
     Store(#[from] StoreFault),
-    /// Neither an account nor a register of order numbers, which the first process writes when it
-    /// starts: most likely this is not the store that was meant.
-    #[error("nothing was ever stored here: is this the store that you mean?")]
+    /// The store has neither an account nor a register of order numbers, which the first process writes when it
+    /// starts: most likely the configured store is not the intended one.
+    #[error("the store is empty: check that this is the intended store")]
     Nothing,
-    /// There is no such account.
-    #[error("there is no account {0}: no list names it, and the ledger has no row of it")]
+    /// The account does not exist.
+    #[error("there is no account {0}: no list contains it, and the ledger has no row of it")]
     NoSuchAccount(AccountKey),
 }
 
-/// Tries a read again that did not get an answer.
+/// Retries reads while the store is unavailable.
 #[derive(Clone)]
 struct Patient {
     world: Arc<dyn World>,
@@ -110,7 +109,7 @@ impl Patient {
         for attempt in 1..AUDIT_READ.attempts {
             match read().await {
                 Err(fault @ StoreFault::Unavailable { .. }) => {
-                    tracing::warn!("The audit waits: {}", causes(&fault));
+                    tracing::warn!("The audit retries a read: {}", causes(&fault));
                     AUDIT_READ.pause(attempt, &*self.world).await;
                 }
                 answer => return answer,
@@ -120,12 +119,12 @@ impl Patient {
     }
 }
 
-/// What all accounts of an audit share.
+/// State that is shared by all accounts of an audit.
 #[derive(Default)]
 struct Shared {
     totals: Totals,
     numbers: NumbersSeen,
-    /// The first counter that nobody had reserved when the register was read last.
+    /// The first counter that was not reserved when the register was last read.
     unreserved_from: Option<u64>,
     marked: Vec<TransactionKey>,
     marked_more: u64,
@@ -142,19 +141,18 @@ pub struct Verifier<'a> {
 }
 
 impl<'a> Verifier<'a> {
-    /// An audit that has not begun.
+    /// Creates an audit.
     pub fn new(store: &'a Store, world: Arc<dyn World>, watcher: &'a dyn Watcher) -> Self {
         let (salt, patient) = (world.nonce(), Patient { world: Arc::clone(&world) });
         Self { store, world, patient, watcher, salt, shared: Mutex::default() }
     }
 
-    /// Reads and recomputes everything of that extent. What is found is told to the watcher as it is
-    /// found.
+    /// Audits the given extent. Findings are reported to the watcher at once.
     ///
     /// # Errors
-    /// [`VerifyFault`] when the store could not be read to the end.
+    /// [`VerifyFault`] when the store cannot be read completely.
     pub async fn run(self, extent: Extent) -> Result<Totals, VerifyFault> {
-        // Without patience: a store that is not there at all is told at once.
+        // Not retried: an unavailable store is reported at once.
         self.store.ledger.probe().await?;
         let has_register = self.read_register(true).await?;
         match extent.account {
@@ -195,8 +193,8 @@ impl<'a> Verifier<'a> {
         stream::try_unfold(walk, async |mut walk| Ok(walk.next().await?.map(|step| (step, walk))))
     }
 
-    /// Notes the first counter that nobody has reserved by now; `None` when that cannot be known. Gives
-    /// whether there is a register at all. What is wrong with it is told once.
+    /// Records the first counter that is not reserved yet; `None` if it is unknown. Returns whether there is a
+    /// register. Its defects are reported if `tell` is true.
     async fn read_register(&self, tell: bool) -> Result<bool, StoreFault> {
         let (register, exists) = match self.patient.read(async || self.store.sync.get(REGISTER).await).await {
             Ok(Some(found)) => {
@@ -217,7 +215,7 @@ impl<'a> Verifier<'a> {
         Ok(exists)
     }
 
-    /// Numbers that came more than once are looked for once more, to tell all of their places.
+    /// Reads the journals again for repeated numbers, to report all of their positions.
     async fn check_numbers(&self, extent: Extent) -> Result<(), StoreFault> {
         let numbers = std::mem::take(&mut self.shared.lock().numbers);
         self.shared.lock().totals.order_numbers = numbers.len();
@@ -274,7 +272,7 @@ fn unsound_register(unsound: &UnsoundRegister) -> Finding {
     Finding::of(kind, None).finding(causes(unsound))
 }
 
-/// How many accounts the lists of the users name: what an audit is measured by.
+/// Counts the accounts in the lists of all users: the total for the progress of an audit.
 ///
 /// # Errors
 /// [`StoreFault`] when the lists cannot be read.

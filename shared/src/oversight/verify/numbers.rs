@@ -1,10 +1,9 @@
-//! Whether any order number was issued twice, over the whole ledger.
+//! Checks that no order number was issued twice in the whole ledger.
 //!
-//! Each number is one bit of a compressed bitmap (`roaring`), because numbers come from ranges that
-//! follow one another: some 0.13 bytes a number where most of a range was used, 2 bytes and a little
-//! where numbers lie far apart. A hundred million postings cost about 13 MB. The bitmap does not know
-//! where a number stands: when one comes again, and only then, the journals are read once more for the
-//! places of the numbers that were repeated.
+//! Each number is one bit of a compressed bitmap (`roaring`), because numbers come from consecutive ranges: about 0.13
+//! bytes per number if most of a range is used, and a little more than 2 bytes for isolated numbers. A hundred million
+//! postings need about 13 MB. The bitmap does not contain the positions of a number: only if a number is repeated,
+//! the journals are read again for the positions of the repeated numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,12 +13,12 @@ use super::finding::{Finding, FindingKind};
 use crate::domain::ids::{AccountKey, OrderNumber};
 use crate::domain::journal::Entry;
 
-/// Repeated numbers that are followed; more are counted.
+/// Maximum number of repeated numbers whose positions are searched; further ones are counted.
 const FOLLOWED_MAX: usize = 10_000;
-/// Places that are told of one number.
+/// Maximum number of positions that are listed for a number.
 const PLACES_MAX: usize = 10;
 
-/// All order numbers that were seen, each counter once.
+/// All order numbers of the ledger, by their counters.
 #[derive(Default)]
 pub struct NumbersSeen {
     seen: RoaringTreemap,
@@ -28,7 +27,7 @@ pub struct NumbersSeen {
 }
 
 impl NumbersSeen {
-    /// The number of an entry. Each entry is told once.
+    /// Adds the number of an entry. Called once for each entry.
     pub fn add(&mut self, number: OrderNumber) {
         let counter = number.counter();
         if self.seen.insert(counter) || self.repeated.contains(&counter) {
@@ -41,17 +40,17 @@ impl NumbersSeen {
         }
     }
 
-    /// How many different numbers there are.
+    /// Returns the number of different order numbers.
     pub fn len(&self) -> u64 {
         self.seen.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no order number.
     pub fn is_empty(&self) -> bool {
         self.seen.is_empty()
     }
 
-    /// Where to look for the places of what was repeated; `None` when nothing was.
+    /// Returns the collector for the positions of repeated numbers; `None` if no number is repeated.
     pub fn into_places(self) -> Option<Places> {
         let Self { seen: _, repeated, more } = self;
         let places = repeated.into_iter().map(|counter| (counter, BTreeSet::new())).collect();
@@ -60,14 +59,14 @@ impl NumbersSeen {
     }
 }
 
-/// The places of numbers that were seen more than once.
+/// The positions of repeated numbers.
 pub struct Places {
     places: BTreeMap<u64, BTreeSet<(AccountKey, u64)>>,
     more: u64,
 }
 
 impl Places {
-    /// An entry of any account; `place` is its sequence by its place in the journal.
+    /// Records the position of an entry of any account, if its number is repeated.
     pub fn look_at(&mut self, account: AccountKey, place: u64, entry: &Entry) {
         let places = self.places.get_mut(&entry.order_number.counter());
         if let Some(places) = places.filter(|places| places.len() < PLACES_MAX) {
@@ -75,7 +74,7 @@ impl Places {
         }
     }
 
-    /// One finding for each number that stands at more than one place.
+    /// Returns a finding for each number at more than one position.
     pub fn findings(self) -> Vec<Finding> {
         let repeated = self.places.into_iter().filter(|(_, places)| places.len() > 1);
         let mut findings: Vec<Finding> = repeated
@@ -85,14 +84,14 @@ impl Places {
                     .iter()
                     .map(|(account, sequence)| format!("entry {sequence} of {account}"))
                     .collect();
-                // The place that comes last is told as the place; all of them in the words.
+                // The last position is the position of the finding; the text lists all of them.
                 let last = places.last().copied();
                 let mut finding =
                     Finding::of(FindingKind::OrderNumberRepeated, last.map(|(account, _)| account));
                 finding.sequence = last.map(|(_, sequence)| sequence);
                 finding
-                    .expecting(format!("{number} at one place"))
-                    .finding(format!("{number} at {}", told.join(" and ")))
+                    .expecting(format!("{number} in one entry"))
+                    .finding(format!("{number} in {}", told.join(" and ")))
             })
             .collect();
         if self.more > 0 {

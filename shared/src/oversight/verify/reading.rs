@@ -1,4 +1,4 @@
-//! Reading one account: once when it is sound, and twice more when something looks wrong.
+//! Reads one account: one pass if it is consistent, and two further ones if it seems inconsistent.
 
 use std::time::Duration;
 
@@ -14,12 +14,11 @@ use crate::ports::archive::StoredPage;
 use crate::ports::fault::{StoreFault, causes};
 use crate::ports::ledger::Listing;
 
-/// Journal pages of one request: a page has up to 98 entries.
+/// Maximum number of journal pages per request; a page has up to 98 entries.
 const PAGES_LIMIT: usize = 100;
-/// Transactions of one request.
+/// Maximum number of transactions per request.
 const TRANSACTIONS_LIMIT: usize = 1000;
-/// How long to wait before a suspicion is looked at again, and again: longer than any commit that a
-/// store shows piece by piece takes.
+/// Delays before the further passes: longer than the time in which a commit becomes visible row by row.
 const SECOND_LOOKS: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
 
 /// Reads all pages of an account.
@@ -42,7 +41,7 @@ pub(super) async fn for_each_page(
 }
 
 impl Verifier<'_> {
-    /// Audits an account and tells what is wrong with it. False when there is nothing of that name.
+    /// Audits an account and reports its findings. Returns false if the account does not exist.
     pub(super) async fn audit(&self, key: AccountKey, listed: bool) -> Result<bool, StoreFault> {
         let mut subject = Subject { key, row: self.read_row(key).await?, listed };
         let mut noted = 0;
@@ -84,7 +83,7 @@ impl Verifier<'_> {
         Ok(is_there)
     }
 
-    /// Whether it has to be looked at again before anything is told.
+    /// Returns whether a further pass is needed before findings are reported.
     async fn is_suspicious(&self, report: &Report) -> Result<bool, StoreFault> {
         let is_wrong = |finding: &Finding| {
             finding.kind.weight() == Weight::Finding || finding.kind == FindingKind::NeverOpened
@@ -92,7 +91,7 @@ impl Verifier<'_> {
         if report.findings.iter().any(is_wrong) || !report.suspects.is_empty() {
             return Ok(true);
         }
-        // Ranges are reserved all the while: the register is read again when a number is behind it.
+        // Ranges are reserved continuously: the register is read again if a number is above the known ranges.
         let Some(highest) = report.highest_number else { return Ok(false) };
         let is_reserved = |end: Option<u64>| end.is_none_or(|end| highest < end);
         let known = self.shared.lock().unreserved_from;
@@ -104,8 +103,8 @@ impl Verifier<'_> {
         Ok(!is_reserved(known))
     }
 
-    /// One reading: pages, then transactions, of the account as `subject` has it. `noted`: the
-    /// last page that was counted.
+    /// Makes one pass: pages, then transactions, up to the state of the account in `subject`. `noted` is the last page
+    /// that was counted.
     async fn look(
         &self,
         subject: &Subject,
@@ -140,7 +139,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Counts a page and its order numbers, once, however often it is read.
+    /// Counts a page and its order numbers, once for all passes.
     fn note_page(&self, page: &StoredPage, noted: &mut u64) {
         let Some(first) = page.first_sequence.filter(|first| first > noted) else { return };
         *noted = first;
@@ -174,8 +173,8 @@ impl Verifier<'_> {
         }
     }
 
-    /// The subject of another look. A row that was read stays the one that is compared with: what it
-    /// names has happened, and has had time to become visible. One that was missing may be there by now.
+    /// Returns the subject of a further pass. A row that was read remains the reference: the rows before its sequence
+    /// exist, and have had time to become visible. A missing row is read again.
     async fn read_again(&self, subject: Subject) -> Result<Subject, StoreFault> {
         let Subject { key, row, listed } = subject;
         let listed = listed || self.patient.read(async || self.store.archive.is_listed(key).await).await?;
@@ -186,7 +185,7 @@ impl Verifier<'_> {
         Ok(Subject { key, row, listed })
     }
 
-    /// Rows behind the end were written with a later state of the account, which must be there by now.
+    /// Checks that rows after the sequence of the account row belong to a later state of it, which must be visible now.
     async fn check_beyond(
         &self,
         subject: &Subject,
@@ -207,15 +206,15 @@ impl Verifier<'_> {
         let finding = Finding::of(FindingKind::BeyondTheEnd, Some(subject.key)).at(sequence);
         let finding = transaction.iter().fold(finding, Finding::about);
         Ok(Some(
-            finding.expecting(format!("nothing behind entry {ends_at}")).finding(format!("entry {sequence}")),
+            finding.expecting(format!("nothing after entry {ends_at}")).finding(format!("entry {sequence}")),
         ))
     }
 }
 
-/// Sums that differ are a finding also where nothing could be named that explains them.
+/// Returns a finding for differing sums if no other finding explains them.
 fn unexplained(subject: &Subject, report: &Report) -> Option<Finding> {
     let is_explained = report.findings.iter().any(|finding| finding.kind.weight() == Weight::Finding);
     let finding = Finding::of(FindingKind::ContentDiffers, Some(subject.key));
     (!report.suspects.is_empty() && !is_explained)
-        .then(|| finding.finding("the sums over journal and log differ"))
+        .then(|| finding.finding("the sums of journal and log differ"))
 }

@@ -1,7 +1,7 @@
-//! Whether the entries of the journal and the posted transactions of the log are the same, without
-//! keeping either: both are added up, as hashes, in a thousand groups. Where the sums are equal, every
-//! entry has its transaction and every transaction its entry, each once and with the same content.
-//! Where they differ, the account is read again and the groups that differ are compared one by one.
+//! Compares the entries of the journal with the posted transactions of the log without keeping either: both are hashed,
+//! and the hashes are added up in a thousand groups. If the sums are equal, every entry has its transaction and every
+//! transaction its entry, each once and with the same content. If they differ, the account is read again, and the
+//! groups that differ are compared entry by entry.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,29 +10,29 @@ use crate::domain::ids::{AccountKey, MessageId, Nonce, PartnerId, TransactionKey
 use crate::domain::journal::Entry;
 use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
 
-/// Groups of an account. Each costs 48 bytes while its account is read.
+/// Number of groups. Each needs 48 bytes while its account is read.
 const GROUPS: usize = 1024;
-/// Most entries that are kept to compare them one by one: some 50 MB with the usual content.
+/// Maximum number of entries that are kept for the comparison: some 50 MB with usual content.
 const COMPARED_MAX: u64 = 100_000;
 
-/// The sums of one side.
+/// The sums of one side: journal or log.
 struct Sums {
     hashes: Vec<u128>,
     counts: Vec<u64>,
 }
 
-/// Groups in which the two sides differ.
+/// The groups in which the two sides differ.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Suspects(BTreeSet<usize>);
 
 impl Suspects {
-    /// Whether both sides are the same.
+    /// Returns whether both sides are equal.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// The entry that a posted transaction must have; `None` while it is not posted.
+/// Returns the entry that a posted transaction must have; `None` if it is not posted.
 pub(super) fn entry_of(transaction: &Transaction) -> Option<Entry> {
     let Transaction { key, instruction, accepted_at, outcome } = transaction;
     let Some(Outcome::Posted { order_number, sequence, balance_after, posted_at }) = outcome else {
@@ -68,20 +68,20 @@ impl Sums {
     }
 }
 
-/// By the last bits of the message id, which differ however a partner makes its ids.
+/// Returns the group for a message id: its last bits, which differ in all common kinds of ids.
 fn group_of(message: MessageId) -> usize {
     let [.., high, low] = message.as_uuid().into_bytes();
     usize::from(u16::from_be_bytes([high, low])).checked_rem(GROUPS).unwrap_or(0)
 }
 
-/// Both sides of one account, in one reading.
+/// Both sides of one account, in one pass.
 pub(super) struct Sieve {
     account: AccountKey,
-    /// Chosen anew for each audit, so that nobody can prepare content whose sums are equal.
+    /// A new nonce for each audit, so that no client can prepare content with equal sums.
     salt: Nonce,
     entries: Sums,
     transactions: Sums,
-    /// What is compared one by one; empty in a first reading.
+    /// The groups that are compared entry by entry; empty in the first pass.
     suspects: Suspects,
     kept: BTreeMap<(PartnerId, MessageId), Entry>,
 }
@@ -92,7 +92,7 @@ impl Sieve {
         Self { account, salt, entries, transactions, suspects, kept: BTreeMap::new() }
     }
 
-    /// An entry of the journal.
+    /// Adds an entry of the journal.
     pub(super) fn entry(&mut self, entry: &Entry, findings: &mut Findings) {
         self.entries.add(entry, self.salt);
         if !self.is_suspect(entry.message) {
@@ -109,8 +109,8 @@ impl Sieve {
         }
     }
 
-    /// A posted transaction, as the entry that it must have. `is_in_a_gap`: whether that entry may be
-    /// on a page that could not be read.
+    /// Adds a posted transaction, as the entry that it must have. `is_in_a_gap` says whether that entry may be on a
+    /// page that could not be read.
     pub(super) fn posted(&mut self, entry: &Entry, is_in_a_gap: bool, findings: &mut Findings) {
         self.transactions.add(entry, self.salt);
         if !self.is_suspect(entry.message) {
@@ -131,7 +131,7 @@ impl Sieve {
         }
     }
 
-    /// A transaction that is not posted: no entry may be of it.
+    /// Adds a transaction that is not posted: the journal must have no entry for it.
     pub(super) fn not_posted(&mut self, transaction: &Transaction, findings: &mut Findings) {
         let TransactionKey { account: _, partner, message } = &transaction.key;
         if !self.is_suspect(*message) {
@@ -144,7 +144,7 @@ impl Sieve {
         }
     }
 
-    /// Everything was read. Gives the groups that differ, as far as they can be compared at once.
+    /// Ends the pass. Returns the groups that differ, as far as they can be compared in one pass.
     pub(super) fn end(self, findings: &mut Findings) -> Suspects {
         for entry in self.kept.values() {
             let finding = self.finding(FindingKind::TransactionMissing, entry).at(entry.sequence);
@@ -165,10 +165,11 @@ impl Sieve {
                 left = left.saturating_add(1);
             }
         }
-        // A first reading has compared nothing yet.
+        // The first pass compares no entries.
         if left > 0 && !suspects.is_empty() {
             let finding = Finding::of(FindingKind::More, Some(account));
-            let found = format!("{left} more of {GROUPS} groups of transactions that are not as the journal");
+            let found =
+                format!("{left} more of {GROUPS} groups of transactions that differ from the journal");
             findings.push(finding.finding(found));
         }
         Suspects(differing)
@@ -185,7 +186,7 @@ impl Sieve {
     }
 }
 
-/// What the two tell differently: the journal first.
+/// Describes the differences; the journal has the expected values.
 fn differences(journal: &Entry, log: &Entry) -> (String, String) {
     let tell = |entry: &Entry| {
         [
@@ -206,7 +207,7 @@ fn differences(journal: &Entry, log: &Entry) -> (String, String) {
         }
     }
     if journal.details != log.details {
-        // Words of partners and their customers are nobody's business here.
+        // Findings do not contain texts of partners and their customers.
         expected.push("the details of the entry".to_owned());
         found.push("other details".to_owned());
     }

@@ -1,5 +1,5 @@
-//! All accounts of a store: those that the lists of the users name, and those of which the ledger has a
-//! row, as one walk in the order of their keys.
+//! Iterates over all accounts of a store: those in the lists of the users and those with a row in the ledger, merged in
+//! the order of their keys.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use crate::ports::archive::{Archive, Damaged, Readable};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::Listing;
 
-/// Accounts of one request.
+/// Maximum number of accounts per request.
 pub(super) const LIMIT: usize = 1000;
 
-/// One step of the walk.
+/// An item of the iteration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
-    /// An account, and whether the list of its user names it.
+    /// An account, and whether the list of its user contains it.
     Account { key: AccountKey, listed: bool },
     /// A name that cannot be read.
     Unreadable(Damaged),
 }
 
-/// Which of the two listings.
+/// The two listings.
 #[derive(Debug, Clone, Copy)]
 enum Source {
     Listed,
     Ledger,
 }
 
-/// One of the listings, as far as it was read.
+/// One of the listings, with the items that were read.
 struct Side {
     source: Source,
     waiting: VecDeque<Readable<AccountKey>>,
@@ -42,7 +42,7 @@ impl Side {
         Self { source, waiting: VecDeque::new(), cursor: None, ended: false }
     }
 
-    /// Reads on when nothing waits.
+    /// Reads the next page if no item is buffered.
     async fn fill(&mut self, archive: &dyn Archive, patient: &Patient) -> Result<(), StoreFault> {
         while self.waiting.is_empty() && !self.ended {
             let (cursor, source) = (self.cursor.as_deref(), self.source);
@@ -63,13 +63,13 @@ impl Side {
         self.waiting.front().and_then(|item| item.as_ref().ok()).copied()
     }
 
-    /// A name that cannot be read, if one comes next.
+    /// Takes the next item if it is a name that cannot be read.
     fn take_damaged(&mut self) -> Option<Damaged> {
         self.waiting.pop_front_if(|item| item.is_err()).and_then(Result::err)
     }
 }
 
-/// The walk.
+/// The iterator over all accounts.
 pub(super) struct Walk {
     archive: Arc<dyn Archive>,
     patient: Patient,
@@ -82,7 +82,7 @@ impl Walk {
         Self { archive, patient, listed: Side::new(Source::Listed), ledger: Side::new(Source::Ledger) }
     }
 
-    /// The next step; `None` at the end.
+    /// Returns the next item; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Step>, StoreFault> {
         let Self { archive, patient, listed, ledger } = self;
         listed.fill(&**archive, patient).await?;

@@ -1,4 +1,4 @@
-//! Opening, changing and listing accounts.
+//! Tests of opening, changing and listing accounts.
 
 use std::sync::Arc;
 
@@ -11,28 +11,28 @@ use crate::ports::Store;
 use crate::ports::ledger::{Committed, Opened};
 use crate::ports::world::WorldExt as _;
 
-/// Checks [`crate::ports::ledger::Accounts`].
+/// Tests an implementation of [`crate::ports::ledger::Accounts`].
 pub async fn accounts_contract<F>(fresh: F)
 where
     F: AsyncFn() -> Store,
 {
     let case = async || Case::new(fresh().await);
-    an_account_is_read_back_as_it_was_opened(&case().await).await;
-    opening_twice_tells_the_first(&case().await).await;
-    concurrent_openings_make_one_account(&case().await).await;
+    an_account_is_read_as_it_was_opened(&case().await).await;
+    opening_twice_returns_the_first(&case().await).await;
+    concurrent_calls_create_one_account(&case().await).await;
     the_same_account_id_of_another_user_is_another_account(&case().await).await;
-    a_change_happens_under_its_guard(&case().await).await;
+    a_change_needs_its_guard(&case().await).await;
     a_change_keeps_balance_journal_and_holder(&case().await).await;
-    a_change_makes_older_readings_stale(&case().await).await;
-    of_a_change_and_a_commit_one_wins(&case().await).await;
-    a_users_accounts_are_listed_page_by_page(&case().await).await;
+    a_change_makes_earlier_reads_stale(&case().await).await;
+    a_change_and_a_commit_exclude_each_other(&case().await).await;
+    the_accounts_of_a_user_are_listed_page_by_page(&case().await).await;
 }
 
 fn limit(cents: i64) -> OverdraftLimit {
     OverdraftLimit::try_new(cents, currency("EUR")).unwrap()
 }
 
-async fn an_account_is_read_back_as_it_was_opened(case: &Case) {
+async fn an_account_is_read_as_it_was_opened(case: &Case) {
     let holder = |given: &str, family: &str| {
         Some(Holder { given_name: given.to_owned(), family_name: family.to_owned() })
     };
@@ -43,28 +43,28 @@ async fn an_account_is_read_back_as_it_was_opened(case: &Case) {
         let limit = OverdraftLimit::try_new(999_999_999_999_999_999, currency).unwrap();
         let account = Account::open(case.account_key(), currency, limit, holder, moment(7));
         let created = case.open(&account).await;
-        assert_eq!(created.value, account, "opening tells the account that was made");
-        assert_eq!(case.account(account.key).await, created, "it is read back as it was opened");
+        assert_eq!(created.value, account, "open returns the created account");
+        assert_eq!(case.account(account.key).await, created, "the account is read as it was opened");
         let listed = case.store.accounts.list(account.key.user, None, 10).await.unwrap();
-        assert_eq!(listed, [account], "it stands in the list of its user");
+        assert_eq!(listed, [account], "the account is in the list of its user");
     }
 }
 
-async fn opening_twice_tells_the_first(case: &Case) {
+async fn opening_twice_returns_the_first(case: &Case) {
     let first = case.opened().await;
     let key = first.value.key;
     let other = Account::open(key, currency("USD"), limit(500), None, moment(0));
     let answer = case.store.accounts.open(&other).await.unwrap();
-    assert_eq!(answer, Opened::Existing(first), "the first content stands");
+    assert_eq!(answer, Opened::Existing(first), "the first content is kept");
     case.settled(&[case.deposit(key, 100)]).await;
     let now = case.account(key).await;
     assert_eq!(now.value.balance.minor_units(), 100, "the account is in use");
     let answer = case.store.accounts.open(&other).await.unwrap();
-    assert_eq!(answer, Opened::Existing(now.clone()), "an existing account is told as it now is");
+    assert_eq!(answer, Opened::Existing(now.clone()), "the current state of an existing account is returned");
     assert_eq!(case.account(key).await, now, "opening again changes nothing");
 }
 
-async fn concurrent_openings_make_one_account(case: &Case) {
+async fn concurrent_calls_create_one_account(case: &Case) {
     for _ in 0..10 {
         let key = case.account_key();
         let steps = (1..=5).map(|cents| {
@@ -72,13 +72,13 @@ async fn concurrent_openings_make_one_account(case: &Case) {
             let account = Account::open(key, currency("EUR"), limit(cents), None, moment(cents));
             async move { accounts.open(&account).await.unwrap() }
         });
-        let answers = case.at_once(steps).await;
+        let answers = case.concurrently(steps).await;
         let stored = case.account(key).await;
         let made = answers.iter().filter(|answer| matches!(answer, Opened::Created(_))).count();
-        assert_eq!(made, 1, "of concurrent openings exactly one makes the account");
+        assert_eq!(made, 1, "exactly one of several concurrent calls creates the account");
         for answer in answers {
             let (Opened::Created(told) | Opened::Existing(told)) = answer;
-            assert_eq!(told, stored, "all are told the account that was made");
+            assert_eq!(told, stored, "all calls return the created account");
         }
     }
 }
@@ -87,46 +87,50 @@ async fn the_same_account_id_of_another_user_is_another_account(case: &Case) {
     let one = case.opened().await;
     let user = UserId::from_uuid(case.world.uuid());
     let key = AccountKey { user, account: one.value.key.account };
-    assert_eq!(case.store.ledger.account(key).await.unwrap(), None, "ids of accounts are the user's own");
+    assert_eq!(case.store.ledger.account(key).await.unwrap(), None, "account ids are unique per user only");
     case.open(&Account::open(key, currency("USD"), limit(0), None, moment(1))).await;
-    assert_eq!(case.account(one.value.key).await, one, "the other user's account is as it was");
+    assert_eq!(case.account(one.value.key).await, one, "the account of the other user is unchanged");
 }
 
-async fn a_change_happens_under_its_guard(case: &Case) {
+async fn a_change_needs_its_guard(case: &Case) {
     let opened = case.opened().await;
     let after = opened.value.changed(limit(700), AccountStatus::Closed).unwrap();
     let revision = case.store.accounts.change(&opened.revision, &after).await.unwrap();
-    let revision = revision.expect("the row was as the guard says");
+    let revision = revision.expect("the guard holds");
     let changed = Versioned { value: after, revision };
     assert_eq!(case.account(opened.value.key).await, changed, "status, limit and version are replaced");
-    assert_ne!(changed.revision, opened.revision, "a change moves the revision");
+    assert_ne!(changed.revision, opened.revision, "a change has a new revision");
 
     let late = opened.value.changed(limit(1), AccountStatus::Open).unwrap();
     let answer = case.store.accounts.change(&opened.revision, &late).await.unwrap();
-    assert_eq!(answer, None, "the row is no longer as the guard says");
+    assert_eq!(answer, None, "the guard does not hold any more");
     assert_eq!(case.account(opened.value.key).await, changed, "a refused change writes nothing");
 
     for forged in forged_revisions() {
         let answer = case.store.accounts.change(&forged, &late).await.unwrap();
-        assert_eq!(answer, None, "{forged:?} is no revision");
+        assert_eq!(answer, None, "{forged:?} is not a revision");
     }
     assert_eq!(case.account(opened.value.key).await, changed, "a refused change writes nothing");
 
     let reopened = changed.value.changed(limit(0), AccountStatus::Open).unwrap();
     let answer = case.store.accounts.change(&changed.revision, &reopened).await.unwrap();
-    assert!(answer.is_some(), "the revision of a change guards the next");
+    assert!(answer.is_some(), "the revision of a change is the guard of the next one");
 
     let nobody = Account { key: case.account_key(), ..late };
     let answer = case.store.accounts.change(&opened.revision, &nobody).await.unwrap();
     assert_eq!(answer, None, "an account that was never opened cannot be changed");
-    assert_eq!(case.store.ledger.account(nobody.key).await.unwrap(), None, "and is not made either");
+    assert_eq!(
+        case.store.ledger.account(nobody.key).await.unwrap(),
+        None,
+        "a refused change creates no account"
+    );
 }
 
 async fn a_change_keeps_balance_journal_and_holder(case: &Case) {
     let key = case.opened().await.value.key;
     case.settled(&[case.deposit(key, 1_234)]).await;
     let before = case.account(key).await;
-    // Whatever the caller believes about the rest of the row is not written.
+    // Other fields of the argument are not written.
     let believed = Account {
         balance: Balance::zero(currency("EUR")),
         sequence: 0,
@@ -136,29 +140,29 @@ async fn a_change_keeps_balance_journal_and_holder(case: &Case) {
         ..before.value.changed(limit(50), AccountStatus::Open).unwrap()
     };
     let answer = case.store.accounts.change(&before.revision, &believed).await.unwrap();
-    assert!(answer.is_some(), "the row was as the guard says");
+    assert!(answer.is_some(), "the guard holds");
     let after = case.account(key).await.value;
     let expected =
         Account { overdraft_limit: limit(50), version: before.value.version + 1, ..before.value.clone() };
     assert_eq!(after, expected, "a change replaces status, limit and version, and nothing else");
     let next = case.settled(&[case.withdrawal(key, 1_284)]).await;
-    assert_eq!(next.after.balance.minor_units(), -50, "the next decision sees both");
+    assert_eq!(next.after.balance.minor_units(), -50, "the next decision uses the balance and the new limit");
     assert_chain(&case.journal(key).await, &next.after);
 }
 
-async fn a_change_makes_older_readings_stale(case: &Case) {
+async fn a_change_makes_earlier_reads_stale(case: &Case) {
     let opened = case.opened().await;
     let key = opened.value.key;
     let work = case.accepted(&[case.deposit(key, 1)]).await;
     let closed = opened.value.changed(limit(0), AccountStatus::Closed).unwrap();
     case.store.accounts.change(&opened.revision, &closed).await.unwrap().expect("the guard holds");
-    let before = case.everything(key).await;
+    let before = case.all_rows(key).await;
     let answer = case.store.ledger.commit(&case.decided(&opened, &work)).await.unwrap();
-    assert_eq!(answer, Committed::Stale, "a commit must not miss a change of the account");
-    assert_eq!(case.everything(key).await, before, "a stale commit writes nothing");
+    assert_eq!(answer, Committed::Stale, "a change of the account makes earlier commits stale");
+    assert_eq!(case.all_rows(key).await, before, "a stale commit writes nothing");
 }
 
-async fn of_a_change_and_a_commit_one_wins(case: &Case) {
+async fn a_change_and_a_commit_exclude_each_other(case: &Case) {
     let key = case.opened().await.value.key;
     let mut balance = 0;
     for round in 1..=15 {
@@ -169,15 +173,15 @@ async fn of_a_change_and_a_commit_one_wins(case: &Case) {
         let (accounts, ledger) = (Arc::clone(&case.store.accounts), Arc::clone(&case.store.ledger));
         let guard = account.revision.clone();
         let (changed, answer) = futures::join!(
-            case.at_once([async move { accounts.change(&guard, &after).await.unwrap().is_some() }]),
-            case.at_once([async move { ledger.commit(&commit).await.unwrap() }]),
+            case.concurrently([async move { accounts.change(&guard, &after).await.unwrap().is_some() }]),
+            case.concurrently([async move { ledger.commit(&commit).await.unwrap() }]),
         );
         let is_posted = matches!(answer[0], Committed::Done { .. });
-        assert!(changed[0] != is_posted, "either the change or the commit finds the account as it was");
+        assert!(changed[0] != is_posted, "exactly one of change and commit succeeds");
         balance += if is_posted { 10 } else { 0 };
         let now = case.account(key).await;
-        assert_eq!(now.value.balance.minor_units(), balance, "a change never takes money with it");
-        assert_eq!(now.value.overdraft_limit == limit(round), changed[0], "a lost change leaves no trace");
+        assert_eq!(now.value.balance.minor_units(), balance, "a change does not affect the balance");
+        assert_eq!(now.value.overdraft_limit == limit(round), changed[0], "a refused change has no effect");
         assert_chain(&case.journal(key).await, &now.value);
         if !is_posted {
             case.committed(&case.decided(&now, &work)).await;
@@ -186,14 +190,14 @@ async fn of_a_change_and_a_commit_one_wins(case: &Case) {
     }
 }
 
-async fn a_users_accounts_are_listed_page_by_page(case: &Case) {
+async fn the_accounts_of_a_user_are_listed_page_by_page(case: &Case) {
     let user = UserId::from_uuid(case.world.uuid());
-    assert!(case.store.accounts.list(user, None, 5).await.unwrap().is_empty(), "nobody opened one yet");
+    assert!(case.store.accounts.list(user, None, 5).await.unwrap().is_empty(), "the user has no account");
     let mut keys = Vec::new();
     for _ in 0..7 {
         let key = AccountKey { user, account: AccountId::from_uuid(case.world.uuid()) };
         case.open(&Account::open(key, currency("EUR"), limit(0), None, case.world.now())).await;
-        // Somebody else's account with the same id.
+        // An account of another user with the same id.
         let stranger = AccountKey { user: case.account_key().user, ..key };
         case.open(&Account::open(stranger, currency("EUR"), limit(0), None, case.world.now())).await;
         keys.push(key);
@@ -209,13 +213,17 @@ async fn a_users_accounts_are_listed_page_by_page(case: &Case) {
         loop {
             let after = found.last().map(|account| account.key.account);
             let page = case.store.accounts.list(user, after, limit).await.unwrap();
-            assert!(page.len() <= limit, "at most as many accounts as were asked for");
+            assert!(page.len() <= limit, "a page has at most `limit` accounts");
             if page.is_empty() {
                 break;
             }
             found.extend(page);
-            assert!(found.len() <= expected.len(), "each account once, but there were {}", found.len());
+            assert!(
+                found.len() <= expected.len(),
+                "each account is listed once, but there were {}",
+                found.len()
+            );
         }
-        assert_eq!(found, expected, "each account once, by id, as it now is");
+        assert_eq!(found, expected, "each account is listed once, by id, in its current state");
     }
 }

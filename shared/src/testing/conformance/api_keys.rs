@@ -1,18 +1,18 @@
-//! The keys that partners call with.
+//! Tests of the API keys of partners.
 
 use super::case::{Case, moment, partner};
 use crate::ports::Store;
 use crate::ports::api_keys::ApiKeyRecord;
 use crate::ports::world::WorldExt as _;
 
-/// Checks [`crate::ports::api_keys::ApiKeys`].
+/// Tests an implementation of [`crate::ports::api_keys::ApiKeys`].
 pub async fn api_keys_contract<F>(fresh: F)
 where
     F: AsyncFn() -> Store,
 {
     let case = async || Case::new(fresh().await);
-    a_key_is_read_back(&case().await).await;
-    the_first_of_two_keys_stands(&case().await).await;
+    a_key_is_read_as_it_was_added(&case().await).await;
+    the_first_key_with_an_id_is_kept(&case().await).await;
     a_revoked_key_stays_revoked(&case().await).await;
     keys_are_listed_by_id(&case().await).await;
 }
@@ -38,40 +38,40 @@ impl Case {
     }
 }
 
-async fn a_key_is_read_back(case: &Case) {
+async fn a_key_is_read_as_it_was_added(case: &Case) {
     let key = case.api_key();
-    assert_eq!(case.api_key_now(&key.id).await, None, "nobody added this key");
+    assert_eq!(case.api_key_now(&key.id).await, None, "the key was not added");
     let bare = ApiKeyRecord { scopes: Vec::new(), ..case.api_key() };
     for record in [key, bare] {
         case.store.api_keys.add(&record).await.unwrap();
-        assert_eq!(case.api_key_now(&record.id).await, Some(record), "it is read back as it was added");
+        assert_eq!(case.api_key_now(&record.id).await, Some(record), "the key is read as it was added");
     }
 }
 
-async fn the_first_of_two_keys_stands(case: &Case) {
+async fn the_first_key_with_an_id_is_kept(case: &Case) {
     let first = case.api_key();
     let second = ApiKeyRecord { id: first.id.clone(), partner: partner("thief"), ..case.api_key() };
     for record in [&first, &second, &first] {
         case.store.api_keys.add(record).await.unwrap();
         let stored = case.api_key_now(&first.id).await;
-        assert_eq!(stored.as_ref(), Some(&first), "storing the same id again changes nothing");
+        assert_eq!(stored.as_ref(), Some(&first), "adding the same id again has no effect");
     }
 }
 
 async fn a_revoked_key_stays_revoked(case: &Case) {
     let key = case.api_key();
     let api_keys = &case.store.api_keys;
-    assert!(!api_keys.revoke(&key.id, moment(1)).await.unwrap(), "there is none with that id");
-    assert_eq!(case.api_key_now(&key.id).await, None, "and none was made");
+    assert!(!api_keys.revoke(&key.id, moment(1)).await.unwrap(), "the key does not exist");
+    assert_eq!(case.api_key_now(&key.id).await, None, "revoking an unknown key creates none");
     api_keys.add(&key).await.unwrap();
     for time in [moment(2), moment(3), moment(1)] {
-        assert!(api_keys.revoke(&key.id, time).await.unwrap(), "there is one with that id");
+        assert!(api_keys.revoke(&key.id, time).await.unwrap(), "the key exists");
         let revoked = ApiKeyRecord { revoked_at: Some(moment(2)), ..key.clone() };
-        assert_eq!(case.api_key_now(&key.id).await, Some(revoked), "the first time stands");
+        assert_eq!(case.api_key_now(&key.id).await, Some(revoked), "the first time is kept");
     }
     api_keys.add(&key).await.unwrap();
     let stored = case.api_key_now(&key.id).await.unwrap();
-    assert_eq!(stored.revoked_at, Some(moment(2)), "adding it again does not revive it");
+    assert_eq!(stored.revoked_at, Some(moment(2)), "adding the key again does not reactivate it");
 }
 
 async fn keys_are_listed_by_id(case: &Case) {
@@ -79,13 +79,13 @@ async fn keys_are_listed_by_id(case: &Case) {
     for key in &keys {
         case.store.api_keys.add(key).await.unwrap();
     }
-    assert!(case.store.api_keys.revoke(&keys[2].id, moment(5)).await.unwrap(), "it exists");
+    assert!(case.store.api_keys.revoke(&keys[2].id, moment(5)).await.unwrap(), "the key exists");
     keys[2].revoked_at = Some(moment(5));
     keys.sort_unstable_by(|one, other| one.id.cmp(&other.id));
     let listed = case.store.api_keys.list().await.unwrap();
-    assert!(listed.is_sorted_by(|one, other| one.id < other.id), "by id, each once");
-    // Others may use the store at the same time.
+    assert!(listed.is_sorted_by(|one, other| one.id < other.id), "each once, ordered by id");
+    // Other tests may use the store at the same time.
     let ours: Vec<ApiKeyRecord> =
         listed.into_iter().filter(|listed| keys.iter().any(|key| key.id == listed.id)).collect();
-    assert_eq!(ours, keys, "all keys, revoked ones included");
+    assert_eq!(ours, keys, "all keys are listed, including revoked ones");
 }

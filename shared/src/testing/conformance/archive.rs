@@ -1,4 +1,4 @@
-//! Reading the whole ledger as it is stored.
+//! Tests of reading all rows as they are stored.
 
 use std::collections::BTreeSet;
 
@@ -10,20 +10,20 @@ use crate::ports::archive::{Readable, StoredPage};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{NewTransaction, StoredTransaction};
 
-/// Checks [`crate::ports::archive::Archive`]. What it promises about damaged rows needs means to damage
-/// them, which are no port's: tests of the adapters and of the audit do that.
+/// Tests an implementation of [`crate::ports::archive::Archive`]. Damaged rows are not covered, because no port can
+/// damage a row: the tests of the adapters and of the audit cover them.
 pub async fn archive_contract<F>(fresh: F)
 where
     F: AsyncFn() -> Store,
 {
     let case = async || Case::new(fresh().await);
     every_account_is_found_once_and_in_order(&case().await).await;
-    an_account_that_nobody_opened_is_in_the_ledger_and_not_listed(&case().await).await;
+    an_account_that_was_not_opened_is_in_the_ledger_but_not_listed(&case().await).await;
     pages_are_read_as_they_are_stored(&case().await).await;
     transactions_in_every_status_are_read(&case().await).await;
-    a_change_of_status_moves_no_transaction(&case().await).await;
+    a_change_of_status_does_not_affect_the_listing(&case().await).await;
     a_foreign_cursor_is_refused(&case().await).await;
-    reading_everything_writes_nothing(&case().await).await;
+    the_archive_writes_nothing(&case().await).await;
 }
 
 impl Case {
@@ -59,7 +59,7 @@ impl Case {
 }
 
 fn readable<T>(items: Vec<Readable<T>>) -> Vec<T> {
-    items.into_iter().map(|item| item.expect("nobody damaged a row")).collect()
+    items.into_iter().map(|item| item.expect("no row is damaged")).collect()
 }
 
 fn by_key(mut stored: Vec<StoredTransaction>) -> Vec<StoredTransaction> {
@@ -72,33 +72,39 @@ async fn every_account_is_found_once_and_in_order(case: &Case) {
     for _ in 0..4 {
         let first = case.opened().await.value;
         ours.insert(first.key);
-        // Another account of the same user, and one with more rows than a short listing has.
+        // Another account of the same user, and one with more rows than a page of the listing.
         let key = AccountKey { account: case.account_key().account, ..first.key };
         ours.insert(case.open(&crate::domain::account::Account { key, ..first }).await.value.key);
         case.settled(&(1..=6).map(|cents| case.deposit(key, cents)).collect::<Vec<_>>()).await;
         case.settled(&[case.withdrawal(key, 1_000_000)]).await;
     }
-    // Others may use the store at the same time.
+    // Other tests may use the store at the same time.
     let ours: Vec<AccountKey> = ours.into_iter().collect();
     for limit in [3, 1_000] {
         for found in [case.listed_accounts(limit).await, case.ledger_accounts(limit).await] {
-            assert!(found.is_sorted_by(|one, other| one < other), "in the order of the keys, each once");
+            assert!(found.is_sorted_by(|one, other| one < other), "each once, ordered by key");
             let found: Vec<AccountKey> = found.into_iter().filter(|key| ours.contains(key)).collect();
-            assert_eq!(found, ours, "an account that was opened is listed, and has rows in the ledger");
+            assert_eq!(found, ours, "an opened account is listed, and has rows in the ledger");
         }
     }
     for key in ours {
-        assert!(case.store.archive.is_listed(key).await.unwrap(), "an account that was opened is listed");
+        assert!(case.store.archive.is_listed(key).await.unwrap(), "an opened account is listed");
     }
 }
 
-async fn an_account_that_nobody_opened_is_in_the_ledger_and_not_listed(case: &Case) {
+async fn an_account_that_was_not_opened_is_in_the_ledger_but_not_listed(case: &Case) {
     let key = case.account_key();
-    assert!(!case.ledger_accounts(1_000).await.contains(&key), "nobody has heard of it");
+    assert!(!case.ledger_accounts(1_000).await.contains(&key), "the account has no rows yet");
     case.accepted(&[case.deposit(key, 1)]).await;
-    assert!(case.ledger_accounts(1_000).await.contains(&key), "a transaction is a row of its ledger");
-    assert!(!case.listed_accounts(1_000).await.contains(&key), "but nobody opened it");
-    assert!(!case.store.archive.is_listed(key).await.unwrap(), "and so no list names it");
+    assert!(case.ledger_accounts(1_000).await.contains(&key), "a transaction is a row of its account");
+    assert!(
+        !case.listed_accounts(1_000).await.contains(&key),
+        "an account that was not opened is not listed"
+    );
+    assert!(
+        !case.store.archive.is_listed(key).await.unwrap(),
+        "an account that was not opened is in no list"
+    );
 }
 
 async fn pages_are_read_as_they_are_stored(case: &Case) {
@@ -117,14 +123,18 @@ async fn pages_are_read_as_they_are_stored(case: &Case) {
         .collect();
     assert_eq!(expected.len(), 5);
     for limit in [1, 2, 100] {
-        assert_eq!(case.stored_pages(key, limit).await, expected, "each page once, in order, whole");
+        assert_eq!(
+            case.stored_pages(key, limit).await,
+            expected,
+            "each page is listed once, complete and in order"
+        );
     }
-    assert!(case.stored_pages(neighbor, 10).await.is_empty(), "pages of one account are no other's");
+    assert!(case.stored_pages(neighbor, 10).await.is_empty(), "pages belong to one account");
 }
 
 async fn transactions_in_every_status_are_read(case: &Case) {
     let key = case.opened().await.value.key;
-    assert!(case.stored_transactions(key, 10).await.is_empty(), "nobody asked for anything yet");
+    assert!(case.stored_transactions(key, 10).await.is_empty(), "there are no transactions yet");
     let mut expected = Vec::new();
     for name in ["shop", "shop2", "shop_2", "s"] {
         let mut group: Vec<NewTransaction> = (1..=5).map(|cents| case.deposit(key, cents)).collect();
@@ -142,7 +152,7 @@ async fn transactions_in_every_status_are_read(case: &Case) {
     let expected = by_key(expected);
     for limit in [1, 5, 1_000] {
         let found = by_key(case.stored_transactions(key, limit).await);
-        assert_eq!(found, expected, "each transaction once, in whatever status, as it is stored");
+        assert_eq!(found, expected, "each transaction is listed once as it is stored, in every status");
     }
     let count = |status: TransactionStatus| {
         expected.iter().filter(|stored| stored.transaction.status() == status).count()
@@ -150,7 +160,7 @@ async fn transactions_in_every_status_are_read(case: &Case) {
     assert_eq!([Accepted, Posted, Rejected].map(count), [4, 20, 4]);
 }
 
-async fn a_change_of_status_moves_no_transaction(case: &Case) {
+async fn a_change_of_status_does_not_affect_the_listing(case: &Case) {
     let key = case.opened().await.value.key;
     let group: Vec<NewTransaction> = (1..=40).map(|cents| case.deposit(key, cents)).collect();
     let work = case.accepted(&group).await;
@@ -167,7 +177,7 @@ async fn a_change_of_status_moves_no_transaction(case: &Case) {
     found.sort_unstable();
     let mut expected: Vec<TransactionKey> = group.into_iter().map(|new| new.key).collect();
     expected.sort_unstable();
-    assert_eq!(found, expected, "what changes its status meanwhile is read once all the same");
+    assert_eq!(found, expected, "a transaction whose status changes is listed once");
 }
 
 async fn a_foreign_cursor_is_refused(case: &Case) {
@@ -184,12 +194,12 @@ async fn a_foreign_cursor_is_refused(case: &Case) {
         assert!(is_refused(archive.stored_transactions(key, Some(cursor), 9).await.err()), "{cursor:?}");
     }
     let foreign = archive.stored_transactions(neighbor, None, 1).await.unwrap().next;
-    let foreign = foreign.expect("two of three transactions are still to come");
+    let foreign = foreign.expect("two of three transactions follow");
     let answer = archive.stored_transactions(key, Some(&foreign), 9).await;
-    assert!(is_refused(answer.err()), "a cursor of another account's listing is none of this one");
+    assert!(is_refused(answer.err()), "the cursor of another account is refused");
 }
 
-async fn reading_everything_writes_nothing(case: &Case) {
+async fn the_archive_writes_nothing(case: &Case) {
     let key = case.opened().await.value.key;
     case.settled(&[case.deposit(key, 1)]).await;
     let count = || case.store.operations.snapshot();
@@ -202,6 +212,6 @@ async fn reading_everything_writes_nothing(case: &Case) {
     for (operation, after) in count() {
         let is_read = ["get", "query"].contains(&operation.name);
         let more = after - before.get(&operation).copied().unwrap_or_default();
-        assert!(is_read || more == 0, "{} {operation:?} are no reads", more);
+        assert!(is_read || more == 0, "{} {operation:?} are not reads", more);
     }
 }

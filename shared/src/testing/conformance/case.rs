@@ -1,5 +1,4 @@
-//! What a case needs: a store, names that nobody else uses, and short words for the steps that most
-//! cases begin with.
+//! The environment of a test case: a store, unique names, and helpers for common steps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,23 +21,23 @@ use crate::ports::Store;
 use crate::ports::ledger::{AcceptOutcome, Committed, Listing, NewTransaction, Opened, StoredTransaction};
 use crate::ports::world::{World, WorldExt as _};
 
-/// How long a case waits for what has to happen.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
-/// How long it waits before it looks again.
-const GLANCE: Duration = Duration::from_millis(40);
+/// Maximum wait for an expected condition.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(20);
+/// Interval between two checks of a condition.
+const POLL_INTERVAL: Duration = Duration::from_millis(40);
 
-/// Most pages of a listing: a store that others use as well may be long, but it ends.
+/// Maximum number of pages of a listing: the store may be shared, but every listing must end.
 const LISTING_PAGES_MAX: usize = 10_000;
 
-/// A store under test, and the world that the case lives in.
+/// The store under test, and the world of the test case.
 pub(super) struct Case {
     pub(super) store: Store,
     pub(super) world: Arc<dyn World>,
 }
 
-/// All rows of one account: what must be the same before and after a step that did nothing.
+/// All rows of one account, to check that a step had no effect.
 #[derive(Debug, PartialEq)]
-pub(super) struct Everything {
+pub(super) struct AccountRows {
     account: Option<Versioned<Account>>,
     transactions: Vec<StoredTransaction>,
     pub(super) pages: Vec<JournalPage>,
@@ -49,7 +48,7 @@ impl Case {
         Self { store, world: Arc::new(SystemWorld::new()) }
     }
 
-    /// A name that nobody else uses: lower-case letters and digits, a letter first.
+    /// Returns a unique name: lower-case letters and digits, a letter first.
     pub(super) fn name(&self) -> String {
         format!("c{}", self.world.uuid().simple())
     }
@@ -59,8 +58,8 @@ impl Case {
         AccountKey { user, account: AccountId::from_uuid(self.world.uuid()) }
     }
 
-    /// Runs all of them at once, each in a task of its own; the answers are in the order of the tasks.
-    pub(super) async fn at_once<T, S>(&self, steps: impl IntoIterator<Item = S>) -> Vec<T>
+    /// Runs all steps concurrently, each in its own task; returns the results in the order of the steps.
+    pub(super) async fn concurrently<T, S>(&self, steps: impl IntoIterator<Item = S>) -> Vec<T>
     where
         T: Send + 'static,
         S: Future<Output = T> + Send + 'static,
@@ -70,7 +69,7 @@ impl Case {
             let (tell, answer) = oneshot::channel();
             self.world.spawn(
                 async move {
-                    // Nobody listens any more only when the case has failed already.
+                    // The receiver is dropped only if the test has failed already.
                     let _unheard = tell.send(step.await);
                 }
                 .boxed(),
@@ -80,7 +79,7 @@ impl Case {
         join_all(answers).await.into_iter().map(|answer| answer.expect("a task panicked")).collect()
     }
 
-    /// Looks again and again until there is something to see; fails when that takes too long.
+    /// Polls until `look` returns a value; fails after a timeout.
     pub(super) async fn eventually<T>(&self, promise: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
         let start = self.world.uptime();
         loop {
@@ -88,8 +87,8 @@ impl Case {
                 return seen;
             }
             let waited = self.world.uptime().saturating_sub(start);
-            assert!(waited < PATIENCE, "{promise}, but did not within {waited:?}");
-            self.world.sleep(GLANCE).await;
+            assert!(waited < TIMEOUT, "not true within {waited:?}: {promise}");
+            self.world.sleep(POLL_INTERVAL).await;
         }
     }
 }
@@ -99,11 +98,11 @@ impl Case {
     pub(super) async fn open(&self, account: &Account) -> Versioned<Account> {
         match self.store.accounts.open(account).await.unwrap() {
             Opened::Created(created) => created,
-            Opened::Existing(_) => panic!("the account {} is new, but existed", account.key),
+            Opened::Existing(_) => panic!("the account {} exists already", account.key),
         }
     }
 
-    /// A new account in euro without overdraft.
+    /// Opens a new account in EUR without overdraft.
     pub(super) async fn opened(&self) -> Versioned<Account> {
         self.opened_in(currency("EUR"), 0).await
     }
@@ -113,62 +112,62 @@ impl Case {
         self.open(&Account::open(self.account_key(), currency, limit, None, self.world.now())).await
     }
 
-    pub(super) fn wish(&self, account: AccountKey, instruction: Instruction) -> NewTransaction {
+    pub(super) fn new_transaction(&self, account: AccountKey, instruction: Instruction) -> NewTransaction {
         let (partner, message) = (partner("shop"), MessageId::from_uuid(self.world.uuid()));
         NewTransaction {
             key: TransactionKey { account, partner, message },
             instruction,
-            // No two wishes came at the same time, so that a time that was mixed up is noticed.
+            // Acceptance times are all different, so that a mix-up is detected.
             accepted_at: moment(i64::try_from(self.world.random() >> 24).unwrap()),
             nonce: self.world.nonce(),
         }
     }
 
     pub(super) fn deposit(&self, account: AccountKey, cents: i64) -> NewTransaction {
-        self.wish(account, euros(TransactionKind::Deposit, cents))
+        self.new_transaction(account, euros(TransactionKind::Deposit, cents))
     }
 
     pub(super) fn withdrawal(&self, account: AccountKey, cents: i64) -> NewTransaction {
-        self.wish(account, euros(TransactionKind::Withdrawal, cents))
+        self.new_transaction(account, euros(TransactionKind::Withdrawal, cents))
     }
 
-    /// Accepts new transactions; gives the work as a queue item would carry it.
+    /// Accepts new transactions; returns the work as a queue item would contain it.
     pub(super) async fn accepted(&self, group: &[NewTransaction]) -> Vec<Work> {
         let outcomes = self.store.ledger.accept(group).await.unwrap();
-        assert_eq!(outcomes.len(), group.len(), "accept promises one outcome each");
+        assert_eq!(outcomes.len(), group.len(), "accept returns one outcome per transaction");
         let work = group.iter().zip(outcomes).map(|(new, outcome)| match outcome {
             AcceptOutcome::Inserted { revision, enqueued: _ } => {
                 let NewTransaction { key, instruction, accepted_at, nonce: _ } = new.clone();
                 Work { key, instruction, accepted_at, revision }
             }
-            AcceptOutcome::Existing(_) => panic!("the key {} is new, but existed", new.key),
+            AcceptOutcome::Existing(_) => panic!("the key {} exists already", new.key),
         });
         work.collect()
     }
 
     /// Decides the work; every commit has its own nonce and order numbers.
     pub(super) fn decided(&self, account: &Versioned<Account>, work: &[Work]) -> AccountCommit {
-        // All of them above 2^53, which a store that keeps numbers as floats would change.
+        // All counters are above 2^53: a store that keeps numbers as floats would change them.
         let number = || OrderNumber::from_counter(OrderNumber::COUNTER_MAX - (self.world.random() >> 8));
         let numbers: Vec<OrderNumber> = work.iter().map(|_| number()).collect();
-        decide(account, work, &self.means(&numbers)).unwrap()
+        decide(account, work, &self.context(&numbers)).unwrap()
     }
 
-    /// Rejects the work.
+    /// Decides to reject the work.
     pub(super) fn discarded(&self, account: &Versioned<Account>, work: &[Work]) -> AccountCommit {
-        discard(account, work, &self.means(&[])).unwrap()
+        discard(account, work, &self.context(&[])).unwrap()
     }
 
-    fn means<'a>(&self, numbers: &'a [OrderNumber]) -> DecisionContext<'a> {
+    fn context<'a>(&self, numbers: &'a [OrderNumber]) -> DecisionContext<'a> {
         DecisionContext { nonce: self.world.nonce(), now: self.world.now(), numbers }
     }
 
     pub(super) async fn committed(&self, commit: &AccountCommit) {
         let answer = self.store.ledger.commit(commit).await.unwrap();
-        assert!(matches!(answer, Committed::Done { .. }), "all guards hold, but the answer was {answer:?}");
+        assert!(matches!(answer, Committed::Done { .. }), "all guards hold, but the result was {answer:?}");
     }
 
-    /// Accepts and posts transactions as they are decided.
+    /// Accepts and posts transactions.
     pub(super) async fn settled(&self, group: &[NewTransaction]) -> AccountCommit {
         let account = self.account(group.first().unwrap().key.account).await;
         let commit = self.decided(&account, &self.accepted(group).await);
@@ -178,19 +177,19 @@ impl Case {
 
     pub(super) async fn account(&self, key: AccountKey) -> Versioned<Account> {
         let found = self.store.ledger.account(key).await.unwrap();
-        found.expect("an account that was opened can be read")
+        found.expect("an opened account can be read")
     }
 
     pub(super) async fn stored(&self, key: &TransactionKey) -> StoredTransaction {
         let found = self.store.ledger.transaction(key).await.unwrap();
-        found.expect("a transaction that was accepted can be read")
+        found.expect("an accepted transaction can be read")
     }
 
     pub(super) async fn journal(&self, account: AccountKey) -> Vec<JournalPage> {
         self.store.log.pages(account, 1, 100_000).await.unwrap()
     }
 
-    /// All transactions of an account in that status, page by page.
+    /// Reads all transactions of an account in that status, page by page.
     pub(super) async fn in_status(
         &self,
         account: AccountKey,
@@ -204,13 +203,13 @@ impl Case {
         to_the_end(limit, page).await
     }
 
-    pub(super) async fn everything(&self, key: AccountKey) -> Everything {
+    pub(super) async fn all_rows(&self, key: AccountKey) -> AccountRows {
         let mut transactions = Vec::new();
         for status in TransactionStatus::ALL {
             transactions.extend(self.in_status(key, status, 100).await);
         }
         let account = self.store.ledger.account(key).await.unwrap();
-        Everything { account, transactions, pages: self.journal(key).await }
+        AccountRows { account, transactions, pages: self.journal(key).await }
     }
 }
 
@@ -220,18 +219,18 @@ pub(super) async fn to_the_end<T>(limit: usize, page: impl AsyncFn(Option<String
     let mut cursor = None;
     for _ in 0..LISTING_PAGES_MAX {
         let Listing { items, next } = page(cursor).await;
-        assert!(items.len() <= limit, "a page holds at most as many items as were asked for");
+        assert!(items.len() <= limit, "a page has at most `limit` items");
         found.extend(items);
         if next.is_none() {
             return found;
         }
         cursor = next;
     }
-    panic!("a listing has an end, but not within {LISTING_PAGES_MAX} pages");
+    panic!("the listing does not end within {LISTING_PAGES_MAX} pages");
 }
 
-/// Texts that are the revision of no row in any store, as an attacker may write them into a queue message: HTTP
-/// wildcards, additional headers for the text of a batch, and other texts.
+/// Returns texts that are the revision of no row in any store, as an attacker may write them into a queue message:
+/// HTTP wildcards, additional headers for the text of a batch, and other texts.
 pub(super) fn forged_revisions() -> Vec<Revision> {
     let long = "9".repeat(100_000);
     let texts = [
@@ -283,36 +282,40 @@ pub(super) fn details(reference: &str, metadata: &[(&str, &str)], unknown: &str)
     Details::try_new(Some(reference.to_owned()), metadata, &unknown).unwrap()
 }
 
-/// Asserts that the answer to a commit owns up to having written nothing.
+/// Asserts that the result of a commit reports that nothing was written.
 pub(super) fn assert_refused(answer: &Committed, commit: &AccountCommit) {
     match answer {
-        Committed::Done { .. } => panic!("a guard did not hold, but the commit was answered with Done"),
+        Committed::Done { .. } => panic!("a guard did not hold, but the result was Done"),
         Committed::Stale => {}
         Committed::AlreadyFinal(keys) => {
             let own = |key: &TransactionKey| commit.finalizations.iter().any(|one| one.key == *key);
-            assert!(!keys.is_empty() && keys.iter().all(own), "AlreadyFinal names keys of the commit");
+            assert!(!keys.is_empty() && keys.iter().all(own), "AlreadyFinal contains keys of the commit");
         }
     }
 }
 
-/// Asserts that pages are one unbroken chain from the first entry to the state of the account.
+/// Asserts that the pages are an unbroken hash chain from the first entry to the state of the account.
 pub(super) fn assert_chain(pages: &[JournalPage], account: &Account) {
     let mut previous = PageHash::GENESIS;
     let mut sequence = 0;
     for page in pages {
-        assert_eq!(page.check(), Ok(()), "a page that was read is sound");
-        assert_eq!(page.account, account.key, "a page is of the account that was asked for");
-        assert_eq!(page.previous_hash, previous, "a page names the hash of the page before");
+        assert_eq!(page.check(), Ok(()), "the hash of the page is valid");
+        assert_eq!(page.account, account.key, "the page belongs to the requested account");
+        assert_eq!(page.previous_hash, previous, "the page has the hash of the previous page");
         assert_eq!(page.first_sequence, sequence + 1, "sequences have no gaps");
         (previous, sequence) = (page.hash, page.last_sequence());
     }
-    assert_eq!((account.head, account.sequence), (previous, sequence), "the account knows where it ends");
+    assert_eq!(
+        (account.head, account.sequence),
+        (previous, sequence),
+        "the account has the head and the last sequence of its journal"
+    );
     let last = pages.last().and_then(|page| page.entries.last());
     let balance = last.map_or(0, |entry| entry.balance_after.minor_units());
     assert_eq!(account.balance.minor_units(), balance, "the balance is the sum of the posted entries");
 }
 
-/// A moment of some past or future year, to the millisecond.
+/// Returns a timestamp with milliseconds.
 pub(super) fn moment(index: i64) -> Timestamp {
     Timestamp::from_unix_ms(1_700_000_000_123 + index)
 }

@@ -1,4 +1,4 @@
-//! What could not be posted, kept for a person.
+//! Tests of the dead letters.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use crate::ports::dead_letters::{DeadLetter, Resolution, ResolutionKind};
 use crate::ports::queue::QueueName;
 use crate::ports::world::WorldExt as _;
 
-/// Checks [`crate::ports::dead_letters::DeadLetters`].
+/// Tests an implementation of [`crate::ports::dead_letters::DeadLetters`].
 pub async fn dead_letters_contract<F>(fresh: F)
 where
     F: AsyncFn() -> Store,
 {
     let case = async || Case::new(fresh().await);
-    a_letter_is_kept_whole(&case().await).await;
-    the_first_of_two_letters_stands(&case().await).await;
+    a_letter_is_stored_unchanged(&case().await).await;
+    the_first_letter_with_an_id_is_kept(&case().await).await;
     a_letter_is_resolved_once(&case().await).await;
     a_resolved_letter_stays_resolved(&case().await).await;
     letters_are_listed_page_by_page(&case().await).await;
     open_letters_are_counted_by_queue(&case().await).await;
-    of_concurrent_resolutions_one_stands(&case().await).await;
+    one_of_concurrent_resolutions_succeeds(&case().await).await;
 }
 
 impl Case {
@@ -28,7 +28,7 @@ impl Case {
         DeadLetter {
             id: self.world.uuid().to_string(),
             queue: queue.clone(),
-            reason: "nobody knows this account".to_owned(),
+            reason: "the account does not exist".to_owned(),
             body: b"{}".to_vec(),
             dequeue_count: 5,
             inserted_at: moment(1),
@@ -47,17 +47,17 @@ impl Case {
 
     async fn letter_now(&self, id: &str) -> DeadLetter {
         let found = self.store.dead_letters.find(id).await.unwrap();
-        found.expect("a letter that was added can be read")
+        found.expect("an added letter can be read")
     }
 
-    /// All letters of that queue, page by page.
+    /// Reads all letters of that queue, page by page.
     async fn listed(&self, open_only: bool, limit: usize, queue: &QueueName) -> Vec<DeadLetter> {
         let dead_letters = &self.store.dead_letters;
         let page = async |cursor: Option<String>| {
             dead_letters.list(open_only, cursor.as_deref(), limit).await.unwrap()
         };
         let mut found = to_the_end(limit, page).await;
-        // Others may use the store at the same time.
+        // Other tests may use the store at the same time.
         found.retain(|letter| letter.queue == *queue);
         found
     }
@@ -75,23 +75,27 @@ fn resolution(kind: ResolutionKind, by: &str) -> Resolution {
     Resolution { kind, by: by.to_owned(), at: moment(3) }
 }
 
-async fn a_letter_is_kept_whole(case: &Case) {
+async fn a_letter_is_stored_unchanged(case: &Case) {
     let queue = case.queue();
     let missing = case.store.dead_letters.find(&case.letter(&queue).id).await.unwrap();
-    assert_eq!(missing, None, "nobody added this letter");
+    assert_eq!(missing, None, "the letter was not added");
     let any_bytes: Vec<u8> = (0..=u8::MAX).cycle().take(64 * 1024).collect();
     let text = "<UserAccountTransaction>Grüße 🦀</UserAccountTransaction>";
     for body in [any_bytes, text.as_bytes().to_vec(), b"{}".to_vec(), Vec::new()] {
         let reason = format!("has {} bytes: \"Zoë's\" & <others> 🦀\nsecond line", body.len());
         let letter = DeadLetter { body, reason, dequeue_count: u32::MAX, ..case.letter(&queue) };
         case.kept(&letter).await;
-        assert!(case.letter_now(&letter.id).await == letter, "it is kept whole: {}", letter.reason);
+        assert!(
+            case.letter_now(&letter.id).await == letter,
+            "the letter is stored unchanged: {}",
+            letter.reason
+        );
         let listed = case.listed(true, 100, &queue).await;
-        assert!(listed.contains(&letter), "it is listed whole: {}", letter.reason);
+        assert!(listed.contains(&letter), "the letter is listed unchanged: {}", letter.reason);
     }
 }
 
-async fn the_first_of_two_letters_stands(case: &Case) {
+async fn the_first_letter_with_an_id_is_kept(case: &Case) {
     let queue = case.queue();
     let first = case.letter(&queue);
     let second = DeadLetter {
@@ -103,10 +107,10 @@ async fn the_first_of_two_letters_stands(case: &Case) {
     };
     for letter in [&first, &second, &first] {
         case.kept(letter).await;
-        assert_eq!(case.letter_now(&first.id).await, first, "the first reason stands");
+        assert_eq!(case.letter_now(&first.id).await, first, "the first letter is kept");
     }
-    assert_eq!(case.listed(false, 100, &queue).await, [first], "it stands once");
-    assert_eq!(case.open_count(&queue).await, 1, "and counts once");
+    assert_eq!(case.listed(false, 100, &queue).await, [first], "the letter is listed once");
+    assert_eq!(case.open_count(&queue).await, 1, "the letter is counted once");
 }
 
 async fn a_letter_is_resolved_once(case: &Case) {
@@ -116,19 +120,23 @@ async fn a_letter_is_resolved_once(case: &Case) {
     for (letter, kind) in letters.iter().zip([ResolutionKind::Replayed, ResolutionKind::Discarded]) {
         case.kept(letter).await;
         let first = resolution(kind, "ops");
-        assert!(dead_letters.resolve(&letter.id, &first).await.unwrap(), "it was open");
+        assert!(dead_letters.resolve(&letter.id, &first).await.unwrap(), "the letter was open");
         let resolved = DeadLetter { resolution: Some(first.clone()), ..letter.clone() };
-        assert_eq!(case.letter_now(&letter.id).await, resolved, "it stays readable, with what was decided");
+        assert_eq!(
+            case.letter_now(&letter.id).await,
+            resolved,
+            "a resolved letter can be read, with its resolution"
+        );
         for again in [first, resolution(ResolutionKind::Discarded, "others")] {
             let answer = dead_letters.resolve(&letter.id, &again).await.unwrap();
-            assert!(!answer, "it is no longer open");
+            assert!(!answer, "the letter is not open any more");
         }
-        assert_eq!(case.letter_now(&letter.id).await, resolved, "the first decision stands");
+        assert_eq!(case.letter_now(&letter.id).await, resolved, "the first resolution is kept");
     }
     let unknown = case.letter(&queue).id;
     let answer = dead_letters.resolve(&unknown, &resolution(ResolutionKind::Replayed, "ops")).await.unwrap();
-    assert!(!answer, "there is no such letter");
-    assert_eq!(dead_letters.find(&unknown).await.unwrap(), None, "and none was made");
+    assert!(!answer, "the letter does not exist");
+    assert_eq!(dead_letters.find(&unknown).await.unwrap(), None, "resolving an unknown letter creates none");
 }
 
 async fn a_resolved_letter_stays_resolved(case: &Case) {
@@ -136,13 +144,17 @@ async fn a_resolved_letter_stays_resolved(case: &Case) {
     let letter = case.letter(&queue);
     case.kept(&letter).await;
     let decided = resolution(ResolutionKind::Discarded, "ops");
-    assert!(case.store.dead_letters.resolve(&letter.id, &decided).await.unwrap(), "it was open");
+    assert!(case.store.dead_letters.resolve(&letter.id, &decided).await.unwrap(), "the letter was open");
     case.kept(&letter).await;
     let resolved = DeadLetter { resolution: Some(decided), ..letter };
-    assert_eq!(case.letter_now(&resolved.id).await, resolved, "adding it again does not open it again");
-    assert!(case.listed(true, 100, &queue).await.is_empty(), "it is not among the open ones");
-    assert_eq!(case.listed(false, 100, &queue).await, [resolved], "it is among all");
-    assert_eq!(case.open_count(&queue).await, 0, "it does not count");
+    assert_eq!(case.letter_now(&resolved.id).await, resolved, "adding the letter again does not reopen it");
+    assert!(case.listed(true, 100, &queue).await.is_empty(), "a resolved letter is not listed as open");
+    assert_eq!(
+        case.listed(false, 100, &queue).await,
+        [resolved],
+        "a resolved letter is listed among all letters"
+    );
+    assert_eq!(case.open_count(&queue).await, 0, "a resolved letter is not counted");
 }
 
 async fn letters_are_listed_page_by_page(case: &Case) {
@@ -154,33 +166,41 @@ async fn letters_are_listed_page_by_page(case: &Case) {
     letters.sort_unstable_by(|one, other| one.id.cmp(&other.id));
     for letter in letters.iter_mut().step_by(4) {
         let decided = resolution(ResolutionKind::Replayed, "ops");
-        assert!(case.store.dead_letters.resolve(&letter.id, &decided).await.unwrap(), "it was open");
+        assert!(case.store.dead_letters.resolve(&letter.id, &decided).await.unwrap(), "the letter was open");
         letter.resolution = Some(decided);
     }
     let open: Vec<DeadLetter> =
         letters.iter().filter(|letter| letter.resolution.is_none()).cloned().collect();
     for limit in [5, 100] {
-        assert_eq!(case.listed(false, limit, &queue).await, letters, "all letters, once, by id");
-        assert_eq!(case.listed(true, limit, &queue).await, open, "the open letters, once, by id");
+        assert_eq!(case.listed(false, limit, &queue).await, letters, "all letters are listed once, by id");
+        assert_eq!(case.listed(true, limit, &queue).await, open, "the open letters are listed once, by id");
     }
 }
 
 async fn open_letters_are_counted_by_queue(case: &Case) {
     let (one, other) = (case.queue(), case.queue());
-    assert_eq!(case.open_count(&one).await, 0, "no letter came from this queue");
+    assert_eq!(case.open_count(&one).await, 0, "the queue has no letters");
     for (queue, count) in [(&one, 3), (&other, 2)] {
         for _ in 0..count {
             case.kept(&case.letter(queue)).await;
         }
     }
-    assert_eq!((case.open_count(&one).await, case.open_count(&other).await), (3, 2), "each queue its own");
+    assert_eq!(
+        (case.open_count(&one).await, case.open_count(&other).await),
+        (3, 2),
+        "letters are counted by queue"
+    );
     let letter = case.listed(true, 100, &one).await.remove(0);
     let decided = resolution(ResolutionKind::Discarded, "ops");
-    assert!(case.store.dead_letters.resolve(&letter.id, &decided).await.unwrap(), "it was open");
-    assert_eq!((case.open_count(&one).await, case.open_count(&other).await), (2, 2), "one less is open");
+    assert!(case.store.dead_letters.resolve(&letter.id, &decided).await.unwrap(), "the letter was open");
+    assert_eq!(
+        (case.open_count(&one).await, case.open_count(&other).await),
+        (2, 2),
+        "a resolved letter is not counted"
+    );
 }
 
-async fn of_concurrent_resolutions_one_stands(case: &Case) {
+async fn one_of_concurrent_resolutions_succeeds(case: &Case) {
     let queue = case.queue();
     for _ in 0..8 {
         let letter = case.letter(&queue);
@@ -190,14 +210,14 @@ async fn of_concurrent_resolutions_one_stands(case: &Case) {
             let (id, again) = (letter.id.clone(), letter.clone());
             let decided = resolution(ResolutionKind::Replayed, &format!("racer {racer}"));
             async move {
-                // The worker may be adding it again at the same time.
+                // The worker may add the letter again at the same time.
                 dead_letters.add(&again).await.unwrap();
                 dead_letters.resolve(&id, &decided).await.unwrap().then_some(decided)
             }
         });
-        let won: Vec<Resolution> = case.at_once(steps).await.into_iter().flatten().collect();
-        assert_eq!(won.len(), 1, "of concurrent resolutions exactly one is told that it stands");
+        let won: Vec<Resolution> = case.concurrently(steps).await.into_iter().flatten().collect();
+        assert_eq!(won.len(), 1, "exactly one of several concurrent resolutions succeeds");
         let stored = case.letter_now(&letter.id).await.resolution;
-        assert_eq!(stored.as_ref(), won.first(), "and it is the one that is stored");
+        assert_eq!(stored.as_ref(), won.first(), "the successful resolution is stored");
     }
 }

@@ -1,4 +1,4 @@
-//! Reading what was accepted and posted.
+//! Tests of reading accepted and posted transactions.
 
 use std::collections::BTreeSet;
 
@@ -10,27 +10,27 @@ use crate::ports::Store;
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{NewTransaction, StoredTransaction};
 
-/// Checks [`crate::ports::ledger::TransactionLog`].
+/// Tests an implementation of [`crate::ports::ledger::TransactionLog`].
 pub async fn log_contract<F>(fresh: F)
 where
     F: AsyncFn() -> Store,
 {
     let case = async || Case::new(fresh().await);
-    the_journal_reads_back_as_one_chain(&case().await).await;
-    pages_start_with_the_one_that_holds_the_sequence(&case().await).await;
+    the_journal_is_one_chain(&case().await).await;
+    pages_start_with_the_one_that_contains_the_sequence(&case().await).await;
     full_pages_are_found_by_any_of_their_sequences(&case().await).await;
     a_status_is_listed_page_by_page(&case().await).await;
-    a_partner_is_listed_without_a_trace_of_others(&case().await).await;
-    a_listing_survives_changes_between_its_pages(&case().await).await;
+    the_listing_of_a_partner_contains_no_others(&case().await).await;
+    a_listing_is_stable_under_changes_between_its_pages(&case().await).await;
     a_foreign_cursor_is_refused(&case().await).await;
-    everything_accepted_is_found(&case().await).await;
+    every_accepted_transaction_is_listed(&case().await).await;
 }
 
 fn keys(listed: &[StoredTransaction]) -> Vec<TransactionKey> {
     listed.iter().map(|stored| stored.transaction.key.clone()).collect()
 }
 
-/// Posts `sizes.len()` pages of so many deposits each.
+/// Posts pages with the given numbers of deposits.
 async fn post_pages(case: &Case, account: AccountKey, sizes: &[usize]) {
     for size in sizes {
         let group: Vec<NewTransaction> = (0..*size).map(|_| case.deposit(account, 1)).collect();
@@ -38,7 +38,7 @@ async fn post_pages(case: &Case, account: AccountKey, sizes: &[usize]) {
     }
 }
 
-async fn the_journal_reads_back_as_one_chain(case: &Case) {
+async fn the_journal_is_one_chain(case: &Case) {
     let key = case.opened().await.value.key;
     let neighbor = case.opened().await.value.key;
     assert!(case.journal(key).await.is_empty(), "an account without entries has no pages");
@@ -50,20 +50,20 @@ async fn the_journal_reads_back_as_one_chain(case: &Case) {
     }
     let pages = case.journal(key).await;
     let sizes: Vec<usize> = pages.iter().map(|page| page.entries.len()).collect();
-    assert_eq!(sizes, [1, 3, 2, 12, 1], "one page per commit that posted something, in order");
+    assert_eq!(sizes, [1, 3, 2, 12, 1], "each commit with postings has one page, in order");
 }
 
-/// Asserts which pages answer the question, by their first sequences.
+/// Asserts which pages are returned, by their first sequences.
 async fn check_pages(case: &Case, account: AccountKey, from: u64, entries: usize, expected: &[u64]) {
     let pages = case.store.log.pages(account, from, entries).await.unwrap();
     let firsts: Vec<u64> = pages.iter().map(|page| page.first_sequence).collect();
-    assert_eq!(firsts, expected, "{entries} entries from {from} on: enough pages, in order, and no more");
+    assert_eq!(firsts, expected, "the pages for {entries} entries from sequence {from}");
     for page in &pages {
-        assert_eq!(page.check(), Ok(()), "a page that was read is sound");
+        assert_eq!(page.check(), Ok(()), "the hash of the page is valid");
     }
 }
 
-async fn pages_start_with_the_one_that_holds_the_sequence(case: &Case) {
+async fn pages_start_with_the_one_that_contains_the_sequence(case: &Case) {
     let key = case.opened().await.value.key;
     check_pages(case, key, 1, 10, &[]).await;
     post_pages(case, key, &[3; 6]).await;
@@ -99,12 +99,12 @@ async fn full_pages_are_found_by_any_of_their_sequences(case: &Case) {
     check_pages(case, key, 200, 2, &[]).await;
 }
 
-/// Accepts 252 transactions that stay so, and posts 20 and rejects 10 more among them.
-async fn crowd(case: &Case, account: AccountKey) -> Vec<TransactionKey> {
+/// Accepts 252 transactions that are not posted, and posts 20 and rejects 10 others between them.
+async fn accept_many(case: &Case, account: AccountKey) -> Vec<TransactionKey> {
     let mut left = Vec::new();
     for round in 0..28 {
         let mut group: Vec<NewTransaction> = (0..9).map(|_| case.deposit(account, 5)).collect();
-        // Names of which one is the beginning of another must not mix up the order.
+        // Names that are prefixes of others must not change the order.
         for (new, name) in group.iter_mut().zip(["shop", "shop2", "shop_2", "s"].iter().cycle()) {
             new.key.partner = partner(name);
         }
@@ -123,27 +123,31 @@ async fn a_status_is_listed_page_by_page(case: &Case) {
     let key = case.opened().await.value.key;
     let neighbor = AccountKey { user: key.user, ..case.account_key() };
     case.accepted(&[case.deposit(neighbor, 1)]).await;
-    let accepted = crowd(case, key).await;
+    let accepted = accept_many(case, key).await;
     for limit in [40, 1_000] {
         let listed = case.in_status(key, Accepted, limit).await;
-        assert_eq!(keys(&listed), accepted, "each accepted transaction once, by key, and no final one");
+        assert_eq!(keys(&listed), accepted, "each accepted transaction is listed once, by key");
         let sound = |stored: &StoredTransaction| stored.transaction.status() == Accepted;
-        assert!(listed.iter().all(sound), "only the status that was asked for");
+        assert!(listed.iter().all(sound), "only the requested status is listed");
     }
     for (status, count) in [(Posted, 20), (Rejected, 10)] {
         let listed = case.in_status(key, status, 7).await;
-        assert_eq!(listed.len(), count, "each transaction of the status once");
-        assert!(keys(&listed).is_sorted(), "by key, across its pages");
+        assert_eq!(listed.len(), count, "each transaction with the status is listed once");
+        assert!(keys(&listed).is_sorted(), "the listing is ordered by key across its pages");
         for stored in &listed {
-            assert_eq!(stored.transaction.status(), status, "only the status that was asked for");
-            assert_eq!(*stored, case.stored(&stored.transaction.key).await, "listed as it is stored");
+            assert_eq!(stored.transaction.status(), status, "only the requested status is listed");
+            assert_eq!(
+                *stored,
+                case.stored(&stored.transaction.key).await,
+                "the transaction is listed as it is stored"
+            );
         }
     }
 }
 
-async fn a_partner_is_listed_without_a_trace_of_others(case: &Case) {
+async fn the_listing_of_a_partner_contains_no_others(case: &Case) {
     let key = case.opened().await.value.key;
-    let accepted = crowd(case, key).await;
+    let accepted = accept_many(case, key).await;
     for name in ["shop", "shop2", "shop_2", "s", "nobody"] {
         let own = partner(name);
         let expected: Vec<_> = accepted.iter().filter(|key| key.partner == own).cloned().collect();
@@ -152,23 +156,30 @@ async fn a_partner_is_listed_without_a_trace_of_others(case: &Case) {
                 let log = &case.store.log;
                 log.by_status(key, Accepted, Some(&own), cursor.as_deref(), limit).await.unwrap()
             };
-            assert_eq!(keys(&to_the_end(limit, page).await), expected, "those of {name}, each once, by key");
+            assert_eq!(
+                keys(&to_the_end(limit, page).await),
+                expected,
+                "the transactions of {name} are listed once, by key"
+            );
             let first = page(None).await;
             assert!(
                 expected.is_empty() || !first.items.is_empty(),
-                "no page without any of {name} before it"
+                "the first page contains transactions of {name}"
             );
-            assert!(first.items.len() < expected.len() || first.next.is_none(), "nothing of others follows");
+            assert!(
+                first.items.len() < expected.len() || first.next.is_none(),
+                "no page follows the last transaction of the partner"
+            );
         }
     }
     let page = case.store.log.by_status(key, Accepted, Some(&partner("s")), None, 1).await.unwrap();
-    let foreign = page.next.expect("there are more of them");
+    let foreign = page.next.expect("further transactions follow");
     let answer = case.store.log.by_status(key, Accepted, Some(&partner("shop")), Some(&foreign), 1).await;
     let refused = matches!(answer, Err(StoreFault::ForeignCursor { .. }));
-    assert!(refused, "a cursor of another partner's listing is none of this one, but gave {answer:?}");
+    assert!(refused, "the cursor of another partner is refused, but the result was {answer:?}");
 }
 
-async fn a_listing_survives_changes_between_its_pages(case: &Case) {
+async fn a_listing_is_stable_under_changes_between_its_pages(case: &Case) {
     let key = case.opened().await.value.key;
     let group: Vec<NewTransaction> = (1..=90).map(|cents| case.deposit(key, cents)).collect();
     case.accepted(&group).await;
@@ -176,7 +187,7 @@ async fn a_listing_survives_changes_between_its_pages(case: &Case) {
     expected.sort_unstable();
 
     let first = case.store.log.by_status(key, Accepted, None, None, 20).await.unwrap();
-    // Everything that was listed becomes final, and so do some that come later.
+    // All listed transactions become final, and some of the later ones as well.
     let mut settled: BTreeSet<TransactionKey> = keys(&first.items).into_iter().collect();
     settled.extend(expected.iter().skip(30).step_by(3).cloned());
     let mut work = Vec::new();
@@ -190,14 +201,18 @@ async fn a_listing_survives_changes_between_its_pages(case: &Case) {
     while let Some(next) = cursor {
         let page = case.store.log.by_status(key, Accepted, None, Some(&next), 20).await.unwrap();
         for stored in &page.items {
-            assert_eq!(stored.transaction.status(), Accepted, "nothing final among the accepted ones");
+            assert_eq!(
+                stored.transaction.status(),
+                Accepted,
+                "final transactions are not listed as accepted"
+            );
         }
         found.extend(keys(&page.items));
         cursor = page.next;
     }
     expected
         .retain(|key| !settled.contains(key) || first.items.iter().any(|one| one.transaction.key == *key));
-    assert_eq!(found, expected, "what stays accepted is listed once, whatever becomes final meanwhile");
+    assert_eq!(found, expected, "each transaction that stays accepted is listed once");
 }
 
 async fn a_foreign_cursor_is_refused(case: &Case) {
@@ -206,21 +221,21 @@ async fn a_foreign_cursor_is_refused(case: &Case) {
     for cursor in ["no cursor", "", "🦀", "%00", "-"] {
         let answer = case.store.log.by_status(key, Accepted, None, Some(cursor), 10).await;
         let refused = matches!(answer, Err(StoreFault::ForeignCursor { .. }));
-        assert!(refused, "{cursor:?} is no cursor of this listing, but gave {answer:?}");
+        assert!(refused, "the cursor {cursor:?} is refused, but the result was {answer:?}");
         let answer = case.store.log.accepted(Some(cursor), 10).await;
         let refused = matches!(answer, Err(StoreFault::ForeignCursor { .. }));
-        assert!(refused, "{cursor:?} is no cursor of accepted transactions, but gave {answer:?}");
+        assert!(refused, "the cursor {cursor:?} is refused, but the result was {answer:?}");
     }
     let neighbor = case.opened().await.value.key;
     case.accepted(&[1, 2, 3].map(|cents| case.deposit(neighbor, cents))).await;
     let page = case.store.log.by_status(neighbor, Accepted, None, None, 1).await.unwrap();
-    let foreign = page.next.expect("two of three transactions are still to come");
+    let foreign = page.next.expect("two of three transactions follow");
     let answer = case.store.log.by_status(key, Accepted, None, Some(&foreign), 10).await;
     let refused = matches!(answer, Err(StoreFault::ForeignCursor { .. }));
-    assert!(refused, "a cursor of another account's listing is none of this one, but gave {answer:?}");
+    assert!(refused, "the cursor of another account is refused, but the result was {answer:?}");
 }
 
-async fn everything_accepted_is_found(case: &Case) {
+async fn every_accepted_transaction_is_listed(case: &Case) {
     let mut open: BTreeSet<TransactionKey> = BTreeSet::new();
     let mut finals: BTreeSet<TransactionKey> = BTreeSet::new();
     for _ in 0..4 {
@@ -231,20 +246,20 @@ async fn everything_accepted_is_found(case: &Case) {
         let group: Vec<NewTransaction> = (1..=30).map(|cents| case.deposit(key, cents)).collect();
         open.extend(case.accepted(&group).await.into_iter().map(|work| work.key));
     }
-    // An account that nobody opened owes an answer all the same.
+    // Transactions of an account that was never opened are found as well.
     open.extend(case.accepted(&[case.deposit(case.account_key(), 1)]).await.into_iter().map(|one| one.key));
 
     let log = &case.store.log;
     let page = async |cursor: Option<String>| log.accepted(cursor.as_deref(), 50).await.unwrap();
     let mut found = BTreeSet::new();
     for stored in to_the_end(50, page).await {
-        // Others may use the store at the same time: only our own rows are looked at.
+        // Other tests may use the store at the same time: only rows of this test are checked.
         let key = stored.transaction.key.clone();
-        assert!(!finals.contains(&key), "what is final needs no recovery");
+        assert!(!finals.contains(&key), "final transactions are not listed for recovery");
         if open.contains(&key) {
-            assert_eq!(stored, case.stored(&key).await, "listed as it is stored");
-            assert!(found.insert(key), "each accepted transaction once");
+            assert_eq!(stored, case.stored(&key).await, "the transaction is listed as it is stored");
+            assert!(found.insert(key), "each accepted transaction is listed once");
         }
     }
-    assert_eq!(found, open, "recovery sees every accepted transaction of the store");
+    assert_eq!(found, open, "every accepted transaction of the store is listed");
 }

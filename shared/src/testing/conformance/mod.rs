@@ -1,13 +1,13 @@
-//! The contract of each port as tests: one function per sentence of the contract, the same for every
-//! adapter. A bug that is found in one adapter becomes a case for all.
+//! The contract of each port as tests: one function per sentence of the contract, the same for every adapter. A bug
+//! that is found in one adapter becomes a case for all.
 //!
-//! An adapter's test file calls one `…_contract` per test, on a multi-threaded runtime so that races
-//! are real, and passes a function that gives a store. It may give the same store each time, even one
-//! that other tests use at once: every case invents its own users, queues and names, and looks at
-//! nothing else. For the same reason nothing is cleaned up.
+//! The test file of an adapter calls one `…_contract` per test, on a multi-threaded runtime so that races occur, and
+//! passes a function that returns a store. It may return the same store each time, even one that other tests use
+//! concurrently: every case creates its own users, queues and names, and reads nothing else. For the same reason
+//! nothing is cleaned up.
 //!
-//! Cases run in the real world. Whatever takes time is awaited with a deadline; nothing is assumed to
-//! have happened because time has passed. Where a port leaves an adapter a choice, so do the cases.
+//! Cases run in real time. They wait for conditions with a deadline, and never assume that something has happened
+//! because time has passed. Where the contract leaves a choice to the adapter, the cases accept every choice.
 #![expect(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "test code")]
 
 mod accounts;
@@ -38,7 +38,7 @@ pub use sync_store::sync_store_contract;
 
 use crate::ports::Store;
 
-/// Checks every port of a store, one after the other.
+/// Tests every port of a store, one after the other.
 pub async fn whole_contract<F>(fresh: F)
 where
     F: AsyncFn() -> Store,

@@ -1,4 +1,4 @@
-//! The partners of the bank.
+//! Tests of the partners.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use crate::ports::Store;
 use crate::ports::sync_store::Swapped;
 use crate::ports::world::WorldExt as _;
 
-/// Checks [`crate::ports::partners::Partners`].
+/// Tests an implementation of [`crate::ports::partners::Partners`].
 pub async fn partners_contract<F>(fresh: F)
 where
     F: AsyncFn() -> Store,
 {
     let case = async || Case::new(fresh().await);
-    a_partner_is_read_back(&case().await).await;
-    the_largest_reach_fits_and_shrinks(&case().await).await;
-    a_partner_is_saved_in_the_state_that_was_read(&case().await).await;
-    of_operators_who_add_keys_at_once_no_addition_is_lost(&case().await).await;
+    a_partner_is_read_as_it_was_saved(&case().await).await;
+    the_largest_reach_can_be_stored_and_reduced(&case().await).await;
+    a_partner_is_saved_under_the_revision_that_was_read(&case().await).await;
+    concurrent_additions_of_keys_are_not_lost(&case().await).await;
     partners_are_listed_by_id(&case().await).await;
 }
 
 impl Case {
     fn partner_id(&self) -> PartnerId {
-        // As long as a name may be, with a letter first.
+        // A name of maximum length, with a letter first.
         PartnerId::parse(&self.name()[..32]).unwrap()
     }
 
@@ -47,12 +47,12 @@ impl Case {
     async fn saved(&self, partner: &Partner, expected: Option<&Revision>) -> Revision {
         match self.store.partners.save(partner, expected).await.unwrap() {
             Swapped::Done(revision) => revision,
-            Swapped::Conflict => panic!("nobody else was first, but the save is called a conflict"),
+            Swapped::Conflict => panic!("the save returned a conflict without a concurrent write"),
         }
     }
 }
 
-async fn a_partner_is_read_back(case: &Case) {
+async fn a_partner_is_read_as_it_was_saved(case: &Case) {
     let bare = case.partner();
     let account = case.account_key();
     let full = Partner {
@@ -86,52 +86,60 @@ async fn a_partner_is_read_back(case: &Case) {
         ..case.partner()
     };
     for partner in [bare, full, nothing] {
-        assert_eq!(case.partner_now(&partner.id).await, None, "nobody saved it");
+        assert_eq!(case.partner_now(&partner.id).await, None, "the partner was not saved");
         let revision = case.saved(&partner, None).await;
         let stored = case.partner_now(&partner.id).await;
-        assert_eq!(stored, Some(Versioned { value: partner, revision }), "it is read back as it was saved");
+        assert_eq!(
+            stored,
+            Some(Versioned { value: partner, revision }),
+            "the partner is read as it was saved"
+        );
     }
 }
 
-async fn the_largest_reach_fits_and_shrinks(case: &Case) {
+async fn the_largest_reach_can_be_stored_and_reduced(case: &Case) {
     let accounts = (0..REACH_NAMES_MAX)
         .map(|_| AccountKey { user: case.user(), account: AccountId::from_uuid(case.world.uuid()) });
     let reach = Reach::Named { users: BTreeSet::new(), accounts: accounts.collect() };
     let wide = Partner { reach, ..case.partner() };
     let revision = case.saved(&wide, None).await;
-    assert_eq!(case.partner_now(&wide.id).await.unwrap().value, wide, "every name of it");
+    assert_eq!(case.partner_now(&wide.id).await.unwrap().value, wide, "all names are stored");
     let narrow = Partner { reach: Reach::Everything, ..wide };
     case.saved(&narrow, Some(&revision)).await;
-    assert_eq!(case.partner_now(&narrow.id).await.unwrap().value, narrow, "nothing of the longer one stays");
+    assert_eq!(
+        case.partner_now(&narrow.id).await.unwrap().value,
+        narrow,
+        "no part of the longer text remains"
+    );
 }
 
-async fn a_partner_is_saved_in_the_state_that_was_read(case: &Case) {
+async fn a_partner_is_saved_under_the_revision_that_was_read(case: &Case) {
     let partners = &case.store.partners;
     let active = case.partner();
     let suspended = Partner { status: PartnerStatus::Suspended, ..active.clone() };
     let other = case.partner();
     let first = case.saved(&active, None).await;
-    assert_eq!(partners.save(&suspended, None).await.unwrap(), Swapped::Conflict, "there is one");
+    assert_eq!(partners.save(&suspended, None).await.unwrap(), Swapped::Conflict, "it exists already");
     let answer = partners.save(&other, Some(&first)).await.unwrap();
-    assert_eq!(answer, Swapped::Conflict, "a partner that does not exist is in no state");
+    assert_eq!(answer, Swapped::Conflict, "a partner that does not exist matches no revision");
     assert_eq!(case.partner_now(&other.id).await, None, "a conflict writes nothing");
     let second = case.saved(&suspended, Some(&first)).await;
-    assert_ne!(first, second, "another state has another revision");
+    assert_ne!(first, second, "a changed row has a new revision");
     let answer = partners.save(&active, Some(&first)).await.unwrap();
-    assert_eq!(answer, Swapped::Conflict, "somebody was first");
+    assert_eq!(answer, Swapped::Conflict, "the revision is outdated");
     for forged in forged_revisions() {
         let answer = partners.save(&active, Some(&forged)).await.unwrap();
-        assert_eq!(answer, Swapped::Conflict, "{forged:?} is no revision");
+        assert_eq!(answer, Swapped::Conflict, "{forged:?} is not a revision");
     }
     let stored = Versioned { value: suspended, revision: second.clone() };
     assert_eq!(case.partner_now(&active.id).await, Some(stored), "a conflict writes nothing");
     let third = case.saved(&active, Some(&second)).await;
     let answer = partners.save(&active, Some(&first)).await.unwrap();
-    assert_eq!(answer, Swapped::Conflict, "the content is the same, but it was written meanwhile");
+    assert_eq!(answer, Swapped::Conflict, "the same content was written again, so the revision is outdated");
     case.saved(&active, Some(&third)).await;
 }
 
-async fn of_operators_who_add_keys_at_once_no_addition_is_lost(case: &Case) {
+async fn concurrent_additions_of_keys_are_not_lost(case: &Case) {
     const OPERATORS: usize = 5;
     let partner = case.partner();
     case.saved(&partner, None).await;
@@ -141,7 +149,7 @@ async fn of_operators_who_add_keys_at_once_no_addition_is_lost(case: &Case) {
             loop {
                 let Versioned { value: mut partner, revision } = partners.find(&id).await.unwrap().unwrap();
                 partner.keys.push(ActiveKey { id: operator.to_string(), created_at: moment(0) });
-                // Each attempt that fails means that another one did not, so all end.
+                // A conflict means that another attempt has succeeded, so all loops end.
                 match partners.save(&partner, Some(&revision)).await.unwrap() {
                     Swapped::Done(_) => return,
                     Swapped::Conflict => {}
@@ -149,7 +157,7 @@ async fn of_operators_who_add_keys_at_once_no_addition_is_lost(case: &Case) {
             }
         }
     });
-    case.at_once(steps).await;
+    case.concurrently(steps).await;
     let stored = case.partner_now(&partner.id).await.unwrap().value;
     let mut keys: Vec<String> = stored.keys.into_iter().map(|key| key.id).collect();
     keys.sort_unstable();
@@ -157,7 +165,7 @@ async fn of_operators_who_add_keys_at_once_no_addition_is_lost(case: &Case) {
 }
 
 async fn partners_are_listed_by_id(case: &Case) {
-    // Names in which the order of characters shows: digits, then `_`, then letters.
+    // Names whose order depends on the order of characters: digits, then `_`, then letters.
     let stem = case.partner_id().as_str()[..30].to_owned();
     let mut partners = Vec::new();
     for end in ["9", "_", "a", "", "0", "_a"] {
@@ -170,7 +178,7 @@ async fn partners_are_listed_by_id(case: &Case) {
         let (mut listed, mut after) = (Vec::new(), None);
         loop {
             let page = case.store.partners.list(after.as_ref(), limit).await.unwrap();
-            assert!(page.len() <= limit, "a page holds at most as many as were asked for");
+            assert!(page.len() <= limit, "a page has at most `limit` items");
             let is_last = page.len() < limit;
             after = page.last().map(|partner| partner.id.clone()).or(after);
             listed.extend(page);
@@ -178,9 +186,9 @@ async fn partners_are_listed_by_id(case: &Case) {
                 break;
             }
         }
-        assert!(listed.is_sorted_by(|one, other| one.id < other.id), "by id, each once");
-        // Others may use the store at the same time.
+        assert!(listed.is_sorted_by(|one, other| one.id < other.id), "each once, ordered by id");
+        // Other tests may use the store at the same time.
         listed.retain(|partner| partner.id.as_str().starts_with(&stem));
-        assert_eq!(listed, partners, "all of them, page by page of {limit}");
+        assert_eq!(listed, partners, "all partners are listed in pages of {limit}");
     }
 }

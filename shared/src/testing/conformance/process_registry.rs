@@ -1,4 +1,4 @@
-//! The processes that can be called.
+//! Tests of the process registry.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use crate::ports::Store;
 use crate::ports::process_registry::{Address, ProcessId, ProcessKind, RegisteredProcess, living};
 use crate::ports::world::WorldExt as _;
 
-/// Checks [`crate::ports::process_registry::ProcessRegistry`].
+/// Tests an implementation of [`crate::ports::process_registry::ProcessRegistry`].
 pub async fn roster_contract<F>(fresh: F)
 where
     F: AsyncFn() -> Store,
 {
     let case = async || Case::new(fresh().await);
-    an_entry_is_read_back(&case().await).await;
-    the_last_announcement_stands(&case().await).await;
-    who_withdraws_is_gone(&case().await).await;
+    an_entry_is_read_as_it_was_announced(&case().await).await;
+    the_last_announcement_is_kept(&case().await).await;
+    a_withdrawn_process_is_removed(&case().await).await;
     entries_are_listed_by_id_with_one_operation(&case().await).await;
-    who_missed_its_time_is_forgotten(&case().await).await;
+    outdated_entries_are_skipped_and_removed(&case().await).await;
 }
 
 impl Case {
@@ -41,14 +41,14 @@ impl Case {
     }
 }
 
-async fn an_entry_is_read_back(case: &Case) {
+async fn an_entry_is_read_as_it_was_announced(case: &Case) {
     let entry = case.roster_entry();
-    assert_eq!(case.entry_now(entry.id).await, None, "nobody announced this process");
+    assert_eq!(case.entry_now(entry.id).await, None, "the process was not announced");
     case.store.roster.announce(&entry).await.unwrap();
-    assert_eq!(case.entry_now(entry.id).await, Some(entry), "it is read back as it was announced");
+    assert_eq!(case.entry_now(entry.id).await, Some(entry), "the entry is read as it was announced");
 }
 
-async fn the_last_announcement_stands(case: &Case) {
+async fn the_last_announcement_is_kept(case: &Case) {
     let first = case.roster_entry();
     let moved = RegisteredProcess {
         address: Address::parse("http://[::1]:9").unwrap(),
@@ -58,11 +58,15 @@ async fn the_last_announcement_stands(case: &Case) {
     };
     for entry in [&first, &moved, &moved] {
         case.store.roster.announce(entry).await.unwrap();
-        assert_eq!(case.entry_now(first.id).await.as_ref(), Some(entry), "the last one stands, whole");
+        assert_eq!(
+            case.entry_now(first.id).await.as_ref(),
+            Some(entry),
+            "the last announcement replaces the entry"
+        );
     }
 }
 
-async fn who_withdraws_is_gone(case: &Case) {
+async fn a_withdrawn_process_is_removed(case: &Case) {
     let (entry, neighbor) = (case.roster_entry(), case.roster_entry());
     case.store.roster.withdraw(entry.id).await.unwrap();
     for entry in [&entry, &neighbor] {
@@ -70,16 +74,20 @@ async fn who_withdraws_is_gone(case: &Case) {
     }
     for _ in 0..2 {
         case.store.roster.withdraw(entry.id).await.unwrap();
-        assert_eq!(case.entry_now(entry.id).await, None, "it is gone, and that again is fine");
+        assert_eq!(
+            case.entry_now(entry.id).await,
+            None,
+            "a withdrawn entry is removed, also the second time"
+        );
     }
-    assert_eq!(case.entry_now(neighbor.id).await, Some(neighbor.clone()), "its neighbor stays");
+    assert_eq!(case.entry_now(neighbor.id).await, Some(neighbor.clone()), "other entries are not removed");
     case.store.roster.announce(&entry).await.unwrap();
-    assert_eq!(case.entry_now(entry.id).await, Some(entry), "it can come back");
+    assert_eq!(case.entry_now(entry.id).await, Some(entry), "a withdrawn process can announce itself again");
 }
 
 async fn entries_are_listed_by_id_with_one_operation(case: &Case) {
     let mut entries: Vec<RegisteredProcess> = (0..20).map(|_| case.roster_entry()).collect();
-    // So that what a first write has to create is there.
+    // Creates the table, so that later calls need one operation.
     case.store.roster.announce(&entries[0]).await.unwrap();
     for entry in &entries {
         let before = case.operations();
@@ -89,15 +97,15 @@ async fn entries_are_listed_by_id_with_one_operation(case: &Case) {
     let before = case.operations();
     let listed = case.store.roster.list().await.unwrap();
     assert_eq!(case.operations() - before, 1, "a list is one operation");
-    assert!(listed.is_sorted_by(|one, other| one.id < other.id), "by id, each once");
+    assert!(listed.is_sorted_by(|one, other| one.id < other.id), "each once, ordered by id");
     entries.sort_by_key(|entry| entry.id);
-    // Others may use the store at the same time.
+    // Other tests may use the store at the same time.
     let ours: Vec<RegisteredProcess> =
         listed.into_iter().filter(|listed| entries.iter().any(|entry| entry.id == listed.id)).collect();
     assert_eq!(ours, entries);
 }
 
-async fn who_missed_its_time_is_forgotten(case: &Case) {
+async fn outdated_entries_are_skipped_and_removed(case: &Case) {
     let alive = case.roster_entry();
     let now = case.world.now();
     let late = |by: u64| {
@@ -112,6 +120,6 @@ async fn who_missed_its_time_is_forgotten(case: &Case) {
     let found = living(&*case.store.roster, now).await.unwrap();
     let finds = |entry: &RegisteredProcess| found.iter().any(|found| found.id == entry.id);
     assert!(finds(&alive) && !finds(&stale) && !finds(&forgotten));
-    assert_eq!(case.entry_now(stale.id).await, Some(stale), "it may only be slow");
-    assert_eq!(case.entry_now(forgotten.id).await, None, "whoever reads removes what is long gone");
+    assert_eq!(case.entry_now(stale.id).await, Some(stale), "a stale entry is not removed");
+    assert_eq!(case.entry_now(forgotten.id).await, None, "a read removes entries that are long outdated");
 }

@@ -1,4 +1,4 @@
-//! Sealed bodies for tests: the seal of a bank whose secret is known, and what an outsider makes of a body.
+//! Sealed bodies for tests: the seal of a bank whose secret is known, and changes that an outsider can make to a body.
 
 use std::sync::Arc;
 
@@ -10,25 +10,25 @@ use crate::messaging::envelope::{Body, Content, Envelope};
 /// The secret of the banks in tests.
 pub const SECRET: &str = "the-secret-of-the-tests";
 
-/// Their seal.
+/// Returns the seal of the banks in tests.
 pub fn seal() -> Seal {
     seal_of(SECRET)
 }
 
-/// The seal of a bank with another secret, or with two as `new,old`.
+/// Returns the seal of a bank with another secret, or with two secrets as `new,old`.
 pub fn seal_of(secrets: &str) -> Seal {
     Seal::new(&Arc::new(DoorbellSecret::new(Some(&DoorbellKeys::parse(secrets).unwrap()))))
 }
 
-/// The work in a sealed body.
+/// Returns the work in a sealed body.
 pub fn envelope_in(body: &[u8]) -> Envelope {
     match Body::decode(body, &seal()) {
         Ok(Body::Content(Content::Work(envelope))) => envelope,
-        other => panic!("no sealed work: {other:?}"),
+        other => panic!("not sealed work: {other:?}"),
     }
 }
 
-/// The transactions that a letter of that body holds: those of its work, if it has the seal.
+/// Returns the transactions in a letter with that body: those of its work, if it has the seal.
 pub fn held_in(body: &[u8]) -> Vec<TransactionKey> {
     match Body::decode(body, &seal()) {
         Ok(Body::Content(Content::Work(envelope))) => {
@@ -38,7 +38,7 @@ pub fn held_in(body: &[u8]) -> Vec<TransactionKey> {
     }
 }
 
-/// The body as an older process wrote it: without the seal, if it has one.
+/// Removes the seal of a body, if it has one: an older process wrote bodies without it.
 pub fn unsealed(body: &[u8]) -> Vec<u8> {
     let text = std::str::from_utf8(body).unwrap();
     match text.strip_prefix("{\"seal\":\"").and_then(|rest| rest.split_once("\",")) {
@@ -47,7 +47,7 @@ pub fn unsealed(body: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The body with a seal that fits it, whatever seal it had before.
+/// Replaces the seal of a body by a valid one.
 pub fn resealed(body: &[u8]) -> Vec<u8> {
     seal().seal(Purpose::Message, unsealed(body))
 }

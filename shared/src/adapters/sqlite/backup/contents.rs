@@ -1,11 +1,11 @@
-//! What is in a file of ours: counted for a person, and what must not come again after a restore.
+//! The contents of a store file: the counts for an operator, and the values that must not be reused after a restore.
 
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension as _};
 use serde::{Deserialize, Serialize};
 
-use super::fault::{BackupFault, Doing};
+use super::fault::{BackupFault, FileOperation};
 use crate::adapters::sqlite::columns;
 use crate::adapters::sqlite::fault::SqlFault;
 use crate::adapters::sqlite::migrations::check;
@@ -15,45 +15,45 @@ use crate::domain::transaction::TransactionStatus;
 use crate::ports::fault::StoreFault;
 use crate::protocol::order_numbers::{REGISTER, Register, UnsoundRegister};
 
-/// What is in a file of ours, as of one moment.
+/// The contents of a store file at one moment.
 #[derive(Debug)]
 pub struct Contents {
-    /// The version of its schema.
+    /// Schema version of the file.
     pub schema_version: i64,
-    /// When it was taken, where it is a backup that `backup` took.
+    /// When the file was taken, if it is a backup made by the `backup` command.
     pub taken_at: Option<Timestamp>,
-    /// Accounts.
+    /// Number of accounts.
     pub accounts: u64,
-    /// Transactions that were posted.
+    /// Number of posted transactions.
     pub posted: u64,
-    /// Transactions that were refused for good.
+    /// Number of rejected transactions.
     pub rejected: u64,
-    /// Transactions that are still to be posted.
+    /// Number of transactions that are still to be posted.
     pub accepted: u64,
     /// When the newest transaction was accepted or became final.
     pub newest_at: Option<Timestamp>,
-    /// Dead letters that nobody decided about.
+    /// Number of unresolved dead letters.
     pub dead_letters: u64,
     /// The register of order numbers, or why it must not be used.
     pub register: Result<Register, UnsoundRegister>,
-    /// The gate, or why it cannot be understood; `None` when nobody ever touched it.
+    /// The state of the gate, or why it cannot be decoded; `None` if it was never changed.
     pub gate: Result<Option<GateOrder>, StoreFault>,
-    /// The highest id that a queue message ever had.
+    /// The highest id that was ever assigned to a queue message.
     pub last_message: u64,
 }
 
 impl Contents {
-    /// All transactions.
+    /// Returns the number of all transactions.
     pub const fn transactions(&self) -> u64 {
         self.posted.saturating_add(self.rejected).saturating_add(self.accepted)
     }
 
-    /// The moment that it is of, as far as it tells: what was answered before is in it.
+    /// Returns the moment of the contents, if it is known: every earlier response is covered by them.
     pub fn as_of(&self) -> Option<Timestamp> {
         self.taken_at.or(self.newest_at)
     }
 
-    /// Reads a file that has the schema of ours. Older schemas will do.
+    /// Reads a file that has the schema of a store. Older schema versions are supported.
     pub(in crate::adapters::sqlite) fn read(
         connection: &Connection,
         path: &Path,
@@ -62,31 +62,31 @@ impl Contents {
         if schema_version == 0 {
             return Err(BackupFault::Empty { path: path.to_owned() });
         }
-        // One snapshot: the file may be in use.
+        // One snapshot, because the file may be in use.
         let counted = connection
             .unchecked_transaction()
             .map_err(SqlFault::from)
             .and_then(|sql_tx| count(&sql_tx, schema_version));
-        counted.map_err(|fault| Doing::of("read", path).sql(fault))
+        counted.map_err(|fault| FileOperation::of("read", path).sql(fault))
     }
 }
 
-/// What `backup` and `restore` write into a file about themselves.
+/// Record that `backup` and `restore` write into a file about its origin.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::adapters::sqlite) struct Origin {
     v: u32,
     /// When the backup was taken, in milliseconds since 1970.
     pub(in crate::adapters::sqlite) taken_at: Option<i64>,
-    /// When it became the store.
+    /// When the backup replaced the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::adapters::sqlite) restored_at: Option<i64>,
 }
 
-/// The name of the shared value that has it.
+/// The name of the shared value with the record.
 pub(in crate::adapters::sqlite) const ORIGIN: &str = "backup";
 
 impl Origin {
-    /// Of a backup.
+    /// Creates the record of a backup.
     pub(in crate::adapters::sqlite) const fn of(
         taken_at: Option<Timestamp>,
         restored_at: Option<Timestamp>,
@@ -100,12 +100,12 @@ impl Origin {
         Self { v: 1, taken_at: ms(taken_at), restored_at: ms(restored_at) }
     }
 
-    /// The value to store.
+    /// Returns the record as a shared value.
     pub(in crate::adapters::sqlite) fn encode(&self) -> String {
         serde_json::to_string(self).expect("numbers can always be written as JSON")
     }
 
-    /// When the backup in this file was taken. A store that was once restored is no backup any more.
+    /// Returns when the backup in this file was taken. A store that was restored is no backup any more.
     fn taken_at(value: &str) -> Option<Timestamp> {
         let origin: Self = serde_json::from_str(value).ok()?;
         let taken_at = origin.taken_at.filter(|_| origin.restored_at.is_none());

@@ -1,4 +1,4 @@
-//! Why a backup or a restore was not done.
+//! Errors of backups and restores.
 
 use std::path::{Path, PathBuf};
 
@@ -7,31 +7,31 @@ use crate::domain::time::Timestamp;
 use crate::ports::fault::Cause;
 use crate::protocol::order_numbers::UnsoundRegister;
 
-/// A backup or a restore that was not done. Until then nothing was changed that anybody relies on.
+/// Error of a backup or a restore. The store and existing backups are unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupFault {
-    /// The store or the backup cannot be opened, is another program's, or is from a newer program.
+    /// The store or the backup cannot be opened, belongs to another program, or was written by a newer program.
     #[error(transparent)]
     Open(#[from] OpenFault),
-    /// There is no such file.
+    /// The file does not exist.
     #[error("there is no file {}", path.display())]
     Missing {
         /// The file.
         path: PathBuf,
     },
-    /// The file has nothing in it.
+    /// The file is empty.
     #[error("the file {} is empty", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
     },
-    /// A file is there already.
-    #[error("the file {} exists, and is left as it is: name another one, or replace it with --force", path.display())]
+    /// The file exists already.
+    #[error("the file {} exists, and was not changed: name another one, or replace it with --force", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
     },
-    /// The backup would be, or is, the store itself.
+    /// The file for the backup, or the backup to restore, is the store itself.
     #[error("the file {} is the store itself: name another one", path.display())]
     SameFile {
         /// The file.
@@ -40,9 +40,9 @@ pub enum BackupFault {
     /// Another backup of this store is being taken.
     #[error("another backup of this store is under way: wait until it has ended")]
     UnderWay,
-    /// Others use the store.
+    /// Other processes use the store.
     #[error(
-        "the store {} is in use: stop every postonce-web and postonce-worker first, and whatever else has it open \
+        "the store {} is in use: stop every postonce-web, postonce-worker and other program that uses it \
          (`fuser -v {} {}` names them). Nothing was changed",
         store.display(),
         lock.display(),
@@ -51,10 +51,10 @@ pub enum BackupFault {
     InUse {
         /// The store.
         store: PathBuf,
-        /// The lock that they hold.
+        /// The lock file that they hold.
         lock: PathBuf,
     },
-    /// The file has a log beside it, so it is not all by itself.
+    /// The file has a log beside it, so it is not complete by itself.
     #[error(
         "the file {} has {} beside it: it is a store that is in use or was not closed, and no backup. Take a backup of \
          it (POSTONCE_STORAGE=sqlite:{} postonce-web backup …), and restore that",
@@ -65,94 +65,94 @@ pub enum BackupFault {
     NotClosed {
         /// The file.
         path: PathBuf,
-        /// Its log.
+        /// The log.
         beside: PathBuf,
     },
-    /// The content of the file does not fit together.
+    /// The contents of the file are inconsistent.
     #[error("the file {} is damaged, and is not used: {findings}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What SQLite found.
+        /// The findings of SQLite.
         findings: String,
     },
-    /// The register of order numbers cannot be moved ahead.
-    #[error("the order numbers in {} cannot go on", path.display())]
+    /// The register of order numbers cannot be advanced.
+    #[error("the register of order numbers in {} cannot be advanced", path.display())]
     Register {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         #[source]
         source: UnsoundRegister,
     },
-    /// Neither the replaced store nor the backup tells how many order numbers were told since.
+    /// Neither the replaced store nor the backup tells how many order numbers were issued since.
     #[error(
-        "how many order numbers were given out since the backup {} is not known: there is no store that tells, the backup \
-         is of {}, and the clock says {now}. Set the clock right, or say with --order-number-gap how many to skip: more \
-         than there can have been",
+        "it is not known how many order numbers were issued since the backup {}: there is no store to read, the \
+         backup is of {}, and the clock says {now}. Correct the clock, or set --order-number-gap to the number of \
+         order numbers to skip: more than can have been issued",
         path.display(),
         as_of.map_or_else(|| "an unknown time".to_owned(), |at| at.to_string())
     )]
     AgeUnknown {
         /// The backup.
         path: PathBuf,
-        /// The moment that it is of, as far as it tells.
+        /// The time of the backup, if it is known.
         as_of: Option<Timestamp>,
-        /// The time now.
+        /// The current time.
         now: Timestamp,
     },
-    /// A value that nobody can understand.
-    #[error("the file {} has a value in it that this program cannot understand", path.display())]
+    /// A stored value cannot be decoded.
+    #[error("the file {} contains a value that this program cannot decode", path.display())]
     Value {
         /// The file.
         path: PathBuf,
-        /// Which one, and why.
+        /// The value and the reason.
         #[source]
         source: Cause,
     },
-    /// The system refused something to a file.
+    /// A file operation failed.
     #[error("cannot {doing} {}", path.display())]
     File {
         /// What was attempted.
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// SQLite refused something to a file.
+    /// A database operation failed.
     #[error("cannot {doing} {}", path.display())]
     Database {
         /// What was attempted.
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// What SQLite said.
+        /// The error of SQLite.
         #[source]
         source: Cause,
     },
 }
 
-/// What is being done to which file, for the fault that may come of it.
+/// The operation that is being attempted on a file, for the fault that it may cause.
 #[derive(Debug, Clone)]
-pub(in crate::adapters::sqlite) struct Doing {
+pub(in crate::adapters::sqlite) struct FileOperation {
     pub(in crate::adapters::sqlite) what: &'static str,
     pub(in crate::adapters::sqlite) path: PathBuf,
 }
 
-impl Doing {
-    /// `what` as the end of "cannot …", and the file.
+impl FileOperation {
+    /// `what` completes the sentence "cannot …".
     pub(in crate::adapters::sqlite) fn of(what: &'static str, path: &Path) -> Self {
         Self { what, path: path.to_owned() }
     }
 
-    /// The system refused it.
+    /// Returns the fault for an error of the system.
     pub(in crate::adapters::sqlite) fn file(self, source: std::io::Error) -> BackupFault {
         BackupFault::File { doing: self.what, path: self.path, source }
     }
 
-    /// SQLite refused it.
+    /// Returns the fault for an error of SQLite.
     pub(in crate::adapters::sqlite) fn sql(self, source: impl Into<SqlFault>) -> BackupFault {
         BackupFault::Database { doing: self.what, path: self.path, source: source.into().into() }
     }

@@ -1,16 +1,16 @@
-//! The thread that moves what was committed from the write-ahead log to the file.
+//! The thread that checkpoints the write-ahead log: it moves committed pages from the log to the database file.
 //!
-//! SQLite lets the writer do it, at the end of the COMMIT that makes the log long: some thousand pages are
-//! copied and synced while everybody waits for that COMMIT. Here another thread copies, beside the writer:
+//! By default SQLite does this on the writer's thread, at the end of the COMMIT that makes the log long: some thousand
+//! pages are copied and synced while all callers wait for that COMMIT. Here another thread copies them in parallel:
 //!
-//! 1. The writer calls it when the log has become long.
-//! 2. It moves what is there, and then what came meanwhile, which is less each time.
-//! 3. The writer moves the last few pages itself, at the end of its next COMMIT: this process writes nothing
-//!    meanwhile, so that the log mostly has nothing left, and begins anew.
+//! 1. The writer wakes the thread when the log is long.
+//! 2. The thread moves the pages of the log, and then those that were added in the meantime, fewer each time.
+//! 3. The writer moves the last few pages itself, at the end of its next COMMIT. This process writes nothing
+//!    meanwhile, so that the log is mostly empty afterwards, and is reused from its start.
 //!
-//! What a log must have moved and synced before it may begin anew is SQLite's business, whoever moves. SQLite
-//! syncs the file only after a move that nobody committed beside; where each of the thread's moves met a
-//! COMMIT, that is left to the writer, too.
+//! SQLite decides when a log may be reused: all of its pages have to be moved and synced. It syncs the database file
+//! only after a checkpoint during which nothing was committed; if a COMMIT interrupts each checkpoint of the thread,
+//! the writer syncs as well.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,31 +24,31 @@ use rusqlite::{Connection, DEFAULT_NAME, ErrorCode};
 use super::connection::{Role, connect};
 use super::fault::OpenFault;
 
-/// Pages of the log that make it long: what is written again and again is moved once. 16 MiB.
-const LONG: i32 = 4_000;
-/// Pages of the log after which the writer tries at the end of each COMMIT, also while it is the turn of the
-/// thread, which may be gone. 64 MiB.
-const TOO_LONG: i32 = 16_000;
-/// How often the thread moves, each time what came during the time before.
-const MOVES: u8 = 3;
+/// Pages that make the log long: a page that is written again and again is moved once. 16 MiB.
+const LONG_LOG_PAGES: i32 = 4_000;
+/// Pages after which the writer checkpoints at the end of each COMMIT, even while it is the turn of the thread, which
+/// may have ended. 64 MiB.
+const TOO_LONG_LOG_PAGES: i32 = 16_000;
+/// Number of checkpoints in a row; each moves the pages that were added during the one before.
+const CHECKPOINTS: u8 = 3;
 
-/// Whose turn it is.
+/// Who checkpoints next.
 #[derive(Debug, Default)]
 struct Turn(AtomicU8);
 
 impl Turn {
-    const NOBODYS: u8 = 0;
-    const THREADS: u8 = 1;
-    const WRITERS: u8 = 2;
-    const OVER: u8 = 3;
+    const NONE: u8 = 0;
+    const THREAD: u8 = 1;
+    const WRITER: u8 = 2;
+    const ENDED: u8 = 3;
 
-    /// True for whoever takes it.
+    /// Passes the turn on; returns false if it was not at `from`.
     fn pass(&self, from: u8, to: u8) -> bool {
         self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     fn end(&self) {
-        self.0.store(Self::OVER, Ordering::Release);
+        self.0.store(Self::ENDED, Ordering::Release);
     }
 
     fn now(&self) -> u8 {
@@ -56,15 +56,15 @@ impl Turn {
     }
 }
 
-/// The thread, until it is dropped. Whichever connection is closed last, this one's or the writer's, removes
-/// the log; where both are closed at the same time, neither does.
+/// The thread, which ends when this is dropped. The connection that is closed last, this one or the writer's, removes
+/// the log; if both are closed at the same time, neither does.
 pub(super) struct Checkpointer {
     turn: Arc<Turn>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Checkpointer {
-    /// Starts the thread for the file that `writer` writes.
+    /// Starts the thread for the file of `writer`.
     pub(super) fn start(path: &Path, writer: &mut Connection) -> Result<Self, OpenFault> {
         let fault = |source| OpenFault::Database { path: path.to_owned(), source };
         let connection = connect(path, Role::Checkpoint).map_err(fault)?;
@@ -77,7 +77,7 @@ impl Checkpointer {
         let (writers, called) = (Arc::clone(&turn), thread.thread().clone());
         let checkpointer = Self { turn, thread: Some(thread) };
         let hook = move |log: &mut Wal, pages| {
-            at_the_end_of_a_commit(log, pages, &writers, &called);
+            after_commit(log, pages, &writers, &called);
             Ok(())
         };
         writer.wal_hook(Some(hook)).map_err(fault)?;
@@ -91,50 +91,50 @@ impl Drop for Checkpointer {
         let Some(thread) = self.thread.take() else { return };
         thread.thread().unpark();
         if thread.join().is_err() {
-            tracing::error!("The thread that empties the write-ahead log panicked");
+            tracing::error!("The thread that checkpoints the write-ahead log panicked");
         }
     }
 }
 
-/// On the thread of the writer. The COMMIT is done, whatever comes of this: what fails here is tried again
-/// at the end of the next one.
-fn at_the_end_of_a_commit(log: &mut Wal, pages: i32, turn: &Turn, thread: &Thread) {
-    if turn.pass(Turn::WRITERS, Turn::NOBODYS) {
+/// Runs on the writer's thread after a COMMIT, which is complete in any case: an error here is retried at the end of
+/// the next COMMIT.
+fn after_commit(log: &mut Wal, pages: i32, turn: &Turn, thread: &Thread) {
+    if turn.pass(Turn::WRITER, Turn::NONE) {
         checkpoint(log, pages);
-    } else if pages >= LONG && turn.pass(Turn::NOBODYS, Turn::THREADS) {
+    } else if pages >= LONG_LOG_PAGES && turn.pass(Turn::NONE, Turn::THREAD) {
         thread.unpark();
-    } else if pages >= TOO_LONG {
+    } else if pages >= TOO_LONG_LOG_PAGES {
         checkpoint(log, pages);
     }
 }
 
 fn checkpoint(log: &mut Wal, pages: i32) {
     if let Err(error) = log.checkpoint() {
-        tracing::debug!(%error, pages, "The write-ahead log was not emptied");
+        tracing::debug!(%error, pages, "The write-ahead log cannot be checkpointed");
     }
 }
 
 fn serve(connection: &Connection, turn: &Turn) {
     loop {
         match turn.now() {
-            Turn::OVER => return,
-            Turn::THREADS => {
-                move_log(connection);
-                turn.pass(Turn::THREADS, Turn::WRITERS);
+            Turn::ENDED => return,
+            Turn::THREAD => {
+                checkpoint_log(connection);
+                turn.pass(Turn::THREAD, Turn::WRITER);
             }
             _ => std::thread::park(),
         }
     }
 }
 
-fn move_log(connection: &Connection) {
-    for _ in 0..MOVES {
+fn checkpoint_log(connection: &Connection) {
+    for _ in 0..CHECKPOINTS {
         match connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::PASSIVE) {
             Ok(_) => {}
-            // Somebody else moves it: the writer, or another process.
+            // The writer or another process checkpoints now.
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => return,
             Err(error) => {
-                tracing::warn!(%error, "The write-ahead log cannot be moved to the database");
+                tracing::warn!(%error, "The write-ahead log cannot be checkpointed");
                 return;
             }
         }

@@ -6,74 +6,74 @@ use std::time::{Duration, Instant};
 use super::super::paths::beside;
 use super::*;
 
-/// A file with a table, the connection that writes it, and the thread that it calls.
-struct Stand {
+/// A file with a table, its writer, and the thread that checkpoints its log.
+struct Fixture {
     writer: Connection,
     checkpointer: Checkpointer,
     path: PathBuf,
     _folder: tempfile::TempDir,
 }
 
-impl Stand {
+impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.db");
         let mut writer = connect(&path, Role::Write).unwrap();
-        // What is synced is not what these tests are about.
+        // Syncs do not matter for these tests.
         let sql = "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; CREATE TABLE rows (row BLOB);";
         writer.execute_batch(sql).unwrap();
         let checkpointer = Checkpointer::start(&path, &mut writer).unwrap();
         Self { writer, checkpointer, path, _folder: folder }
     }
 
-    /// A COMMIT of about ten pages.
+    /// Commits about ten pages.
     fn commit(&self) {
         self.writer.execute("INSERT INTO rows VALUES (zeroblob(40000))", []).unwrap();
     }
 
-    /// Pages of the log, and those of them that are moved.
+    /// Returns the number of pages in the log, and how many of them are moved.
     fn log(&self) -> (i32, i32) {
         let read = |row: &rusqlite::Row<'_>| Ok((row.get(1)?, row.get(2)?));
         self.writer.query_row("PRAGMA wal_checkpoint(NOOP)", [], read).unwrap()
     }
 }
 
-/// Commits until the log is long, lets it be moved, and commits until it has begun anew; tells how many COMMITs
-/// that took.
-fn write_past_a_long_log(stand: &Stand) -> i64 {
+/// Commits until the log is long, waits for the checkpoint, and commits until the log is reused. Returns the number of
+/// COMMITs.
+fn write_past_a_long_log(fixture: &Fixture) -> i64 {
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut commits = 0;
-    while stand.log().0 < LONG {
-        stand.commit();
+    while fixture.log().0 < LONG_LOG_PAGES {
+        fixture.commit();
         commits += 1;
     }
-    // Nobody commits now, so that it is the thread that moves it.
-    while stand.checkpointer.turn.now() != Turn::WRITERS {
-        assert!(Instant::now() < deadline, "{:?}", stand.log());
+    // No COMMIT happens now, so the thread moves the pages.
+    while fixture.checkpointer.turn.now() != Turn::WRITER {
+        assert!(Instant::now() < deadline, "{:?}", fixture.log());
         std::thread::yield_now();
     }
-    assert!(stand.log().1 >= LONG);
-    stand.commit();
-    let (pages, moved) = stand.log();
-    assert!(pages < LONG, "it begins anew");
+    assert!(fixture.log().1 >= LONG_LOG_PAGES);
+    fixture.commit();
+    let (pages, moved) = fixture.log();
+    assert!(pages < LONG_LOG_PAGES, "the log is reused from its start");
     assert_eq!(moved, pages, "the writer moves the rest");
     commits + 1
 }
 
 #[test]
-fn a_long_log_is_moved_beside_the_writer_and_begins_anew() {
-    let stand = Stand::new();
-    let commits = write_past_a_long_log(&stand) + write_past_a_long_log(&stand);
-    let ask = |sql: &str| stand.writer.query_row(sql, [], |row| row.get::<_, rusqlite::types::Value>(0));
+fn a_long_log_is_checkpointed_beside_the_writer_and_reused() {
+    let fixture = Fixture::new();
+    let commits = write_past_a_long_log(&fixture) + write_past_a_long_log(&fixture);
+    let ask = |sql: &str| fixture.writer.query_row(sql, [], |row| row.get::<_, rusqlite::types::Value>(0));
     assert_eq!(ask("SELECT count(*) FROM rows").unwrap(), commits.into());
     assert_eq!(ask("PRAGMA integrity_check").unwrap(), "ok".to_owned().into());
 }
 
 #[test]
-fn nothing_is_left_beside_the_file_when_it_is_closed() {
-    let stand = Stand::new();
-    write_past_a_long_log(&stand);
-    let Stand { writer, checkpointer, path, _folder } = stand;
+fn closing_removes_the_log() {
+    let fixture = Fixture::new();
+    write_past_a_long_log(&fixture);
+    let Fixture { writer, checkpointer, path, _folder } = fixture;
     drop(writer);
     drop(checkpointer);
     assert!(path.is_file() && !beside(&path, "-wal").exists());

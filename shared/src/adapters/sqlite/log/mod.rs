@@ -1,4 +1,4 @@
-//! Reading what was accepted and posted: journal pages, and listings of transactions.
+//! Reads accepted and posted transactions: journal pages, and listings of transactions.
 
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ fn pages(
     entries_wanted: usize,
 ) -> Result<Vec<JournalPage>, SqlFault> {
     let Some(account) = names::account(connection, key)? else { return Ok(Vec::new()) };
-    // No sequence that was given out is above what a column holds: a larger one finds nothing.
+    // A column holds every sequence that was assigned: a larger one finds nothing.
     let Ok(start) = i64::try_from(from) else { return Ok(Vec::new()) };
     let sql = "SELECT first_sequence, entries, previous_hash, hash, nonce FROM journal_pages
                WHERE account = ?1 AND first_sequence >= coalesce((SELECT max(first_sequence)
@@ -99,7 +99,7 @@ fn pages(
             page_body::check_link(previous, &page).map_err(|flaw| SqlFault::Unsound(flaw.into()))?;
         }
         let wanted = page.entries.iter().filter(|entry| entry.sequence >= from).count();
-        // The last page of the journal may end before the sequence that was asked for.
+        // The last page of the journal may end before the requested sequence.
         if wanted > 0 {
             found = found.saturating_add(wanted);
             pages.push(page);
@@ -114,7 +114,7 @@ fn page(row: &Row<'_>, account: AccountKey) -> Result<JournalPage, SqlFault> {
     Ok(page)
 }
 
-/// The page as it is stored. Its columns stand first in the row.
+/// Returns the page as it is stored. Its columns are the first ones of the row.
 pub(super) fn unchecked_page(row: &Row<'_>, account: AccountKey) -> Result<JournalPage, SqlFault> {
     let text = row.get_ref(1)?.as_str().map_err(|_| SqlFault::Column("entries"))?;
     Ok(JournalPage {
@@ -127,14 +127,14 @@ pub(super) fn unchecked_page(row: &Row<'_>, account: AccountKey) -> Result<Journ
     })
 }
 
-/// Where a listing by status goes on: behind this partner's message.
+/// Position in a listing by status: after this partner's message.
 struct StatusCursor {
     partner: PartnerId,
     message: MessageId,
 }
 
 impl StatusCursor {
-    /// Names the account as well: who mixes cursors up must hear of it, and not pass over rows.
+    /// The cursor names the account as well: a cursor of another account is refused, so that no rows are skipped.
     fn parse(account: AccountKey, status: TransactionStatus, cursor: &str) -> Result<Self, SqlFault> {
         let read = || {
             let place = cursor.strip_prefix(&Self::listing(account, status))?;
@@ -179,9 +179,9 @@ fn by_status(
     Ok(Listing::first_of(items, limit, |last| StatusCursor::after(status, &last.transaction.key)))
 }
 
-/// The order of the keys is the order of the partners' names, not of their numbers: the outer loop
-/// goes over the few partners. What is rarely found has an index of its own, which SQLite must be
-/// told to use: it would read the whole history of the account instead.
+/// Returns the query. The keys are ordered by the names of the partners, not by their numbers, so the outer loop runs
+/// over the few partners. Rare statuses have partial indexes, and INDEXED BY forces SQLite to use them: it would read
+/// the whole history of the account instead.
 fn by_status_sql(status: TransactionStatus) -> String {
     let index = match status {
         TransactionStatus::Accepted => "INDEXED BY transactions_accepted",
@@ -197,7 +197,7 @@ fn by_status_sql(status: TransactionStatus) -> String {
     )
 }
 
-/// Where recovery goes on: behind this row.
+/// Position in the listing for recovery: after this row.
 struct AcceptedCursor {
     account: i64,
     partner: i64,

@@ -2,7 +2,7 @@ use super::*;
 use crate::adapters::sqlite::connection::{Role, connect};
 use crate::adapters::sqlite::migrations::migrate;
 
-/// How SQLite would run a statement, one step a line.
+/// Returns the query plan of a statement, one step per line.
 fn plan(sql: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plan.db");
@@ -22,7 +22,7 @@ fn plan(sql: &str) -> String {
 }
 
 #[test]
-fn recovery_reads_what_is_accepted_and_no_history() {
+fn recovery_reads_accepted_transactions_and_no_history() {
     let plan = plan(&accepted_sql());
     assert!(plan.starts_with("SEARCH t USING INDEX transactions_accepted"), "{plan}");
     assert!(!plan.contains("TEMP B-TREE"), "{plan}");

@@ -1,10 +1,10 @@
--- The first schema. A migration that was released is never edited: the next change is the next file.
+-- The first schema. A migration that was released is never edited: each change is a new file.
 --
--- Keys are small integers: user and account ids and the names of partners stand once, in the tables
--- that give them a number. Money is in minor units. Times are milliseconds since 1970. Statuses,
--- kinds and reasons are the stable codes of the domain, so that a person can read the rows.
+-- Keys are small integers: user and account ids and the names of partners are stored once, in the tables that assign
+-- them a number. Money is in minor units. Times are milliseconds since 1970. Statuses, kinds and reasons are the
+-- stable codes of the domain, so that an operator can read the rows.
 
--- A number for each account that anybody ever named; whether it was opened, `accounts` tells.
+-- A number for each account that was ever named; `accounts` has a row if the account was opened.
 CREATE TABLE account_names (
     id         INTEGER PRIMARY KEY,
     user_id    BLOB NOT NULL,
@@ -78,7 +78,7 @@ CREATE TABLE journal_pages (
     UNIQUE (account, first_sequence)
 ) STRICT;
 
--- What the program never does, the file refuses as well, whoever holds the pen.
+-- Changes that the program never makes are refused by the database as well.
 CREATE TRIGGER transactions_final_never_changes BEFORE UPDATE ON transactions WHEN old.status <> 'accepted'
 BEGIN SELECT raise(ABORT, 'a final status never changes'); END;
 CREATE TRIGGER transactions_stay BEFORE DELETE ON transactions
@@ -88,7 +88,7 @@ BEGIN SELECT raise(ABORT, 'a journal page is never changed'); END;
 CREATE TRIGGER journal_pages_stay BEFORE DELETE ON journal_pages
 BEGIN SELECT raise(ABORT, 'a journal page is never removed'); END;
 
--- AUTOINCREMENT, because an id is never used again: dead letters are kept under it.
+-- AUTOINCREMENT, because an id is never reused: dead letters are stored under it.
 CREATE TABLE queue_messages (
     id            INTEGER PRIMARY KEY AUTOINCREMENT,
     queue         TEXT    NOT NULL,
@@ -99,7 +99,7 @@ CREATE TABLE queue_messages (
 ) STRICT;
 CREATE INDEX queue_messages_visible ON queue_messages (queue, visible_at);
 
--- Apart from the messages, so that a receipt rewrites a small row and not 48 KiB.
+-- Separate from the messages, so that a receipt rewrites a small row and not 48 KiB.
 CREATE TABLE queue_bodies (
     id   INTEGER PRIMARY KEY REFERENCES queue_messages ON DELETE CASCADE,
     body BLOB NOT NULL
@@ -119,7 +119,7 @@ CREATE TABLE dead_letters (
 ) STRICT;
 CREATE INDEX dead_letters_open ON dead_letters (id, queue) WHERE resolution IS NULL;
 
--- Rows are never removed, so a revision never comes again.
+-- Rows are never removed, so a revision is never reused.
 CREATE TABLE sync_values (
     name     TEXT PRIMARY KEY,
     revision INTEGER NOT NULL,

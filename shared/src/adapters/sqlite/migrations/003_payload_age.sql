@@ -1,3 +1,3 @@
--- When a payload was written: what nobody claims any more is swept by age. What is older than this
--- column counts as old.
+-- When a payload was written: payloads that no message refers to are removed by age. Rows that are older than this
+-- column count as old.
 ALTER TABLE payloads ADD COLUMN stored_at INTEGER NOT NULL DEFAULT 0;

@@ -1,5 +1,5 @@
--- What each partner may touch, and on what terms: one document each. `partners` gives the names their
--- numbers, also of partners that never had a record. Rows are never removed, so a revision never comes again.
+-- The reach and the terms of each partner, as one document. `partners` assigns numbers to names, also to those of
+-- partners without a record. Rows are never removed, so a revision is never reused.
 CREATE TABLE partner_records (
     id       TEXT PRIMARY KEY,
     revision INTEGER NOT NULL,

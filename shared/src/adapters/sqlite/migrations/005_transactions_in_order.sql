@@ -1,7 +1,7 @@
--- Transactions in the order in which they came, found through an index. Ordered by their keys, whose message
--- ids are random, each acceptance changed a page of rows anywhere in the file, and its posting changed that
--- page again; now new rows lie together, both steps change the same few pages, and only the entry in the
--- index, a tenth of the size, goes anywhere.
+-- Transactions in the order of their acceptance, found through an index. When they were ordered by their keys, whose
+-- message ids are random, each acceptance changed a page anywhere in the file, and its posting changed that page
+-- again. Now new rows are adjacent, both steps change the same few pages, and only the entry in the index, a
+-- tenth of the size, is written to a random page.
 CREATE TABLE transactions_in_order (
     id                  INTEGER PRIMARY KEY,
     account             INTEGER NOT NULL REFERENCES account_names,
@@ -42,7 +42,7 @@ INSERT INTO transactions_in_order (
     commit_nonce, decided_at, order_number, sequence, balance_after, reason
 FROM transactions;
 
--- With its indexes and triggers.
+-- Also drops its indexes and triggers.
 DROP TABLE transactions;
 ALTER TABLE transactions_in_order RENAME TO transactions;
 

@@ -1,8 +1,8 @@
-//! How one file takes the place of another, so that a crash at any moment leaves one of them whole.
+//! Replaces one file by another, so that a crash at any moment leaves one of them complete.
 //!
-//! A store is a file and perhaps a log beside it, and SQLite reads a log whatever file it stands beside. So
-//! the log of the old store has to be gone before the new one gets the name: `settle` makes SQLite take it
-//! into the old file first, where that can be read at all.
+//! A store is a file and possibly a log beside it, and SQLite applies a log to whichever file it is beside. So the log
+//! of the old store has to be removed before the new file gets its name: `merge_log` makes SQLite move it into the
+//! old file first, if that can be read at all.
 
 use std::fs::File;
 use std::io;
@@ -11,21 +11,21 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use super::super::backup::{BackupFault, Doing, remove_if_there};
+use super::super::backup::{BackupFault, FileOperation, remove_if_exists};
 use super::super::connection::{Role, connect};
 use super::super::fault::{Remedy, remedy};
 use super::super::lock::lock_of;
-use super::super::paths::{SIDECARS, beside, folder_of, whole};
+use super::super::paths::{SIDECARS, beside, database_files, folder_of};
 
-/// What is done to a folder. Tests have one that dies.
+/// The file operations of a restore. Tests use one that fails.
 pub(super) trait Disk {
-    /// Gives a file another name besides the one that it has.
+    /// Creates a second name (hard link) for a file.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Gives a file another name, and takes it from whatever had that.
+    /// Renames a file, and replaces an existing one.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Removes a file, if there is one.
+    /// Removes a file, if it exists.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Returns when what was done to the folder survives a loss of power.
+    /// Syncs a folder; returns when its changes survive a loss of power.
     fn sync(&self, folder: &Path) -> io::Result<()>;
 }
 
@@ -42,7 +42,7 @@ impl Disk for RealDisk {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        remove_if_there(path)
+        remove_if_exists(path)
     }
 
     fn sync(&self, folder: &Path) -> io::Result<()> {
@@ -50,27 +50,27 @@ impl Disk for RealDisk {
     }
 }
 
-/// The old store, all in its file, and nobody else at it until this is dropped. `None` where it cannot be
-/// read: then its log has to be moved with it.
-pub(super) fn settle(store: &Path) -> Result<Option<Connection>, BackupFault> {
+/// Moves the log of the old store into its file, and locks the file until the connection is dropped. `None` if it
+/// cannot be read: then its log has to be renamed with it.
+pub(super) fn merge_log(store: &Path) -> Result<Option<Connection>, BackupFault> {
     let in_use = || BackupFault::InUse { store: store.to_owned(), lock: lock_of(store) };
-    let settled = connect(store, Role::Write).and_then(|connection| {
-        // SQLite does this only for the last one who has the file open, other programs included.
+    let merged = connect(store, Role::Write).and_then(|connection| {
+        // SQLite does this only if no other connection has the file open, including those of other programs.
         let journal_mode: String =
             connection.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0))?;
         connection.execute_batch("BEGIN EXCLUSIVE")?;
         Ok((connection, journal_mode))
     });
-    match settled {
+    match merged {
         Ok((connection, journal_mode)) if journal_mode == "delete" => Ok(Some(connection)),
         Ok(_) => Err(in_use()),
         Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => Err(in_use()),
         Err(error) if remedy(&error) == Remedy::Repair => Ok(None),
-        Err(error) => Err(Doing::of("be alone with", store).sql(error)),
+        Err(error) => Err(FileOperation::of("get exclusive access to", store).sql(error)),
     }
 }
 
-/// Puts the prepared file in the place of the store. What was there gets the name `kept`.
+/// Replaces the store by the prepared file. The old store is kept under the name `kept`.
 pub(super) fn replace(
     disk: &dyn Disk,
     store: &Path,
@@ -78,28 +78,27 @@ pub(super) fn replace(
     kept: &Path,
 ) -> Result<(), BackupFault> {
     let folder = folder_of(store);
-    let keeping = |error| Doing::of("keep", store).file(error);
+    let keeping = |error| FileOperation::of("keep", store).file(error);
     if store.exists() {
         disk.link(store, kept).map_err(keeping)?;
     }
-    // Only where the store could not be settled, or is missing. Between this and the end a crash leaves a
-    // store that could not be read before either, and all of it under the name of what is kept.
+    // Only if the old store could not be settled, or is missing. A crash between this and the end leaves a store that
+    // could not be read before either, with all of its files under the name `kept`.
     for suffix in SIDECARS {
         let sidecar = beside(store, suffix);
         if sidecar.exists() {
             disk.rename(&sidecar, &beside(kept, suffix)).map_err(keeping)?;
         }
     }
-    let syncing = |error| Doing::of("sync the folder", folder).file(error);
+    let syncing = |error| FileOperation::of("sync the folder", folder).file(error);
     disk.sync(folder).map_err(syncing)?;
     disk.rename(prepared, store)
-        .map_err(|error| Doing::of("put the backup in the place of", store).file(error))?;
+        .map_err(|error| FileOperation::of("put the backup in the place of", store).file(error))?;
     disk.sync(folder).map_err(syncing)
 }
 
-/// Removes what a restore that was killed has left: its copy, and the second name of a store that was not
-/// replaced after all.
-pub(super) fn tidy_up(disk: &dyn Disk, store: &Path, prepared: &Path) -> io::Result<()> {
+/// Removes the files of a restore that was killed: its copy, and the second name of a store that was not replaced.
+pub(super) fn remove_leftovers(disk: &dyn Disk, store: &Path, prepared: &Path) -> io::Result<()> {
     remove_whole(disk, prepared)?;
     let Ok(here) = store.metadata() else { return Ok(()) };
     let Some(name) = store.file_name() else { return Ok(()) };
@@ -116,10 +115,10 @@ pub(super) fn tidy_up(disk: &dyn Disk, store: &Path, prepared: &Path) -> io::Res
     Ok(())
 }
 
-/// What stands between the name of a store and the time at which it was replaced.
+/// The part between the name of a store and the time at which it was replaced.
 pub(super) const KEPT_MARK: &str = ".before-restore-";
 
-/// Removes a file, and whatever SQLite keeps beside it.
+/// Removes a file, and the files that SQLite keeps beside it.
 pub(super) fn remove_whole(disk: &dyn Disk, path: &Path) -> io::Result<()> {
-    whole(path).try_for_each(|file| disk.remove(&file))
+    database_files(path).try_for_each(|file| disk.remove(&file))
 }

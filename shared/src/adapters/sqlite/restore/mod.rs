@@ -1,13 +1,14 @@
-//! A backup in the place of the store.
+//! Replaces the store by a backup.
 //!
-//! 1. Nobody else may use the store, and the backup is read from beginning to end: until here nothing is
-//!    touched ([`Restoration::prepare`]).
-//! 2. A copy of it, beside the store, is moved ahead (`ahead`), checked again and synced.
-//! 3. The old store takes its log into its file, and gets another name; the copy takes its place (`disk`).
+//! 1. No other process may use the store, and the backup is checked from beginning to end. Nothing is changed before
+//!    this has succeeded ([`Restoration::prepare`]).
+//! 2. A copy of the backup, beside the store, is advanced past the values that must not be reused
+//!    (`advanced_values`), checked again and synced.
+//! 3. The log of the old store is moved into its file, the file is renamed, and the copy takes its name (`disk`).
 //!
-//! A crash at any moment leaves the old store or the new one, and a restore that is done again cleans up.
+//! A crash at any moment leaves the old store or the new one, and the next restore cleans up.
 
-mod ahead;
+mod advanced_values;
 mod disk;
 mod plan;
 
@@ -19,12 +20,12 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
-use self::ahead::Ahead;
-use self::disk::{Disk, KEPT_MARK, RealDisk, remove_whole, replace, settle, tidy_up};
-use self::plan::{Access, default_gap, floor_of, look_at};
+use self::advanced_values::AdvancedValues;
+use self::disk::{Disk, KEPT_MARK, RealDisk, merge_log, remove_leftovers, remove_whole, replace};
+use self::plan::{Access, default_gap, reached_by, read_replaced};
 pub use self::plan::{NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced};
 use super::backup::copy::{check_closed, check_sound, copy, open_unchanged, seal};
-use super::backup::{BackupFault, Contents, Doing, Watcher};
+use super::backup::{BackupFault, Contents, FileOperation, ProgressCallback};
 use super::fault::OpenFault;
 use super::lock::{StoreLock, lock_of};
 use super::migrations::check;
@@ -35,46 +36,46 @@ use crate::domain::time::Timestamp;
 use crate::ports::api_keys::ApiKeyRecord;
 use crate::ports::world::World;
 
-/// What is meant to come of it.
+/// Purpose of a preparation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Intent {
-    /// Only the plan. The store may be in use.
-    Look,
-    /// The backup in the place of the store.
+    /// Only shows the plan. The store may be in use.
+    DryRun,
+    /// Replaces the store by the backup.
     Replace,
 }
 
-/// What the operator decides.
+/// Decisions of the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terms {
-    /// What is meant to come of it.
+pub struct RestoreOptions {
+    /// Purpose of the preparation.
     pub intent: Intent,
-    /// Order numbers to be skipped; without one, as many as are surely enough.
+    /// Number of order numbers to skip; by default more than can have been issued.
     pub order_number_gap: Option<u64>,
-    /// Whether the gate is to be held, so that nothing is posted before somebody has looked.
+    /// Whether the gate is held after the restore, so that nothing is posted before the operator releases it.
     pub held: bool,
 }
 
-/// A restore that can be done: the backup is sound. Nothing was changed yet.
+/// A restore that can be carried out: the backup is sound. Nothing was changed yet.
 #[derive(Debug)]
 pub struct Restoration {
     plan: Plan,
-    ahead: Ahead,
+    values: AdvancedValues,
     source: Connection,
-    alone: Option<StoreLock>,
+    exclusive: Option<StoreLock>,
 }
 
 impl Restoration {
-    /// Checks everything, and says what would be done. Blocks while it reads the backup.
+    /// Checks the backup and the store, and makes the plan. Blocks while it reads the backup.
     ///
     /// # Errors
-    /// [`BackupFault`] when it must not be done. Nothing was changed.
+    /// [`BackupFault`] when the restore is not possible. Nothing was changed.
     pub fn prepare(
         store: &Path,
         file: &Path,
-        terms: Terms,
+        options: RestoreOptions,
         world: &dyn World,
-        watcher: Watcher<'_>,
+        on_progress: ProgressCallback<'_>,
     ) -> Result<Self, BackupFault> {
         let (store, file) = (resolved(store), resolved(file));
         if !file.exists() {
@@ -84,34 +85,34 @@ impl Restoration {
             return Err(BackupFault::SameFile { path: file });
         }
         check_closed(&file)?;
-        let (alone, in_use) = lock(&store, terms.intent)?;
-        let source = open_unchanged(&file).map_err(|error| Doing::of("open", &file).sql(error))?;
-        // Ours at all, and one that this program knows, before it is read from beginning to end.
+        let (exclusive, in_use) = lock(&store, options.intent)?;
+        let source = open_unchanged(&file).map_err(|error| FileOperation::of("open", &file).sql(error))?;
+        // Checks first that the file is a store of a known version, before it is read from beginning to end.
         if check(&source, &file)? == 0 {
             return Err(BackupFault::Empty { path: file });
         }
-        check_sound(&source, &file, watcher)?;
+        check_sound(&source, &file, on_progress)?;
         let backup = Contents::read(&source, &file)?;
-        let access = Access::read(&source).map_err(|fault| Doing::of("read", &file).sql(fault))?;
-        let (replaced, replaced_access) = look_at(&store)?;
+        let access = Access::read(&source).map_err(|fault| FileOperation::of("read", &file).sql(fault))?;
+        let (replaced, replaced_access) = read_replaced(&store)?;
 
         let now = world.now();
-        let floor = floor_of(&replaced);
-        let gap = match terms.order_number_gap {
+        let reached = reached_by(&replaced);
+        let gap = match options.order_number_gap {
             Some(gap) => gap,
-            None => default_gap(floor.is_some(), (&file, &backup), now)?,
+            None => default_gap(reached.is_some(), (&file, &backup), now)?,
         };
         let keys = KeysAfter::of(access.keys, replaced_access.keys);
         let suspended: BTreeSet<PartnerId> =
             replaced_access.suspended.difference(&access.suspended).cloned().collect();
-        let (floor, terms) = (floor.unwrap_or_default(), (gap, terms.held));
+        let (reached, options) = (reached.unwrap_or_default(), (gap, options.held));
         let taken = (keys.revoked_again.clone(), suspended.clone());
-        let ahead = Ahead::try_new((&file, &backup), floor, terms, taken, now)?;
+        let values = AdvancedValues::try_new((&file, &backup), reached, options, taken, now)?;
         let plan = Plan {
-            kept: is_anything(&store).then(|| kept_name(&store, now)),
+            kept: has_any_file(&store).then(|| kept_name(&store, now)),
             gap,
-            next_number: OrderNumber::from_counter(ahead.register.next),
-            gate: ahead.gate,
+            next_number: OrderNumber::from_counter(values.register.next),
+            gate: values.gate,
             revoked_again: keys.revoked_again,
             suspended_again: suspended,
             keys_gone: keys.gone,
@@ -122,50 +123,51 @@ impl Restoration {
             replaced,
             in_use,
         };
-        Ok(Self { plan, ahead, source, alone })
+        Ok(Self { plan, values, source, exclusive })
     }
 
-    /// What would be done.
+    /// Returns the plan.
     pub const fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Does it. Blocks until it is safe from a loss of power.
+    /// Carries out the restore. Blocks until the new store is synced.
     ///
     /// # Errors
-    /// [`BackupFault`]: the store is the old one. [`BackupFault::InUse`] where only a look was meant.
-    pub fn carry_out(self, watcher: Watcher<'_>) -> Result<Plan, BackupFault> {
-        self.carry_out_on(&RealDisk, watcher)
+    /// [`BackupFault`]: the old store is still in place. [`BackupFault::InUse`] after [`Intent::DryRun`].
+    pub fn carry_out(self, on_progress: ProgressCallback<'_>) -> Result<Plan, BackupFault> {
+        self.carry_out_on(&RealDisk, on_progress)
     }
 
-    fn carry_out_on(self, disk: &dyn Disk, watcher: Watcher<'_>) -> Result<Plan, BackupFault> {
-        let Self { plan, ahead, source, alone } = self;
-        let Some(alone) = alone else {
+    fn carry_out_on(self, disk: &dyn Disk, on_progress: ProgressCallback<'_>) -> Result<Plan, BackupFault> {
+        let Self { plan, values, source, exclusive } = self;
+        let Some(exclusive) = exclusive else {
             return Err(BackupFault::InUse { lock: lock_of(&plan.store), store: plan.store });
         };
         let prepared = Prepared { path: beside(&plan.store, ".restoring"), disk };
-        let tidied = tidy_up(disk, &plan.store, &prepared.path);
-        tidied.map_err(|error| Doing::of("clean up beside", &plan.store).file(error))?;
+        let removed = remove_leftovers(disk, &plan.store, &prepared.path);
+        removed.map_err(|error| FileOperation::of("clean up beside", &plan.store).file(error))?;
 
-        let fresh = copy((&source, &plan.file), &prepared.path, Some(&plan.store), watcher)?;
-        ahead.write(&fresh).map_err(|fault| Doing::of("write", &prepared.path).sql(fault))?;
-        check_sound(&fresh, &prepared.path, watcher)?;
+        let fresh = copy((&source, &plan.file), &prepared.path, Some(&plan.store), on_progress)?;
+        values.write(&fresh).map_err(|fault| FileOperation::of("write", &prepared.path).sql(fault))?;
+        check_sound(&fresh, &prepared.path, on_progress)?;
         seal(fresh, &prepared.path)?;
-        let handed_over = hand_over(&prepared.path, &plan.store);
-        handed_over
-            .map_err(|error| Doing::of("give to the owner of the store", &prepared.path).file(error))?;
+        let copied = copy_owner(&prepared.path, &plan.store);
+        copied.map_err(|error| {
+            FileOperation::of("give to the owner of the store", &prepared.path).file(error)
+        })?;
 
-        // Held until the end: nobody else reads or writes the old file.
-        let settled = if plan.store.exists() { settle(&plan.store)? } else { None };
-        // Where nothing is there, nothing gets this name.
+        // Locked until the end: no other process reads or writes the old file.
+        let merged = if plan.store.exists() { merge_log(&plan.store)? } else { None };
+        // If there is no store, no file gets this name.
         let kept = plan.kept.clone().unwrap_or_else(|| beside(&plan.store, KEPT_MARK));
         replace(disk, &plan.store, &prepared.path, &kept)?;
-        drop((settled, alone));
+        drop((merged, exclusive));
         Ok(plan)
     }
 }
 
-/// The copy that is to become the store. Removed when it did not.
+/// The copy that becomes the store. It is removed if the restore fails.
 struct Prepared<'a> {
     path: PathBuf,
     disk: &'a dyn Disk,
@@ -174,32 +176,32 @@ struct Prepared<'a> {
 impl Drop for Prepared<'_> {
     fn drop(&mut self) {
         if let Err(error) = remove_whole(self.disk, &self.path) {
-            tracing::warn!(%error, "The copy {} stays; the next restore removes it", self.path.display());
+            tracing::warn!(%error, "The copy {} cannot be removed; the next restore removes it", self.path.display());
         }
     }
 }
 
-/// The lock of the store for whoever means to replace it; and whether others use the store.
+/// Acquires the lock of the store if it is to be replaced, and returns whether other processes use the store.
 fn lock(store: &Path, intent: Intent) -> Result<(Option<StoreLock>, bool), BackupFault> {
     let folder = folder_of(store);
     match intent {
-        Intent::Look if !folder.exists() => Ok((None, false)),
-        // Given back at once: a look must not keep the service from starting.
-        Intent::Look => Ok((None, StoreLock::alone(store)?.is_none())),
+        Intent::DryRun if !folder.exists() => Ok((None, false)),
+        // Released at once: showing a plan must not prevent the service from starting.
+        Intent::DryRun => Ok((None, StoreLock::exclusive(store)?.is_none())),
         Intent::Replace => {
             private::create_folder(folder)
                 .map_err(|source| OpenFault::Folder { folder: folder.to_owned(), source })?;
-            let alone = StoreLock::alone(store)?;
+            let exclusive = StoreLock::exclusive(store)?;
             let in_use = || BackupFault::InUse { store: store.to_owned(), lock: lock_of(store) };
-            let alone = alone.ok_or_else(in_use)?;
-            // The replaced store is kept, and the files that SQLite makes beside it have its mode.
-            private::narrow(store);
-            Ok((Some(alone), false))
+            let exclusive = exclusive.ok_or_else(in_use)?;
+            // The replaced store is kept, and SQLite creates files beside it with its mode.
+            private::restrict(store);
+            Ok((Some(exclusive), false))
         }
     }
 }
 
-/// What becomes of the keys.
+/// The API keys after the restore.
 struct KeysAfter {
     revoked_again: Vec<ApiKeyRecord>,
     gone: Vec<ApiKeyRecord>,
@@ -220,15 +222,15 @@ impl KeysAfter {
     }
 }
 
-/// Gives the copy the owner of the store that it replaces: a restore may run as root, and the service does
-/// not. Where there was no store, its owner is the owner of the folder.
-fn hand_over(prepared: &Path, store: &Path) -> io::Result<()> {
+/// Gives the copy the owner of the store that it replaces: a restore may run as root, and the service does not. If
+/// there was no store, the copy gets the owner of the folder.
+fn copy_owner(prepared: &Path, store: &Path) -> io::Result<()> {
     let file = File::open(prepared)?;
     let model = store.metadata().or_else(|_| folder_of(store).metadata())?;
     let own = file.metadata()?;
     if (own.uid(), own.gid()) != (model.uid(), model.gid()) {
         match fchown(&file, Some(model.uid()), Some(model.gid())) {
-            // A group of the folder that is not ours; the owner can read it all the same.
+            // The process may not assign the group of the folder; the owner can read the file anyway.
             Err(error) if own.uid() == model.uid() && error.kind() == io::ErrorKind::PermissionDenied => {}
             given => given?,
         }
@@ -236,12 +238,12 @@ fn hand_over(prepared: &Path, store: &Path) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Whether there is anything of a store at that path.
-fn is_anything(store: &Path) -> bool {
+/// Returns whether the store, or a file that SQLite keeps beside it, exists.
+fn has_any_file(store: &Path) -> bool {
     store.exists() || SIDECARS.iter().any(|suffix| beside(store, suffix).exists())
 }
 
-/// The name under which a store is kept that was replaced at that time.
+/// Returns the name under which a store is kept that was replaced at that time.
 fn kept_name(store: &Path, now: Timestamp) -> PathBuf {
     let time: String = now.to_string().chars().filter(|c| !matches!(c, '-' | ':')).collect();
     beside(store, &format!("{KEPT_MARK}{time}"))

@@ -1,4 +1,4 @@
-//! What a restore would do, for the person who has to decide; and what is known of the store that it replaces.
+//! The plan of a restore, for the operator who has to decide; and the state of the store that it replaces.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
 use super::super::api_keys;
-use super::super::backup::{BackupFault, Contents, Doing};
+use super::super::backup::{BackupFault, Contents, FileOperation};
 use super::super::connection::{Role, connect};
 use super::super::fault::{OpenFault, Remedy, SqlFault, remedy};
 use super::super::partners;
-use super::ahead::Floor;
+use super::advanced_values::ReachedValues;
 use crate::cluster::gate::GateOrder;
 use crate::domain::ids::{OrderNumber, PartnerId};
 use crate::domain::time::Timestamp;
@@ -19,57 +19,57 @@ use crate::ports::api_keys::ApiKeyRecord;
 use crate::ports::fault::chain;
 use crate::protocol::order_numbers::RANGE_LEN_MAX;
 
-/// Order numbers that are skipped at least: ten of the largest ranges that a process reserves, so that
-/// also what a few crashes lost lies in between.
+/// Minimum number of order numbers to skip: ten of the largest ranges that a process reserves, to cover also ranges
+/// that were lost in a few crashes.
 pub const ORDER_NUMBER_GAP_MIN: u64 = RANGE_LEN_MAX.saturating_mul(10);
 
-/// Transactions that no store in one file posts in a second. Where the replaced store cannot tell how far
-/// it had got, so many numbers are skipped for each second since the backup.
+/// More transactions than a store in one file can post in a second. If the replaced store cannot be read, so many order
+/// numbers are skipped for each second since the backup.
 pub const NUMBERS_PER_SECOND_MAX: u64 = 20_000;
 
-/// The store that is replaced.
+/// The store that a restore replaces.
 #[derive(Debug)]
 pub enum Replaced {
-    /// There is none.
+    /// There is no store.
     Nothing,
-    /// There is one, and it cannot be read; for this reason.
+    /// The store cannot be read, for this reason.
     Unreadable(String),
-    /// There is one.
+    /// The contents of the store.
     Read(Box<Contents>),
 }
 
-/// What a restore would do, or did.
+/// The plan of a restore.
 #[derive(Debug)]
 pub struct Plan {
-    /// The backup.
+    /// The backup file.
     pub file: PathBuf,
-    /// What is in it.
+    /// The contents of the backup.
     pub backup: Contents,
-    /// The store.
+    /// The store file.
     pub store: PathBuf,
-    /// What was in it.
+    /// The state of the replaced store.
     pub replaced: Replaced,
-    /// Whether others use the store now, so that it cannot be replaced.
+    /// Whether other processes use the store now, so that it cannot be replaced.
     pub in_use: bool,
-    /// The name of the replaced store, if there is one.
+    /// The name under which the replaced store is kept, if there is one.
     pub kept: Option<PathBuf>,
-    /// Order numbers that are skipped behind the highest that is known.
+    /// Number of order numbers that are skipped after the highest known one.
     pub gap: u64,
     /// The first order number that is issued next.
     pub next_number: OrderNumber,
-    /// The gate as it will be; `None` when nobody ever touched it.
+    /// The gate after the restore; `None` if it was never changed.
     pub gate: Option<GateOrder>,
     /// Keys of the backup that were revoked after it: they stay revoked.
     pub revoked_again: Vec<ApiKeyRecord>,
-    /// Keys that were made after the backup: they are gone.
+    /// Keys that were added after the backup: they are lost.
     pub keys_gone: Vec<ApiKeyRecord>,
     /// Partners of the backup that were suspended after it: they stay suspended.
     pub suspended_again: BTreeSet<PartnerId>,
-    /// Keys that will work, unless their partners are suspended.
+    /// Keys that are valid after the restore, unless their partners are suspended.
     pub keys_working: Vec<ApiKeyRecord>,
 }
 
-/// Who may call, in a file: its keys, and the partners that are suspended.
+/// The API keys in a file, and the suspended partners.
 #[derive(Debug, Default)]
 pub(super) struct Access {
     pub(super) keys: Vec<ApiKeyRecord>,
@@ -77,24 +77,25 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// Reads it.
+    /// Reads them from a file.
     pub(super) fn read(connection: &Connection) -> Result<Self, SqlFault> {
         Ok(Self { keys: api_keys::list(connection)?, suspended: partners::suspended(connection)? })
     }
 }
 
-/// What the store tells that is to be replaced, and who might call it. It may be in use, and is not changed.
-pub(super) fn look_at(store: &Path) -> Result<(Replaced, Access), BackupFault> {
+/// Reads the contents and the API keys of the store that is to be replaced. It may be in use, and is not changed.
+pub(super) fn read_replaced(store: &Path) -> Result<(Replaced, Access), BackupFault> {
     if !store.exists() {
         return Ok((Replaced::Nothing, Access::default()));
     }
     let read = || {
-        let reading = |error| Doing::of("read", store).sql(error);
+        let reading = |error| FileOperation::of("read", store).sql(error);
         let connection = connect(store, Role::Read).map_err(reading)?;
-        // Its log stays as it is until it is known that the store is to be replaced.
+        // Its log is not moved before it is certain that the store is to be replaced.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(reading)?;
         let contents = Contents::read(&connection, store)?;
-        let access = Access::read(&connection).map_err(|fault| Doing::of("read", store).sql(fault))?;
+        let access =
+            Access::read(&connection).map_err(|fault| FileOperation::of("read", store).sql(fault))?;
         Ok((Replaced::Read(Box::new(contents)), access))
     };
     read().or_else(|fault: BackupFault| {
@@ -105,8 +106,8 @@ pub(super) fn look_at(store: &Path) -> Result<(Replaced, Access), BackupFault> {
     })
 }
 
-/// Whether a store that cannot be read is not for a backup to replace: it belongs to somebody else, or it
-/// may be sound and only cannot be read now.
+/// Returns whether a store that cannot be read must not be replaced: it belongs to another program, or it may be
+/// sound and is only temporarily unreadable.
 fn must_stop(fault: &BackupFault) -> bool {
     let passes = |error: &rusqlite::Error| remedy(error) == Remedy::Wait;
     if let BackupFault::Open(OpenFault::Database { source, .. }) = fault {
@@ -120,16 +121,16 @@ fn must_stop(fault: &BackupFault) -> bool {
     matches!(fault, BackupFault::Open(OpenFault::Foreign { .. }) | BackupFault::File { .. })
 }
 
-/// How far the store had got, where it tells.
-pub(super) fn floor_of(replaced: &Replaced) -> Option<Floor> {
+/// Returns the values that the store has reached, if it can be read.
+pub(super) fn reached_by(replaced: &Replaced) -> Option<ReachedValues> {
     let Replaced::Read(contents) = replaced else { return None };
-    // A register that must not be used tells nothing.
+    // An inconsistent register gives no value.
     let number = contents.register.as_ref().ok()?.next;
     let epoch = contents.gate.as_ref().ok().copied().flatten().map_or(0, |order| order.epoch);
-    Some(Floor { number, message: contents.last_message, epoch })
+    Some(ReachedValues { number, message: contents.last_message, epoch })
 }
 
-/// The gap where nobody names one: `known` says whether the replaced store tells how far it had got.
+/// Returns the default gap. `known` says whether the values of the replaced store could be read.
 pub(super) fn default_gap(
     known: bool,
     (file, backup): (&Path, &Contents),

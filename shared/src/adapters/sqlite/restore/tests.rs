@@ -1,4 +1,4 @@
-//! A restore that dies: after each step on the disk, with a store that can be read and with one that cannot.
+//! Restores that fail: after each file operation, with a store that can be read and with one that cannot.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -12,19 +12,19 @@ use crate::adapters::sqlite::connection::{Role, connect};
 use crate::adapters::sqlite::migrations::migrate;
 use crate::adapters::system::SystemWorld;
 
-/// A disk on which nothing happens any more after so many steps: as if the process was killed there.
-struct DyingDisk {
+/// A file system on which every operation fails after so many steps, as if the process was killed there.
+struct FailingDisk {
     steps_left: Cell<u32>,
 }
 
-impl DyingDisk {
+impl FailingDisk {
     fn after(steps: u32) -> Self {
         Self { steps_left: Cell::new(steps) }
     }
 
     fn step(&self, step: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         match self.steps_left.get().checked_sub(1) {
-            None => Err(io::Error::other("the process is dead")),
+            None => Err(io::Error::other("the process was killed")),
             Some(left) => {
                 self.steps_left.set(left);
                 step()
@@ -33,7 +33,7 @@ impl DyingDisk {
     }
 }
 
-impl Disk for DyingDisk {
+impl Disk for FailingDisk {
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.step(|| RealDisk.link(from, to))
     }
@@ -48,29 +48,29 @@ impl Disk for DyingDisk {
     }
 }
 
-/// A folder with a backup that says "backup", and a store that a killed process left: it says "store", in its
-/// log only.
-struct Scene {
+/// A folder with a backup whose word is "backup", and the store of a killed process, whose word is "store" (in its log
+/// only).
+struct Fixture {
     folder: TempDir,
 }
 
-impl Scene {
+impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let living = folder.path().join("living.db");
         let connection = connect(&living, Role::Write).unwrap();
         migrate(&connection, &living).unwrap();
-        say(&connection, "backup");
-        let scene = Self { folder };
-        take(&living, &scene.backup(), Existing::Keep, &SystemWorld::new(), &mut |_| {}).unwrap();
+        write_word(&connection, "backup");
+        let fixture = Self { folder };
+        take(&living, &fixture.backup(), Existing::Keep, &SystemWorld::new(), &mut |_| {}).unwrap();
         connection.query_row("PRAGMA wal_checkpoint", [], |_| Ok(())).unwrap();
-        say(&connection, "store");
+        write_word(&connection, "store");
         for suffix in ["", "-wal"] {
-            std::fs::copy(beside(&living, suffix), beside(&scene.store(), suffix)).unwrap();
+            std::fs::copy(beside(&living, suffix), beside(&fixture.store(), suffix)).unwrap();
         }
         drop(connection);
         std::fs::remove_file(&living).unwrap();
-        scene
+        fixture
     }
 
     fn damage(&self) {
@@ -86,29 +86,30 @@ impl Scene {
     }
 
     fn restoration(&self) -> Restoration {
-        let terms = Terms { intent: Intent::Replace, order_number_gap: None, held: false };
-        Restoration::prepare(&self.store(), &self.backup(), terms, &SystemWorld::new(), &mut |_| {}).unwrap()
+        let options = RestoreOptions { intent: Intent::Replace, order_number_gap: None, held: false };
+        Restoration::prepare(&self.store(), &self.backup(), options, &SystemWorld::new(), &mut |_| {})
+            .unwrap()
     }
 
-    /// The names under which the old store is kept, with what it says.
+    /// Returns the names under which the old store is kept, with its word.
     fn kept(&self) -> BTreeMap<PathBuf, Option<String>> {
         let entries = std::fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().path());
         let mains = entries.filter(|path| {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             name.contains(KEPT_MARK) && !SIDECARS.iter().any(|suffix| name.ends_with(suffix))
         });
-        mains.map(|path| (path.clone(), said(&path))).collect()
+        mains.map(|path| (path.clone(), read_word(&path))).collect()
     }
 }
 
-fn say(connection: &Connection, word: &str) {
+fn write_word(connection: &Connection, word: &str) {
     let sql =
         "INSERT INTO sync_values VALUES ('word', 1, ?1) ON CONFLICT DO UPDATE SET value = excluded.value";
     connection.execute(sql, [word]).unwrap();
 }
 
-/// What a store says, if it is sound. Looks at copies, so that looking changes nothing.
-fn said(store: &Path) -> Option<String> {
+/// Returns the word of a store, if it is sound. Reads copies, so that the store is not changed.
+fn read_word(store: &Path) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     let copied = folder.path().join("copy.db");
     for suffix in ["", "-wal", "-journal"] {
@@ -121,80 +122,82 @@ fn said(store: &Path) -> Option<String> {
     connection.query_row("SELECT value FROM sync_values WHERE name = 'word'", [], |row| row.get(0)).ok()
 }
 
-/// The last steps of a restore clean up after it: the copy and what SQLite keeps beside it.
+/// The last steps of a restore: they remove the copy and the files that SQLite keeps beside it.
 const CLEAN_UP_STEPS: u32 = 4;
 
-/// Steps of a restore that does not die.
-fn steps(scene: &Scene) -> u32 {
+/// Returns the number of steps of a restore that succeeds.
+fn steps(fixture: &Fixture) -> u32 {
     const MANY: u32 = 1000;
-    let disk = DyingDisk::after(MANY);
-    drop(scene.restoration().carry_out_on(&disk, &mut |_| {}).unwrap());
+    let disk = FailingDisk::after(MANY);
+    drop(fixture.restoration().carry_out_on(&disk, &mut |_| {}).unwrap());
     MANY.saturating_sub(disk.steps_left.get())
 }
 
 #[test]
-fn a_restore_that_dies_at_any_step_leaves_the_old_store_or_the_new_one() {
-    let steps = steps(&Scene::new());
+fn a_restore_that_fails_at_any_step_leaves_the_old_store_or_the_new_one() {
+    let steps = steps(&Fixture::new());
     let mut seen = BTreeMap::new();
-    for died_after in 0..=steps {
-        let scene = Scene::new();
-        let done = scene.restoration().carry_out_on(&DyingDisk::after(died_after), &mut |_| {});
-        assert_eq!(done.is_ok(), died_after + CLEAN_UP_STEPS >= steps, "{died_after}");
-        let word = said(&scene.store()).unwrap_or_else(|| panic!("no sound store after {died_after} steps"));
+    for failed_after in 0..=steps {
+        let fixture = Fixture::new();
+        let done = fixture.restoration().carry_out_on(&FailingDisk::after(failed_after), &mut |_| {});
+        assert_eq!(done.is_ok(), failed_after + CLEAN_UP_STEPS >= steps, "{failed_after}");
+        let word = read_word(&fixture.store())
+            .unwrap_or_else(|| panic!("no sound store after {failed_after} steps"));
         if word == "backup" {
             assert!(
-                !beside(&scene.store(), "-wal").exists(),
-                "a log of another store after {died_after} steps"
+                !beside(&fixture.store(), "-wal").exists(),
+                "a log of another store after {failed_after} steps"
             );
-            assert_eq!(scene.kept().into_values().collect::<Vec<_>>(), [Some("store".to_owned())]);
+            assert_eq!(fixture.kept().into_values().collect::<Vec<_>>(), [Some("store".to_owned())]);
         }
         *seen.entry(word.clone()).or_insert(0) += 1;
 
-        // Whoever repeats it gets there, and the old store is kept once more at most.
-        let plan = scene.restoration().carry_out(&mut |_| {}).unwrap();
-        assert_eq!(said(&scene.store()).as_deref(), Some("backup"));
-        assert_eq!(said(&plan.kept.unwrap()), Some(word));
-        assert!(!beside(&scene.store(), ".restoring").exists());
-        let old = scene.kept().into_values().filter(|said| said.as_deref() == Some("store")).count();
-        assert_eq!(old, 1, "died after {died_after} steps: {:?}", scene.kept());
+        // A repetition succeeds, and the old store is kept at most once more.
+        let plan = fixture.restoration().carry_out(&mut |_| {}).unwrap();
+        assert_eq!(read_word(&fixture.store()).as_deref(), Some("backup"));
+        assert_eq!(read_word(&plan.kept.unwrap()), Some(word));
+        assert!(!beside(&fixture.store(), ".restoring").exists());
+        let old =
+            fixture.kept().into_values().filter(|read_word| read_word.as_deref() == Some("store")).count();
+        assert_eq!(old, 1, "died after {failed_after} steps: {:?}", fixture.kept());
     }
     assert!(seen.get("store") > Some(&3) && seen.get("backup") > Some(&1), "{seen:?}");
 }
 
 #[test]
-fn a_store_that_cannot_be_read_is_kept_with_its_log_and_never_lends_it_to_the_new_one() {
-    let whole = Scene::new();
-    whole.damage();
-    let steps = steps(&whole);
-    let log = std::fs::read(beside(&Scene::new().store(), "-wal")).unwrap().len();
-    for died_after in 0..=steps {
-        let scene = Scene::new();
-        scene.damage();
-        let done = scene.restoration().carry_out_on(&DyingDisk::after(died_after), &mut |_| {});
-        assert_eq!(done.is_ok(), died_after + CLEAN_UP_STEPS >= steps, "{died_after}");
-        let is_new = said(&scene.store()).as_deref() == Some("backup");
-        let logs: Vec<PathBuf> = std::fs::read_dir(scene.folder.path())
+fn a_store_that_cannot_be_read_is_kept_with_its_log_which_is_not_applied_to_the_new_one() {
+    let database_files = Fixture::new();
+    database_files.damage();
+    let steps = steps(&database_files);
+    let log = std::fs::read(beside(&Fixture::new().store(), "-wal")).unwrap().len();
+    for failed_after in 0..=steps {
+        let fixture = Fixture::new();
+        fixture.damage();
+        let done = fixture.restoration().carry_out_on(&FailingDisk::after(failed_after), &mut |_| {});
+        assert_eq!(done.is_ok(), failed_after + CLEAN_UP_STEPS >= steps, "{failed_after}");
+        let is_new = read_word(&fixture.store()).as_deref() == Some("backup");
+        let logs: Vec<PathBuf> = std::fs::read_dir(fixture.folder.path())
             .unwrap()
             .map(|entry| entry.unwrap().path())
             .filter(|path| path.to_string_lossy().ends_with("-wal"))
             .collect();
-        assert_eq!(logs.len(), 1, "the log is there once: {logs:?}");
+        assert_eq!(logs.len(), 1, "the log exists once: {logs:?}");
         assert_eq!(std::fs::read(&logs[0]).unwrap().len(), log);
-        assert!(!is_new || logs[0] != beside(&scene.store(), "-wal"), "died after {died_after} steps");
-        drop(scene.restoration().carry_out(&mut |_| {}).unwrap());
-        assert_eq!(said(&scene.store()).as_deref(), Some("backup"));
-        assert!(!beside(&scene.store(), "-wal").exists());
+        assert!(!is_new || logs[0] != beside(&fixture.store(), "-wal"), "died after {failed_after} steps");
+        drop(fixture.restoration().carry_out(&mut |_| {}).unwrap());
+        assert_eq!(read_word(&fixture.store()).as_deref(), Some("backup"));
+        assert!(!beside(&fixture.store(), "-wal").exists());
     }
 }
 
 #[test]
-fn another_program_that_has_the_file_open_stops_it() {
-    let scene = Scene::new();
-    let other = Connection::open(scene.store()).unwrap();
+fn a_restore_is_refused_while_another_program_has_the_file_open() {
+    let fixture = Fixture::new();
+    let other = Connection::open(fixture.store()).unwrap();
     let tables = || other.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0));
     assert!(tables().unwrap() > 0);
-    let refused = scene.restoration().carry_out(&mut |_| {}).unwrap_err();
+    let refused = fixture.restoration().carry_out(&mut |_| {}).unwrap_err();
     assert!(matches!(refused, BackupFault::InUse { .. }), "{refused}");
-    assert_eq!(said(&scene.store()).as_deref(), Some("store"));
-    assert!(scene.kept().is_empty() && !beside(&scene.store(), ".restoring").exists());
+    assert_eq!(read_word(&fixture.store()).as_deref(), Some("store"));
+    assert!(fixture.kept().is_empty() && !beside(&fixture.store(), ".restoring").exists());
 }

@@ -1,14 +1,14 @@
-//! The one thread that writes, and how many callers share one COMMIT.
+//! The writer's thread, and how many callers share one COMMIT.
 //!
-//! 1. The thread waits for a job and begins a database transaction (`BEGIN IMMEDIATE`: the lock is
-//!    taken first, so that nothing that is read under it can be overtaken).
-//! 2. It runs that job and all that wait, up to a limit, each in a savepoint. A job that fails, panics
-//!    or finds a guard broken is rolled back alone; the others stay.
-//! 3. It commits, and only then answers. Where the COMMIT failed nobody knows what is stored, so that
-//!    everybody hears [`StoreFault::Unavailable`]: also those who only found a guard broken, since
-//!    what broke it may be gone.
+//! 1. The thread waits for a job and begins a database transaction (`BEGIN IMMEDIATE` acquires the lock first, so that
+//!    no other process can change the data that is read under it).
+//! 2. It runs that job and all waiting ones, up to a limit, each in a savepoint. A job that fails, panics or finds
+//!    that a guard does not hold is rolled back alone; the others are kept.
+//! 3. It commits, and only then answers. If the COMMIT fails, it is unknown what is stored, so that every caller
+//!    receives [`StoreFault::Unavailable`]: also those whose guard did not hold, because the change that broke it
+//!    may be lost.
 //!
-//! Nothing waits for a timer: while one COMMIT is under way, the jobs of the next one collect.
+//! No timer is involved: while one COMMIT runs, the jobs of the next one accumulate.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,27 +23,27 @@ use tokio::sync::{mpsc, oneshot};
 use super::fault::{OpenFault, SqlFault};
 use crate::ports::fault::StoreFault;
 
-/// Most jobs of one COMMIT: a bound on how long the first of them waits for the last.
+/// Maximum number of jobs in one COMMIT: it limits how long the first one waits for the last one.
 const GROUP_JOBS_MAX: usize = 128;
 
-/// Most jobs that wait in the channel; who comes then waits in front of it.
+/// Capacity of the channel of jobs; further callers wait until there is room.
 const WAITING_JOBS_MAX: usize = 1024;
 
-/// Longest wait for the answer to a job: several times as long as the thread waits for the lock of
-/// another process. A disk that hangs must not hold every caller for ever.
+/// Maximum wait for the result of a job: several times as long as the thread waits for the lock of another process. A
+/// disk that does not respond must not block callers for ever.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 
-/// What a job decided about what it wrote.
+/// Decision of a job about its changes.
 pub(super) enum Verdict<T> {
-    /// Every guard held: keep it.
+    /// Every guard held: the changes are kept.
     Keep(T),
-    /// A guard did not hold: undo all of it.
+    /// A guard did not hold: all changes are rolled back.
     Undo(T),
 }
 
-/// The way to the thread that writes.
+/// Handle to the writer's thread.
 pub(super) struct Writer {
-    /// `None` only while it is dropped.
+    /// `None` only during `drop`.
     jobs: Option<mpsc::Sender<Box<dyn Job>>>,
     thread: Option<JoinHandle<()>>,
     commits: Arc<AtomicU64>,
@@ -63,90 +63,90 @@ impl Writer {
         Ok(Self { jobs: Some(jobs), thread: Some(thread), commits, answer_max: ANSWER_MAX })
     }
 
-    /// Runs a job and waits until it is committed. Without an answer in time it may still run.
+    /// Runs a job and waits until it is committed. After a timeout, the job may still run.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         doing: &'static str,
         body: impl FnOnce(&Connection) -> Result<Verdict<T>, SqlFault> + Send + 'static,
     ) -> Result<T, StoreFault> {
-        let ended = || StoreFault::Unavailable { doing, source: "the thread that writes has ended".into() };
+        let ended = || StoreFault::Unavailable { doing, source: "the writer's thread has ended".into() };
         let (answer, answered) = oneshot::channel();
-        let errand = Errand { doing, body: Some(body), outcome: None, answer };
+        let job = TypedJob { doing, body: Some(body), outcome: None, answer };
         let jobs = self.jobs.as_ref().ok_or_else(ended)?;
-        let told = async {
-            jobs.send(Box::new(errand)).await.map_err(|_| ended())?;
+        let result = async {
+            jobs.send(Box::new(job)).await.map_err(|_| ended())?;
             answered.await.map_err(|_| ended())?
         };
         let late =
             |elapsed: tokio::time::error::Elapsed| StoreFault::Unavailable { doing, source: elapsed.into() };
-        tokio::time::timeout(self.answer_max, told).await.map_err(late)?
+        tokio::time::timeout(self.answer_max, result).await.map_err(late)?
     }
 
-    /// How many database transactions were committed so far.
+    /// Returns the number of database transactions that were committed.
     pub(super) fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Writer {
-    /// Lets the thread finish what waits, and waits for it, so that a store that is opened next does
-    /// not meet this one's lock.
+    /// Lets the thread finish the waiting jobs, and joins it, so that its lock is released before the store is
+    /// opened again.
     fn drop(&mut self) {
         drop(self.jobs.take());
         let Some(thread) = self.thread.take() else { return };
         if thread.join().is_err() {
-            tracing::error!("The thread that writes to the database panicked");
+            tracing::error!("The writer's thread of the database panicked");
         }
-        tracing::debug!(commits = self.commits(), "The thread that writes to the database ended");
+        tracing::debug!(commits = self.commits(), "The writer's thread of the database ended");
     }
 }
 
-/// A job without its type.
+/// A job whose result type is erased.
 trait Job: Send {
-    /// Runs it; true when what it wrote is to be kept.
+    /// Runs the job; returns true if its changes are to be kept.
     fn attempt(&mut self, connection: &Connection) -> bool;
 
-    /// Whether it failed because the disk is full.
-    fn met_full_disk(&self) -> bool;
+    /// Returns whether the job failed because the disk is full.
+    fn found_disk_full(&self) -> bool;
 
-    /// Tells the caller, now that it is known whether the transaction was committed.
+    /// Sends the result to the caller, after the COMMIT has succeeded or failed.
     fn answer(self: Box<Self>, committed: &Result<(), Arc<rusqlite::Error>>);
 }
 
-struct Errand<T, F> {
+struct TypedJob<T, F> {
     doing: &'static str,
     body: Option<F>,
     outcome: Option<Result<T, SqlFault>>,
     answer: oneshot::Sender<Result<T, StoreFault>>,
 }
 
-impl<T, F> Job for Errand<T, F>
+impl<T, F> Job for TypedJob<T, F>
 where
     T: Send,
     F: FnOnce(&Connection) -> Result<Verdict<T>, SqlFault> + Send,
 {
     fn attempt(&mut self, connection: &Connection) -> bool {
         let Some(body) = self.body.take() else { return false };
-        // Unwind safe: the savepoint takes back what the job left half done in the database, and
-        // nobody sees anything else of it.
+        // Unwind safe: the savepoint rolls back the changes of the job in the database, and nothing else of the job
+        // can be observed.
         let ended = catch_unwind(AssertUnwindSafe(|| body(connection)));
         let (outcome, keep) = match ended {
             Ok(Ok(Verdict::Keep(value))) => (Ok(value), true),
             Ok(Ok(Verdict::Undo(value))) => (Ok(value), false),
             Ok(Err(fault)) => (Err(fault), false),
-            Err(panic) => (Err(SqlFault::Refused(format!("a bug: {}", words_of(&*panic)))), false),
+            Err(panic) => (Err(SqlFault::Refused(format!("a bug: {}", panic_message(&*panic)))), false),
         };
         self.outcome = Some(outcome);
         keep
     }
 
-    fn met_full_disk(&self) -> bool {
+    fn found_disk_full(&self) -> bool {
         matches!(&self.outcome, Some(Err(SqlFault::Database(error))) if is_full(error))
     }
 
     fn answer(self: Box<Self>, committed: &Result<(), Arc<rusqlite::Error>>) {
         let Self { doing, body: _, outcome, answer } = *self;
-        let told = match (outcome, committed) {
+        let result = match (outcome, committed) {
             (Some(Err(fault)), _) => Err(fault.doing(doing)),
             (Some(Ok(value)), Ok(())) => Ok(value),
             (Some(Ok(_)) | None, Err(source)) => {
@@ -154,8 +154,8 @@ where
             }
             (None, Ok(())) => Err(StoreFault::Unavailable { doing, source: "the job did not run".into() }),
         };
-        // Nobody listens when the caller was canceled; what is written stays written.
-        drop(answer.send(told));
+        // The receiver is gone if the caller was canceled; the changes are kept.
+        drop(answer.send(result));
     }
 }
 
@@ -163,7 +163,7 @@ fn is_full(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DiskFull)
 }
 
-fn words_of(panic: &(dyn Any + Send)) -> &str {
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
@@ -179,41 +179,40 @@ fn serve(connection: &Connection, mut waiting: mpsc::Receiver<Box<dyn Job>>, com
             Err(error) => tracing::warn!(%error, jobs = group.len(), "A database transaction failed"),
         }
         let full = committed.as_ref().is_err_and(|error| is_full(error));
-        let full = full || group.iter().any(|job| job.met_full_disk());
+        let full = full || group.iter().any(|job| job.found_disk_full());
         for job in group {
             job.answer(&committed);
         }
         if full {
-            give_room_back(connection);
+            truncate_log(connection);
         }
     }
 }
 
-/// Empties the write-ahead log, which may be what fills the disk: what was committed moves to the
-/// file, and the log has no length any more. Not while it is moved beside this thread; then the next
-/// transaction that meets the full disk tries again.
-fn give_room_back(connection: &Connection) {
+/// Truncates the write-ahead log, which may be what fills the disk: its pages are moved to the database file. This is
+/// not possible while the other thread checkpoints; then the next transaction that finds the disk full tries again.
+fn truncate_log(connection: &Connection) {
     let emptied = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
     match emptied {
         Ok(busy) => {
-            tracing::warn!(busy, "The disk is full; the write-ahead log was given back as far as possible")
+            tracing::warn!(busy, "The disk is full; the write-ahead log was truncated as far as possible")
         }
-        Err(error) => tracing::warn!(%error, "The disk is full, and the write-ahead log cannot be emptied"),
+        Err(error) => tracing::warn!(%error, "The disk is full, and the write-ahead log cannot be truncated"),
     }
 }
 
-/// Writes what waits in one transaction. When it fails, `group` has everybody who has to hear it.
+/// Runs the waiting jobs in one transaction. If it fails, `group` contains every job that must receive the error.
 fn write_group(
     connection: &Connection,
     group: &mut Vec<Box<dyn Job>>,
     waiting: &mut mpsc::Receiver<Box<dyn Job>>,
 ) -> rusqlite::Result<()> {
-    // Rolled back when dropped.
+    // Dropping it rolls back.
     let sql_tx = match Transaction::new_unchecked(connection, TransactionBehavior::Immediate) {
         Ok(sql_tx) => sql_tx,
         Err(error) => {
-            // Whoever came while we waited for the lock hears it too, or the last one in the line
-            // would wait that long for each one before.
+            // The jobs that arrived during the wait for the lock fail as well. Otherwise the last one would wait
+            // for a timeout per job before it.
             while let Some(next) = next_of(group, waiting) {
                 group.push(next);
             }
@@ -235,8 +234,8 @@ fn next_of(group: &[Box<dyn Job>], waiting: &mut mpsc::Receiver<Box<dyn Job>>) -
     if group.len() < GROUP_JOBS_MAX { waiting.try_recv().ok() } else { None }
 }
 
-/// An error here is of the whole transaction: some failures make SQLite roll all of it back by
-/// itself, and then the savepoint is gone.
+/// Returns an error only for the whole transaction: after some errors SQLite rolls back all of it, and the savepoint no
+/// longer exists.
 fn attempt_in_savepoint(connection: &Connection, job: &mut dyn Job) -> rusqlite::Result<()> {
     connection.prepare_cached("SAVEPOINT job")?.execute([])?;
     if !job.attempt(connection) {

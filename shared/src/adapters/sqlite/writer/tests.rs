@@ -2,7 +2,7 @@ use futures::future::{BoxFuture, join_all};
 
 use super::*;
 
-/// A writer over a database of its own in memory, with a table of names and one that refers to it.
+/// Returns a writer for an in-memory database with a table of names, and one that refers to it.
 fn writer() -> Writer {
     let connection = Connection::open_in_memory().unwrap();
     connection
@@ -21,7 +21,7 @@ fn add<'a>(writer: &'a Writer, name: &'static str, keep: bool) -> BoxFuture<'a, 
     }))
 }
 
-/// Runs jobs of one group: the first holds the thread until all the others wait in the channel.
+/// Runs jobs in one group: the first one blocks the thread until all others wait in the channel.
 async fn together(
     writer: &Writer,
     jobs: Vec<BoxFuture<'_, Result<(), StoreFault>>>,
@@ -36,7 +36,7 @@ async fn together(
         Ok(())
     });
     let all = [first].into_iter().chain(jobs).chain([last]);
-    // Polled in this order; each job is in the channel once its future was polled.
+    // Polled in this order; a job is in the channel after its future was polled.
     let mut answers = join_all(all).await;
     assert_eq!(answers.pop().map(|released| released.is_ok()), Some(true));
     answers.drain(1..).collect()
@@ -80,7 +80,7 @@ async fn a_job_is_undone_alone() {
         add(&writer, "a", true),
         add(&writer, "undone", false),
         panics,
-        // The second one breaks the primary key.
+        // The second insert violates the primary key.
         add(&writer, "a", true),
         add(&writer, "b", true),
     ];
@@ -92,7 +92,7 @@ async fn a_job_is_undone_alone() {
 }
 
 #[tokio::test]
-async fn a_failed_commit_is_unclear_for_all() {
+async fn a_failed_commit_is_unclear_for_all_jobs() {
     let writer = writer();
     // A deferred constraint is checked by COMMIT itself.
     let breaks_commit: BoxFuture<'_, _> = Box::pin(writer.run("linking", |connection| {
@@ -103,13 +103,13 @@ async fn a_failed_commit_is_unclear_for_all() {
     for answer in together(&writer, jobs).await {
         assert!(matches!(answer, Err(StoreFault::Unavailable { .. })), "{answer:?}");
     }
-    assert_eq!(names(&writer).await, Vec::<String>::new(), "and the next transaction starts afresh");
+    assert_eq!(names(&writer).await, Vec::<String>::new(), "the next transaction is not affected");
 }
 
 #[tokio::test]
-async fn a_transaction_that_sqlite_gave_up_is_unclear_for_all() {
+async fn a_transaction_that_sqlite_rolls_back_is_unclear_for_all_jobs() {
     let writer = writer();
-    // What SQLite does by itself when the disk is full.
+    // SQLite rolls back by itself when the disk is full.
     let gives_up: BoxFuture<'_, _> = Box::pin(writer.run("giving up", |connection| {
         connection.execute_batch("ROLLBACK")?;
         Ok(Verdict::Keep(()))
@@ -123,14 +123,14 @@ async fn a_transaction_that_sqlite_gave_up_is_unclear_for_all() {
 }
 
 #[tokio::test]
-async fn dropping_the_writer_finishes_what_waits() {
+async fn dropping_the_writer_finishes_the_waiting_jobs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("writer.db");
     let connection = Connection::open(&path).unwrap();
     connection.execute_batch("CREATE TABLE names (name TEXT PRIMARY KEY)").unwrap();
     let writer = Writer::start(connection).unwrap();
     let canceled = add(&writer, "a", true);
-    // Polled once, then nobody waits for it any more.
+    // Polled once, then dropped by its caller.
     assert!(futures::FutureExt::now_or_never(canceled).is_none());
     drop(writer);
     let count: i64 = Connection::open(&path)
@@ -140,17 +140,17 @@ async fn dropping_the_writer_finishes_what_waits() {
 }
 
 #[tokio::test]
-async fn a_thread_that_hangs_is_not_waited_for() {
+async fn a_caller_does_not_wait_for_a_blocked_thread() {
     let mut writer = writer();
     writer.answer_max = Duration::from_millis(50);
     let (release, released) = std::sync::mpsc::channel::<()>();
     let hangs = writer.run("hanging", move |_| {
-        // An error means that the test is over.
+        // An error means that the test has ended.
         let _over = released.recv();
         Ok(Verdict::Keep(()))
     });
     assert!(matches!(hangs.await, Err(StoreFault::Unavailable { .. })));
-    // Behind it, the next one may still run: also unclear.
+    // The next job waits behind it and may still run: its outcome is unclear, too.
     assert!(matches!(add(&writer, "late", true).await, Err(StoreFault::Unavailable { .. })));
     drop(release);
     writer.answer_max = ANSWER_MAX;
@@ -158,7 +158,7 @@ async fn a_thread_that_hangs_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_full_disk_gets_the_log_back() {
+async fn a_full_disk_truncates_the_log() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("full.db");
     let connection = Connection::open(&path).unwrap();
@@ -175,6 +175,6 @@ async fn a_full_disk_gets_the_log_back() {
     }));
     let answer: Result<(), StoreFault> = too_large.await;
     assert!(matches!(answer, Err(StoreFault::Unavailable { .. })), "{answer:?}");
-    assert_eq!(names(&writer).await, ["kept"], "and the next transaction starts afresh");
+    assert_eq!(names(&writer).await, ["kept"], "the next transaction is not affected");
     assert_eq!(log(), 0);
 }

@@ -1,4 +1,4 @@
-//! A commit is written whole, once, and only while all of its guards hold.
+//! Tests that a commit is written atomically, once, and only if all of its guards hold.
 
 use std::collections::BTreeSet;
 
@@ -13,41 +13,45 @@ use crate::testing::conformance::case::{Case, assert_chain, assert_refused};
 
 pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
     a_commit_posts(&case().await).await;
-    a_commit_of_rejections_moves_the_version_and_writes_no_page(&case().await).await;
-    a_repeated_commit_changes_nothing(&case().await).await;
+    a_commit_of_rejections_increases_the_version_and_writes_no_page(&case().await).await;
+    a_repeated_commit_has_no_effect(&case().await).await;
     a_stale_account_writes_nothing(&case().await).await;
-    a_rejection_makes_older_readings_of_the_account_stale(&case().await).await;
+    a_rejection_makes_earlier_reads_of_the_account_stale(&case().await).await;
     a_changed_transaction_writes_nothing(&case().await).await;
     a_final_transaction_writes_nothing(&case().await).await;
     a_missing_row_writes_nothing(&case().await).await;
-    a_full_commit_is_written_whole(&case().await).await;
-    the_revision_of_a_commit_guards_the_next(&case().await).await;
+    a_full_commit_is_written_completely(&case().await).await;
+    the_revision_of_a_commit_is_the_guard_of_the_next(&case().await).await;
 }
 
-/// Five deposits and one withdrawal that the account cannot pay.
+/// Accepts five deposits, and a withdrawal that exceeds the balance.
 async fn mixed_work(case: &Case, account: AccountKey) -> Vec<Work> {
     let mut group: Vec<NewTransaction> = (1..=5).map(|cents| case.deposit(account, cents)).collect();
     group.insert(2, case.withdrawal(account, 1_000_000));
     case.accepted(&group).await
 }
 
-/// Asks for the commit, and asserts that it was refused without a trace.
+/// Asserts that the commit is refused without any effect.
 pub(super) async fn assert_writes_nothing(case: &Case, commit: &AccountCommit) -> Committed {
-    let before = case.everything(commit.account()).await;
+    let before = case.all_rows(commit.account()).await;
     let answer = case.store.ledger.commit(commit).await.unwrap();
     assert_refused(&answer, commit);
-    let after = case.everything(commit.account()).await;
-    assert_eq!(after, before, "a commit whose guards do not hold writes nothing at all");
+    let after = case.all_rows(commit.account()).await;
+    assert_eq!(after, before, "a commit whose guards do not hold writes nothing");
     answer
 }
 
 async fn assert_written(case: &Case, commit: &AccountCommit) {
-    assert_eq!(case.account(commit.account()).await.value, commit.after, "the account is as decided");
+    assert_eq!(case.account(commit.account()).await.value, commit.after, "the decided account is stored");
     for finalization in &commit.finalizations {
         let stored = case.stored(&finalization.key).await;
-        assert_eq!(stored.transaction.outcome.as_ref(), Some(&finalization.outcome), "as decided");
-        assert_ne!(stored.revision, finalization.revision, "a written row has another revision");
-        assert_eq!(stored.work(), None, "what is final is no work");
+        assert_eq!(
+            stored.transaction.outcome.as_ref(),
+            Some(&finalization.outcome),
+            "the decided outcome is stored"
+        );
+        assert_ne!(stored.revision, finalization.revision, "a written row has a new revision");
+        assert_eq!(stored.work(), None, "a final transaction has no work");
     }
 }
 
@@ -60,16 +64,19 @@ async fn a_commit_posts(case: &Case) {
     case.committed(&commit).await;
     assert_written(case, &commit).await;
     assert_eq!(case.journal(key).await, [commit.page.clone().unwrap()], "one commit is one page");
-    assert_eq!(case.journal(key).await[0].entries.len(), 5, "only what was posted is on the page");
-    assert_ne!(case.account(key).await.revision, account.revision, "the account has another revision");
-    assert!(case.in_status(key, TransactionStatus::Accepted, 10).await.is_empty(), "nothing is left");
+    assert_eq!(case.journal(key).await[0].entries.len(), 5, "the page contains posted transactions only");
+    assert_ne!(case.account(key).await.revision, account.revision, "the account has a new revision");
+    assert!(case.in_status(key, TransactionStatus::Accepted, 10).await.is_empty(), "no transaction is left");
     let stored = case.stored(&work[0].key).await;
     assert_eq!(stored.fingerprint, before.fingerprint, "posting keeps the fingerprint");
-    assert_eq!(stored.transaction.instruction, before.transaction.instruction, "and the content");
-    assert_eq!(stored.transaction.accepted_at, before.transaction.accepted_at, "and the time");
+    assert_eq!(stored.transaction.instruction, before.transaction.instruction, "posting keeps the content");
+    assert_eq!(
+        stored.transaction.accepted_at, before.transaction.accepted_at,
+        "posting keeps the acceptance time"
+    );
 }
 
-async fn a_commit_of_rejections_moves_the_version_and_writes_no_page(case: &Case) {
+async fn a_commit_of_rejections_increases_the_version_and_writes_no_page(case: &Case) {
     let account = case.opened().await;
     let key = account.value.key;
     let group = RejectReason::ALL.map(|_| case.deposit(key, 1));
@@ -80,38 +87,38 @@ async fn a_commit_of_rejections_moves_the_version_and_writes_no_page(case: &Case
     case.committed(&commit).await;
     assert_written(case, &commit).await;
     let after = case.account(key).await;
-    assert_eq!(after.value.version, account.value.version + 1, "a rejection moves the version");
-    assert_ne!(after.revision, account.revision, "a rejection moves the revision");
-    assert_eq!(after.value.balance, account.value.balance, "a rejection moves no money");
+    assert_eq!(after.value.version, account.value.version + 1, "a rejection increases the version");
+    assert_ne!(after.revision, account.revision, "a rejection has a new revision");
+    assert_eq!(after.value.balance, account.value.balance, "a rejection keeps the balance");
     assert!(case.journal(key).await.is_empty(), "a rejection writes no page");
-    // The journal goes on after it as if it had not been.
+    // Later postings are not affected.
     let next = case.settled(&[case.deposit(key, 7)]).await;
     assert_chain(&case.journal(key).await, &next.after);
 }
 
-async fn a_repeated_commit_changes_nothing(case: &Case) {
+async fn a_repeated_commit_has_no_effect(case: &Case) {
     let key = case.opened().await.value.key;
     case.settled(&[case.deposit(key, 1)]).await;
     let posting = case.settled(&[case.deposit(key, 2), case.deposit(key, 3)]).await;
-    assert_repeats_nothing(case, &posting).await;
+    assert_repetition_has_no_effect(case, &posting).await;
     let rejection = case.settled(&[case.withdrawal(key, 1_000)]).await;
-    assert_repeats_nothing(case, &rejection).await;
-    // A late one, long after others.
+    assert_repetition_has_no_effect(case, &rejection).await;
+    // A repetition after other commits.
     case.settled(&[case.deposit(key, 4)]).await;
-    assert_repeats_nothing(case, &posting).await;
-    assert_repeats_nothing(case, &rejection).await;
+    assert_repetition_has_no_effect(case, &posting).await;
+    assert_repetition_has_no_effect(case, &rejection).await;
 }
 
-/// A commit whose answer was lost comes again. It may be recognized by its nonce; it has no effect.
-async fn assert_repeats_nothing(case: &Case, commit: &AccountCommit) {
+/// Repeats a commit, as after a lost response. The adapter may recognise it by its nonce; it has no effect.
+async fn assert_repetition_has_no_effect(case: &Case, commit: &AccountCommit) {
     for _ in 0..2 {
-        let before = case.everything(commit.account()).await;
+        let before = case.all_rows(commit.account()).await;
         let answer = case.store.ledger.commit(commit).await.unwrap();
-        assert_eq!(case.everything(commit.account()).await, before, "a repeated commit changes nothing");
+        assert_eq!(case.all_rows(commit.account()).await, before, "a repeated commit has no effect");
         match &answer {
             Committed::Done { revision: Some(revision) } => {
                 let current = case.account(commit.account()).await.revision;
-                assert_eq!(*revision, current, "the revision of a commit is that of the account now");
+                assert_eq!(*revision, current, "the revision of a repeated commit is the current one");
             }
             Committed::Done { revision: None } => {}
             Committed::Stale | Committed::AlreadyFinal(_) => assert_refused(&answer, commit),
@@ -125,38 +132,38 @@ async fn a_stale_account_writes_nothing(case: &Case) {
     case.settled(&[case.deposit(old.value.key, 50)]).await;
     let stale = case.decided(&old, &work);
     let answer = assert_writes_nothing(case, &stale).await;
-    assert_eq!(answer, Committed::Stale, "only the account was in the way");
-    // What is right about the account does not help a guard that is not.
+    assert_eq!(answer, Committed::Stale, "only the guard of the account fails");
+    // A commit with the right account state but an old guard is refused as well.
     let current = case.account(old.value.key).await;
     let forged = Versioned { value: current.value.clone(), revision: old.revision };
     let answer = assert_writes_nothing(case, &case.decided(&forged, &work)).await;
-    assert_eq!(answer, Committed::Stale, "only the account was in the way");
+    assert_eq!(answer, Committed::Stale, "only the guard of the account fails");
     case.committed(&case.decided(&current, &work)).await;
 }
 
-async fn a_rejection_makes_older_readings_of_the_account_stale(case: &Case) {
+async fn a_rejection_makes_earlier_reads_of_the_account_stale(case: &Case) {
     let old = case.opened().await;
     let work = mixed_work(case, old.value.key).await;
     case.settled(&[case.withdrawal(old.value.key, 50)]).await;
     let answer = assert_writes_nothing(case, &case.decided(&old, &work)).await;
-    assert_eq!(answer, Committed::Stale, "a rejection is committed under the account's version too");
+    assert_eq!(answer, Committed::Stale, "a rejection changes the version of the account");
 }
 
 async fn a_changed_transaction_writes_nothing(case: &Case) {
     let account = case.opened().await;
     let work = mixed_work(case, account.value.key).await;
     for changed in &work {
-        // Each of the six in turn, the rejected one included.
+        // Each of the six transactions in turn, including the rejected one.
         let current = case.stored(&changed.key).await;
         let marks = Marks { repairs: current.marks.repairs + 1, ..current.marks };
         let marked = case.store.ledger.mark(&changed.key, &current.revision, marks).await.unwrap();
-        let marked = marked.expect("it was accepted and unchanged");
+        let marked = marked.expect("the transaction is accepted and unchanged");
         let others: Vec<Work> = work.iter().filter(|one| one.key != changed.key).cloned().collect();
         let mut batch = case.refreshed(&others).await;
         batch.push(changed.clone());
         let answer = assert_writes_nothing(case, &case.decided(&account, &batch)).await;
-        assert_eq!(answer, Committed::Stale, "nothing was final");
-        assert_eq!(case.stored(&changed.key).await.revision, marked, "the mark stands");
+        assert_eq!(answer, Committed::Stale, "no transaction is final");
+        assert_eq!(case.stored(&changed.key).await.revision, marked, "the mark is kept");
     }
     case.committed(&case.decided(&account, &case.refreshed(&work).await)).await;
 }
@@ -165,7 +172,7 @@ async fn a_final_transaction_writes_nothing(case: &Case) {
     let account = case.opened().await;
     let key = account.value.key;
     let work = mixed_work(case, key).await;
-    // A posted and a rejected one.
+    // Posts one transaction and rejects one.
     case.committed(&case.decided(&account, &work[1..=2])).await;
     let current = case.account(key).await;
     for batch in [&work[0..=1], &work[2..=4], &work[..]] {
@@ -174,7 +181,7 @@ async fn a_final_transaction_writes_nothing(case: &Case) {
             let finals = batch.iter().filter(|one| one.key == work[1].key || one.key == work[2].key);
             let finals: BTreeSet<_> = finals.map(|one| one.key.clone()).collect();
             let keys: BTreeSet<_> = keys.into_iter().collect();
-            assert_eq!(keys, finals, "AlreadyFinal names those that are final, and no others");
+            assert_eq!(keys, finals, "AlreadyFinal contains exactly the final transactions");
         }
     }
     let open: Vec<Work> = [0, 3, 4, 5].map(|index: usize| work[index].clone()).to_vec();
@@ -186,25 +193,25 @@ async fn a_missing_row_writes_nothing(case: &Case) {
     let key = account.value.key;
     let work = mixed_work(case, key).await;
     let mut batch = work.clone();
-    // A key that was never accepted, with a revision that is a real one of another row.
+    // A key that was never accepted, with the revision of another row.
     batch[3].key = case.deposit(key, 1).key;
     let answer = assert_writes_nothing(case, &case.decided(&account, &batch)).await;
-    assert_eq!(answer, Committed::Stale, "nothing was final");
+    assert_eq!(answer, Committed::Stale, "no transaction is final");
     let ghost = case.store.ledger.transaction(&batch[3].key).await.unwrap();
-    assert_eq!(ghost, None, "a commit does not make a transaction that nobody accepted");
+    assert_eq!(ghost, None, "a commit does not create a transaction");
 
-    // An account that was never opened, with the revision of one that was.
+    // An account that was never opened, with the revision of another one.
     let nowhere = case.account_key();
     let work = mixed_work(case, nowhere).await;
     let mut unopened = account.clone();
     unopened.value.key = nowhere;
     let answer = assert_writes_nothing(case, &case.decided(&unopened, &work)).await;
-    assert_eq!(answer, Committed::Stale, "nothing was final");
+    assert_eq!(answer, Committed::Stale, "no transaction is final");
     let ghost = case.store.ledger.account(nowhere).await.unwrap();
     assert_eq!(ghost, None, "a commit does not open an account");
 }
 
-async fn a_full_commit_is_written_whole(case: &Case) {
+async fn a_full_commit_is_written_completely(case: &Case) {
     let key = case.opened().await.value.key;
     for _ in 0..2 {
         let group: Vec<NewTransaction> = (0..PAGE_ENTRIES_MAX).map(|_| case.deposit(key, 10)).collect();
@@ -215,18 +222,20 @@ async fn a_full_commit_is_written_whole(case: &Case) {
     }
 }
 
-async fn the_revision_of_a_commit_guards_the_next(case: &Case) {
+async fn the_revision_of_a_commit_is_the_guard_of_the_next(case: &Case) {
     let mut account = case.opened().await;
     let key = account.value.key;
     for round in 0..6 {
-        // A rejection in between moves the revision as well.
+        // A rejection between postings changes the revision as well.
         let new = if round == 3 { case.withdrawal(key, 1_000) } else { case.deposit(key, 1) };
         let commit = case.decided(&account, &case.accepted(&[new]).await);
         let answer = case.store.ledger.commit(&commit).await.unwrap();
-        let Committed::Done { revision } = answer else { panic!("all guards hold, but: {answer:?}") };
+        let Committed::Done { revision } = answer else {
+            panic!("all guards hold, but the result was {answer:?}")
+        };
         let current = case.account(key).await;
         if let Some(revision) = &revision {
-            assert_eq!(*revision, current.revision, "the revision of a commit is that of its account row");
+            assert_eq!(*revision, current.revision, "a commit returns the revision of the account row");
         }
         account = Versioned { value: commit.after, revision: revision.unwrap_or(current.revision) };
     }
@@ -234,11 +243,11 @@ async fn the_revision_of_a_commit_guards_the_next(case: &Case) {
 }
 
 impl Case {
-    /// The same work with the revisions that its rows have now.
+    /// Returns the same work with the current revisions of its rows.
     async fn refreshed(&self, work: &[Work]) -> Vec<Work> {
         let mut fresh = Vec::new();
         for one in work {
-            fresh.push(self.stored(&one.key).await.work().expect("it is not final"));
+            fresh.push(self.stored(&one.key).await.work().expect("the transaction is not final"));
         }
         fresh
     }

@@ -1,4 +1,4 @@
-//! What goes in comes out: texts byte for byte, money to the last unit.
+//! Tests that texts and amounts are read unchanged.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
     every_number_of_decimals_survives(&case().await).await;
 }
 
-/// Posts the group, and asserts that the rows and the journal hold exactly what was asked for.
+/// Posts the group, and asserts that the rows and the journal contain exactly the instructions.
 async fn check(case: &Case, account: AccountKey, group: &[NewTransaction]) {
     let commit = case.settled(group).await;
     for (new, finalization) in group.iter().zip(&commit.finalizations) {
@@ -29,11 +29,15 @@ async fn check(case: &Case, account: AccountKey, group: &[NewTransaction]) {
         assert_eq!(stored.transaction.instruction, new.instruction, "a row keeps the instruction");
         assert_eq!(stored.transaction.accepted_at, new.accepted_at, "a row keeps the time");
         assert_eq!(stored.fingerprint, new.instruction.fingerprint(), "a row keeps the fingerprint");
-        assert_eq!(stored.transaction.outcome.as_ref(), Some(&finalization.outcome), "and the outcome");
+        assert_eq!(
+            stored.transaction.outcome.as_ref(),
+            Some(&finalization.outcome),
+            "a row keeps the outcome"
+        );
     }
-    assert_eq!(case.account(account).await.value, commit.after, "the account is as it was decided");
+    assert_eq!(case.account(account).await.value, commit.after, "the decided account is stored");
     let pages = case.journal(account).await;
-    assert_eq!(pages.last(), commit.page.as_ref(), "the journal keeps the whole statement line");
+    assert_eq!(pages.last(), commit.page.as_ref(), "the journal keeps all fields of the entries");
     assert_chain(&pages, &commit.after);
 }
 
@@ -52,7 +56,7 @@ async fn texts_survive_byte_for_byte(case: &Case) {
         "0012",
         "2026-01-01T00:00:00Z",
         "true",
-        // What a batch of requests and its answers are made of.
+        // Parts of batch requests and responses.
         "If-Match: *",
         "HTTP/1.1 412 Precondition Failed",
         "DELETE http://h/t(PartitionKey='a',RowKey='b') HTTP/1.1",
@@ -73,7 +77,7 @@ async fn texts_survive_byte_for_byte(case: &Case) {
         new.instruction.details = details(text, &metadata, &unknown.to_string());
         group.push(new);
     }
-    // Absent is not empty.
+    // Absent texts differ from empty ones.
     let mut bare = case.deposit(account, 1);
     bare.instruction.details = Details::try_new(None, BTreeMap::new(), &UnknownMembers::default()).unwrap();
     bare.key.partner = partner("p_23456789_123456789_123456789_1");
@@ -98,8 +102,8 @@ async fn a_full_commit_of_long_metadata_fits(case: &Case) {
 }
 
 async fn a_full_commit_of_the_largest_details_fits(case: &Case) {
-    // Every limit used up, with characters that become longer when they are written as JSON. If a
-    // legal batch did not fit, its account could never post again.
+    // All limits are used, with characters that become longer in JSON. If a valid batch did not fit, its account could
+    // never post again.
     let account = case.opened().await.value.key;
     let name = |index| format!("{index:02}");
     let value = "\"".repeat(METADATA_BYTES_MAX / METADATA_ENTRIES_MAX - 2);
@@ -135,8 +139,8 @@ async fn negative_balances_survive(case: &Case) {
     let all_but_one = case.withdrawal(account, AMOUNT_MINOR_UNITS_MAX - 1);
     check(case, account, &[all_but_one, case.withdrawal(account, 1)]).await;
     let read = case.account(account).await.value;
-    assert_eq!(read.balance.minor_units(), -AMOUNT_MINOR_UNITS_MAX, "debts are kept exactly");
-    assert_eq!(read.overdraft_limit.minor_units(), AMOUNT_MINOR_UNITS_MAX, "and so is the limit");
+    assert_eq!(read.balance.minor_units(), -AMOUNT_MINOR_UNITS_MAX, "a negative balance is kept exactly");
+    assert_eq!(read.overdraft_limit.minor_units(), AMOUNT_MINOR_UNITS_MAX, "the limit is kept exactly");
     check(case, account, &[case.deposit(account, 1)]).await;
 }
 
@@ -144,11 +148,12 @@ async fn every_number_of_decimals_survives(case: &Case) {
     for code in ["JPY", "EUR", "BHD", "CLF"] {
         let currency = currency(code);
         let account = case.opened_in(currency, 10_000).await.value.key;
-        let wish = |kind, minor_units| case.wish(account, instruction(kind, minor_units, currency));
+        let new_transaction =
+            |kind, minor_units| case.new_transaction(account, instruction(kind, minor_units, currency));
         let group = [
-            wish(TransactionKind::Deposit, AMOUNT_MINOR_UNITS_MAX),
-            wish(TransactionKind::Withdrawal, 9_007_199_254_740_993),
-            wish(TransactionKind::Deposit, 1),
+            new_transaction(TransactionKind::Deposit, AMOUNT_MINOR_UNITS_MAX),
+            new_transaction(TransactionKind::Withdrawal, 9_007_199_254_740_993),
+            new_transaction(TransactionKind::Deposit, 1),
         ];
         check(case, account, &group).await;
     }

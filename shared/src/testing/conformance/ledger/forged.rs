@@ -1,4 +1,4 @@
-//! Revisions that are none. They come with work from a queue, which others may be able to write to.
+//! Tests of invalid revisions. Work from a queue contains revisions, and other programs may be able to write to it.
 
 use super::commit::assert_writes_nothing;
 use crate::domain::account::Versioned;
@@ -18,11 +18,11 @@ async fn accepted_work_under_a_forged_revision_is_stale(case: &Case) {
     let key = account.value.key;
     let work = case.accepted(&[case.deposit(key, 1), case.deposit(key, 2)]).await;
     for revision in forged_revisions() {
-        // Alone, and behind work that could be posted.
+        // Alone, and after work that could be posted.
         let forged = Work { revision, ..work[1].clone() };
         for work in [vec![forged.clone()], vec![work[0].clone(), forged]] {
             let answer = assert_writes_nothing(case, &case.decided(&account, &work)).await;
-            assert_eq!(answer, Committed::Stale, "{:?} is no revision", work[0].revision);
+            assert_eq!(answer, Committed::Stale, "{:?} is not a revision", work[0].revision);
         }
     }
     case.committed(&case.decided(&account, &work)).await;
@@ -34,14 +34,14 @@ async fn posted_work_under_a_forged_revision_is_not_posted_again(case: &Case) {
     let work = case.accepted(&group).await.remove(0);
     case.committed(&case.decided(&case.account(key).await, std::slice::from_ref(&work))).await;
     let account = case.account(key).await;
-    // The revision that its row is read with now is none for a commit either: it was read when it was final.
+    // The revision with which its final row is read is not valid for a commit either.
     let read = case.store.ledger.transaction(&work.key).await.unwrap().unwrap().revision;
     for revision in forged_revisions().into_iter().chain([read]) {
         let again = case.decided(&account, &[Work { revision, ..work.clone() }]);
         let answer = assert_writes_nothing(case, &again).await;
-        assert!(!matches!(answer, Committed::Done { .. }), "it was posted once");
+        assert!(!matches!(answer, Committed::Done { .. }), "the transaction is posted once");
     }
-    assert_eq!(case.account(key).await, account, "it was posted once");
+    assert_eq!(case.account(key).await, account, "the transaction is posted once");
 }
 
 async fn a_forged_guard_of_the_account_is_stale(case: &Case) {
@@ -51,7 +51,7 @@ async fn a_forged_guard_of_the_account_is_stale(case: &Case) {
         let forged = Versioned { value: account.value.clone(), revision };
         for commit in [case.decided(&forged, &work), case.discarded(&forged, &work)] {
             let answer = assert_writes_nothing(case, &commit).await;
-            assert_eq!(answer, Committed::Stale, "{:?} is no revision", commit.guard);
+            assert_eq!(answer, Committed::Stale, "{:?} is not a revision", commit.guard);
         }
     }
     case.committed(&case.decided(&account, &work)).await;
@@ -61,13 +61,13 @@ async fn a_mark_under_a_forged_revision_is_refused(case: &Case) {
     let key = case.opened().await.value.key;
     let posted = case.settled(&[case.deposit(key, 5)]).await.finalizations.remove(0).key;
     let accepted = case.accepted(&[case.deposit(key, 5)]).await.remove(0).key;
-    let before = case.everything(key).await;
+    let before = case.all_rows(key).await;
     let marks = Marks { dead_letter: true, ..Marks::default() };
     for revision in forged_revisions() {
         for key in [&accepted, &posted] {
             let answer = case.store.ledger.mark(key, &revision, marks).await.unwrap();
-            assert_eq!(answer, None, "{revision:?} is no revision");
+            assert_eq!(answer, None, "{revision:?} is not a revision");
         }
     }
-    assert_eq!(case.everything(key).await, before, "a refused mark changes nothing");
+    assert_eq!(case.all_rows(key).await, before, "a refused mark has no effect");
 }

@@ -1,4 +1,4 @@
-//! The ledger: accept, commit, marks.
+//! Tests of the ledger: accept, commit, marks.
 
 mod accept;
 mod commit;
@@ -10,13 +10,13 @@ mod races;
 use super::case::Case;
 use crate::ports::Store;
 
-/// Checks [`crate::ports::ledger::Ledger`].
+/// Tests an implementation of [`crate::ports::ledger::Ledger`].
 pub async fn ledger_contract<F>(fresh: F)
 where
     F: AsyncFn() -> Store,
 {
     let case = async || Case::new(fresh().await);
-    the_ledger_answers(&case().await).await;
+    an_empty_ledger_can_be_read(&case().await).await;
     accept::contract(&case).await;
     content::contract(&case).await;
     commit::contract(&case).await;
@@ -25,11 +25,11 @@ where
     races::contract(&case).await;
 }
 
-async fn the_ledger_answers(case: &Case) {
-    case.store.ledger.probe().await.expect("a ledger that can be reached answers a probe");
+async fn an_empty_ledger_can_be_read(case: &Case) {
+    case.store.ledger.probe().await.expect("the probe of an available ledger succeeds");
     let key = case.account_key();
-    assert_eq!(case.store.ledger.account(key).await.unwrap(), None, "nobody opened this account");
+    assert_eq!(case.store.ledger.account(key).await.unwrap(), None, "the account was not opened");
     let never_accepted = case.deposit(key, 1).key;
     let found = case.store.ledger.transaction(&never_accepted).await.unwrap();
-    assert_eq!(found, None, "nobody accepted this transaction");
+    assert_eq!(found, None, "the transaction was not accepted");
 }

@@ -1,4 +1,4 @@
-//! Several processes at once: whoever wins, everything is posted once.
+//! Tests of concurrent processes: every transaction is posted once.
 
 use std::sync::Arc;
 
@@ -8,39 +8,39 @@ use crate::ports::ledger::{Committed, Marks, NewTransaction};
 use crate::testing::conformance::case::{Case, assert_chain, assert_refused};
 
 pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
-    racing_commits_of_the_same_work_leave_one_posting(&case().await).await;
-    racing_commits_that_overlap_leave_one_posting(&case().await).await;
-    a_commit_that_is_sent_twice_at_once_is_written_once(&case().await).await;
+    concurrent_commits_of_the_same_work_post_once(&case().await).await;
+    concurrent_commits_that_overlap_post_once(&case().await).await;
+    concurrent_copies_of_a_commit_are_written_once(&case().await).await;
     several_workers_post_everything_once(&case().await).await;
-    commits_of_different_accounts_do_not_meet(&case().await).await;
-    racing_marks_leave_one(&case().await).await;
-    of_a_mark_and_a_commit_one_wins(&case().await).await;
+    commits_of_different_accounts_do_not_conflict(&case().await).await;
+    one_of_concurrent_marks_is_written(&case().await).await;
+    a_mark_and_a_commit_exclude_each_other(&case().await).await;
 }
 
-/// Commits all of them at once; the answers in their order.
+/// Commits concurrently; returns the results in order.
 async fn race(case: &Case, commits: &[AccountCommit]) -> Vec<Committed> {
     let steps = commits.iter().cloned().map(|commit| {
         let ledger = Arc::clone(&case.store.ledger);
         async move { ledger.commit(&commit).await.unwrap() }
     });
-    case.at_once(steps).await
+    case.concurrently(steps).await
 }
 
-/// The only commit that was written; asserts that it is the only one.
+/// Returns the commit that was written; asserts that there is exactly one.
 fn winner<'a>(commits: &'a [AccountCommit], answers: &[Committed]) -> &'a AccountCommit {
     let mut winner = None;
     for (commit, answer) in commits.iter().zip(answers) {
         if matches!(answer, Committed::Done { .. }) {
-            assert!(winner.is_none(), "of racing commits one is written, not two");
+            assert!(winner.is_none(), "two concurrent commits were written");
             winner = Some(commit);
         } else {
             assert_refused(answer, commit);
         }
     }
-    winner.expect("of racing commits under the same guards one is written")
+    winner.expect("one of the concurrent commits is written")
 }
 
-async fn racing_commits_of_the_same_work_leave_one_posting(case: &Case) {
+async fn concurrent_commits_of_the_same_work_post_once(case: &Case) {
     let key = case.opened().await.value.key;
     for round in 1..=20 {
         let account = case.account(key).await;
@@ -48,37 +48,42 @@ async fn racing_commits_of_the_same_work_leave_one_posting(case: &Case) {
         let commits: Vec<AccountCommit> = (0..4).map(|_| case.decided(&account, &work)).collect();
         let winner = winner(&commits, &race(case, &commits).await);
         let after = case.account(key).await.value;
-        assert_eq!(after, winner.after, "the account is as the winner decided");
+        assert_eq!(after, winner.after, "the account is that of the written commit");
         let pages = case.journal(key).await;
-        assert_eq!(pages.len(), round, "each round leaves one page");
-        assert_eq!(pages.last(), winner.page.as_ref(), "the page is the winner's");
+        assert_eq!(pages.len(), round, "each round writes one page");
+        assert_eq!(pages.last(), winner.page.as_ref(), "the page is that of the written commit");
         assert_chain(&pages, &after);
         for finalization in &winner.finalizations {
             let outcome = case.stored(&finalization.key).await.transaction.outcome;
-            assert_eq!(outcome.as_ref(), Some(&finalization.outcome), "the outcome is the winner's");
+            assert_eq!(
+                outcome.as_ref(),
+                Some(&finalization.outcome),
+                "the outcome is that of the written commit"
+            );
         }
     }
 }
 
-async fn racing_commits_that_overlap_leave_one_posting(case: &Case) {
+async fn concurrent_commits_that_overlap_post_once(case: &Case) {
     let key = case.opened().await.value.key;
     for _ in 0..10 {
         let account = case.account(key).await;
         let work = case.accepted(&[1, 20, 300].map(|cents| case.deposit(key, cents))).await;
         let commits = [case.decided(&account, &work[..2]), case.decided(&account, &work[1..])];
         let winner = winner(&commits, &race(case, &commits).await);
-        assert_eq!(case.account(key).await.value, winner.after, "the account is as the winner decided");
+        assert_eq!(case.account(key).await.value, winner.after, "the account is that of the written commit");
         let left = case.in_status(key, TransactionStatus::Accepted, 10).await;
-        let left: Vec<_> = left.iter().map(|stored| stored.work().expect("it is accepted")).collect();
-        assert_eq!(left.len(), 1, "the work that only the loser had is still to be done");
+        let left: Vec<_> =
+            left.iter().map(|stored| stored.work().expect("the transaction is accepted")).collect();
+        assert_eq!(left.len(), 1, "the work of the refused commit is still accepted");
         case.committed(&case.decided(&case.account(key).await, &left)).await;
     }
     let account = case.account(key).await.value;
-    assert_eq!(account.balance.minor_units(), 3_210, "everything was posted once");
+    assert_eq!(account.balance.minor_units(), 3_210, "every transaction was posted once");
     assert_chain(&case.journal(key).await, &account);
 }
 
-async fn a_commit_that_is_sent_twice_at_once_is_written_once(case: &Case) {
+async fn concurrent_copies_of_a_commit_are_written_once(case: &Case) {
     let key = case.opened().await.value.key;
     for round in 1..=10 {
         let account = case.account(key).await;
@@ -86,10 +91,10 @@ async fn a_commit_that_is_sent_twice_at_once_is_written_once(case: &Case) {
         let commit = case.decided(&account, &work);
         let answers = race(case, &vec![commit.clone(); 3]).await;
         let done = answers.iter().filter(|answer| matches!(answer, Committed::Done { .. })).count();
-        assert!(done >= 1, "one of the copies was written, and knows it");
-        assert_eq!(case.account(key).await.value, commit.after, "the account is as decided");
+        assert!(done >= 1, "at least one of the copies returns Done");
+        assert_eq!(case.account(key).await.value, commit.after, "the decided account is stored");
         let pages = case.journal(key).await;
-        assert_eq!(pages.len(), round, "each round leaves one page");
+        assert_eq!(pages.len(), round, "each round writes one page");
         assert_chain(&pages, &commit.after);
     }
 }
@@ -101,7 +106,7 @@ async fn several_workers_post_everything_once(case: &Case) {
     let workers = (0..4).map(|_| {
         let case = Case::new(case.store.clone());
         async move {
-            // Each round some worker gets on: this bound is far above what is needed.
+            // In each iteration some worker makes progress: this limit is far above the number that is needed.
             for _ in 0..2_000 {
                 let log = &case.store.log;
                 let page = log.by_status(key, TransactionStatus::Accepted, None, None, 7).await.unwrap();
@@ -118,19 +123,19 @@ async fn several_workers_post_everything_once(case: &Case) {
             panic!("accepted work was still listed after 2000 rounds");
         }
     });
-    case.at_once(workers).await;
+    case.concurrently(workers).await;
     let account = case.account(key).await.value;
-    assert_eq!(account.balance.minor_units(), 60 * 61 / 2, "everything was posted once");
+    assert_eq!(account.balance.minor_units(), 60 * 61 / 2, "every transaction was posted once");
     let pages = case.journal(key).await;
     assert_chain(&pages, &account);
     let mut posted: Vec<_> = pages.iter().flat_map(|page| &page.entries).map(|one| one.message).collect();
     posted.sort_unstable();
     let mut wanted: Vec<_> = group.iter().map(|new| new.key.message).collect();
     wanted.sort_unstable();
-    assert_eq!(posted, wanted, "the journal has each transaction once");
+    assert_eq!(posted, wanted, "the journal contains each transaction once");
 }
 
-async fn commits_of_different_accounts_do_not_meet(case: &Case) {
+async fn commits_of_different_accounts_do_not_conflict(case: &Case) {
     let mut commits = Vec::new();
     for cents in 1..=8 {
         let account = case.opened().await;
@@ -138,15 +143,15 @@ async fn commits_of_different_accounts_do_not_meet(case: &Case) {
         commits.push(case.decided(&account, &work));
     }
     for answer in race(case, &commits).await {
-        assert!(matches!(answer, Committed::Done { .. }), "nothing was in the way, but: {answer:?}");
+        assert!(matches!(answer, Committed::Done { .. }), "all guards hold, but the result was {answer:?}");
     }
     for commit in &commits {
-        assert_eq!(case.account(commit.account()).await.value, commit.after, "each account has its own");
-        assert_eq!(case.journal(commit.account()).await.len(), 1, "and a journal of its own");
+        assert_eq!(case.account(commit.account()).await.value, commit.after, "the decided account is stored");
+        assert_eq!(case.journal(commit.account()).await.len(), 1, "each account has one page");
     }
 }
 
-async fn racing_marks_leave_one(case: &Case) {
+async fn one_of_concurrent_marks_is_written(case: &Case) {
     let new = case.deposit(case.opened().await.value.key, 5);
     case.accepted(std::slice::from_ref(&new)).await;
     for round in 0..10 {
@@ -156,14 +161,14 @@ async fn racing_marks_leave_one(case: &Case) {
             let marks = Marks { repairs: round * 10 + racer, ..Marks::default() };
             async move { ledger.mark(&key, &revision, marks).await.unwrap().map(|revision| (revision, marks)) }
         });
-        let won: Vec<_> = case.at_once(steps).await.into_iter().flatten().collect();
-        assert_eq!(won.len(), 1, "of racing marks under one revision one is written");
+        let won: Vec<_> = case.concurrently(steps).await.into_iter().flatten().collect();
+        assert_eq!(won.len(), 1, "one of the concurrent marks is written");
         let stored = case.stored(&new.key).await;
-        assert_eq!((stored.revision, stored.marks), won[0], "and it is the one that was told so");
+        assert_eq!((stored.revision, stored.marks), won[0], "the successful mark is stored");
     }
 }
 
-async fn of_a_mark_and_a_commit_one_wins(case: &Case) {
+async fn a_mark_and_a_commit_exclude_each_other(case: &Case) {
     let key = case.opened().await.value.key;
     for _ in 0..15 {
         let account = case.account(key).await;
@@ -173,12 +178,16 @@ async fn of_a_mark_and_a_commit_one_wins(case: &Case) {
         let (ledger, one) = (Arc::clone(&case.store.ledger), work[0].clone());
         let marking = async move { ledger.mark(&one.key, &one.revision, marks).await.unwrap() };
         let (marked, answers) =
-            futures::join!(case.at_once([marking]), race(case, std::slice::from_ref(&commit)));
+            futures::join!(case.concurrently([marking]), race(case, std::slice::from_ref(&commit)));
         let is_marked = marked[0].is_some();
         let is_posted = matches!(answers[0], Committed::Done { .. });
-        assert!(is_marked != is_posted, "either the mark or the commit finds the row as it was");
+        assert!(is_marked != is_posted, "exactly one of mark and commit succeeds");
         let stored = case.stored(&work[0].key).await;
-        assert_eq!(stored.transaction.status().is_final(), is_posted, "the row is as the winner left it");
+        assert_eq!(
+            stored.transaction.status().is_final(),
+            is_posted,
+            "the row has the state of the successful call"
+        );
         if let Some(left) = stored.work() {
             case.committed(&case.decided(&account, &[left])).await;
         }

@@ -1,18 +1,18 @@
-//! A body comes out as it went in, at any receipt.
+//! Tests that a body is received unchanged at every receipt.
 
 use std::time::Duration;
 
-use super::{LONG, Line};
+use super::{LONG, TestQueue};
 use crate::ports::fault::StoreFault;
 use crate::ports::queue::{BODY_BYTES_MAX, Held};
 
-pub(super) async fn contract(line: &impl AsyncFn() -> Line) {
-    bodies_survive_byte_for_byte(&line().await).await;
-    a_replaced_body_survives_byte_for_byte(&line().await).await;
-    a_body_that_is_too_large_is_refused_or_kept(&line().await).await;
+pub(super) async fn contract(queue: &impl AsyncFn() -> TestQueue) {
+    bodies_survive_byte_for_byte(&queue().await).await;
+    a_replaced_body_survives_byte_for_byte(&queue().await).await;
+    a_body_that_is_too_large_is_refused_or_stored_unchanged(&queue().await).await;
 }
 
-/// The largest body, of all bytes that there are.
+/// Returns the largest body, which contains all byte values.
 fn largest() -> Vec<u8> {
     std::iter::once(b'{').chain((0..=u8::MAX).cycle()).take(BODY_BYTES_MAX).collect()
 }
@@ -24,57 +24,60 @@ fn bodies() -> Vec<Vec<u8>> {
         b"{ \"text\": \"<a>&amp;\x00\x01\xff\xfe]]>\" }\r\n".to_vec(),
         r#"{"text":"Grüße 🦀"}"#.as_bytes().to_vec(),
         largest(),
-        // Near the limit, where a store that marks some bodies runs out of room.
+        // Near the limit: a store that adds a marker to some bodies has no room left.
         [b"{\0".as_slice(), &[7; BODY_BYTES_MAX - 3]].concat(),
         [b"{\0".as_slice(), &[7; BODY_BYTES_MAX - 2]].concat(),
     ]
 }
 
-async fn bodies_survive_byte_for_byte(line: &Line) {
+async fn bodies_survive_byte_for_byte(queue: &TestQueue) {
     for body in bodies() {
-        line.send(&body).await;
-        let message = line.next(LONG).await;
+        queue.send(&body).await;
+        let message = queue.next(LONG).await;
         assert!(message.body == body, "a body of {} bytes survives", body.len());
-        assert_eq!(line.delete(&message.lease).await, Held::Ours(()), "the lease holds");
+        assert_eq!(queue.delete(&message.lease).await, Held::Ours(()), "the lease is valid");
     }
 }
 
-async fn a_replaced_body_survives_byte_for_byte(line: &Line) {
-    line.send(b"{}").await;
-    let mut lease = line.next(LONG).await.lease;
+async fn a_replaced_body_survives_byte_for_byte(queue: &TestQueue) {
+    queue.send(b"{}").await;
+    let mut lease = queue.next(LONG).await.lease;
     for body in bodies() {
-        // Given back at once, so that it can be read again.
-        let renewed = line.extend(&lease, &body, Duration::ZERO).await;
-        assert!(matches!(renewed, Held::Ours(_)), "the lease holds");
-        let message = line.next(LONG).await;
+        // Released at once, so that it can be received again.
+        let renewed = queue.extend(&lease, &body, Duration::ZERO).await;
+        assert!(matches!(renewed, Held::Ours(_)), "the lease is valid");
+        let message = queue.next(LONG).await;
         assert!(message.body == body, "a replaced body of {} bytes survives", body.len());
         lease = message.lease;
     }
 }
 
-/// A foreign producer may write more than we do. Where a store takes that, it gives it back unchanged
-/// and takes it again: to prolong the lease on it, and to replay it as a dead letter.
-async fn a_body_that_is_too_large_is_refused_or_kept(line: &Line) {
+/// A direct producer may write larger bodies than this program. A store that accepts them returns them unchanged and
+/// accepts them again: to extend the lease, and to replay them as dead letters.
+async fn a_body_that_is_too_large_is_refused_or_stored_unchanged(queue: &TestQueue) {
     let text = format!("<x>{}</x>", "y & ü".repeat(10_000)).into_bytes();
     assert!(text.len() > BODY_BYTES_MAX, "{} bytes", text.len());
     for body in [text, vec![0; BODY_BYTES_MAX + 1], vec![b'{'; 1 << 20]] {
-        match line.port().send(&line.name, &body, Duration::ZERO).await {
-            Err(StoreFault::Refused { .. }) => line.depth(0).await,
-            Err(fault) => panic!("too large is refused, but: {fault}"),
+        match queue.port().send(&queue.name, &body, Duration::ZERO).await {
+            Err(StoreFault::Refused { .. }) => queue.depth(0).await,
+            Err(fault) => panic!("a body that is too large is refused, but the result was: {fault}"),
             Ok(()) => {
-                let message = line.next(LONG).await;
-                assert!(message.body == body, "what is too large is kept whole or not at all");
-                let renewed = line.extend(&message.lease, &body, Duration::ZERO).await;
-                assert!(matches!(renewed, Held::Ours(_)), "the lease holds");
-                let message = line.next(LONG).await;
-                assert!(message.body == body, "and prolonged whole");
-                assert_eq!(line.delete(&message.lease).await, Held::Ours(()), "the lease holds");
+                let message = queue.next(LONG).await;
+                assert!(message.body == body, "a body that is too large is stored unchanged or refused");
+                let renewed = queue.extend(&message.lease, &body, Duration::ZERO).await;
+                assert!(matches!(renewed, Held::Ours(_)), "the lease is valid");
+                let message = queue.next(LONG).await;
+                assert!(message.body == body, "an extended lease keeps the body");
+                assert_eq!(queue.delete(&message.lease).await, Held::Ours(()), "the lease is valid");
             }
         }
     }
-    line.send(b"{}").await;
-    let lease = line.next(LONG).await.lease;
-    let refused = line.port().extend(&line.name, &lease, &vec![0; BODY_BYTES_MAX + 1], LONG).await;
-    assert!(matches!(refused, Err(StoreFault::Refused { .. })), "no body grows too large: {refused:?}");
-    assert_eq!(line.delete(&lease).await, Held::Ours(()), "and what was refused cost no lease");
+    queue.send(b"{}").await;
+    let lease = queue.next(LONG).await.lease;
+    let refused = queue.port().extend(&queue.name, &lease, &vec![0; BODY_BYTES_MAX + 1], LONG).await;
+    assert!(
+        matches!(refused, Err(StoreFault::Refused { .. })),
+        "a new body that is too large is refused: {refused:?}"
+    );
+    assert_eq!(queue.delete(&lease).await, Held::Ours(()), "the lease is kept after a refusal");
 }

@@ -1,7 +1,7 @@
-//! The work queue: at least once, with a lease on what was received.
+//! Tests of the work queue: at least once, with a lease on received messages.
 //!
-//! A second is the shortest lease that every store can give, so the cases that wait for one run at
-//! the same time. All bodies begin like JSON, as ours do: other bodies belong to foreign producers.
+//! A second is the shortest lease of every store, so the cases that wait for a lease run concurrently. All bodies
+//! begin like JSON objects, as envelopes do; other bodies come from direct producers.
 
 mod bodies;
 mod leases;
@@ -12,38 +12,38 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::case::{Case, PATIENCE};
+use super::case::{Case, TIMEOUT};
 use crate::ports::Store;
 use crate::ports::queue::{Held, Lease, Message, QueueName, RECEIVE_MAX, WorkQueue};
 
 /// The shortest lease.
 const SHORT: Duration = Duration::from_secs(1);
-/// A lease that does not end before its case does.
+/// A lease that outlasts its case.
 const LONG: Duration = Duration::from_secs(300);
 
-/// Checks [`crate::ports::queue::WorkQueue`].
+/// Tests an implementation of [`crate::ports::queue::WorkQueue`].
 pub async fn queue_contract<F>(fresh: F)
 where
     F: AsyncFn() -> Store,
 {
-    let line = async || Line::new(Case::new(fresh().await));
-    a_queue_that_was_never_used_is_empty(&line().await).await;
-    a_message_is_received_and_deleted(&line().await).await;
-    one_receive_takes_at_most_what_was_asked_for(&line().await).await;
-    the_backlog_tells_depth_and_head(&line().await).await;
-    queues_do_not_mix(&line().await, &line().await).await;
-    concurrent_receivers_never_get_the_same_message(&line().await).await;
-    bodies::contract(&line).await;
-    leases::contract(&line).await;
+    let queue = async || TestQueue::new(Case::new(fresh().await));
+    a_queue_that_was_never_used_is_empty(&queue().await).await;
+    a_message_is_received_and_deleted(&queue().await).await;
+    a_receive_returns_at_most_the_requested_number(&queue().await).await;
+    the_backlog_has_depth_and_head(&queue().await).await;
+    queues_are_independent(&queue().await, &queue().await).await;
+    concurrent_receivers_receive_different_messages(&queue().await).await;
+    bodies::contract(&queue).await;
+    leases::contract(&queue).await;
 }
 
-/// A queue that nobody else uses.
-struct Line {
+/// A queue that no other test uses.
+struct TestQueue {
     case: Case,
     name: QueueName,
 }
 
-impl Line {
+impl TestQueue {
     fn new(case: Case) -> Self {
         let name = QueueName::of_partition(&case.name(), 0);
         Self { case, name }
@@ -59,11 +59,11 @@ impl Line {
 
     async fn receive(&self, max: usize, visibility: Duration) -> Vec<Message> {
         let messages = self.port().receive(&self.name, max, visibility).await.unwrap();
-        assert!(messages.len() <= max, "at most as many messages as were asked for");
+        assert!(messages.len() <= max, "a receive returns at most `max` messages");
         messages
     }
 
-    /// The next message, as soon as there is one.
+    /// Waits for the next message.
     async fn next(&self, visibility: Duration) -> Message {
         let promise = "a visible message is received";
         self.case.eventually(promise, async || self.receive(1, visibility).await.pop()).await
@@ -77,7 +77,7 @@ impl Line {
         self.port().delete(&self.name, lease).await.unwrap()
     }
 
-    /// Waits until there are so many messages, visible and not. The depth may be approximate.
+    /// Waits until the depth has this value, which includes invisible messages. The depth may be approximate.
     async fn depth(&self, expected: u64) {
         let look = async || {
             let depth = self.port().backlog(&self.name).await.unwrap().depth;
@@ -87,42 +87,42 @@ impl Line {
     }
 }
 
-async fn a_queue_that_was_never_used_is_empty(line: &Line) {
-    assert!(line.receive(RECEIVE_MAX, SHORT).await.is_empty(), "nobody sent anything");
-    let backlog = line.port().backlog(&line.name).await.unwrap();
-    assert_eq!((backlog.depth, backlog.head_inserted_at), (0, None), "nothing waits");
-    let lease = Lease { message_id: line.case.name(), pop_receipt: "none".to_owned() };
-    assert_eq!(line.delete(&lease).await, Held::Lost, "what is not there is lost, not a fault");
+async fn a_queue_that_was_never_used_is_empty(queue: &TestQueue) {
+    assert!(queue.receive(RECEIVE_MAX, SHORT).await.is_empty(), "the queue is empty");
+    let backlog = queue.port().backlog(&queue.name).await.unwrap();
+    assert_eq!((backlog.depth, backlog.head_inserted_at), (0, None), "the backlog is empty");
+    let lease = Lease { message_id: queue.case.name(), pop_receipt: "none".to_owned() };
+    assert_eq!(queue.delete(&lease).await, Held::Lost, "the lease of a missing message is lost");
 }
 
-async fn a_message_is_received_and_deleted(line: &Line) {
-    line.send(br#"{"v":1}"#).await;
-    let message = line.next(LONG).await;
-    assert_eq!(message.body, br#"{"v":1}"#, "the body is what was sent");
-    assert_eq!(message.dequeue_count, 1, "it is received for the first time");
-    let (sent, now) = (message.inserted_at, line.case.world.now());
+async fn a_message_is_received_and_deleted(queue: &TestQueue) {
+    queue.send(br#"{"v":1}"#).await;
+    let message = queue.next(LONG).await;
+    assert_eq!(message.body, br#"{"v":1}"#, "the body is unchanged");
+    assert_eq!(message.dequeue_count, 1, "the message is received for the first time");
+    let (sent, now) = (message.inserted_at, queue.case.world.now());
     let distance = sent.since(now).max(now.since(sent));
-    // The store's clock is another one than ours.
-    assert!(distance < Duration::from_secs(600), "it tells when it was sent: {sent}, and now is {now}");
-    assert!(line.receive(RECEIVE_MAX, LONG).await.is_empty(), "a leased message is invisible");
-    line.depth(1).await;
-    assert_eq!(line.delete(&message.lease).await, Held::Ours(()), "the lease holds");
-    line.depth(0).await;
-    assert_eq!(line.delete(&message.lease).await, Held::Lost, "what is deleted is gone");
-    let answer = line.extend(&message.lease, b"{}", SHORT).await;
-    assert_eq!(answer, Held::Lost, "what is deleted does not come back");
-    line.depth(0).await;
+    // The clock of the store differs from ours.
+    assert!(distance < Duration::from_secs(600), "the insertion time is {sent}, and now is {now}");
+    assert!(queue.receive(RECEIVE_MAX, LONG).await.is_empty(), "a leased message is invisible");
+    queue.depth(1).await;
+    assert_eq!(queue.delete(&message.lease).await, Held::Ours(()), "the lease is valid");
+    queue.depth(0).await;
+    assert_eq!(queue.delete(&message.lease).await, Held::Lost, "a deleted message cannot be deleted again");
+    let answer = queue.extend(&message.lease, b"{}", SHORT).await;
+    assert_eq!(answer, Held::Lost, "a deleted message cannot be extended");
+    queue.depth(0).await;
 }
 
-async fn one_receive_takes_at_most_what_was_asked_for(line: &Line) {
+async fn a_receive_returns_at_most_the_requested_number(queue: &TestQueue) {
     for index in 0..45 {
-        line.send(format!("{{\"index\":{index:02}}}").as_bytes()).await;
+        queue.send(format!("{{\"index\":{index:02}}}").as_bytes()).await;
     }
-    line.depth(45).await;
+    queue.depth(45).await;
     let mut bodies = Vec::new();
     let mut ids = BTreeSet::new();
     for max in [1, 3, RECEIVE_MAX] {
-        let messages = line.receive(max, LONG).await;
+        let messages = queue.receive(max, LONG).await;
         assert!(!messages.is_empty(), "visible messages are received");
         for message in messages {
             assert!(ids.insert(message.lease.message_id), "each message is received once");
@@ -130,58 +130,62 @@ async fn one_receive_takes_at_most_what_was_asked_for(line: &Line) {
         }
     }
     while bodies.len() < 45 {
-        let message = line.next(LONG).await;
+        let message = queue.next(LONG).await;
         assert!(ids.insert(message.lease.message_id), "each message is received once");
         bodies.push(message.body);
     }
     bodies.sort_unstable();
     let sent = (0..45).map(|index| format!("{{\"index\":{index:02}}}").into_bytes());
     assert_eq!(bodies, sent.collect::<Vec<_>>(), "every message is received");
-    assert!(line.receive(RECEIVE_MAX, LONG).await.is_empty(), "and there are no others");
+    assert!(queue.receive(RECEIVE_MAX, LONG).await.is_empty(), "there are no further messages");
 }
 
-async fn the_backlog_tells_depth_and_head(line: &Line) {
-    let head = async || line.port().backlog(&line.name).await.unwrap().head_inserted_at;
-    line.port().send(&line.name, b"{}", LONG).await.unwrap();
-    line.depth(1).await;
-    assert_eq!(head().await, None, "a delayed message waits, but is not visible");
+async fn the_backlog_has_depth_and_head(queue: &TestQueue) {
+    let head = async || queue.port().backlog(&queue.name).await.unwrap().head_inserted_at;
+    queue.port().send(&queue.name, b"{}", LONG).await.unwrap();
+    queue.depth(1).await;
+    assert_eq!(head().await, None, "a delayed message is not visible");
     for _ in 0..3 {
-        line.send(b"{}").await;
+        queue.send(b"{}").await;
     }
-    line.depth(4).await;
+    queue.depth(4).await;
     let seen = head().await.expect("three messages are visible");
     let mut leased = Vec::new();
     while leased.len() < 3 {
-        leased.push(line.next(LONG).await);
+        leased.push(queue.next(LONG).await);
     }
     assert!(leased.iter().any(|message| message.inserted_at == seen), "the head is one of the messages");
-    line.depth(4).await;
-    assert_eq!(head().await, None, "leased messages wait, but are not visible");
+    queue.depth(4).await;
+    assert_eq!(head().await, None, "leased messages are not visible");
     for message in leased {
-        assert_eq!(line.delete(&message.lease).await, Held::Ours(()), "the lease holds");
+        assert_eq!(queue.delete(&message.lease).await, Held::Ours(()), "the lease is valid");
     }
-    line.depth(1).await;
+    queue.depth(1).await;
 }
 
-async fn queues_do_not_mix(one: &Line, other: &Line) {
-    // Two partitions of the same work, and the same partition of other work.
-    let sibling = Line { case: Case::new(one.case.store.clone()), name: sibling_of(&one.name) };
-    let lines = [one, other, &sibling];
-    for (index, line) in lines.iter().enumerate() {
-        line.send(format!("{{\"line\":{index}}}").as_bytes()).await;
+async fn queues_are_independent(one: &TestQueue, other: &TestQueue) {
+    // Two partitions of the same kind of work, and the same partition of another kind.
+    let sibling = TestQueue { case: Case::new(one.case.store.clone()), name: sibling_of(&one.name) };
+    let queues = [one, other, &sibling];
+    for (index, queue) in queues.iter().enumerate() {
+        queue.send(format!("{{\"line\":{index}}}").as_bytes()).await;
     }
-    for (index, line) in lines.iter().enumerate() {
-        let message = line.next(LONG).await;
-        assert_eq!(message.body, format!("{{\"line\":{index}}}").into_bytes(), "each queue has its own");
-        assert!(line.receive(RECEIVE_MAX, LONG).await.is_empty(), "and nothing else");
-        line.depth(1).await;
-        for stranger in lines.iter().filter(|stranger| stranger.name != line.name) {
+    for (index, queue) in queues.iter().enumerate() {
+        let message = queue.next(LONG).await;
+        assert_eq!(
+            message.body,
+            format!("{{\"line\":{index}}}").into_bytes(),
+            "each queue has its own messages"
+        );
+        assert!(queue.receive(RECEIVE_MAX, LONG).await.is_empty(), "each queue has one message");
+        queue.depth(1).await;
+        for stranger in queues.iter().filter(|stranger| stranger.name != queue.name) {
             let answer = stranger.extend(&message.lease, b"{}", Duration::ZERO).await;
-            assert_eq!(answer, Held::Lost, "a lease is prolonged on its own queue only");
+            assert_eq!(answer, Held::Lost, "a lease can be extended on its own queue only");
             let answer = stranger.delete(&message.lease).await;
-            assert_eq!(answer, Held::Lost, "a lease holds on its own queue only");
+            assert_eq!(answer, Held::Lost, "a lease is valid on its own queue only");
         }
-        assert_eq!(line.delete(&message.lease).await, Held::Ours(()), "where it still does");
+        assert_eq!(queue.delete(&message.lease).await, Held::Ours(()), "the lease is valid on its own queue");
     }
 }
 
@@ -190,28 +194,28 @@ fn sibling_of(name: &QueueName) -> QueueName {
     QueueName::of_partition(work, 1)
 }
 
-async fn concurrent_receivers_never_get_the_same_message(line: &Line) {
+async fn concurrent_receivers_receive_different_messages(queue: &TestQueue) {
     const COUNT: usize = 60;
     for index in 0..COUNT {
-        line.send(format!("{{\"index\":{index}}}").as_bytes()).await;
+        queue.send(format!("{{\"index\":{index}}}").as_bytes()).await;
     }
     let received: Arc<Mutex<Vec<Message>>> = Arc::default();
     let receivers = (0..6).map(|_| {
         let received = Arc::clone(&received);
-        let line = Line { case: Case::new(line.case.store.clone()), name: line.name.clone() };
+        let queue = TestQueue { case: Case::new(queue.case.store.clone()), name: queue.name.clone() };
         async move {
-            let start = line.case.world.uptime();
+            let start = queue.case.world.uptime();
             while received.lock().len() < COUNT {
-                let waited = line.case.world.uptime().saturating_sub(start);
-                assert!(waited < PATIENCE, "visible messages are received, but not within {waited:?}");
-                let messages = line.receive(5, LONG).await;
+                let waited = queue.case.world.uptime().saturating_sub(start);
+                assert!(waited < TIMEOUT, "the messages are not received within {waited:?}");
+                let messages = queue.receive(5, LONG).await;
                 received.lock().extend(messages);
             }
         }
     });
-    line.case.at_once(receivers).await;
+    queue.case.concurrently(receivers).await;
     let received = received.lock();
     let ids: BTreeSet<&str> = received.iter().map(|message| message.lease.message_id.as_str()).collect();
-    assert_eq!((ids.len(), received.len()), (COUNT, COUNT), "a leased message has one holder");
-    assert!(received.iter().all(|message| message.dequeue_count == 1), "each was received once");
+    assert_eq!((ids.len(), received.len()), (COUNT, COUNT), "each message is received once");
+    assert!(received.iter().all(|message| message.dequeue_count == 1), "each message has been received once");
 }
