@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -13,6 +12,7 @@ use sha2::Sha256;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
+use crate::backoff::STORE_NEEDED;
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::sync_store::{Swapped, SyncStore};
 use crate::ports::world::{World, WorldExt as _};
@@ -23,10 +23,6 @@ pub const RING_SECRET_CHARS_MIN: usize = 16;
 const SECRETS_MAX: usize = 2;
 /// The name of the value in the store.
 const SECRET_VALUE: &str = "ring-secret";
-/// First delay after the store could not be read.
-const RETRY_DELAY_MIN: Duration = Duration::from_millis(200);
-/// Longest such delay.
-const RETRY_DELAY_MAX: Duration = Duration::from_secs(5);
 
 /// Label for deriving the seal key (HKDF-Expand of RFC 5869, one block). With a separate key, a seal of a message
 /// is never valid as another code that is made with the secret, and the reverse.
@@ -149,7 +145,7 @@ impl DoorbellSecret {
     /// Reads the secret from the store, or generates and stores one; processes that start at the same time agree on
     /// one secret. Retries until the store is available.
     pub async fn establish(&self, sync: &dyn SyncStore, world: &dyn World) {
-        let mut longest = RETRY_DELAY_MIN;
+        let mut backoff = STORE_NEEDED.start();
         while self.known().is_none() {
             match agree(sync, world).await {
                 Ok(secret) => match DoorbellKeys::parse(secret.expose_secret()) {
@@ -164,9 +160,7 @@ impl DoorbellSecret {
                 },
                 Err(fault) => warn!("The doorbell secret is not known yet: {}", chain(&fault)),
             }
-            let half = longest.checked_div(2).unwrap_or_default();
-            world.sleep(half.saturating_add(world.jitter(half))).await;
-            longest = longest.saturating_mul(2).min(RETRY_DELAY_MAX);
+            world.sleep(backoff.next(world)).await;
         }
     }
 }

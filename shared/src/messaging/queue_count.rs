@@ -4,20 +4,14 @@
 //! processed: therefore listeners use the largest number ever used.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use crate::backoff::{SHARED_VALUE_WRITE, STORE_NEEDED};
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::sync_store::{Swapped, SyncStore};
-use crate::ports::world::{World, WorldExt as _};
+use crate::ports::world::World;
 
 /// The name of the value in the [`SyncStore`].
 const NAME: &str = "queue-count";
-/// Largest number of attempts of a write that conflicts with other writes.
-const ATTEMPTS_MAX: u32 = 10;
-/// First delay before a retry while the store is not available.
-const RETRY_DELAY_MIN: Duration = Duration::from_millis(200);
-/// Longest such delay.
-const RETRY_DELAY_MAX: Duration = Duration::from_secs(5);
 
 /// Stores and reads the largest number of queues.
 pub struct QueueCount {
@@ -44,7 +38,7 @@ impl QueueCount {
     /// # Errors
     /// [`StoreFault`]; the number may have been recorded.
     pub async fn record(&self, count: u16) -> Result<u16, StoreFault> {
-        for _ in 0..ATTEMPTS_MAX {
+        for attempt in 1..=SHARED_VALUE_WRITE.attempts {
             let stored = self.load().await?;
             let revision = match &stored {
                 Some((largest, _)) if *largest >= count => return Ok(*largest),
@@ -53,24 +47,23 @@ impl QueueCount {
             };
             match self.sync.swap(NAME, revision, &count.to_string()).await? {
                 Swapped::Done(_) => return Ok(count),
-                Swapped::Conflict => {}
+                Swapped::Conflict => SHARED_VALUE_WRITE.pause(attempt, &*self.world).await,
             }
         }
-        let source = format!("concurrent changes in each of {ATTEMPTS_MAX} attempts").into();
+        let attempts = SHARED_VALUE_WRITE.attempts;
+        let source = format!("concurrent changes in each of {attempts} attempts").into();
         Err(StoreFault::Unavailable { doing: "recording the number of queues", source })
     }
 
     /// As [`Self::record`], but retries until the store is available.
     pub async fn record_with_retry(&self, count: u16) -> u16 {
-        let mut delay = RETRY_DELAY_MIN;
+        let mut backoff = STORE_NEEDED.start();
         loop {
             match self.record(count).await {
                 Ok(largest) => return largest,
                 Err(fault @ (StoreFault::Unavailable { .. } | StoreFault::Refused { .. })) => {
                     tracing::warn!("The number of queues was not recorded: {}", chain(&fault));
-                    let half = delay.checked_div(2).unwrap_or_default();
-                    self.world.sleep(half.saturating_add(self.world.jitter(half))).await;
-                    delay = delay.saturating_mul(2).min(RETRY_DELAY_MAX);
+                    self.world.sleep(backoff.next(&*self.world)).await;
                 }
                 Err(fault @ (StoreFault::Corrupt { .. } | StoreFault::ForeignCursor { .. })) => {
                     tracing::error!("Listening only to the configured queues: {}", chain(&fault));

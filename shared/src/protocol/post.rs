@@ -10,10 +10,10 @@
 //! transaction that the account can pay.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::join_all;
 
+use crate::backoff::ACCOUNT_WRITE;
 use crate::cluster::completions::Completions;
 use crate::domain::account::{Account, Revision, Versioned};
 use crate::domain::decision::{AccountCommit, DecisionContext, Undecidable, Work, decide, discard};
@@ -26,12 +26,6 @@ use crate::protocol::account_cache::AccountCache;
 use crate::protocol::account_locks::AccountLocks;
 use crate::protocol::order_numbers::{OrderNumberFault, OrderNumbers};
 
-/// Largest number of decisions and commits before the work is left to the queue for redelivery.
-const ATTEMPTS_MAX: u32 = 10;
-/// Longest delay before the second attempt; it doubles with each further attempt.
-const RETRY_DELAY: Duration = Duration::from_millis(5);
-/// Longest delay between attempts.
-const RETRY_DELAY_MAX: Duration = Duration::from_millis(500);
 /// Number of transaction rows that are read concurrently after a stale commit.
 const READS_AT_ONCE: usize = 16;
 
@@ -45,7 +39,7 @@ pub enum PostFault {
     #[error("no order number is available")]
     OrderNumbers(#[source] OrderNumberFault),
     /// Concurrent commits changed the account during each attempt.
-    #[error("the account changed during each of {ATTEMPTS_MAX} attempts")]
+    #[error("the account changed during each of {} attempts", ACCOUNT_WRITE.attempts)]
     Contended,
     /// The account does not exist.
     #[error("the account does not exist")]
@@ -137,7 +131,7 @@ impl Poster {
     async fn settle_batch(&self, account: AccountKey, work: Vec<Work>, purpose: Purpose) -> Vec<Settled> {
         let mut settled: Vec<Settled> = Vec::with_capacity(work.len());
         let mut open = work;
-        for attempt in 0..ATTEMPTS_MAX {
+        for attempt in 1..=ACCOUNT_WRITE.attempts {
             match self.attempt(account, &open, purpose).await {
                 Ok(true) => {
                     settled.extend(open.into_iter().map(|work| (work.key, Ok(()))));
@@ -156,10 +150,9 @@ impl Poster {
             if open.is_empty() {
                 return settled;
             }
-            let longest = RETRY_DELAY.saturating_mul(2_u32.saturating_pow(attempt)).min(RETRY_DELAY_MAX);
             // The first retry has no delay: usually only the cached account was outdated.
-            if attempt > 0 {
-                self.world.sleep(self.world.jitter(longest)).await;
+            if attempt > 1 {
+                ACCOUNT_WRITE.pause(attempt, &*self.world).await;
             }
         }
         fail(settled, open, &PostFault::Contended)

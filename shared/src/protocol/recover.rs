@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::backoff::REPAIR;
 use crate::cluster::gate::{Gate, GateState};
 use crate::domain::time::Timestamp;
 use crate::messaging::envelope::seal::Seal;
@@ -21,10 +22,6 @@ use crate::ports::ledger::{Ledger, Marks, StoredTransaction, TransactionLog};
 use crate::ports::queue::{QueueName, WorkQueue};
 use crate::ports::world::World;
 
-/// Age at which accepted work is repaired first; it doubles with each repair.
-pub const REPAIR_DELAY: Duration = Duration::from_secs(600);
-/// Longest delay between two repairs of a transaction.
-const REPAIR_DELAY_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Longest time between accepting and sending in a healthy process: a message that was sent within it
 /// may contain the transaction.
 const SEND_TIME_MAX: Duration = Duration::from_secs(60);
@@ -169,7 +166,7 @@ impl Repair {
 /// Returns whether enough time has passed since the transaction was accepted or last repaired.
 fn is_due(stored: &StoredTransaction, now: Timestamp) -> bool {
     let Marks { dead_letter, repairs, repaired_at: _ } = stored.marks;
-    let delay = REPAIR_DELAY.saturating_mul(2_u32.saturating_pow(repairs.min(16))).min(REPAIR_DELAY_MAX);
+    let delay = REPAIR.delay_max(repairs.saturating_add(1));
     !dead_letter && stored.transaction.outcome.is_none() && now.since(enqueued_at(stored)) >= delay
 }
 

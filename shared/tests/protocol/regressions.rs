@@ -9,6 +9,7 @@ use futures::FutureExt as _;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::backoff::REPAIR;
 use postonce_shared::domain::account::Versioned;
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::rejection::RejectReason;
@@ -22,7 +23,7 @@ use postonce_shared::ports::world::World;
 use postonce_shared::protocol::dead_letters::ResolveOutcome;
 use postonce_shared::protocol::group_commit::{Flush, GroupCommit};
 use postonce_shared::protocol::order_numbers::OrderNumbers;
-use postonce_shared::protocol::recover::{REPAIR_DELAY, RecoveryScope};
+use postonce_shared::protocol::recover::RecoveryScope;
 use postonce_shared::testing::conformance::sealed::{envelope_in, held_in, resealed, seal};
 use postonce_shared::testing::decorators::{LedgerDecorator, SyncStoreDecorator};
 
@@ -65,7 +66,7 @@ async fn a_repair_whose_send_failed_is_tried_again_by_the_next_process() {
     let world = Arc::new(TestWorld::new(1));
     let fixture = Fixture::in_world(world.clone()).await;
     accept_unsent(&fixture, 7).await;
-    world.advance(REPAIR_DELAY);
+    world.advance(REPAIR.first);
     let unavailable = fixture.process_over(|store| {
         let sends_lost = Countdown::of(1);
         store.queue = Arc::new(UnreliableQueue { inner: Arc::clone(&store.queue), sends_lost });
@@ -82,7 +83,7 @@ async fn work_whose_message_is_at_the_head_of_the_queue_is_not_enqueued_again() 
     // The send arrives some milliseconds later, as it does over a network.
     world.advance(Duration::from_millis(5));
     assert!(submit(&fixture.process(), 7, deposit("1.00")).await.is_ok());
-    world.advance(REPAIR_DELAY);
+    world.advance(REPAIR.first);
     assert!(!fixture.process().repair.enqueue_if_due(&fixture.stored(7).await).await.unwrap());
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use futures::future::{Either, pending, select};
+use postonce_shared::backoff::STORE_NEEDED;
 use postonce_shared::cluster::gate::{Gate, GateState, GateValue};
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::world::World;
@@ -17,13 +18,8 @@ use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::background_task::BackgroundTask;
-use crate::backoff::Backoff;
 use crate::drain::Drain;
 
-/// First wait before an unreadable gate is read again.
-const READ_DELAY_MIN: Duration = Duration::from_millis(200);
-/// Longest such wait.
-const READ_DELAY_MAX: Duration = Duration::from_secs(5);
 /// Longest sleep before a scheduled release is compared with the clock again: clocks are set.
 const CLOCK_CHECK_MAX: Duration = Duration::from_secs(10);
 /// How long an acknowledgment waits for receives under way.
@@ -98,7 +94,7 @@ impl Gatekeeper {
     /// Reads the gate until it can be read, and from then on watches for a scheduled release. Ends
     /// when the drain starts.
     pub async fn watch(&self, drain: &Drain) {
-        let mut faults = Backoff::new(READ_DELAY_MIN, READ_DELAY_MAX);
+        let mut faults = STORE_NEEDED.start();
         let mut known = self.known.subscribe();
         while !drain.is_started() {
             let now = *known.borrow_and_update();

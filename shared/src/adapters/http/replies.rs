@@ -8,7 +8,8 @@ use tracing::{debug, warn};
 
 use super::COMPLETIONS_PATH;
 use super::client::{Call, PeerClient};
-use super::lines::{Lines, Load, Persistence};
+use super::lines::{Lines, Load};
+use crate::backoff::REPLY;
 use crate::cluster::completions::Completion;
 use crate::cluster::completions::reply_body::{self, REPLY_ITEMS_MAX};
 use crate::cluster::replies::Replies;
@@ -19,8 +20,6 @@ use crate::ports::world::World;
 
 /// Maximum wait for the response to a note.
 const NOTE_TIMEOUT: Duration = Duration::from_secs(2);
-/// A note that fails twice is dropped: the waiting process then reads the row.
-const PERSISTENCE: Persistence = Persistence { attempts: 2, first_delay: Duration::from_millis(100) };
 /// Maximum number of completions that wait for one process; further ones are dropped.
 const WAITING_MAX: usize = 20_000;
 
@@ -46,7 +45,7 @@ impl HttpReplies {
     pub(super) fn new(client: &Arc<PeerClient>, seal: ReplySeal, world: &Arc<dyn World>) -> Self {
         let client = Arc::clone(client);
         let send = move |to: Address, load: Vec<Completion>| tell(Arc::clone(&client), to, load).boxed();
-        Self { seal, lines: Lines::new(Arc::clone(world), PERSISTENCE, Arc::new(send)) }
+        Self { seal, lines: Lines::new(Arc::clone(world), REPLY, Arc::new(send)) }
     }
 }
 

@@ -6,22 +6,18 @@
 //! A value that cannot be decoded means held.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::backoff::SHARED_VALUE_WRITE;
 use crate::domain::account::Versioned;
 use crate::domain::time::Timestamp;
 use crate::ports::fault::StoreFault;
 use crate::ports::sync_store::{Swapped, SyncStore};
-use crate::ports::world::{World, WorldExt as _};
+use crate::ports::world::World;
 
 /// The name of the value in the [`SyncStore`].
 pub(crate) const NAME: &str = "gate";
-/// Largest number of attempts of a change that conflicts with other changes.
-const ATTEMPTS_MAX: u32 = 10;
-/// Longest delay between two such attempts.
-const RETRY_DELAY_MAX: Duration = Duration::from_millis(50);
 
 /// Whether listeners may receive messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,7 +124,7 @@ impl Gate {
         &self,
         choose: impl Fn(Option<GateValue>) -> Option<GateState> + Send,
     ) -> Result<GateValue, StoreFault> {
-        for _ in 0..ATTEMPTS_MAX {
+        for attempt in 1..=SHARED_VALUE_WRITE.attempts {
             let stored = self.load().await?;
             let current = stored.as_ref().map(|stored| stored.value);
             let Some(state) = choose(current) else { return Ok(current.unwrap_or(GateValue::UNSET)) };
@@ -137,10 +133,11 @@ impl Gate {
             let revision = stored.as_ref().map(|stored| &stored.revision);
             match self.sync.swap(NAME, revision, &encode(changed)).await? {
                 Swapped::Done(_) => return Ok(changed),
-                Swapped::Conflict => self.world.sleep(self.world.jitter(RETRY_DELAY_MAX)).await,
+                Swapped::Conflict => SHARED_VALUE_WRITE.pause(attempt, &*self.world).await,
             }
         }
-        let source = format!("concurrent changes in each of {ATTEMPTS_MAX} attempts").into();
+        let attempts = SHARED_VALUE_WRITE.attempts;
+        let source = format!("concurrent changes in each of {attempts} attempts").into();
         Err(StoreFault::Unavailable { doing: "changing the gate", source })
     }
 

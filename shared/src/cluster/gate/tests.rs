@@ -1,5 +1,7 @@
 #![expect(clippy::arithmetic_side_effects, reason = "test code")]
 
+use std::time::Duration;
+
 use super::*;
 use crate::adapters::memory::MemoryStore;
 use crate::adapters::memory::world::TestWorld;

@@ -28,6 +28,7 @@ use futures::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use crate::backoff::ORDER_NUMBERS_WRITE;
 use crate::domain::account::Revision;
 use crate::domain::ids::OrderNumber;
 use crate::ports::fault::StoreFault;
@@ -48,12 +49,6 @@ pub const RANGE_LEN_MAX: u64 = 100_000;
 const REFILL_TOO_SOON: Duration = Duration::from_secs(5);
 /// After a longer time than this, the next range is smaller.
 const REFILL_TOO_LATE: Duration = Duration::from_secs(20);
-/// Largest number of attempts to reserve a range before the waiters get an error.
-const ATTEMPTS_MAX: u32 = 8;
-/// Longest delay after the first failed attempt; it doubles with each further attempt.
-const RETRY_DELAY: Duration = Duration::from_millis(20);
-/// Longest delay between attempts.
-const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// No order number is available now.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -62,7 +57,10 @@ pub enum OrderNumberFault {
     #[error("no range of order numbers could be reserved")]
     Unavailable(#[source] Arc<StoreFault>),
     /// Other processes changed the register during each attempt.
-    #[error("no range of order numbers could be reserved: conflicts in each of {ATTEMPTS_MAX} attempts")]
+    #[error(
+        "no range of order numbers could be reserved: conflicts in each of {} attempts",
+        ORDER_NUMBERS_WRITE.attempts
+    )]
     Contended,
     /// The register must not be used. An operator has to investigate.
     #[error("the register of order numbers must not be used")]
@@ -208,7 +206,7 @@ impl OrderNumbers {
         if tails.iter().all(|tail| tail.is_empty()) && report == Report::default() {
             return Ok(());
         }
-        for attempt in 0..ATTEMPTS_MAX {
+        for attempt in 1..=ORDER_NUMBERS_WRITE.attempts {
             let (revision, register) = self.read().await?;
             let after = register.release(&self.holder, &tails, report);
             match self.sync.swap(REGISTER, revision.as_ref(), &after.encode()).await {
@@ -216,7 +214,7 @@ impl OrderNumbers {
                     self.usage.subtract(report);
                     return Ok(());
                 }
-                Ok(Swapped::Conflict) => self.pause(attempt).await,
+                Ok(Swapped::Conflict) => ORDER_NUMBERS_WRITE.pause(attempt, &*self.world).await,
                 // The write may have happened: repeating it could give back a range twice.
                 Err(fault) => return Err(OrderNumberFault::Unavailable(Arc::new(fault))),
             }
@@ -336,14 +334,14 @@ impl OrderNumbers {
     /// gives a range.
     async fn reserve(&self, len: u64) -> Result<Span, OrderNumberFault> {
         let mut last = OrderNumberFault::Contended;
-        for attempt in 0..ATTEMPTS_MAX {
+        for attempt in 1..=ORDER_NUMBERS_WRITE.attempts {
             match self.try_reserve(len).await {
                 Ok(Some(span)) => return Ok(span),
                 Ok(None) => last = OrderNumberFault::Contended,
                 Err(fault @ OrderNumberFault::Unavailable(_)) => last = fault,
                 Err(fault) => return Err(fault),
             }
-            self.pause(attempt).await;
+            ORDER_NUMBERS_WRITE.pause(attempt, &*self.world).await;
         }
         Err(last)
     }
@@ -409,11 +407,6 @@ impl OrderNumbers {
             return Err(unsound(UnsoundRegister::WentBack { next: register.next, confirmed }));
         }
         Ok((revision, register))
-    }
-
-    async fn pause(&self, attempt: u32) {
-        let longest = RETRY_DELAY.saturating_mul(2_u32.saturating_pow(attempt)).min(RETRY_DELAY_MAX);
-        self.world.sleep(self.world.jitter(longest)).await;
     }
 }
 

@@ -9,6 +9,7 @@ use futures::future::join_all;
 use super::*;
 use crate::adapters::memory::MemoryStore;
 use crate::adapters::system::SystemWorld;
+use crate::backoff::ORDER_NUMBERS_WRITE;
 use crate::domain::account::{Revision, Versioned};
 use crate::domain::time::Timestamp;
 
@@ -253,7 +254,7 @@ async fn an_unavailable_store_is_reported_after_a_limited_number_of_attempts() {
     let sync = FaultySyncStore::new(memory(), |_| Failure::Lost);
     let numbers = OrderNumbers::new(sync.clone(), world());
     assert!(matches!(numbers.next().await, Err(OrderNumberFault::Unavailable(_))));
-    assert_eq!(sync.swaps.load(Ordering::Relaxed), u64::from(ATTEMPTS_MAX));
+    assert_eq!(sync.swaps.load(Ordering::Relaxed), u64::from(ORDER_NUMBERS_WRITE.attempts));
 }
 
 #[tokio::test]

@@ -3,10 +3,9 @@
 //! A key is `po_` and 32 random bytes in base64url. The store holds its SHA-256 only, under the
 //! first 16 hexadecimal digits of it.
 
-use std::time::Duration;
-
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use postonce_shared::backoff::STORE_NEEDED;
 use postonce_shared::domain::ids::{InvalidPartner, PartnerId};
 use postonce_shared::domain::partner::{ActiveKey, Partner, Reach};
 use postonce_shared::ports::Store;
@@ -33,8 +32,6 @@ const KEY_PREFIX: &str = "po_";
 const KEY_BYTES: usize = 32;
 /// The partner of the first key of a store.
 pub const BOOTSTRAP_PARTNER: &str = "bootstrap";
-/// Pause between two attempts to give the store its first key.
-const ATTEMPT_DELAY: Duration = Duration::from_secs(1);
 
 /// SHA-256 of a key.
 pub fn hash(key: &str) -> [u8; 32] {
@@ -193,6 +190,7 @@ impl FirstKey {
         world: &dyn World,
         readiness: &Readiness,
     ) -> Established {
+        let mut backoff = STORE_NEEDED.start();
         loop {
             match self.establish(store, world).await {
                 Ok(established) => {
@@ -201,7 +199,7 @@ impl FirstKey {
                 }
                 Err(fault) => {
                     tracing::warn!("The first API key is not stored yet: {}", chain(&fault));
-                    world.sleep(ATTEMPT_DELAY).await;
+                    world.sleep(backoff.next(world)).await;
                 }
             }
         }
