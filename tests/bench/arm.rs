@@ -4,8 +4,8 @@ use std::any::Any;
 use std::time::Duration;
 
 use postonce_shared::domain::ids::AccountKey;
+use postonce_tests::process_probe::{self, ProcessProbe};
 use postonce_tests::scenario::fresh_account;
-use postonce_tests::vitals::{self, Vitals};
 use postonce_tests::wait;
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ const OPENING_CONNECTIONS: usize = 32;
 #[derive(Debug)]
 pub enum Counts {
     /// The metrics of a process of the bank.
-    Metrics(Vitals),
+    Metrics(ProcessProbe),
     /// The address of a JSON object, for a process of a peer.
     Peer(String),
 }
@@ -54,7 +54,7 @@ impl Arm {
         let mut posted = 0_u64;
         for counts in &self.counts {
             let here = match counts {
-                Counts::Metrics(vitals) => vitals.count("worker_settled").await,
+                Counts::Metrics(probe) => probe.count("worker_settled").await,
                 Counts::Peer(address) => peer_count(address, "posted").await,
             };
             posted = posted.saturating_add(here);
@@ -67,7 +67,7 @@ impl Arm {
         let mut operations = 0_u64;
         for counts in &self.counts {
             let here = match counts {
-                Counts::Metrics(vitals) => vitals.storage_operations().await.values().sum(),
+                Counts::Metrics(probe) => probe.storage_operations().await.values().sum(),
                 Counts::Peer(address) => peer_count(address, "storage_operations").await,
             };
             operations = operations.saturating_add(here);
@@ -78,7 +78,7 @@ impl Arm {
     /// The processor time that its processes have used, without the emulator of the storage service.
     pub fn processor_time(&self) -> Duration {
         let pids: Vec<u32> = self.processes.iter().map(|(_, pid)| *pid).collect();
-        vitals::processor_time(&pids)
+        process_probe::processor_time(&pids)
     }
 
     /// Waits until it has posted that many transactions.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use postonce_shared::domain::ids::AccountKey;
-use postonce_tests::client::{Client, Wish};
-use postonce_tests::scenario::{Plan, Stand, fresh_account, fresh_id};
+use postonce_tests::client::{Client, Submission};
+use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait::{self, Stopwatch};
 
 use crate::figures::{ms, per_second, ratio};
@@ -25,17 +25,17 @@ const TIME_MAX: Duration = Duration::from_secs(600);
 
 /// Prints the series.
 pub async fn measure(transactions: u32) {
-    let mut bank = Plan::on(Stand::Azurite).processes(1, 0).start().await;
+    let mut bank = Plan::on(StoreKind::Azurite).processes(1, 0).start().await;
     let client = bank.client(0);
     let accounts: Vec<AccountKey> = (0..ACCOUNTS).map(|_| fresh_account()).collect();
     futures::stream::iter(&accounts)
         .for_each_concurrent(CONNECTIONS, async |account| client.open(*account).await)
         .await;
-    let wish = Wish::deposit("1.00");
-    let wishes = accounts.iter().cycle().take(usize::try_from(transactions).unwrap_or(usize::MAX));
-    futures::stream::iter(wishes)
+    let submission = Submission::deposit("1.00");
+    let submissions = accounts.iter().cycle().take(usize::try_from(transactions).unwrap_or(usize::MAX));
+    futures::stream::iter(submissions)
         .for_each_concurrent(CONNECTIONS, async |account| {
-            drop(client.submit(*account, fresh_id(), &wish).await.expect(202));
+            drop(client.submit(*account, fresh_id(), &submission).await.expect(202));
         })
         .await;
     let messages = client.over_queues("depth").await;
@@ -46,7 +46,7 @@ pub async fn measure(transactions: u32) {
     bank.start_worker();
     let took = series(&client, &watch).await;
     let rate = per_second(transactions.into(), took);
-    let per_posting = ratio(bank.vitals(0).storage_operations().await.values().sum(), transactions.into());
+    let per_posting = ratio(bank.probe(0).storage_operations().await.values().sum(), transactions.into());
     println!(
         "\nDrained in {} ms: {rate} a second; {per_posting} operations of the worker per posting.",
         ms(took)

@@ -9,9 +9,9 @@ use std::time::Duration;
 use futures::future::{join, join_all};
 use postonce_shared::domain::ids::AccountKey;
 use postonce_tests::client::Client;
-use postonce_tests::gate::obedient;
-use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account};
-use postonce_tests::vitals::Vitals;
+use postonce_tests::gate::acknowledged_listeners;
+use postonce_tests::process_probe::ProcessProbe;
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account};
 use postonce_tests::wait::{self, Stopwatch};
 use serde_json::json;
 
@@ -33,7 +33,7 @@ pub async fn measure() {
     );
     println!("|---|---|---|---|---|---|");
     for accounts in ACCOUNTS {
-        let bank = Plan::on(Stand::Azurite).processes(1, WORKERS).start().await;
+        let bank = Plan::on(StoreKind::Azurite).processes(1, WORKERS).start().await;
         bank.until_workers_ready().await;
         let client = bank.client(0);
         let [first, second] = [open(&client, accounts).await, open(&client, accounts).await];
@@ -63,15 +63,15 @@ async fn open(client: &Client, count: usize) -> Vec<AccountKey> {
 /// Times from the release to the first posting of each worker, and to the last posting of all.
 async fn release(bank: &Scenario) -> (Vec<Duration>, Duration) {
     let client = bank.client(0);
-    let vitals: Vec<Vitals> = (0..WORKERS).map(|worker| bank.vitals(worker)).collect();
-    let before = join_all(vitals.iter().map(settled)).await;
+    let probe: Vec<ProcessProbe> = (0..WORKERS).map(|worker| bank.probe(worker)).collect();
+    let before = join_all(probe.iter().map(settled)).await;
     let watch = Stopwatch::start();
     let released = async {
         let answer = client.set_gate(&json!({"state": "released"})).await.expect(200);
-        assert_eq!(obedient(&answer), WORKERS, "{answer:?}");
+        assert_eq!(acknowledged_listeners(&answer), WORKERS, "{answer:?}");
     };
-    let first = vitals.iter().zip(&before).map(async |(vitals, before)| {
-        wait::until("each worker has posted a transaction", TIME_MAX, async || match settled(vitals).await {
+    let first = probe.iter().zip(&before).map(async |(probe, before)| {
+        wait::until("each worker has posted a transaction", TIME_MAX, async || match settled(probe).await {
             count if count > *before => Ok(watch.elapsed()),
             _ => Err("no posting yet".to_owned()),
         })
@@ -82,6 +82,6 @@ async fn release(bank: &Scenario) -> (Vec<Duration>, Duration) {
     (first, watch.elapsed())
 }
 
-async fn settled(vitals: &Vitals) -> u64 {
-    vitals.count("worker_settled").await
+async fn settled(probe: &ProcessProbe) -> u64 {
+    probe.count("worker_settled").await
 }

@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use postonce_tests::client::Wish;
-use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
-use postonce_tests::vitals::storage_operations;
+use postonce_tests::client::Submission;
+use postonce_tests::process_probe::storage_operations;
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait::{self, Stopwatch};
 
 use crate::figures::{Counts, difference};
@@ -28,7 +28,7 @@ const NAIVE_A_DAY: u64 = 86_400;
 
 /// Prints a table.
 pub async fn measure(minutes: u32, before: u32) {
-    let plan = || Plan::on(Stand::Azurite).processes(1, 1);
+    let plan = || Plan::on(StoreKind::Azurite).processes(1, 1);
     let rarely_polling = plan().with("POSTONCE_IDLE_POLL_MAX_MS", "600000");
     let banks =
         [("60 s (default)", 3000, plan().start().await), ("10 min", 300, rarely_polling.start().await)];
@@ -36,7 +36,7 @@ pub async fn measure(minutes: u32, before: u32) {
         bank.until_workers_ready().await;
         let (client, account) = (bank.client(0), fresh_account());
         client.open(account).await;
-        drop(client.post(account, fresh_id(), &Wish::deposit("1.00")).await);
+        drop(client.post(account, fresh_id(), &Submission::deposit("1.00")).await);
     }
     wait::pass(MINUTE.saturating_mul(before)).await;
     let watch = Stopwatch::start();
@@ -60,7 +60,7 @@ pub async fn measure(minutes: u32, before: u32) {
 async fn storage_operations_of(bank: &Scenario) -> BTreeMap<&'static str, Counts> {
     // From the metrics of this process: the API would add up both.
     let web = storage_operations(&bank.client(0).get("/metrics").await.expect(200).text);
-    let worker = bank.vitals(0).storage_operations().await;
+    let worker = bank.probe(0).storage_operations().await;
     BTreeMap::from([("web", web), ("worker", worker)])
 }
 

@@ -1,6 +1,6 @@
 //! The memory of the processes: idle, under full load, and after a million transactions.
 
-use postonce_tests::vitals::{memory_kib, memory_peak_kib};
+use postonce_tests::process_probe::{memory_kib, memory_peak_kib};
 
 use crate::arm::Arm;
 use crate::machine::Machine;

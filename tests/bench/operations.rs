@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::messaging::envelope;
-use postonce_tests::client::Wish;
-use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
+use postonce_tests::client::Submission;
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait::{self, Stopwatch};
 
 use crate::figures::{counts, difference, per_second, ratio};
@@ -29,13 +29,13 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(300);
 pub async fn measure() {
     println!("| store | phase | deposits | operations per posting | goal | deposits/s | by kind |");
     println!("|---|---|---|---|---|---|---|");
-    for stand in [Stand::Azurite, Stand::Sqlite] {
-        measure_on(stand).await;
+    for store_kind in [StoreKind::Azurite, StoreKind::Sqlite] {
+        measure_on(store_kind).await;
     }
 }
 
-async fn measure_on(stand: Stand) {
-    let plan = Plan::on(stand).in_one_process().with("POSTONCE_IDLE_POLL_MAX_MS", "1000");
+async fn measure_on(store_kind: StoreKind) {
+    let plan = Plan::on(store_kind).in_one_process().with("POSTONCE_IDLE_POLL_MAX_MS", "1000");
     let mut bank = plan.start().await;
     let accounts: Vec<AccountKey> = (0..ACCOUNTS_MANY).map(|_| fresh_account()).collect();
     let client = bank.client(0);
@@ -58,13 +58,13 @@ async fn measure_on(stand: Stand) {
 
 async fn phase(bank: &Scenario, name: &str, goal: &str, accounts: &[AccountKey], deposits: usize) {
     let client = bank.client(0);
-    let wish = Wish::deposit("1.00");
+    let submission = Submission::deposit("1.00");
     let before = counts(&client).await;
     let watch = Stopwatch::start();
     futures::stream::iter(accounts.iter().cycle().take(deposits))
         .for_each_concurrent(CONNECTIONS, |account| {
-            let (client, wish) = (&client, &wish);
-            async move { drop(client.submit(*account, fresh_id(), wish).await.expect(202)) }
+            let (client, submission) = (&client, &submission);
+            async move { drop(client.submit(*account, fresh_id(), submission).await.expect(202)) }
         })
         .await;
     until_empty(bank).await;
@@ -72,12 +72,12 @@ async fn phase(bank: &Scenario, name: &str, goal: &str, accounts: &[AccountKey],
     let operations = difference(&counts(&client).await, &before);
     let total: u64 = operations.values().sum();
     let posted = u64::try_from(deposits).expect("a small number");
-    let stand = format!("{:?}", bank.stand).to_lowercase();
+    let store_kind = format!("{:?}", bank.store_kind).to_lowercase();
     let kinds: Vec<String> =
         operations.iter().map(|(kind, count)| format!("{kind} {}", ratio(*count, posted))).collect();
     let rate = per_second(posted, took);
     println!(
-        "| {stand} | {name} | {deposits} | {} | {goal} | {rate} | {} |",
+        "| {store_kind} | {name} | {deposits} | {} | {goal} | {rate} | {} |",
         ratio(total, posted),
         kinds.join(", ")
     );

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::domain::time::Timestamp;
-use postonce_tests::client::Wish;
-use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
+use postonce_tests::client::Submission;
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait::{self, Stopwatch};
 
 use crate::figures::{ms, percentile};
@@ -35,8 +35,8 @@ struct Times {
 
 /// Prints a table.
 pub async fn measure(samples: u32) {
-    let ringing = Plan::on(Stand::Azurite).processes(1, 1).start().await;
-    let polling = Plan::on(Stand::Azurite).processes(1, 0).with("POSTONCE_QUEUE_COUNT", "1");
+    let ringing = Plan::on(StoreKind::Azurite).processes(1, 1).start().await;
+    let polling = Plan::on(StoreKind::Azurite).processes(1, 0).with("POSTONCE_QUEUE_COUNT", "1");
     let mut polling = polling.with("POSTONCE_IDLE_POLL_MAX_MS", "1000").start().await;
     polling.settings = polling.settings.clone().with("POSTONCE_ADVERTISE", NO_LISTENER);
     polling.start_worker();
@@ -47,7 +47,7 @@ pub async fn measure(samples: u32) {
         let (client, account) = (bank.client(0), fresh_account());
         client.open(account).await;
         // The first deposit of a process is not one after idleness.
-        drop(client.post(account, fresh_id(), &Wish::deposit("1.00")).await);
+        drop(client.post(account, fresh_id(), &Submission::deposit("1.00")).await);
         accounts.push(account);
     }
     let mut times = [Times::default(), Times::default()];
@@ -67,11 +67,11 @@ pub async fn measure(samples: u32) {
 }
 
 async fn deposit(bank: &Scenario, account: AccountKey, times: &mut Times) {
-    let (client, id, wish) = (bank.client(0), fresh_id(), Wish::deposit("1.00"));
+    let (client, id, submission) = (bank.client(0), fresh_id(), Submission::deposit("1.00"));
     // Opens the connection before, as clients with persistent connections have done.
     drop(client.get("/livez").await);
     let watch = Stopwatch::start();
-    let answer = client.submit_and_wait(account, id, &wish).await.expect(200);
+    let answer = client.submit_and_wait(account, id, &submission).await.expect(200);
     times.client.push(watch.elapsed());
     let time =
         |pointer| Timestamp::parse(answer.text_at(pointer)).expect("a posted transaction has both times");

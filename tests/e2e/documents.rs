@@ -8,7 +8,7 @@ use std::process::Command;
 
 use postonce_tests::binaries::Binary;
 use postonce_tests::service::{Service, Settings};
-use postonce_tests::workspace;
+use postonce_tests::{wait, workspace};
 
 const READMES: [&str; 6] = [
     "README.md",
@@ -153,8 +153,7 @@ fn the_first_deposit_works_as_it_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::default().with("POSTONCE_BIND", "127.0.0.1:0");
     let mut service = Service::start(Binary::Web, &settings, &[], folder.path());
-    let key = postonce_tests::wait::PATIENCE;
-    let key = service.process().wait_for_line("the first key", key, |line| {
+    let key = service.process().wait_for_line("the first key", wait::TIMEOUT, |line| {
         line.trim().starts_with("po_").then(|| line.trim().to_owned())
     });
     let text = read("README.md");

@@ -146,7 +146,7 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         let worker_here = with_worker || (embedded && !no_worker);
         let hosting = if worker_here { Hosting::WithWorker } else { Hosting::WebOnly };
         process::run(&bank, &exchange, &config, hosting, until_asked_to_stop()).await?;
-        store::leave(&config);
+        store::checkpoint(&config);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -182,10 +182,7 @@ async fn recover(bank: &Bank, exchange: &PeerNetwork) -> anyhow::Result<()> {
         .map_or_else(|_| AuditTarget::nothing(), |it| AuditTarget::one("enqueued", it.enqueued));
     let recovered = Event::operated("work.recover", on, recovered);
     let recovered = recovered.context("the log cannot be recovered")?;
-    println!(
-        "looked at {} accepted transactions, enqueued {} again",
-        recovered.looked_at, recovered.enqueued
-    );
+    println!("looked at {} accepted transactions, enqueued {} again", recovered.examined, recovered.enqueued);
     exchange.bell.until_heard(RINGING_TIME_MAX).await;
     Ok(())
 }

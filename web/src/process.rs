@@ -67,7 +67,7 @@ pub async fn run(
     let address = advertised(config.advertise.as_ref(), servers.peer_address(), config.storage.is_embedded());
     warn_of_loopback(config, servers.peer_address());
     // The port is known only now if it was configured as 0. No request was accepted yet.
-    bank.completions.take_replies_at(address.clone(), exchange.seal.clone());
+    bank.completions.set_reply_address(address.clone(), exchange.seal.clone());
     let first_key = FirstKey::try_new(config.bootstrap_key.as_ref()).context("bootstrap-key")?;
     let meter: Arc<Meter> = Arc::default();
     let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]);

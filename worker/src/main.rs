@@ -69,7 +69,7 @@ async fn main() -> anyhow::Result<()> {
     let worker = Worker::new(&bank, worker, Arc::default());
     let stop = until_stopped(line, Arc::clone(worker.meter()), world);
     process::run(worker, &bank, &exchange, &config, stop).await?;
-    store::leave(&config);
+    store::checkpoint(&config);
     Ok(())
 }
 

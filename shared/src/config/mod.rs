@@ -164,7 +164,7 @@ pub struct Config {
     /// Log level (error, warn, info, debug or trace), or directives such as info,postonce_shared=debug
     #[arg(help_heading = "Logging", long, value_name = "DIRECTIVES", default_value = "info")]
     pub log: String,
-    /// Number of workers that are wanted.
+    /// Policy for the number of workers.
     #[arg(skip)]
     pub scaling: ScalingPolicy,
     /// Prices of storage operations.

@@ -6,7 +6,7 @@ use postonce_shared::domain::ids::AccountId;
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::domain::money::Currency;
 use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{AcceptOutcome, AcceptReach, Ledger, NewTransaction};
+use postonce_shared::ports::ledger::{AcceptGrouping, AcceptOutcome, Ledger, NewTransaction};
 use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted};
 use postonce_shared::testing::decorators::LedgerDecorator;
 use uuid::Uuid;
@@ -52,8 +52,8 @@ impl LedgerDecorator for DamagedRowLedger {
         &*self.0
     }
 
-    fn accept_reach(&self) -> AcceptReach {
-        AcceptReach::AllAccounts
+    fn accept_grouping(&self) -> AcceptGrouping {
+        AcceptGrouping::AllAccounts
     }
 
     async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {

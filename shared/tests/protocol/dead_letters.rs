@@ -4,7 +4,7 @@ use postonce_shared::bank::Bank;
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::ports::dead_letters::ResolutionKind;
-use postonce_shared::protocol::dead_letters::{Decided, REASON_CHARS_MAX};
+use postonce_shared::protocol::dead_letters::{REASON_CHARS_MAX, ResolveOutcome};
 use postonce_shared::testing::conformance::sealed::held_in;
 
 use crate::fixture::{Fixture, account, deposit, queue, submit};
@@ -54,15 +54,15 @@ async fn a_replayed_dead_letter_is_posted_and_stays_on_record() {
     let fixture = Fixture::new().await;
     let _ = submit(&fixture.process(), 7, deposit("1.00")).await.unwrap();
     let (bank, id) = with_dead_letter(&fixture).await;
-    assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), ResolveOutcome::Done);
     assert!(!fixture.stored(7).await.marks.dead_letter);
     let settled = bank.poster.post(account(), fixture.receive().await).await;
     assert!(settled.len() == 1 && settled[0].1.is_ok());
     assert_eq!(fixture.account().await.balance.to_string(), "1.00");
     let resolution = bank.store.dead_letters.find(&id).await.unwrap().unwrap().resolution.unwrap();
     assert_eq!((resolution.kind, resolution.by.as_str()), (ResolutionKind::Replayed, "operator"));
-    assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), Decided::AlreadyResolved);
-    assert_eq!(bank.dead_letters.replay("none", "operator").await.unwrap(), Decided::Unknown);
+    assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), ResolveOutcome::AlreadyResolved);
+    assert_eq!(bank.dead_letters.replay("none", "operator").await.unwrap(), ResolveOutcome::Unknown);
 }
 
 #[tokio::test]
@@ -70,14 +70,14 @@ async fn a_discarded_dead_letter_rejects_its_open_work() {
     let fixture = Fixture::new().await;
     let _ = submit(&fixture.process(), 7, deposit("1.00")).await.unwrap();
     let (bank, id) = with_dead_letter(&fixture).await;
-    assert_eq!(bank.dead_letters.discard(&id, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.discard(&id, "operator").await.unwrap(), ResolveOutcome::Done);
     let outcome = fixture.outcome(7).await;
     assert!(
         matches!(outcome, Some(Outcome::Rejected { reason: RejectReason::Discarded, .. })),
         "{outcome:?}"
     );
     assert!(fixture.account().await.balance.is_zero());
-    assert_eq!(bank.dead_letters.discard(&id, "operator").await.unwrap(), Decided::AlreadyResolved);
+    assert_eq!(bank.dead_letters.discard(&id, "operator").await.unwrap(), ResolveOutcome::AlreadyResolved);
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn work_that_was_posted_meanwhile_is_not_discarded() {
     let (bank, id) = with_dead_letter(&fixture).await;
     let work = fixture.stored(7).await.work().unwrap();
     let _ = bank.poster.post(account(), vec![work]).await;
-    assert_eq!(bank.dead_letters.discard(&id, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.discard(&id, "operator").await.unwrap(), ResolveOutcome::Done);
     assert!(matches!(fixture.outcome(7).await, Some(Outcome::Posted { .. })));
 }
 
@@ -97,7 +97,7 @@ async fn an_unreadable_body_is_replayed_unchanged() {
     let ports = fixture.store.ports();
     ports.queue.send(&queue(), b"not an envelope", Duration::ZERO).await.unwrap();
     let (bank, id) = with_dead_letter(&fixture).await;
-    assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), ResolveOutcome::Done);
     let again = ports.queue.receive(&queue(), 1, Duration::from_secs(1)).await.unwrap();
     assert_eq!(again[0].body, b"not an envelope");
     assert_ne!(again[0].lease.message_id, id, "a second failure would be another dead letter");

@@ -74,8 +74,8 @@ struct ReplyDelivery(Mutex<BTreeMap<Address, Arc<Completions>>>, ReplySeal);
 
 impl Replies for ReplyDelivery {
     fn send(&self, to: &ReplyTo, completion: Completion) {
-        if let Some(process) = self.0.lock().get(self.1.open(to).unwrap()) {
-            process.announce(&completion.key, &completion.outcome);
+        if let Some(process) = self.0.lock().get(self.1.verify(to).unwrap()) {
+            process.complete(&completion.key, &completion.outcome);
         }
     }
 }
@@ -119,7 +119,7 @@ impl Fixture {
         decorate(&mut store);
         let doorbell = Arc::new(LocalDoorbell::default());
         let completions: Arc<Completions> = Arc::default();
-        completions.take_replies_at(address(number), self.seal.clone());
+        completions.set_reply_address(address(number), self.seal.clone());
         self.replies.0.lock().insert(address(number), Arc::clone(&completions));
         let links = Links { doorbell, completions, replies: self.replies.clone(), seal: seal() };
         Bank::linked(store, Arc::clone(&self.world), links, QUEUES)
@@ -127,7 +127,7 @@ impl Fixture {
 
     /// The address to which an envelope asks for a reply.
     pub fn reply_address(&self, envelope: &Envelope) -> Option<Address> {
-        envelope.reply_to.as_ref().map(|to| self.seal.open(to).unwrap().clone())
+        envelope.reply_to.as_ref().map(|to| self.seal.verify(to).unwrap().clone())
     }
 
     /// From now on all replies are lost.

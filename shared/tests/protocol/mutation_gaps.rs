@@ -17,7 +17,7 @@ use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Ledger, Marks, StoredTransaction};
 use postonce_shared::ports::sync_store::{Swapped, SyncStore};
 use postonce_shared::protocol::accept::{Acceptance, Accepted};
-use postonce_shared::protocol::dead_letters::Decided;
+use postonce_shared::protocol::dead_letters::ResolveOutcome;
 use postonce_shared::protocol::order_numbers::{FIRST_COUNTER, OrderNumbers};
 use postonce_shared::protocol::recover::RecoveryScope;
 use postonce_shared::testing::conformance::sealed::held_in;
@@ -166,7 +166,7 @@ async fn a_failed_discard_leaves_the_dead_letter_open() {
     let id = &message.lease.message_id;
     assert!(bank.dead_letters.discard(id, "operator").await.is_err());
     assert_eq!(bank.store.dead_letters.find(id).await.unwrap().unwrap().resolution, None);
-    assert_eq!(bank.dead_letters.discard(id, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.discard(id, "operator").await.unwrap(), ResolveOutcome::Done);
     assert!(matches!(fixture.outcome(7).await, Some(Outcome::Rejected { .. })));
 }
 
@@ -177,7 +177,7 @@ async fn recovery_reads_every_page_of_the_log() {
     for message in 0..501 {
         let _ = submit(&bank, message, deposit("1.00")).await.unwrap();
     }
-    assert_eq!(bank.repair.recover(RecoveryScope::Old).await.unwrap().looked_at, 501);
+    assert_eq!(bank.repair.recover(RecoveryScope::Old).await.unwrap().examined, 501);
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::Listing;
 use postonce_shared::ports::payload_store::{PayloadEntry, PayloadStore};
 use postonce_shared::ports::queue::Message;
-use postonce_shared::protocol::dead_letters::Decided;
+use postonce_shared::protocol::dead_letters::ResolveOutcome;
 use postonce_shared::testing::conformance::sealed::{envelope_in, held_in, resealed, seal};
 
 use crate::fixture::{Countdown, Fixture, UnreliableQueue, account, deposit, queue, submit};
@@ -212,7 +212,7 @@ async fn a_dead_letter_with_the_work_of_a_payload_is_replayed_in_several_message
     assert!(body.len() > 3 * postonce_shared::ports::queue::BODY_BYTES_MAX);
     let id = set_aside(&fixture, body).await;
     assert!(fixture.stored(500).await.marks.dead_letter);
-    assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), ResolveOutcome::Done);
     assert_eq!(fixture.queued().await, 500);
     assert!(!fixture.stored(500).await.marks.dead_letter);
 }
@@ -225,7 +225,7 @@ async fn a_dead_letter_with_many_unreadable_items_is_replayed_completely() {
     let body =
         String::from_utf8(Envelope::of(work, None).encode(&seal())).unwrap().replace("deposit", "depot");
     let id = set_aside(&fixture, resealed(body.as_bytes())).await;
-    assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.replay(&id, "operator").await.unwrap(), ResolveOutcome::Done);
     let sent: usize = messages(&fixture)
         .await
         .iter()
@@ -242,12 +242,12 @@ async fn a_dead_letter_with_a_claim_is_replayed_unchanged_and_its_discard_reject
     let work = accepted(&fixture, 2).await;
     let claim = Claim::on(put(&fixture, work).await).encode(&seal());
     let given_up = set_aside(&fixture, claim.clone()).await;
-    assert_eq!(bank.dead_letters.discard(&given_up, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.discard(&given_up, "operator").await.unwrap(), ResolveOutcome::Done);
     for message in 1..=2 {
         assert!(fixture.outcome(message).await.is_none(), "repair will send the work again");
     }
     let replayed = set_aside(&fixture, claim.clone()).await;
-    assert_eq!(bank.dead_letters.replay(&replayed, "operator").await.unwrap(), Decided::Done);
+    assert_eq!(bank.dead_letters.replay(&replayed, "operator").await.unwrap(), ResolveOutcome::Done);
     assert_eq!(messages(&fixture).await.remove(0).body, claim);
 }
 

@@ -22,7 +22,7 @@ async fn unsent() -> (Fixture, Arc<TestWorld>) {
 }
 
 async fn consider(fixture: &Fixture) -> bool {
-    fixture.process().repair.consider(&fixture.stored(7).await).await.unwrap()
+    fixture.process().repair.enqueue_if_due(&fixture.stored(7).await).await.unwrap()
 }
 
 #[tokio::test]
@@ -46,7 +46,8 @@ async fn only_one_of_several_concurrent_repairs_enqueues() {
     world.advance(10 * MINUTE);
     let stored = fixture.stored(7).await;
     let (one, two) = (fixture.process(), fixture.process());
-    let (first, second) = futures::join!(one.repair.consider(&stored), two.repair.consider(&stored));
+    let (first, second) =
+        futures::join!(one.repair.enqueue_if_due(&stored), two.repair.enqueue_if_due(&stored));
     assert!(first.unwrap() != second.unwrap());
     assert_eq!(fixture.queued().await, 1);
 }
@@ -82,11 +83,11 @@ async fn recovery_of_unqueued_work_covers_the_whole_log() {
     let bank = fixture.process();
     assert_eq!(
         bank.repair.recover(RecoveryScope::Old).await.unwrap(),
-        Recovered { looked_at: 1, enqueued: 0 }
+        Recovered { examined: 1, enqueued: 0 }
     );
     assert_eq!(
         bank.repair.recover(RecoveryScope::Unqueued).await.unwrap(),
-        Recovered { looked_at: 1, enqueued: 1 }
+        Recovered { examined: 1, enqueued: 1 }
     );
     assert_eq!(
         bank.repair.recover(RecoveryScope::Unqueued).await.unwrap().enqueued,

@@ -9,6 +9,7 @@ use futures::FutureExt as _;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::backoff::REPAIR;
 use postonce_shared::domain::account::Versioned;
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::rejection::RejectReason;
@@ -19,10 +20,10 @@ use postonce_shared::ports::ledger::{Ledger, Marks, StoredTransaction};
 use postonce_shared::ports::queue::{BODY_BYTES_MAX, Message};
 use postonce_shared::ports::sync_store::SyncStore;
 use postonce_shared::ports::world::World;
-use postonce_shared::protocol::dead_letters::Decided;
+use postonce_shared::protocol::dead_letters::ResolveOutcome;
 use postonce_shared::protocol::group_commit::{Flush, GroupCommit};
 use postonce_shared::protocol::order_numbers::OrderNumbers;
-use postonce_shared::protocol::recover::{REPAIR_DELAY, RecoveryScope};
+use postonce_shared::protocol::recover::RecoveryScope;
 use postonce_shared::testing::conformance::sealed::{envelope_in, held_in, resealed, seal};
 use postonce_shared::testing::decorators::{LedgerDecorator, SyncStoreDecorator};
 
@@ -57,7 +58,7 @@ async fn all_unqueued_work_is_recovered_and_not_only_the_first_item() {
         accept_unsent(&fixture, message).await;
     }
     let recovered = fixture.process().repair.recover(RecoveryScope::Unqueued).await.unwrap();
-    assert_eq!((recovered.looked_at, recovered.enqueued), (3, 3));
+    assert_eq!((recovered.examined, recovered.enqueued), (3, 3));
 }
 
 #[tokio::test]
@@ -65,13 +66,13 @@ async fn a_repair_whose_send_failed_is_tried_again_by_the_next_process() {
     let world = Arc::new(TestWorld::new(1));
     let fixture = Fixture::in_world(world.clone()).await;
     accept_unsent(&fixture, 7).await;
-    world.advance(REPAIR_DELAY);
+    world.advance(REPAIR.first);
     let unavailable = fixture.process_over(|store| {
         let sends_lost = Countdown::of(1);
         store.queue = Arc::new(UnreliableQueue { inner: Arc::clone(&store.queue), sends_lost });
     });
-    assert!(unavailable.repair.consider(&fixture.stored(7).await).await.is_err());
-    assert!(fixture.process().repair.consider(&fixture.stored(7).await).await.unwrap());
+    assert!(unavailable.repair.enqueue_if_due(&fixture.stored(7).await).await.is_err());
+    assert!(fixture.process().repair.enqueue_if_due(&fixture.stored(7).await).await.unwrap());
 }
 
 #[tokio::test]
@@ -82,8 +83,8 @@ async fn work_whose_message_is_at_the_head_of_the_queue_is_not_enqueued_again() 
     // The send arrives some milliseconds later, as it does over a network.
     world.advance(Duration::from_millis(5));
     assert!(submit(&fixture.process(), 7, deposit("1.00")).await.is_ok());
-    world.advance(REPAIR_DELAY);
-    assert!(!fixture.process().repair.consider(&fixture.stored(7).await).await.unwrap());
+    world.advance(REPAIR.first);
+    assert!(!fixture.process().repair.enqueue_if_due(&fixture.stored(7).await).await.unwrap());
 }
 
 #[tokio::test]
@@ -178,7 +179,7 @@ async fn a_replay_that_sends_nothing_is_not_reported_as_done() {
     let _ = bank.store.queue.delete(&queue(), &message.lease).await.unwrap();
     let before = fixture.queued().await;
     let decided = bank.dead_letters.replay(&message.lease.message_id, "operator").await.unwrap();
-    assert!(decided != Decided::Done || fixture.queued().await > before, "nothing was sent");
+    assert!(decided != ResolveOutcome::Done || fixture.queued().await > before, "nothing was sent");
 }
 
 #[tokio::test]
@@ -195,7 +196,7 @@ async fn an_unreadable_item_does_not_stop_the_discard_of_the_others() {
     let message = receive_one(&fixture).await;
     bank.dead_letters.set_aside(&queue(), &message, &held_in(&message.body), "cannot be read").await.unwrap();
     let decided = bank.dead_letters.discard(&message.lease.message_id, "operator").await.unwrap();
-    assert_eq!(decided, Decided::Done);
+    assert_eq!(decided, ResolveOutcome::Done);
     let outcome = fixture.outcome(8).await;
     assert!(
         matches!(outcome, Some(Outcome::Rejected { reason: RejectReason::Discarded, .. })),

@@ -222,7 +222,7 @@ async fn hints_cause_at_most_three_early_reads_of_the_row() {
         }
         // A trusted announcement still ends the wait.
         let outcome = Outcome::Rejected { reason: RejectReason::AccountClosed, rejected_at: world.now() };
-        web.completions.announce(&key(7), &outcome);
+        web.completions.complete(&key(7), &outcome);
         outcome
     };
     let (answer, outcome) = futures::join!(wait_for(&web, 7, WAIT), flood);

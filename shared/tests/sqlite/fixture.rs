@@ -21,7 +21,7 @@ use postonce_shared::domain::ids::{
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::messaging::envelope::Written;
+use postonce_shared::messaging::envelope::EncodedItem;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{NewTransaction, Opened};
@@ -166,7 +166,7 @@ pub fn work_queue() -> QueueName {
 }
 
 /// One message for each work item, with its message id as the body.
-pub fn one_message_per_work(work: &[&Written]) -> Vec<(QueueName, Vec<u8>)> {
+pub fn one_message_per_work(work: &[&EncodedItem]) -> Vec<(QueueName, Vec<u8>)> {
     work.iter().map(|work| (work_queue(), work.key().message.simple().into_bytes())).collect()
 }
 

@@ -11,6 +11,7 @@ use futures::FutureExt as _;
 use postonce_shared::adapters::http::{
     CallFault, PARTNERS_PATH, PartnerChanged, PeerBroadcast, PeerNetwork, Question,
 };
+use postonce_shared::backoff::BROADCAST;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::process_registry::RegisteredProcess;
@@ -21,10 +22,6 @@ use tracing::warn;
 
 /// Maximum time for a process to acknowledge: the operator waits for it.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
-/// Maximum number of attempts when a process does not acknowledge.
-const ATTEMPTS_MAX: u32 = 3;
-/// Delay before the second attempt. It doubles before the third one.
-const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Notifies this process and all other registered processes of partner changes.
 pub struct PartnerBroadcast {
@@ -46,9 +43,8 @@ impl PartnerBroadcast {
         }
         let message = PartnerChanged { partner: Some(partner.to_string()) };
         let question = Question::put(PARTNERS_PATH, message.encode());
-        let mut delay = RETRY_DELAY;
-        for attempt in 1..=ATTEMPTS_MAX {
-            let is_last = attempt == ATTEMPTS_MAX;
+        for attempt in 1..=BROADCAST.attempts {
+            let is_last = attempt == BROADCAST.attempts;
             match self.broadcast.ask(&question, ANSWER_TIME_MAX).await {
                 Ok(answers) if answers.iter().all(is_acknowledged) => return,
                 Ok(answers) if is_last => answers.iter().filter(|it| !is_acknowledged(it)).for_each(warn_of),
@@ -60,8 +56,7 @@ impl PartnerBroadcast {
                 Err(_) => {}
             }
             if !is_last {
-                self.world.sleep(delay).await;
-                delay = delay.saturating_mul(2);
+                BROADCAST.pause(attempt, &*self.world).await;
             }
         }
     }

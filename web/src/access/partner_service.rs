@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use postonce_shared::backoff::SHARED_VALUE_WRITE;
 use postonce_shared::domain::account::{Revision, Versioned};
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{ACTIVE_KEYS_MAX, ActiveKey, Partner, Reach};
@@ -16,17 +16,13 @@ use postonce_shared::ports::api_keys::{ApiKeyRecord, ApiKeys};
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::partners::Partners;
 use postonce_shared::ports::sync_store::Swapped;
-use postonce_shared::ports::world::{World, WorldExt as _};
+use postonce_shared::ports::world::World;
 
 use crate::access::api_keys::NewKey;
 use crate::access::partner_broadcast::{PartnerBroadcast, PendingNotification};
 use crate::access::partner_terms::{PartnerChangeError, TermsChange};
 use crate::access::scopes::Scope;
 
-/// Maximum number of attempts of a change after conflicts or lost answers.
-const ATTEMPTS_MAX: u32 = 10;
-/// Maximum delay between two attempts.
-const RETRY_DELAY_MAX: Duration = Duration::from_millis(50);
 /// Number of keys that are read concurrently.
 const READS_AT_ONCE: usize = 8;
 
@@ -147,7 +143,7 @@ impl PartnerService {
         edit: impl Fn(&mut Partner) -> Result<(), PartnerChangeError>,
     ) -> Result<PartnerChangeOutcome, StoreFault> {
         let mut lost = None;
-        for _ in 0..ATTEMPTS_MAX {
+        for attempt in 1..=SHARED_VALUE_WRITE.attempts {
             let Some(Versioned { value: before, revision }) = self.partners.find(id).await? else {
                 return Ok(PartnerChangeOutcome::Unknown);
             };
@@ -169,11 +165,15 @@ impl PartnerService {
                 Err(fault) if fault.is_transient() => lost = Some(fault),
                 Err(fault) => return Err(fault),
             }
-            self.world.sleep(self.world.jitter(RETRY_DELAY_MAX)).await;
+            SHARED_VALUE_WRITE.pause(attempt, &*self.world).await;
         }
         let contended = || StoreFault::Unavailable {
             doing: "changing a partner",
-            source: format!("a concurrent change conflicted with each of {ATTEMPTS_MAX} attempts").into(),
+            source: format!(
+                "a concurrent change conflicted with each of {} attempts",
+                SHARED_VALUE_WRITE.attempts
+            )
+            .into(),
         };
         Err(lost.unwrap_or_else(contended))
     }
@@ -218,7 +218,7 @@ impl PartnerService {
         self.keys.add(&record).await?;
         let changed = self
             .change(id, |partner| {
-                if !partner.lists(&record.id) {
+                if !partner.has_key(&record.id) {
                     check_limit(partner)?;
                     partner.keys.push(ActiveKey { id: record.id.clone(), created_at: record.created_at });
                 }

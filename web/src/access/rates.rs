@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use lru::LruCache;
 use parking_lot::Mutex;
-use postonce_shared::access::token_bucket::{Bucket, Standing};
+use postonce_shared::access::token_bucket::{Bucket, RateStatus};
 use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::RequestRate;
@@ -47,7 +47,7 @@ impl Rates {
     }
 
     /// Takes a request from the bucket of a partner, which may have its own rate.
-    pub fn request_of(&self, partner: &PartnerId, own: Option<RequestRate>) -> Standing {
+    pub fn request_of(&self, partner: &PartnerId, own: Option<RequestRate>) -> RateStatus {
         self.partners.take(partner.clone(), own.unwrap_or(self.default), &*self.world)
     }
 
@@ -78,14 +78,14 @@ impl<K: Hash + Eq> Default for Buckets<K> {
 }
 
 impl<K: Hash + Eq> Buckets<K> {
-    fn take(&self, key: K, rate: RequestRate, world: &dyn World) -> Standing {
+    fn take(&self, key: K, rate: RequestRate, world: &dyn World) -> RateStatus {
         let now = world.uptime();
         self.0.lock().get_or_insert_mut(key, || Bucket::full(rate, now)).take(rate, now)
     }
 
     fn give_back(&self, key: &K, rate: RequestRate) {
         if let Some(bucket) = self.0.lock().get_mut(key) {
-            bucket.give_back(rate);
+            bucket.refund(rate);
         }
     }
 }

@@ -8,7 +8,7 @@ use postonce_shared::adapters::http::{
     CallFault, GATE_PATH, GateEpoch, PeerBroadcast, PeerNetwork, Question,
 };
 use postonce_shared::bank::Bank;
-use postonce_shared::cluster::gate::{Gate, GateOrder, GateState};
+use postonce_shared::cluster::gate::{Gate, GateState, GateValue};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::process_registry::{ProcessId, RegisteredProcess};
@@ -55,7 +55,7 @@ impl GateService {
     ///
     /// # Errors
     /// [`StoreFault`] when it cannot be read. Listeners treat it as held then.
-    pub async fn read(&self) -> Result<GateOrder, StoreFault> {
+    pub async fn read(&self) -> Result<GateValue, StoreFault> {
         self.gate.read().await
     }
 
@@ -63,7 +63,7 @@ impl GateService {
     ///
     /// # Errors
     /// [`StoreFault`]: the outcome is unknown. It is safe to retry.
-    pub async fn set(&self, state: GateState) -> Result<(GateOrder, Vec<Acknowledgment>), StoreFault> {
+    pub async fn set(&self, state: GateState) -> Result<(GateValue, Vec<Acknowledgment>), StoreFault> {
         let order = self.gate.set(state).await?;
         let (mut acknowledgments, own) =
             join(self.notify_others(order.epoch), self.notify_own_worker(order.epoch)).await;

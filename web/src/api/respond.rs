@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use actix_web::HttpResponse;
 use actix_web::http::{StatusCode, header};
-use postonce_schemas::json as wire;
+use postonce_schemas::json::{self as wire, RawMembers};
 use postonce_shared::domain::account::{Account, Holder};
 use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
-use postonce_shared::domain::instruction::{Instruction, UnknownMembers};
+use postonce_shared::domain::instruction::Instruction;
 use postonce_shared::domain::journal::Entry;
 use postonce_shared::domain::partner::{ActiveKey, Partner, Reach, RequestRate, SignatureKey};
 use postonce_shared::domain::time::Timestamp;
@@ -177,9 +177,12 @@ fn accepted(
     accepted_at: Timestamp,
 ) -> wire::Transaction {
     let Instruction { kind, amount, details } = instruction;
-    let (unknown_members, unknown_elements) = match UnknownMembers::of_canonical(details.unknown_members()) {
-        UnknownMembers::Members(members) => (members, Vec::new()),
-        UnknownMembers::Elements(elements) => (BTreeMap::new(), elements),
+    // Both are the partner's own: what cannot be read of them is left out.
+    let (unknown_members, unknown_elements) = match details.unknown_members() {
+        list if list.starts_with('[') => {
+            (RawMembers::default(), serde_json::from_str(list).unwrap_or_default())
+        }
+        object => (RawMembers::new(object), Vec::new()),
     };
     wire::Transaction {
         message_id: key.message.to_string(),
@@ -219,7 +222,7 @@ pub fn queue(report: QueueReport, now: Timestamp) -> wire::Queue {
 /// Converts a dead letter.
 pub fn dead_letter(letter: DeadLetter) -> wire::DeadLetter {
     let DeadLetter { id, queue, reason, body, dequeue_count, inserted_at, dead_at, resolution } = letter;
-    let names = Names::read(&body).ok().filter(Names::is_whole);
+    let names = Names::read(&body).ok().filter(Names::is_complete);
     let items = names.map(|names| {
         let keys = names.items().iter().filter_map(|name| name.key.as_ref());
         keys.map(|key| key.message.to_string()).collect()

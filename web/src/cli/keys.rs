@@ -126,7 +126,7 @@ async fn status(service: &PartnerService, record: &ApiKeyRecord) -> anyhow::Resu
     let partner = service.find(&record.partner).await.context("the partners could not be read")?;
     Ok(match partner {
         Some(partner) if partner.admits(&record.id) => "active".to_owned(),
-        Some(partner) if partner.lists(&record.id) => "suspended".to_owned(),
+        Some(partner) if partner.has_key(&record.id) => "suspended".to_owned(),
         // Created by a process that stopped before it returned the key.
         Some(_) | None => "never issued".to_owned(),
     })

@@ -9,7 +9,7 @@ use postonce_shared::adapters::http::signature::{
     ADDRESSEE_HEADER, NONCE_HEADER, SIGNATURE_HEADER, Stamp, TIMESTAMP_HEADER,
 };
 use postonce_shared::adapters::http::{COMPLETIONS_PATH, GATE_PATH, PARTNERS_PATH, RING_PATH, STATUS_PATH};
-use postonce_shared::cluster::completions::{Completion, note};
+use postonce_shared::cluster::completions::{Completion, reply_body};
 use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
 use postonce_shared::domain::ids::{AccountKey, OrderNumber, PartnerId, TransactionKey};
 use postonce_shared::domain::money::{Balance, Currency};
@@ -96,7 +96,7 @@ async fn call(bank: &TestBank, route: (&'static str, &'static str), body: &[u8])
 fn body_of(route: (&str, &str)) -> Vec<u8> {
     match route {
         RING => br#"{"queues":["work-0"]}"#.to_vec(),
-        COMPLETIONS => note::encode(&[]),
+        COMPLETIONS => reply_body::encode(&[]),
         PARTNERS => br#"{"partner":"shop"}"#.to_vec(),
         GATE => br#"{"epoch":1}"#.to_vec(),
         _ => Vec::new(),
@@ -204,7 +204,7 @@ async fn rings_and_replies_arrive() {
     let key = TransactionKey { account, partner, message: id(3).parse().unwrap() };
     let outcome = Outcome::Rejected { reason: RejectReason::AccountClosed, rejected_at: bank.world.now() };
     let mut waiter = bank.completions.register(&key);
-    let note = note::encode(&[Completion { key, outcome: outcome.clone() }]);
+    let note = reply_body::encode(&[Completion { key, outcome: outcome.clone() }]);
     assert_eq!(call(&bank, COMPLETIONS, &note).await.status, 204);
     assert_eq!(waiter.outcome().await, outcome);
 
@@ -226,7 +226,7 @@ fn posted(bank: &TestBank) -> Vec<u8> {
         balance_after: Balance::try_new(100_000_000, Currency::parse("EUR").unwrap()).unwrap(),
         posted_at: bank.world.now(),
     };
-    note::encode(&[Completion { key, outcome }])
+    reply_body::encode(&[Completion { key, outcome }])
 }
 
 /// Completions of the first submission, each invalid in another way.
@@ -305,7 +305,7 @@ async fn a_draining_process_refuses_rings_and_accepts_replies() {
     let bank = bank().await;
     bank.app.readiness.lose(Part::Running);
     assert_eq!(call(&bank, RING, br#"{"queues":["work-0"]}"#).await.status, 503);
-    assert_eq!(call(&bank, COMPLETIONS, &note::encode(&[])).await.status, 204);
+    assert_eq!(call(&bank, COMPLETIONS, &reply_body::encode(&[])).await.status, 204);
 }
 
 #[actix_web::test]

@@ -243,7 +243,7 @@ async fn invalid_messages_are_refused_with_their_reason() {
     check(of("", &format!("<x{wide}/>")), 500, "body_invalid", "more than 32 attributes").await;
     check(of("", &format!("<x a=\"{}\"/>", "y".repeat(70_000))), 413, "body_too_large", "65536").await;
     let latin = format!("<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?>{}", of("", &insert));
-    check(latin, 500, "body_invalid", "says that it is in ISO-8859-1").await;
+    check(latin, 500, "body_invalid", "declares ISO-8859-1").await;
     let json = TestRequest::post().uri(PATH).insert_header(("content-type", "application/json"));
     assert_eq!(fault(version, &bank.call_as_shop(json).await), (415, "media_type_unsupported".to_owned()));
     let wide: Vec<u8> = of("", &insert).encode_utf16().flat_map(u16::to_le_bytes).collect();

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use postonce_shared::access::partner_grants::{Denial, PartnerGrants};
-use postonce_shared::access::token_bucket::{Bucket, Standing};
+use postonce_shared::access::token_bucket::{Bucket, RateStatus};
 use postonce_shared::bank::Bank;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{Partner, RequestRate};
@@ -116,7 +116,7 @@ impl Pace {
     /// `None` when an order may be accepted now; otherwise how long it has to wait.
     fn delay(&mut self, rate: RequestRate, now: Duration) -> Option<Duration> {
         let standing = self.bucket.get_or_insert_with(|| Bucket::full(rate, now)).take(rate, now);
-        let Standing { retry_in_s, .. } = standing;
+        let RateStatus { retry_in_s, .. } = standing;
         let earliest = now.saturating_add(Duration::from_secs(retry_in_s?));
         let interval = Duration::from_secs(1).checked_div(rate.per_second).unwrap_or_default();
         let turn = self.last_turn.saturating_add(interval).max(earliest);

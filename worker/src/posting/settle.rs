@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
+use postonce_shared::backoff::{MESSAGE, NEWER_MESSAGE};
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::messaging::claim_check::ClaimCheck;
@@ -18,19 +19,12 @@ use postonce_shared::ports::world::World;
 use postonce_shared::protocol::dead_letters::DeadLetterService;
 use tracing::{error, warn};
 
-use crate::backoff::Backoff;
 use crate::listening::delivery::{Delivery, Unopened};
 use crate::meter::Meter;
 use crate::posting::disposition::Disposition;
 
-/// First wait before a message is tried again.
-const RETRY_DELAY_MIN: Duration = Duration::from_secs(1);
-/// Longest wait before a message is tried again.
-const RETRY_DELAY_MAX: Duration = Duration::from_secs(10);
 /// How long it may take to set a message aside, or to take it apart.
 const SETTLING_TIME_MAX: Duration = Duration::from_secs(20);
-/// Longest wait of a message for a newer worker before it is looked at again.
-const NEWER_VERSION_DELAY_MAX: Duration = Duration::from_secs(60);
 /// Messages that are sent side by side when an envelope is taken apart.
 const SENDS_AT_ONCE: usize = 16;
 
@@ -133,10 +127,8 @@ impl Settlement {
         self.meter.newer_versions.add(1);
         let id = &delivery.message.lease.message_id;
         error!(queue = %self.name, message_id = id, "Message {id} waits for a newer worker: {why}");
-        // Soon at first: in a rolling upgrade the newer worker may start any moment.
-        let receipts_before = delivery.message.dequeue_count.saturating_sub(1);
-        let mut backoff = Backoff::after(RETRY_DELAY_MIN, NEWER_VERSION_DELAY_MAX, receipts_before);
-        self.hide(delivery, &delivery.message.body, backoff.next(&*self.world)).await;
+        let delay = NEWER_MESSAGE.delay(delivery.message.dequeue_count, &*self.world);
+        self.hide(delivery, &delivery.message.body, delay).await;
         true
     }
 
@@ -253,8 +245,7 @@ impl Settlement {
     }
 
     fn retry_delay(&self, delivery: &Delivery<Envelope>) -> Duration {
-        let receipts_before = delivery.message.dequeue_count.saturating_sub(1);
-        Backoff::after(RETRY_DELAY_MIN, RETRY_DELAY_MAX, receipts_before).next(&*self.world)
+        MESSAGE.delay(delivery.message.dequeue_count, &*self.world)
     }
 
     /// Removes the payload of a message, if it has one. Should that fail, it is swept some day.

@@ -19,7 +19,7 @@ use postonce_shared::adapters::http::{
     COMPLETIONS_PATH, CallFault, PARTNERS_PATH, PartnerChanged, PeerNetwork, Question, RING_PATH, Recipient,
     STATUS_PATH, decode_ring,
 };
-use postonce_shared::cluster::completions::{Completion, News, note};
+use postonce_shared::cluster::completions::{Completion, CompletionEvent, reply_body};
 use postonce_shared::cluster::replies::Replies as _;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{Partner, Reach};
@@ -161,7 +161,7 @@ async fn completions_reach_the_waiters_of_another_process() {
     let waiters: Vec<_> =
         completions.iter().map(|completion| web.callee.completions.register(&completion.key)).collect();
     for completion in &completions {
-        worker.replies.send(&worker.seal.ask(&web.address).unwrap(), completion.clone());
+        worker.replies.send(&worker.seal.sign(&web.address).unwrap(), completion.clone());
     }
     for (mut waiter, completion) in waiters.into_iter().zip(&completions) {
         assert_eq!(within(waiter.outcome()).await, completion.outcome);
@@ -197,9 +197,9 @@ async fn a_completion_signed_with_an_outdated_secret_is_only_a_hint() {
             .unwrap();
     let completed = completion(&*cluster.world, 1);
     let mut waiter = web.callee.completions.register(&completed.key);
-    outdated.replies.send(&outdated.seal.ask(&web.address).unwrap(), completed.clone());
-    assert_eq!(within(waiter.news()).await, News::Hint);
-    assert_eq!(waiter.look(), None);
+    outdated.replies.send(&outdated.seal.sign(&web.address).unwrap(), completed.clone());
+    assert_eq!(within(waiter.next_event()).await, CompletionEvent::Hint);
+    assert_eq!(waiter.known_outcome(), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -211,7 +211,7 @@ async fn a_completion_whose_delivery_fails_twice_is_dropped() {
     let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
     let server = HttpServer::new(move || {
         let take = async |body: actix_web::web::Bytes, notes: Data<Mutex<Vec<Completion>>>| {
-            notes.lock().extend(note::decode(&body).unwrap());
+            notes.lock().extend(reply_body::decode(&body).unwrap());
             HttpResponse::InternalServerError().finish()
         };
         App::new().app_data(Data::clone(&app_data)).route(COMPLETIONS_PATH, post().to(take))
@@ -223,9 +223,9 @@ async fn a_completion_whose_delivery_fails_twice_is_dropped() {
         let notes = Data::clone(&notes);
         until(move || notes.lock().len() >= count)
     };
-    worker.replies.send(&worker.seal.ask(&address).unwrap(), lost.clone());
+    worker.replies.send(&worker.seal.sign(&address).unwrap(), lost.clone());
     received(2).await;
-    worker.replies.send(&worker.seal.ask(&address).unwrap(), later.clone());
+    worker.replies.send(&worker.seal.sign(&address).unwrap(), later.clone());
     received(4).await;
     assert_eq!(*notes.lock(), [lost.clone(), lost, later.clone(), later]);
 }
@@ -244,13 +244,13 @@ async fn an_address_that_no_process_of_the_bank_wrote_is_never_called() {
     let completed = completion(&*cluster.world, 1);
     let mut waiter = web.callee.completions.register(&completed.key);
 
-    worker.replies.send(&outsider.seal.ask(&address).unwrap(), completed.clone());
-    let late = worker.seal.ask(&address).unwrap();
+    worker.replies.send(&outsider.seal.sign(&address).unwrap(), completed.clone());
+    let late = worker.seal.sign(&address).unwrap();
     cluster.clock.advance(Duration::from_secs(91));
     worker.replies.send(&late, completed.clone());
     // Calls are made in the order of the requests, each on a connection of its own: once this one was
     // answered, any other would have connected.
-    worker.replies.send(&worker.seal.ask(&web.address).unwrap(), completed.clone());
+    worker.replies.send(&worker.seal.sign(&web.address).unwrap(), completed.clone());
     assert_eq!(within(waiter.outcome()).await, completed.outcome);
     assert_eq!(attacker.accept().map(drop).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }
@@ -283,8 +283,8 @@ async fn processes_verify_each_other_while_the_secret_changes() {
             assert_eq!(worker.rung().await, BTreeSet::from([queue(0)]), "it signs with the old secret");
         }
         // In the other direction, it verifies both secrets.
-        let asked = cluster.exchange().seal.ask(&worker.address).unwrap();
-        assert_eq!(web.seal.open(&asked), Ok(&worker.address));
+        let asked = cluster.exchange().seal.sign(&worker.address).unwrap();
+        assert_eq!(web.seal.verify(&asked), Ok(&worker.address));
     }
 }
 

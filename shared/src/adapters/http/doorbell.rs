@@ -14,12 +14,13 @@ use parking_lot::Mutex;
 use tracing::{debug, warn};
 
 use super::client::{Call, CallFault, PeerClient};
-use super::lines::{Lines, Load, Persistence};
+use super::lines::{Lines, Load};
 use super::{RING_PATH, encode_ring};
 use crate::adapters::local_doorbell::LocalDoorbell;
+use crate::backoff::{REGISTRY_READ, RING};
 use crate::ports::doorbell::Doorbell;
 use crate::ports::fault::chain;
-use crate::ports::process_registry::{Address, ProcessId, ProcessKind, ProcessRegistry, living};
+use crate::ports::process_registry::{Address, ProcessId, ProcessKind, ProcessRegistry, live_processes};
 use crate::ports::queue::QueueName;
 use crate::ports::world::World;
 
@@ -27,14 +28,8 @@ use crate::ports::world::World;
 const ROSTER_AGE_MAX: Duration = Duration::from_secs(15);
 /// The same after a failed ring: another process may have replaced the worker.
 const ROSTER_AGE_MAX_IN_DOUBT: Duration = Duration::from_secs(2);
-/// Number of attempts to read the registry for one ring.
-const READS_MAX: u32 = 3;
-/// Delay before the second attempt; it doubles.
-const READ_DELAY: Duration = Duration::from_millis(200);
 /// Maximum wait for the response to a ring.
 const RING_TIMEOUT: Duration = Duration::from_secs(2);
-/// A worker that does not respond is retried for about 13 s; after that, the next ring starts again.
-const PERSISTENCE: Persistence = Persistence { attempts: 8, first_delay: Duration::from_millis(100) };
 
 /// The queues that a ring names.
 impl Load for BTreeSet<QueueName> {
@@ -95,7 +90,7 @@ impl HttpDoorbell {
                 own,
                 roster: Arc::clone(roster),
                 world: Arc::clone(world),
-                lines: Lines::new(Arc::clone(world), PERSISTENCE, Arc::new(send)),
+                lines: Lines::new(Arc::clone(world), RING, Arc::new(send)),
                 known: Mutex::default(),
                 this: this.clone(),
             }
@@ -127,10 +122,9 @@ impl HttpDoorbell {
 
     async fn read_roster(&self) {
         let _reading = Reading(self);
-        let mut delay = READ_DELAY;
-        for attempt in 1..=READS_MAX {
+        for attempt in 1..=REGISTRY_READ.attempts {
             let missed = std::mem::take(&mut self.known.lock().rung);
-            match living(&*self.roster, self.world.now()).await {
+            match live_processes(&*self.roster, self.world.now()).await {
                 Ok(entries) => {
                     let listens = |kind| kind == ProcessKind::Worker;
                     let others =
@@ -144,9 +138,8 @@ impl HttpDoorbell {
                     warn!("The process registry cannot be read: {}", chain(&fault));
                 }
             }
-            if attempt < READS_MAX {
-                self.world.sleep(delay).await;
-                delay = delay.saturating_mul(2);
+            if attempt < REGISTRY_READ.attempts {
+                REGISTRY_READ.pause(attempt, &*self.world).await;
             }
         }
     }

@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
-use crate::ports::world::{World, WorldExt as _};
+use crate::backoff::RetryPolicy;
+use crate::ports::world::World;
 
 /// Items that accumulate in a send queue.
 pub(super) trait Load: Default + Clone + Send + Sync + 'static {
@@ -24,15 +24,6 @@ pub(super) trait Load: Default + Clone + Send + Sync + 'static {
 /// Sends items to a process. Returns false if they have to be sent again.
 pub(super) type Deliver<K, L> = Arc<dyn Fn(K, L) -> BoxFuture<'static, bool> + Send + Sync>;
 
-/// Retries of a request to a process that does not respond.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Persistence {
-    /// Number of attempts, including the first one; after that, the items are dropped.
-    pub(super) attempts: u32,
-    /// Upper bound of the delay before the second attempt; it doubles with each further one.
-    pub(super) first_delay: Duration,
-}
-
 /// The waiting items. A process is in the map while a task sends to it.
 type Collected<K, L> = Arc<Mutex<BTreeMap<K, L>>>;
 
@@ -40,7 +31,7 @@ type Collected<K, L> = Arc<Mutex<BTreeMap<K, L>>>;
 pub(super) struct Lines<K: Ord, L> {
     world: Arc<dyn World>,
     send: Deliver<K, L>,
-    persistence: Persistence,
+    policy: RetryPolicy,
     collected: Collected<K, L>,
 }
 
@@ -49,8 +40,8 @@ where
     K: Clone + Ord + Send + Sync + 'static,
     L: Load,
 {
-    pub(super) fn new(world: Arc<dyn World>, persistence: Persistence, send: Deliver<K, L>) -> Self {
-        Self { world, send, persistence, collected: Arc::default() }
+    pub(super) fn new(world: Arc<dyn World>, policy: RetryPolicy, send: Deliver<K, L>) -> Self {
+        Self { world, send, policy, collected: Arc::default() }
     }
 
     /// Adds items to the queue of a process. They are sent when the request in flight has ended. Never waits.
@@ -67,7 +58,7 @@ where
             to,
             world: Arc::clone(&self.world),
             send: Arc::clone(&self.send),
-            persistence: self.persistence,
+            policy: self.policy,
             collected: Arc::clone(&self.collected),
         };
         self.world.spawn(sender.run().boxed());
@@ -85,7 +76,7 @@ struct Sender<K: Ord, L> {
     to: K,
     world: Arc<dyn World>,
     send: Deliver<K, L>,
-    persistence: Persistence,
+    policy: RetryPolicy,
     collected: Collected<K, L>,
 }
 
@@ -97,15 +88,11 @@ impl<K: Clone + Ord, L: Load> Sender<K, L> {
     }
 
     async fn deliver(&self, mut load: L) {
-        let Persistence { attempts, first_delay } = self.persistence;
-        let mut delay = first_delay;
-        for attempt in 1..=attempts {
-            if (self.send)(self.to.clone(), load.clone()).await || attempt == attempts {
+        for attempt in 1..=self.policy.attempts {
+            if (self.send)(self.to.clone(), load.clone()).await || attempt == self.policy.attempts {
                 return;
             }
-            let half = delay.checked_div(2).unwrap_or_default();
-            self.world.sleep(half.saturating_add(self.world.jitter(half))).await;
-            delay = delay.saturating_mul(2);
+            self.policy.pause(attempt, &*self.world).await;
             load.add(self.take());
         }
     }

@@ -8,19 +8,18 @@ use tracing::{debug, warn};
 
 use super::COMPLETIONS_PATH;
 use super::client::{Call, PeerClient};
-use super::lines::{Lines, Load, Persistence};
+use super::lines::{Lines, Load};
+use crate::backoff::REPLY;
 use crate::cluster::completions::Completion;
-use crate::cluster::completions::note::{self, NOTE_ITEMS_MAX};
+use crate::cluster::completions::reply_body::{self, REPLY_ITEMS_MAX};
 use crate::cluster::replies::Replies;
-use crate::cluster::reply_to::{ReplySeal, ReplyTo, Unproven};
+use crate::cluster::reply_to::{InvalidProof, ReplySeal, ReplyTo};
 use crate::ports::fault::chain;
 use crate::ports::process_registry::Address;
 use crate::ports::world::World;
 
 /// Maximum wait for the response to a note.
 const NOTE_TIMEOUT: Duration = Duration::from_secs(2);
-/// A note that fails twice is dropped: the waiting process then reads the row.
-const PERSISTENCE: Persistence = Persistence { attempts: 2, first_delay: Duration::from_millis(100) };
 /// Maximum number of completions that wait for one process; further ones are dropped.
 const WAITING_MAX: usize = 20_000;
 
@@ -46,18 +45,18 @@ impl HttpReplies {
     pub(super) fn new(client: &Arc<PeerClient>, seal: ReplySeal, world: &Arc<dyn World>) -> Self {
         let client = Arc::clone(client);
         let send = move |to: Address, load: Vec<Completion>| tell(Arc::clone(&client), to, load).boxed();
-        Self { seal, lines: Lines::new(Arc::clone(world), PERSISTENCE, Arc::new(send)) }
+        Self { seal, lines: Lines::new(Arc::clone(world), REPLY, Arc::new(send)) }
     }
 }
 
 impl Replies for HttpReplies {
     fn send(&self, to: &ReplyTo, completion: Completion) {
-        match self.seal.open(to) {
+        match self.seal.verify(to) {
             Ok(address) => self.lines.add(address.clone(), vec![completion]),
-            Err(why @ Unproven::Forged) => {
+            Err(why @ InvalidProof::Forged) => {
                 warn!("The outcome of transaction {} is not sent: {why}", completion.key);
             }
-            Err(why @ (Unproven::NoSecret | Unproven::Late)) => {
+            Err(why @ (InvalidProof::NoSecret | InvalidProof::Expired)) => {
                 debug!("The outcome of transaction {} is not sent: {why}", completion.key);
             }
         }
@@ -65,8 +64,8 @@ impl Replies for HttpReplies {
 }
 
 async fn tell(client: Arc<PeerClient>, to: Address, completions: Vec<Completion>) -> bool {
-    for some in completions.chunks(NOTE_ITEMS_MAX) {
-        let call = Call::post(COMPLETIONS_PATH, note::encode(some));
+    for some in completions.chunks(REPLY_ITEMS_MAX) {
+        let call = Call::post(COMPLETIONS_PATH, reply_body::encode(some));
         if let Err(fault) = client.call(&to, call, NOTE_TIMEOUT).await {
             debug!("{} outcomes could not be sent to the process at {to}: {}", some.len(), chain(&fault));
             return false;

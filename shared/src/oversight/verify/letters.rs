@@ -103,7 +103,7 @@ fn content(letter: &DeadLetter) -> Option<Names> {
         Some(_) => Ok(Names::default()),
     };
     match names {
-        Ok(names) if names.is_whole() => Some(names),
+        Ok(names) if names.is_complete() => Some(names),
         Err(Unreadable::Empty) => Some(Names::default()),
         Ok(_)
         | Err(

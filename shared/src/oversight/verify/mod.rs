@@ -26,7 +26,6 @@ mod walk;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::{TryStreamExt as _, stream};
 use parking_lot::Mutex;
@@ -36,6 +35,7 @@ pub use finding::{Finding, FindingKind, Weight};
 pub use numbers::{NumbersSeen, Places};
 pub use sieve::Suspects;
 
+use crate::backoff::AUDIT_READ;
 use crate::domain::ids::{AccountKey, Nonce, TransactionKey};
 use crate::ports::Store;
 use crate::ports::archive::StoredPage;
@@ -44,8 +44,6 @@ use crate::ports::world::{World, WorldExt as _};
 use crate::protocol::order_numbers::{REGISTER, Register, UnsoundRegister};
 use walk::{Step, Walk};
 
-/// Delays before a failed read is retried; after the last retry, the audit fails.
-const RETRY_DELAYS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(15)];
 /// Maximum number of marked transactions that are searched in the dead letters; further ones are counted.
 const MARKED_MAX: usize = 100_000;
 
@@ -108,11 +106,11 @@ struct Patient {
 
 impl Patient {
     async fn read<T>(&self, mut read: impl AsyncFnMut() -> Result<T, StoreFault>) -> Result<T, StoreFault> {
-        for delay in RETRY_DELAYS {
+        for attempt in 1..AUDIT_READ.attempts {
             match read().await {
                 Err(fault @ StoreFault::Unavailable { .. }) => {
                     tracing::warn!("The audit retries a read: {}", causes(&fault));
-                    self.world.sleep(delay).await;
+                    AUDIT_READ.pause(attempt, &*self.world).await;
                 }
                 answer => return answer,
             }

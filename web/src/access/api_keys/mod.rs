@@ -3,10 +3,9 @@
 //! A key is `po_` and 32 random bytes in base64url. The store holds only its SHA-256, under an id: the first 16
 //! hexadecimal digits of the hash.
 
-use std::time::Duration;
-
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use postonce_shared::backoff::STORE_NEEDED;
 use postonce_shared::domain::ids::{InvalidPartner, PartnerId};
 use postonce_shared::domain::partner::{ActiveKey, Partner, Reach};
 use postonce_shared::ports::Store;
@@ -33,8 +32,6 @@ const KEY_PREFIX: &str = "po_";
 const KEY_BYTES: usize = 32;
 /// Partner of the first key of a store.
 pub const BOOTSTRAP_PARTNER: &str = "bootstrap";
-/// Delay between attempts to store the first key.
-const ATTEMPT_DELAY: Duration = Duration::from_secs(1);
 
 /// Returns the SHA-256 of a key.
 pub fn hash(key: &str) -> [u8; 32] {
@@ -166,7 +163,7 @@ impl FirstKey {
             Swapped::Done(_) => Ok(self.compared(&partner, &record.id)),
             Swapped::Conflict => {
                 let known = store.partners.find(&id).await?.map(|stored| stored.value);
-                let is_mine = known.as_ref().is_some_and(|known| known.lists(&record.id));
+                let is_mine = known.as_ref().is_some_and(|known| known.has_key(&record.id));
                 if !is_mine {
                     store.api_keys.revoke(&record.id, world.now()).await?;
                 }
@@ -177,7 +174,7 @@ impl FirstKey {
 
     /// Derives the outcome from the keys that the partner of the first key has.
     fn compared(&self, known: &Partner, own_id: &str) -> FirstKeyOutcome {
-        match (known.lists(own_id), self.is_configured) {
+        match (known.has_key(own_id), self.is_configured) {
             (true, true) => FirstKeyOutcome::Configured,
             // Also when an earlier attempt of this process succeeded without an answer.
             (true, false) => FirstKeyOutcome::Made(self.key.clone()),
@@ -193,6 +190,7 @@ impl FirstKey {
         world: &dyn World,
         readiness: &Readiness,
     ) -> FirstKeyOutcome {
+        let mut backoff = STORE_NEEDED.start();
         loop {
             match self.establish(store, world).await {
                 Ok(established) => {
@@ -201,7 +199,7 @@ impl FirstKey {
                 }
                 Err(fault) => {
                     tracing::warn!("The first API key is not stored yet: {}", chain(&fault));
-                    world.sleep(ATTEMPT_DELAY).await;
+                    world.sleep(backoff.next(world)).await;
                 }
             }
         }

@@ -110,7 +110,7 @@ impl Keyring {
             return Ok(None);
         }
         let hash = hash(key);
-        Ok(self.cache.recall(&hash, self.query_store(&hash)).await?.ok())
+        Ok(self.cache.get_or_load(&hash, self.query_store(&hash)).await?.ok())
     }
 
     async fn query_store(&self, hash: &[u8; 32]) -> Result<Answer<Grant, ()>, StoreFault> {

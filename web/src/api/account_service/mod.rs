@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use postonce_shared::backoff::ACCOUNT_WRITE;
 use postonce_shared::domain::account::{Account, Versioned};
 use postonce_shared::domain::ids::{AccountId, AccountKey, TransactionKey, UserId};
 use postonce_shared::domain::journal::Entry;
@@ -14,7 +14,7 @@ use postonce_shared::domain::transaction::{Transaction, TransactionStatus};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Listing, Opened, StoredTransaction};
-use postonce_shared::ports::world::{World, WorldExt as _};
+use postonce_shared::ports::world::World;
 use postonce_shared::protocol::enquire;
 use postonce_shared::protocol::recover::Repair;
 
@@ -22,10 +22,6 @@ use crate::access::view::View;
 use crate::api::translate::{AccountChange, AccountTerms};
 use postonce_shared::ports::fault::chain;
 
-/// Maximum number of attempts of a change when postings change the account concurrently.
-const CHANGE_ATTEMPTS_MAX: u32 = 8;
-/// Maximum delay before the second attempt. It doubles with each further attempt.
-const CHANGE_DELAY: Duration = Duration::from_millis(5);
 /// Number of accounts that are read concurrently.
 const READS_AT_ONCE: usize = 8;
 /// Maximum number of store pages that are read for one page of a response.
@@ -102,7 +98,7 @@ impl AccountService {
         key: AccountKey,
         requested: &AccountChange,
     ) -> Result<ChangeOutcome, StoreFault> {
-        for attempt in 0..CHANGE_ATTEMPTS_MAX {
+        for attempt in 1..=ACCOUNT_WRITE.attempts {
             let Some(found) = self.store.ledger.account(key).await? else {
                 return Ok(ChangeOutcome::Unknown);
             };
@@ -123,8 +119,7 @@ impl AccountService {
             if self.store.accounts.change(&found.revision, &after).await?.is_some() {
                 return Ok(ChangeOutcome::Done(after));
             }
-            let longest = CHANGE_DELAY.saturating_mul(2_u32.saturating_pow(attempt));
-            self.world.sleep(self.world.jitter(longest)).await;
+            ACCOUNT_WRITE.pause(attempt, &*self.world).await;
         }
         Ok(ChangeOutcome::Busy)
     }
@@ -182,7 +177,7 @@ impl AccountService {
     /// [`StoreFault`]
     pub async fn transaction(&self, key: &TransactionKey) -> Result<Option<Transaction>, StoreFault> {
         let Some(stored) = enquire::transaction(&self.store, key).await? else { return Ok(None) };
-        if let Err(fault) = self.repair.consider(&stored).await {
+        if let Err(fault) = self.repair.enqueue_if_due(&stored).await {
             // The answer is known; the next read tries the repair again.
             tracing::warn!(transaction = %key, "The repair of {key} is postponed: {}", chain(&fault));
         }

@@ -7,10 +7,7 @@ use actix_web::http::header;
 use actix_web::{HttpRequest, HttpResponse, ResponseError as _};
 use utoipa_swagger_ui::Config;
 
-use crate::api::openapi::openapi_json;
 use crate::error::{ApiError, Code};
-
-static DOCUMENT: LazyLock<String> = LazyLock::new(openapi_json);
 
 /// Settings of the page. By default it would send the address of the document to an external validator, which
 /// `validator_url("none")` disables.
@@ -38,9 +35,9 @@ const PAGE: &str = r#"<!DOCTYPE html>
 </html>
 "#;
 
-/// Returns the OpenAPI document.
+/// Returns the OpenAPI document of `schemas`.
 pub async fn openapi() -> HttpResponse {
-    HttpResponse::Ok().content_type("application/json").body(DOCUMENT.as_str())
+    HttpResponse::Ok().content_type("application/json").body(postonce_schemas::OPENAPI_JSON.trim_end())
 }
 
 /// Returns the page.

@@ -10,14 +10,7 @@ pub mod message;
 pub mod operations;
 pub mod service;
 
-/// Path of the service.
-pub const PATH: &str = "/soap/UserAccountService";
-/// Namespace of its messages.
-pub const NAMESPACE: &str = "urn:postonce:soap:1";
-
-/// Namespaces with a meaning in its envelopes.
-pub const NAMESPACES: [&str; 3] =
-    [NAMESPACE, envelope::Version::V11.namespace(), envelope::Version::V12.namespace()];
+pub use crate::formats::soap_names::{NAMESPACE, PATH};
 
 /// Returns whether a path is the path of the service.
 pub fn is_at(path: &str) -> bool {

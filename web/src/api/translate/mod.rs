@@ -3,29 +3,24 @@
 //! format.
 
 mod content;
-pub mod json;
-pub mod members;
-pub mod partners;
+
+mod partners;
 
 use actix_web::HttpRequest;
 use actix_web::http::header;
 use actix_web::web::{Bytes, Data, Payload};
-use postonce_shared::cluster::gate::GateState;
 use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::account::{AccountStatus, Holder};
-use postonce_shared::domain::instruction::{Instruction, TransactionKind};
 use postonce_shared::domain::money::{Currency, OverdraftLimit};
-use postonce_shared::domain::partner::SignatureKey;
-use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::xml::XmlLimits;
 
-use self::members::Members;
-use crate::access::partner_terms::TermsChange;
-use crate::access::scopes::Scope;
+pub use self::content::{account_change, account_terms, gate_state, instruction, instruction_of};
+pub use self::partners::{key_scopes, partner_terms, signature_key};
 use crate::access::signatures::digest;
 use crate::api::negotiate;
 use crate::error::{ApiError, Code};
-use crate::formats::{Format, Shape};
+use crate::formats::members::Members;
+use crate::formats::{Format, Shape, json};
 
 /// Complete body of a request in a supported format.
 #[derive(Debug)]
@@ -53,19 +48,14 @@ impl InboundDocument {
 
     /// Parses its members.
     fn members(&self, shape: Shape) -> Result<Members, ApiError> {
-        self.format.read(shape, &self.bytes, &self.limits)
+        let members = self.format.read(shape, &self.bytes, &self.limits)?;
+        Ok(members.called_as_in(self.format, shape))
     }
 
-    /// Parses a document of the admin API, which must be JSON.
-    fn as_json<T>(&self, read: impl FnOnce(&[u8]) -> Result<T, ApiError>) -> Result<T, ApiError> {
+    /// Parses the members of a document of the admin API, which must be JSON.
+    fn members_of_json(&self) -> Result<Members, ApiError> {
         negotiate::only_json(self.format)?;
-        read(&self.bytes)
-    }
-
-    /// Returns a function that renames the fields of an error to the names in the document.
-    fn in_its_names(&self, shape: Shape) -> impl FnOnce(ApiError) -> ApiError {
-        let format = self.format;
-        move |error| error.with_fields(|member| format.field(shape, member))
+        json::members(&self.bytes)
     }
 }
 
@@ -140,70 +130,5 @@ impl AccountChange {
     }
 }
 
-/// Parses the instruction in a document.
-///
-/// # Errors
-/// [`ApiError`] with status 400 when it is malformed, or with status 422 and every violation.
-pub fn instruction(kind: TransactionKind, document: &InboundDocument) -> Result<Instruction, ApiError> {
-    let shape = Shape::Submission(kind);
-    content::instruction(kind, document.members(shape)?).map_err(document.in_its_names(shape))
-}
-
-/// Parses the instruction in the members of a SOAP message.
-///
-/// # Errors
-/// [`ApiError`] with status 422 and every violation, by member name.
-pub fn instruction_of(kind: TransactionKind, members: Members) -> Result<Instruction, ApiError> {
-    content::instruction(kind, members)
-}
-
-/// Parses the terms of a new account in a document.
-///
-/// # Errors
-/// As [`instruction`].
-pub fn account_terms(document: &InboundDocument) -> Result<AccountTerms, ApiError> {
-    let shape = Shape::Opening;
-    content::account_terms(document.members(shape)?).map_err(document.in_its_names(shape))
-}
-
-/// Parses the change of an account in a document.
-///
-/// # Errors
-/// As [`instruction`].
-pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiError> {
-    let shape = Shape::Change;
-    content::account_change(document.members(shape)?).map_err(document.in_its_names(shape))
-}
-
-/// Parses the terms of a partner in a document.
-///
-/// # Errors
-/// As [`instruction`].
-pub fn partner_terms(document: &InboundDocument) -> Result<TermsChange, ApiError> {
-    document.as_json(partners::terms)
-}
-
-/// Parses the scopes of a new key in a document.
-///
-/// # Errors
-/// As [`instruction`].
-pub fn key_scopes(document: &InboundDocument) -> Result<Vec<Scope>, ApiError> {
-    document.as_json(partners::key_scopes)
-}
-
-/// Parses a new signature key in a document.
-///
-/// # Errors
-/// As [`instruction`].
-pub fn signature_key(document: &InboundDocument) -> Result<SignatureKey, ApiError> {
-    document.as_json(partners::signature_key)
-}
-
-/// Parses the requested state of the gate in a document, which must be JSON. A scheduled release must be later
-/// than `now`.
-///
-/// # Errors
-/// As [`instruction`], and of status 415 for another format.
-pub fn gate_state(document: &InboundDocument, now: Timestamp) -> Result<GateState, ApiError> {
-    document.as_json(|body| json::gate_state(body, now))
-}
+#[cfg(test)]
+mod tests;

@@ -1,17 +1,17 @@
 //! Header fields with the quota of a caller and its remainder (draft-ietf-httpapi-ratelimit-headers-10).
 
-use postonce_shared::access::token_bucket::Standing;
+use postonce_shared::access::token_bucket::RateStatus;
 use postonce_shared::domain::partner::RequestRate;
 
 /// Returns the value of `RateLimit-Policy`: the quota, and the seconds after which it is granted again.
-pub fn policy(standing: &Standing) -> String {
+pub fn policy(standing: &RateStatus) -> String {
     let RequestRate { per_second, burst } = standing.rate;
     let window = burst.div_ceil(per_second.max(1)).max(1);
     format!("\"default\";q={burst};w={window}")
 }
 
 /// Returns the value of `RateLimit`: the remaining quota, and the seconds until it is full again.
-pub fn limit(standing: &Standing) -> String {
+pub fn limit(standing: &RateStatus) -> String {
     format!("\"default\";r={};t={}", standing.remaining, standing.full_in_s)
 }
 

@@ -1,0 +1,123 @@
+//! Responses of the operations in the OpenAPI document: those to submissions, and the error codes of each group of
+//! operations.
+
+use std::collections::BTreeMap;
+
+use postonce_schemas::json::Transaction;
+use utoipa::IntoResponses;
+use utoipa::openapi::{RefOr, Response};
+
+use crate::error::{Code, documented};
+
+/// Responses to an accepted deposit or withdrawal.
+#[derive(IntoResponses)]
+pub enum SubmissionAnswers {
+    /// Accepted: it will be posted or rejected.
+    #[response(status = 202, headers(
+        ("Location" = String, description = "Path of the transaction."),
+        ("Idempotent-Replayed" = String, description = "`true` if this request repeats an earlier one."),
+    ))]
+    Accepted(Transaction),
+    /// The transaction is final.
+    #[response(status = 200, headers(
+        ("Location" = String, description = "Path of the transaction."),
+        ("Idempotent-Replayed" = String, description = "`true` if this request repeats an earlier one."),
+        ("Preference-Applied" = String, description = "`wait=N` if the preference was applied."),
+    ))]
+    Final(Transaction),
+}
+
+/// Errors of every operation that reads a body.
+const BODY: [Code; 7] = [
+    Code::MediaTypeUnsupported,
+    Code::BodyTooLarge,
+    Code::RequestTimeout,
+    Code::ContentDigestInvalid,
+    Code::ContentDigestMismatch,
+    Code::BodyInvalid,
+    Code::ValidationFailed,
+];
+
+/// Declares the errors of a group of operations: those before the body, those of [`BODY`] if there is one, and
+/// those after it. The errors of all operations are added automatically.
+macro_rules! refusals {
+    ($($(#[$doc:meta])* $name:ident: $($code:ident)* $(+ $body:ident $($after:ident)*)?;)*) => {$(
+        $(#[$doc])*
+        pub struct $name;
+
+        impl IntoResponses for $name {
+            fn responses() -> BTreeMap<String, RefOr<Response>> {
+                let always = [
+                    Code::ApiKeyMissing,
+                    Code::ApiKeyInvalid,
+                    Code::SignatureMissing,
+                    Code::SignatureInvalid,
+                    Code::SignatureIncomplete,
+                    Code::SignatureExpired,
+                    Code::ScopeMissing,
+                    Code::RateLimited,
+                    Code::HeadersTooLarge,
+                    Code::Overloaded,
+                    Code::InternalError,
+                    Code::StorageUnavailable,
+                ];
+                let before: &[Code] = &[$(Code::$code,)*];
+                let from_the_body_on: &[&[Code]] = &[$(&$body, &[$(Code::$after,)*])?];
+                documented(&[&always, before, &from_the_body_on.concat()].concat())
+            }
+        }
+    )*};
+}
+
+refusals! {
+    /// Errors of every operation.
+    Refusals:;
+    /// Deposits and withdrawals.
+    SubmissionRefusals:
+        PathInvalid NotAcceptable + BODY
+        IdempotencyKeyMissing IdempotencyKeyInvalid AccountUnknown CurrencyMismatch IdempotencyKeyReused;
+    /// Opening accounts.
+    OpeningRefusals:
+        PathInvalid NotAcceptable + BODY AccountUnknown
+        AccountExists;
+    /// Changing accounts.
+    ChangingRefusals:
+        PathInvalid NotAcceptable + BODY AccountUnknown
+        AccountBalanceNotZero AccountBusy;
+    /// Reading an account.
+    ReadingRefusals: PathInvalid NotAcceptable AccountUnknown;
+    /// Listing accounts.
+    ListingRefusals: PathInvalid NotAcceptable QueryInvalid CursorInvalid UserUnknown;
+    /// Reading a transaction.
+    TransactionRefusals: PathInvalid NotAcceptable TransactionUnknown;
+    /// Reading a statement.
+    StatementRefusals: PathInvalid NotAcceptable QueryInvalid CursorInvalid AccountUnknown;
+    /// Reading metrics.
+    MetricsRefusals:;
+    /// Changing the gate.
+    GateRefusals: + BODY;
+    /// Listing partners.
+    PartnerListingRefusals: QueryInvalid CursorInvalid;
+    /// Reading a partner.
+    PartnerRefusals: PathInvalid PartnerUnknown;
+    /// Creating and changing a partner.
+    PartnerPuttingRefusals:
+        PathInvalid + BODY CallerShutOut
+        SignatureKeyNeeded PreconditionFailed;
+    /// Adding an API key.
+    KeyAddingRefusals:
+        PathInvalid + BODY PartnerUnknown
+        KeysTooMany;
+    /// Revoking an API key, or removing a signature key.
+    KeyRevokingRefusals: PathInvalid PartnerUnknown KeyUnknown CallerShutOut SignatureKeyNeeded;
+    /// Adding a signature key.
+    SignatureKeyAddingRefusals:
+        PathInvalid + BODY PartnerUnknown
+        KeysTooMany SignatureKeyExists;
+    /// Listing dead letters.
+    LetterListingRefusals: QueryInvalid CursorInvalid;
+    /// Reading a dead letter.
+    DeadLetterRefusals: DeadLetterUnknown;
+    /// Resolving a dead letter.
+    DecisionRefusals: DeadLetterUnknown DeadLetterResolved;
+}
