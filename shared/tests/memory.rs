@@ -75,7 +75,7 @@ async fn partners() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn roster() {
-    conformance::roster_contract(fresh).await;
+    conformance::process_registry_contract(fresh).await;
 }
 
 /// As an adapter of a slow store would call it: one store for all cases, seen by two processes.

@@ -11,36 +11,36 @@ use crate::ports::queue::QueueName;
 
 /// Wakes the listeners of this process.
 #[derive(Debug, Default)]
-pub struct LocalDoorbell(Mutex<BTreeMap<String, Chime>>);
+pub struct LocalDoorbell(Mutex<BTreeMap<String, PendingRings>>);
 
 /// Rings for one kind of work that no listener has received yet.
 #[derive(Debug, Default)]
-struct Chime {
+struct PendingRings {
     queues: BTreeSet<QueueName>,
     rung: Arc<Notify>,
 }
 
 impl LocalDoorbell {
-    fn chime<T>(&self, kind: &str, look: impl FnOnce(&mut Chime) -> T) -> T {
-        let mut chimes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        look(chimes.entry(kind.to_owned()).or_default())
+    fn pending<T>(&self, kind: &str, action: impl FnOnce(&mut PendingRings) -> T) -> T {
+        let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        action(kinds.entry(kind.to_owned()).or_default())
     }
 }
 
 #[async_trait]
 impl Doorbell for LocalDoorbell {
     fn ring(&self, queue: &QueueName) {
-        self.chime(queue.kind(), |chime| {
-            chime.queues.insert(queue.clone());
+        self.pending(queue.kind(), |pending| {
+            pending.queues.insert(queue.clone());
             // A ring without a listener is kept, once.
-            chime.rung.notify_one();
+            pending.rung.notify_one();
         });
     }
 
     async fn rung(&self, kind: &str) -> BTreeSet<QueueName> {
         loop {
-            let (queues, bell) =
-                self.chime(kind, |chime| (std::mem::take(&mut chime.queues), Arc::clone(&chime.rung)));
+            let (queues, bell) = self
+                .pending(kind, |pending| (std::mem::take(&mut pending.queues), Arc::clone(&pending.rung)));
             if !queues.is_empty() {
                 return queues;
             }

@@ -123,7 +123,7 @@ impl fmt::Debug for ReplySeal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::adapters::http::signature::Signed;
+    use crate::adapters::http::signature::PeerRequest;
     use crate::adapters::memory::world::TestWorld;
 
     fn seal(secret: Option<&str>, world: &Arc<TestWorld>) -> ReplySeal {
@@ -180,7 +180,7 @@ mod tests {
         let (path, time) = (asked.address.to_string(), asked.until.unix_ms().to_string());
         for method in ["GET", "POST", "PUT"] {
             let (nonce, addressee) = (&"0".repeat(32), &path);
-            let request = Signed { method, path: &path, timestamp: &time, nonce, addressee, body: b"" };
+            let request = PeerRequest { method, path: &path, timestamp: &time, nonce, addressee, body: b"" };
             let code = hex::encode(asked.code);
             assert!(request.verify(&keys, &code, asked.until).is_err(), "{method}");
         }

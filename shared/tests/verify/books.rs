@@ -11,7 +11,7 @@ use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::Transaction;
 use postonce_shared::oversight::verify::{
-    AccountAudit, AccountRow, FindingKind, Look, Report, Subject, Suspects,
+    AccountAudit, AccountRow, DifferingGroups, FindingKind, PassOptions, Report, Subject,
 };
 use postonce_shared::ports::archive::StoredPage;
 use postonce_shared::ports::ledger::{Marks, StoredTransaction};
@@ -118,17 +118,17 @@ impl Books {
     }
 
     /// One reading.
-    pub fn look(&self, suspects: Suspects) -> Report {
+    pub fn look(&self, differing_groups: DifferingGroups) -> Report {
         let row = AccountRow::Read(Box::new(self.account.clone()));
-        self.look_at(row, suspects)
+        self.record(row, differing_groups)
     }
 
-    pub fn look_at(&self, row: AccountRow, suspects: Suspects) -> Report {
-        let look = Look {
+    pub fn record(&self, row: AccountRow, differing_groups: DifferingGroups) -> Report {
+        let look = PassOptions {
             salt: Nonce::from_uuid(Uuid::from_u128(99)),
             now: Timestamp::from_unix_ms(NOW),
             unreserved_from: Some(FIRST_COUNTER + 10_000),
-            suspects,
+            differing_groups,
         };
         let mut audit = AccountAudit::new(Subject { key: self.account.key, row, listed: true }, look);
         for page in &self.pages {
@@ -141,8 +141,8 @@ impl Books {
 
     /// What the audit tells: a second reading compares what the first could not match.
     pub fn audit(&self) -> Report {
-        let first = self.look(Suspects::default());
-        self.look(first.suspects)
+        let first = self.look(DifferingGroups::default());
+        self.look(first.differing_groups)
     }
 
     pub fn kinds(&self) -> Vec<FindingKind> {

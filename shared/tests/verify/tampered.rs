@@ -9,7 +9,7 @@ use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::oversight::verify::FindingKind::{self, *};
-use postonce_shared::oversight::verify::{AccountRow, OVERDUE_AFTER, Suspects};
+use postonce_shared::oversight::verify::{AccountRow, DifferingGroups, OVERDUE_AFTER};
 use postonce_shared::protocol::order_numbers::FIRST_COUNTER;
 
 use super::books::{Books, NOW, euro};
@@ -291,18 +291,18 @@ fn an_order_number_that_nobody_reserved_is_found() {
 
 #[test]
 fn a_page_that_cannot_be_read_explains_what_is_missing() {
-    use postonce_shared::oversight::verify::{AccountAudit, Look, Subject};
+    use postonce_shared::oversight::verify::{AccountAudit, PassOptions, Subject};
     use postonce_shared::ports::archive::{Damaged, StoredPage};
     let books = books();
     for damaged in 0..books.pages.len() {
-        let mut suspects = Suspects::default();
+        let mut differing_groups = DifferingGroups::default();
         for round in 0..2 {
             let row = AccountRow::Read(Box::new(books.account.clone()));
-            let look = Look {
+            let look = PassOptions {
                 salt: postonce_shared::domain::ids::Nonce::from_uuid(uuid::Uuid::nil()),
                 now: Timestamp::from_unix_ms(NOW),
                 unreserved_from: None,
-                suspects: std::mem::take(&mut suspects),
+                differing_groups: std::mem::take(&mut differing_groups),
             };
             let mut audit = AccountAudit::new(Subject { key: books.account.key, row, listed: true }, look);
             for (index, page) in books.pages.iter().enumerate() {
@@ -316,7 +316,7 @@ fn a_page_that_cannot_be_read_explains_what_is_missing() {
             let kinds: Vec<FindingKind> = report.findings.iter().map(|finding| finding.kind).collect();
             assert_eq!(kinds, [PageUnreadable], "page {damaged}, round {round}: {:#?}", report.findings);
             assert!(report.findings[0].to_string().contains("not JSON"));
-            suspects = report.suspects;
+            differing_groups = report.differing_groups;
         }
     }
 }
@@ -325,9 +325,9 @@ fn a_page_that_cannot_be_read_explains_what_is_missing() {
 fn an_account_that_is_gone_or_cannot_be_read_is_told_and_its_journal_is_read() {
     let mut books = books();
     let kinds = |books: &Books, row: AccountRow| {
-        let first = books.look_at(row.clone(), Suspects::default());
+        let first = books.record(row.clone(), DifferingGroups::default());
         let kinds: Vec<FindingKind> =
-            books.look_at(row, first.suspects).findings.iter().map(|finding| finding.kind).collect();
+            books.record(row, first.differing_groups).findings.iter().map(|finding| finding.kind).collect();
         kinds
     };
     assert_eq!(kinds(&books, AccountRow::Missing), [AccountMissing]);

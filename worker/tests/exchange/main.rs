@@ -15,8 +15,8 @@ use actix_web::{App, HttpResponse, HttpServer};
 use futures::FutureExt as _;
 use postonce_shared::access::partner_grants::Denial;
 use postonce_shared::adapters::http::{
-    COMPLETIONS_PATH, CallFault, PARTNERS_PATH, PartnerChanged, PeerNetwork, Question, RING_PATH, Recipient,
-    STATUS_PATH, decode_ring,
+    BroadcastRequest, COMPLETIONS_PATH, CallFault, PARTNERS_PATH, PartnerChanged, PeerNetwork, RING_PATH,
+    Recipient, STATUS_PATH, decode_ring,
 };
 use postonce_shared::cluster::completions::{Completion, News, note};
 use postonce_shared::cluster::replies::Replies as _;
@@ -146,7 +146,7 @@ async fn rings_collect_while_one_is_in_flight() {
     }
     gate.add_permits(2);
     until(|| slow.rings.lock().unwrap().len() == 2 && slow.in_flight.load(Ordering::SeqCst) == 0).await;
-    within(web.bell.until_heard(DEADLINE)).await;
+    within(web.bell.flush(DEADLINE)).await;
     let expected = [BTreeSet::from([queue(0)]), BTreeSet::from([queue(0), queue(1), queue(2)])];
     assert_eq!(*slow.rings.lock().unwrap(), expected);
 }
@@ -175,7 +175,7 @@ async fn a_process_takes_only_calls_that_are_for_its_own_address() {
     let misled = town.fresh_id();
     town.announce(misled, &Address::parse(&other).unwrap()).await;
     let asker = town.exchange();
-    let answers = within(asker.broadcast.ask(&Question::get(STATUS_PATH), DEADLINE)).await.unwrap();
+    let answers = within(asker.broadcast.send(&BroadcastRequest::get(STATUS_PATH), DEADLINE)).await.unwrap();
     assert_eq!(answers.len(), 2);
     for (entry, answer) in answers {
         if entry.id == misled {
@@ -297,7 +297,7 @@ async fn all_other_workers_are_asked_at_once() {
     other.callee.meter.listeners(&queue(0)).allow(7);
     other.callee.meter.received.add(3);
 
-    let answers = within(asker.broadcast.ask(&Question::get(STATUS_PATH), DEADLINE)).await.unwrap();
+    let answers = within(asker.broadcast.send(&BroadcastRequest::get(STATUS_PATH), DEADLINE)).await.unwrap();
     let mut ids: Vec<ProcessId> = answers.iter().map(|(entry, _)| entry.id).collect();
     ids.sort();
     let mut expected = vec![other.callee.id, dead];
@@ -320,16 +320,16 @@ async fn a_process_that_only_serves_the_api_is_asked_and_never_rung() {
     let (worker, web) = (town.worker().await, town.house());
     town.announce_as(ProcessKind::Web, web.callee.id, &web.address).await;
     let asker = town.exchange();
-    let asked = async |question: Question| {
-        let answers = within(asker.broadcast.ask(&question, DEADLINE)).await.unwrap();
+    let asked = async |request: BroadcastRequest| {
+        let answers = within(asker.broadcast.send(&request, DEADLINE)).await.unwrap();
         assert!(answers.iter().all(|(_, answer)| answer.is_ok()), "{answers:?}");
         answers.into_iter().map(|(entry, _)| entry.id).collect::<BTreeSet<ProcessId>>()
     };
     let (of_worker, of_web) = (worker.callee.id, web.callee.id);
-    assert_eq!(asked(Question::get(STATUS_PATH)).await, BTreeSet::from([of_worker, of_web]));
-    assert_eq!(asked(Question::get(STATUS_PATH).of_workers()).await, BTreeSet::from([of_worker]));
+    assert_eq!(asked(BroadcastRequest::get(STATUS_PATH)).await, BTreeSet::from([of_worker, of_web]));
+    assert_eq!(asked(BroadcastRequest::get(STATUS_PATH).to_workers()).await, BTreeSet::from([of_worker]));
     let told = PartnerChanged { partner: Some("shop".to_owned()) };
-    let told = Question::put(PARTNERS_PATH, told.encode());
+    let told = BroadcastRequest::put(PARTNERS_PATH, told.encode());
     let shop = PartnerId::parse("shop").unwrap();
     assert_eq!(worker.grants.find(&shop).await.unwrap().unwrap_err(), Denial::Unknown(shop.clone()));
     let partner = Partner::active(shop.clone(), Reach::Everything, town.world.now());
@@ -339,7 +339,7 @@ async fn a_process_that_only_serves_the_api_is_asked_and_never_rung() {
     assert_eq!(worker.grants.find(&shop).await.unwrap().unwrap().partner, partner);
     asker.bell.ring(&queue(0));
     assert_eq!(worker.heard().await, BTreeSet::from([queue(0)]));
-    within(asker.bell.until_heard(DEADLINE)).await;
+    within(asker.bell.flush(DEADLINE)).await;
     assert!(web.callee.bell.rung("work").now_or_never().is_none(), "nobody listens there");
 }
 
@@ -357,10 +357,11 @@ async fn a_worker_listens_only_to_who_knows_the_secret() {
     let stranger =
         PeerNetwork::new(&town.store.ports(), &town.world, Some(&keys("another-secret-long-enough")))
             .unwrap();
-    let answers = within(stranger.broadcast.ask(&Question::get(STATUS_PATH), DEADLINE)).await.unwrap();
+    let answers =
+        within(stranger.broadcast.send(&BroadcastRequest::get(STATUS_PATH), DEADLINE)).await.unwrap();
     assert!(matches!(answers[0].1, Err(CallFault::Refused(401))), "{answers:?}");
     stranger.bell.ring(&queue(0));
-    within(stranger.bell.until_heard(DEADLINE)).await;
+    within(stranger.bell.flush(DEADLINE)).await;
     town.exchange().bell.ring(&queue(1));
     assert_eq!(worker.heard().await, BTreeSet::from([queue(1)]), "the stranger was not heard");
     // Health and metrics are for everybody.

@@ -13,7 +13,7 @@ use futures::FutureExt as _;
 use tracing::{debug, warn};
 
 use super::client::{Call, CallFault, PeerClient};
-use super::lines::{Lines, Load, Persistence};
+use super::send_queues::{Pending, RetryPolicy, SendQueues};
 use super::{RING_PATH, encode_ring};
 use crate::adapters::local_doorbell::LocalDoorbell;
 use crate::ports::doorbell::Doorbell;
@@ -33,10 +33,10 @@ const READ_DELAY: Duration = Duration::from_millis(200);
 /// Maximum wait for the response to a ring.
 const RING_TIMEOUT: Duration = Duration::from_secs(2);
 /// A worker that does not respond is retried for about 13 s; after that, the next ring starts again.
-const PERSISTENCE: Persistence = Persistence { attempts: 8, first_delay: Duration::from_millis(100) };
+const RETRY_POLICY: RetryPolicy = RetryPolicy { attempts: 8, first_delay: Duration::from_millis(100) };
 
 /// The queues that a ring names.
-impl Load for BTreeSet<QueueName> {
+impl Pending for BTreeSet<QueueName> {
     fn add(&mut self, more: Self) {
         self.extend(more);
     }
@@ -59,15 +59,15 @@ pub struct HttpDoorbell {
     own: ProcessId,
     roster: Arc<dyn ProcessRegistry>,
     world: Arc<dyn World>,
-    lines: Lines<Peer, BTreeSet<QueueName>>,
-    known: Mutex<Known>,
+    send_queues: SendQueues<Peer, BTreeSet<QueueName>>,
+    known: Mutex<KnownPeers>,
     /// For the tasks that it starts.
     this: Weak<Self>,
 }
 
 /// The known content of the process registry.
 #[derive(Default)]
-struct Known {
+struct KnownPeers {
     peers: BTreeSet<Peer>,
     /// When the registry was last read, by [`World::uptime`].
     read_at: Option<Duration>,
@@ -94,7 +94,7 @@ impl HttpDoorbell {
                 own,
                 roster: Arc::clone(roster),
                 world: Arc::clone(world),
-                lines: Lines::new(Arc::clone(world), PERSISTENCE, Arc::new(send)),
+                send_queues: SendQueues::new(Arc::clone(world), RETRY_POLICY, Arc::new(send)),
                 known: Mutex::default(),
                 this: this.clone(),
             }
@@ -102,15 +102,15 @@ impl HttpDoorbell {
     }
 
     /// Waits until every ring was delivered, at most for `longest`. Called by a process that is about to end.
-    pub async fn until_heard(&self, longest: Duration) {
-        const GLANCE: Duration = Duration::from_millis(10);
+    pub async fn flush(&self, longest: Duration) {
+        const POLL_INTERVAL: Duration = Duration::from_millis(10);
         let until = self.world.uptime().saturating_add(longest);
-        while (self.known().reading || !self.lines.are_quiet()) && self.world.uptime() < until {
-            self.world.sleep(GLANCE).await;
+        while (self.known().reading || !self.send_queues.are_empty()) && self.world.uptime() < until {
+            self.world.sleep(POLL_INTERVAL).await;
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, KnownPeers> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -139,7 +139,7 @@ impl HttpDoorbell {
                     let others =
                         entries.into_iter().filter(|entry| entry.id != self.own && listens(entry.kind));
                     let listed = others.map(|entry| Peer { id: entry.id, address: entry.address }).collect();
-                    self.learn(listed, missed);
+                    self.update_peers(listed, missed);
                     return;
                 }
                 Err(fault) => {
@@ -155,7 +155,7 @@ impl HttpDoorbell {
     }
 
     /// Stores the registry that was read, and rings new processes for the rings that they missed.
-    fn learn(&self, listed: BTreeSet<Peer>, missed: BTreeSet<QueueName>) {
+    fn update_peers(&self, listed: BTreeSet<Peer>, missed: BTreeSet<QueueName>) {
         let mut known = self.known();
         known.read_at = Some(self.world.uptime());
         let newcomers: Vec<Peer> = listed.difference(&known.peers).cloned().collect();
@@ -163,7 +163,7 @@ impl HttpDoorbell {
         let missed: BTreeSet<QueueName> = missed.union(&known.rung).cloned().collect();
         drop(known);
         if !missed.is_empty() {
-            newcomers.into_iter().for_each(|peer| self.lines.add(peer, missed.clone()));
+            newcomers.into_iter().for_each(|peer| self.send_queues.add(peer, missed.clone()));
         }
     }
 }
@@ -217,7 +217,7 @@ impl Doorbell for HttpDoorbell {
             known.peers.iter().cloned().collect()
         };
         for peer in peers {
-            self.lines.add(peer, BTreeSet::from([queue.clone()]));
+            self.send_queues.add(peer, BTreeSet::from([queue.clone()]));
         }
         self.refresh(ROSTER_AGE_MAX);
     }

@@ -8,7 +8,7 @@ use tracing::{debug, warn};
 
 use super::COMPLETIONS_PATH;
 use super::client::{Call, PeerClient};
-use super::lines::{Lines, Load, Persistence};
+use super::send_queues::{Pending, RetryPolicy, SendQueues};
 use crate::cluster::completions::Completion;
 use crate::cluster::completions::note::{self, NOTE_ITEMS_MAX};
 use crate::cluster::replies::Replies;
@@ -20,12 +20,12 @@ use crate::ports::world::World;
 /// Maximum wait for the response to a note.
 const NOTE_TIMEOUT: Duration = Duration::from_secs(2);
 /// A note that fails twice is dropped: the waiting process then reads the row.
-const PERSISTENCE: Persistence = Persistence { attempts: 2, first_delay: Duration::from_millis(100) };
+const RETRY_POLICY: RetryPolicy = RetryPolicy { attempts: 2, first_delay: Duration::from_millis(100) };
 /// Maximum number of completions that wait for one process; further ones are dropped.
 const WAITING_MAX: usize = 20_000;
 
 /// The completions for one process.
-impl Load for Vec<Completion> {
+impl Pending for Vec<Completion> {
     fn add(&mut self, more: Self) {
         let room = WAITING_MAX.saturating_sub(self.len());
         self.extend(more.into_iter().take(room));
@@ -39,21 +39,22 @@ impl Load for Vec<Completion> {
 /// Sends outcomes to other processes over HTTP.
 pub struct HttpReplies {
     seal: ReplySeal,
-    lines: Lines<Address, Vec<Completion>>,
+    send_queues: SendQueues<Address, Vec<Completion>>,
 }
 
 impl HttpReplies {
     pub(super) fn new(client: &Arc<PeerClient>, seal: ReplySeal, world: &Arc<dyn World>) -> Self {
         let client = Arc::clone(client);
-        let send = move |to: Address, load: Vec<Completion>| tell(Arc::clone(&client), to, load).boxed();
-        Self { seal, lines: Lines::new(Arc::clone(world), PERSISTENCE, Arc::new(send)) }
+        let send =
+            move |to: Address, items: Vec<Completion>| send_notes(Arc::clone(&client), to, items).boxed();
+        Self { seal, send_queues: SendQueues::new(Arc::clone(world), RETRY_POLICY, Arc::new(send)) }
     }
 }
 
 impl Replies for HttpReplies {
     fn send(&self, to: &ReplyTo, completion: Completion) {
         match self.seal.open(to) {
-            Ok(address) => self.lines.add(address.clone(), vec![completion]),
+            Ok(address) => self.send_queues.add(address.clone(), vec![completion]),
             Err(why @ Unproven::Forged) => {
                 warn!("The outcome of transaction {} is not sent: {why}", completion.key);
             }
@@ -64,7 +65,7 @@ impl Replies for HttpReplies {
     }
 }
 
-async fn tell(client: Arc<PeerClient>, to: Address, completions: Vec<Completion>) -> bool {
+async fn send_notes(client: Arc<PeerClient>, to: Address, completions: Vec<Completion>) -> bool {
     for some in completions.chunks(NOTE_ITEMS_MAX) {
         let call = Call::post(COMPLETIONS_PATH, note::encode(some));
         if let Err(fault) = client.call(&to, call, NOTE_TIMEOUT).await {

@@ -99,7 +99,7 @@ impl DemandWatch {
 
     /// Starts a reading in a task of its own: other callers wait for it even if the first one is canceled.
     fn begin_reading(&self) -> Shared<BoxFuture<'static, Answer>> {
-        let (told, answer) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
         let (queue, queues, world) =
             (Arc::clone(&self.queue), Arc::clone(&self.queues), Arc::clone(&self.world));
         let (count, configured) =
@@ -113,7 +113,7 @@ impl DemandWatch {
             };
             let demand: Result<Demand, StoreFault> = read.await;
             // All callers may have been canceled.
-            drop(told.send(demand.map_err(Arc::new)));
+            drop(sender.send(demand.map_err(Arc::new)));
         };
         self.world.spawn(reading.boxed());
         let answer = async {
