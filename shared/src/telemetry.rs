@@ -17,8 +17,8 @@ use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 use crate::config::LogFormat;
 use crate::oversight::audit;
 
-/// Prefix of our own log targets. Lines of other code are written only at level info or above, whatever is configured:
-/// HTTP libraries log whole requests at debug and trace, which contain keys, names and references.
+/// Prefix of our own log targets. Lines of other code are written only at level info or above, regardless of the
+/// configuration: HTTP libraries log whole requests at debug and trace, which contain keys, names and references.
 const OWN: &str = "postonce";
 
 /// Size of the buffer that is written at once.

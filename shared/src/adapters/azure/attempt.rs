@@ -15,7 +15,7 @@ use crate::ports::world::{World, WorldExt as _};
 
 /// Latest start of an attempt, after the start of the operation.
 const LATEST_START: Duration = Duration::from_secs(5);
-/// Maximum number of attempts of one operation, however short the random delays are.
+/// Maximum number of attempts of one operation: it applies if the random delays are short.
 const ATTEMPTS_MAX: u32 = 8;
 /// Upper bound of the delay before the second attempt; it doubles for each further one.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
@@ -36,7 +36,7 @@ pub(super) enum Failure {
 
 /// A response with which the service rejected a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the storage answered {status} {code}", code = .code.as_deref().unwrap_or("without a code"))]
+#[error("the storage responded with {status} {code}", code = .code.as_deref().unwrap_or("without a code"))]
 pub(super) struct ErrorResponse {
     /// The HTTP status.
     pub(super) status: u16,
@@ -195,7 +195,7 @@ impl Retries {
         true
     }
 
-    /// Repeats a read until the service responds, whatever the response is.
+    /// Repeats a read until the service responds. An error response is not retried.
     pub(super) async fn retry_read<T, A>(&mut self, attempt: impl Fn() -> A + Send) -> Result<T, Failure>
     where
         A: Future<Output = Result<T, Failure>> + Send,

@@ -61,7 +61,7 @@ pub struct HttpDoorbell {
     world: Arc<dyn World>,
     send_queues: SendQueues<Peer, BTreeSet<QueueName>>,
     known: Mutex<KnownPeers>,
-    /// For the tasks that it starts.
+    /// Reference to this doorbell, for the tasks that it starts.
     this: Weak<Self>,
 }
 

@@ -85,8 +85,8 @@ pub struct PeerNetwork {
 }
 
 impl PeerNetwork {
-    /// Creates the network of a process. Sends nothing yet. Without a configured secret there is none until
-    /// [`DoorbellSecret::establish`] has read it from the store.
+    /// Creates the network of a process. Sends nothing yet. Without a configured secret, requests wait until
+    /// [`DoorbellSecret::establish`] has read the secret from the store.
     ///
     /// # Errors
     /// [`NoClient`]

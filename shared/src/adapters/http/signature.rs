@@ -47,11 +47,11 @@ pub struct PeerRequest<'a> {
     pub method: &'a str,
     /// The path, with its query if there is one.
     pub path: &'a str,
-    /// As in [`Stamp`].
+    /// See [`Stamp`].
     pub timestamp: &'a str,
-    /// As in [`Stamp`].
+    /// See [`Stamp`].
     pub nonce: &'a str,
-    /// As in [`Stamp`].
+    /// See [`Stamp`].
     pub addressee: &'a str,
     /// The whole body.
     pub body: &'a [u8],

@@ -69,7 +69,7 @@ impl Archive for SqliteArchive {
             let sql = "SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?1)";
             Ok(connection.prepare_cached(sql)?.query_row([number], |row| row.get(0))?)
         };
-        self.database.read(meter::TABLE_GET, "looking for an account in the list", job).await
+        self.database.read(meter::TABLE_GET, "searching an account in the list", job).await
     }
 
     async fn stored_pages(

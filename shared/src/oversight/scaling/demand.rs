@@ -22,7 +22,7 @@ pub const READING_AGE_MAX: Duration = Duration::from_secs(5);
 /// The backlog of all queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Demand {
-    /// Messages, visible and not. One message holds many transactions.
+    /// Number of messages, including invisible ones. One message contains many transactions.
     pub depth: u64,
     /// Messages in queues with a visible message. If a queue has none, all of its messages are leased or delayed, and
     /// a further worker would receive nothing.

@@ -195,7 +195,7 @@ impl<'a> Verifier<'a> {
     }
 
     /// Records the first counter that is not reserved yet; `None` if it is unknown. Returns whether there is a
-    /// register. Its defects are reported if `tell` is true.
+    /// register. Its defects are reported if `report` is true.
     async fn read_register(&self, report: bool) -> Result<bool, StoreFault> {
         let (register, exists) = match self.reader.read(async || self.store.sync.get(REGISTER).await).await {
             Ok(Some(found)) => {

@@ -152,7 +152,7 @@ fn a_restore_that_fails_at_any_step_leaves_the_old_store_or_the_new_one() {
         }
         *seen.entry(word.clone()).or_insert(0) += 1;
 
-        // A repetition succeeds, and the old store is kept at most once more.
+        // A repetition succeeds, and keeps the old store at most one more time.
         let plan = fixture.restoration().carry_out(&mut |_| {}).unwrap();
         assert_eq!(read_word(&fixture.store()).as_deref(), Some("backup"));
         assert_eq!(read_word(&plan.kept.unwrap()), Some(word));
