@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(bell.rung("work").await, BTreeSet::from([work(0), work(1)]));
         assert!(bell.rung("work").now_or_never().is_none(), "all rings were received");
 
-        let (heard, ()) = futures::join!(bell.rung("work"), async { bell.ring(&work(2)) });
-        assert_eq!(heard, BTreeSet::from([work(2)]));
+        let (received, ()) = futures::join!(bell.rung("work"), async { bell.ring(&work(2)) });
+        assert_eq!(received, BTreeSet::from([work(2)]));
     }
 }

@@ -158,12 +158,12 @@ impl HttpDoorbell {
     fn update_peers(&self, listed: BTreeSet<Peer>, missed: BTreeSet<QueueName>) {
         let mut known = self.known();
         known.read_at = Some(self.world.uptime());
-        let newcomers: Vec<Peer> = listed.difference(&known.peers).cloned().collect();
+        let new_peers: Vec<Peer> = listed.difference(&known.peers).cloned().collect();
         known.peers = listed;
         let missed: BTreeSet<QueueName> = missed.union(&known.rung).cloned().collect();
         drop(known);
         if !missed.is_empty() {
-            newcomers.into_iter().for_each(|peer| self.send_queues.add(peer, missed.clone()));
+            new_peers.into_iter().for_each(|peer| self.send_queues.add(peer, missed.clone()));
         }
     }
 }

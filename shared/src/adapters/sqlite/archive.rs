@@ -222,8 +222,8 @@ struct RowCursor {
 impl RowCursor {
     fn parse(account: AccountKey, cursor: &str) -> Result<Self, SqlFault> {
         let read = || {
-            let place = cursor.strip_prefix(&format!("{account}."))?;
-            let (partner, message) = place.split_once('.')?;
+            let position = cursor.strip_prefix(&format!("{account}."))?;
+            let (partner, message) = position.split_once('.')?;
             Some(Self { partner: partner.parse().ok()?, message: hex::decode(message).ok()? })
         };
         read().ok_or(SqlFault::ForeignCursor)

@@ -57,19 +57,19 @@ struct Fixture {
 impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let living = folder.path().join("living.db");
-        let connection = connect(&living, Role::Write).unwrap();
-        migrate(&connection, &living).unwrap();
+        let live = folder.path().join("living.db");
+        let connection = connect(&live, Role::Write).unwrap();
+        migrate(&connection, &live).unwrap();
         write_word(&connection, "backup");
         let fixture = Self { folder };
-        take(&living, &fixture.backup(), Existing::Keep, &SystemWorld::new(), &mut |_| {}).unwrap();
+        take(&live, &fixture.backup(), Existing::Keep, &SystemWorld::new(), &mut |_| {}).unwrap();
         connection.query_row("PRAGMA wal_checkpoint", [], |_| Ok(())).unwrap();
         write_word(&connection, "store");
         for suffix in ["", "-wal"] {
-            std::fs::copy(beside(&living, suffix), beside(&fixture.store(), suffix)).unwrap();
+            std::fs::copy(beside(&live, suffix), beside(&fixture.store(), suffix)).unwrap();
         }
         drop(connection);
-        std::fs::remove_file(&living).unwrap();
+        std::fs::remove_file(&live).unwrap();
         fixture
     }
 
