@@ -295,7 +295,7 @@ fn what_is_no_sound_backup_of_ours_is_refused_and_changes_nothing() {
                 ),
             );
         });
-        check("gate.db", "has a value", &|file| {
+        check("gate.db", "contains a value", &|file| {
             sql(file, "INSERT INTO sync_values VALUES ('gate', 1, 'ajar')");
         });
         check("open.db", "beside it", &|file| fs::write(file.with_extension("db-wal"), "log").unwrap());
