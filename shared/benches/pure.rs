@@ -1,7 +1,7 @@
-//! The pure parts that show in a profile of a busy bank, each by itself: `cargo bench -p postonce-shared`.
+//! Pure functions that show up in a profile of a busy bank, each by itself: `cargo bench -p postonce-shared`.
 //!
-//! They compare one version with another on the same machine. What the bank does as a whole, the
-//! benchmark of the `tests` crate measures.
+//! They compare two versions on one machine. The benchmark of the `tests` crate measures the bank as a
+//! whole.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn now() -> Timestamp {
 }
 
 fn euro() -> Currency {
-    Currency::parse("EUR").expect("it is a currency")
+    Currency::parse("EUR").expect("a currency")
 }
 
 fn account() -> Versioned<Account> {
@@ -39,12 +39,12 @@ fn account() -> Versioned<Account> {
         user: UserId::from_uuid(Uuid::from_u128(1)),
         account: AccountId::from_uuid(Uuid::from_u128(2)),
     };
-    let limit = OverdraftLimit::try_new(0, euro()).expect("zero is a limit");
+    let limit = OverdraftLimit::try_new(0, euro()).expect("a limit");
     Versioned { value: Account::open(key, euro(), limit, None, now()), revision: Revision::new("1") }
 }
 
 fn work(count: u128) -> Vec<Work> {
-    let partner = PartnerId::parse("shop").expect("it is a name of a partner");
+    let partner = PartnerId::parse("shop").expect("a name of a partner");
     let work = |id| Work {
         key: TransactionKey {
             account: account().value.key,
@@ -53,7 +53,7 @@ fn work(count: u128) -> Vec<Work> {
         },
         instruction: Instruction {
             kind: TransactionKind::Deposit,
-            amount: Amount::parse("12.50", euro()).expect("it is an amount"),
+            amount: Amount::parse("12.50", euro()).expect("an amount"),
             details: Details::default(),
         },
         accepted_at: now(),
@@ -68,15 +68,13 @@ fn envelopes(criterion: &mut Criterion) {
         let envelope = Envelope::of(work(count), None);
         let (sealed, unsealed) = (envelope.encode(&bank), envelope.encode(&none));
         let mut bench = |name: &str, run: &dyn Fn()| {
-            criterion.bench_function(&format!("an envelope of {count} is {name}"), |it| it.iter(run));
+            criterion.bench_function(&format!("{name} an envelope of {count}"), |it| it.iter(run));
         };
-        bench("written", &|| drop(black_box(black_box(&envelope).encode(&bank))));
-        bench("written without its seal", &|| drop(black_box(black_box(&envelope).encode(&none))));
-        bench("read", &|| drop(black_box(Body::decode(black_box(&sealed), &bank))));
-        bench("read without a seal: the names", &|| {
-            drop(black_box(Body::decode(black_box(&unsealed), &bank)))
-        });
-        bench("verified", &|| {
+        bench("encode", &|| drop(black_box(black_box(&envelope).encode(&bank))));
+        bench("encode without a seal", &|| drop(black_box(black_box(&envelope).encode(&none))));
+        bench("decode", &|| drop(black_box(Body::decode(black_box(&sealed), &bank))));
+        bench("decode the names of", &|| drop(black_box(Body::decode(black_box(&unsealed), &bank))));
+        bench("verify the seal of", &|| {
             black_box(bank.verify(Purpose::Message, black_box(&sealed)));
         });
     }
@@ -90,20 +88,20 @@ fn decisions(criterion: &mut Criterion) {
     let full = u128::try_from(PAGE_ENTRIES_MAX).expect("a small number");
     for count in [1, full] {
         let work = work(count);
-        let name = format!("{count} of one account are decided and sealed");
+        let name = format!("decide and seal {count} of one account");
         criterion.bench_function(&name, |it| it.iter(|| decide(black_box(&account), &work, &context)));
     }
-    let commit = decide(&account, &work(full), &context).expect("it can be decided");
+    let commit = decide(&account, &work(full), &context).expect("a decision");
     let page = commit.page.expect("deposits are posted");
-    criterion.bench_function("a full page is written", |it| {
+    criterion.bench_function("encode a full page", |it| {
         it.iter(|| page_body::encode(black_box(&page.entries)));
     });
-    criterion.bench_function("a full page is checked", |it| it.iter(|| black_box(&page).check()));
+    criterion.bench_function("check a full page", |it| it.iter(|| black_box(&page).check()));
 }
 
 fn fingerprints(criterion: &mut Criterion) {
     let instruction = work(1).remove(0).instruction;
-    criterion.bench_function("a fingerprint is taken", |it| {
+    criterion.bench_function("compute a fingerprint", |it| {
         it.iter_batched(
             || instruction.clone(),
             |instruction| instruction.fingerprint(),

@@ -1,4 +1,4 @@
-//! The bank in one process: the use cases over one store, put together once.
+//! The bank in one process: the use cases over one store.
 
 use std::sync::Arc;
 
@@ -16,52 +16,52 @@ use crate::protocol::order_numbers::OrderNumbers;
 use crate::protocol::post::Poster;
 use crate::protocol::recover::Repair;
 
-/// Everything that a process of the bank can do. Pass on what is used, not the whole.
+/// The use cases of a process. Pass on the parts that are used, not the whole struct.
 #[derive(Clone)]
 pub struct Bank {
-    /// Where it keeps everything.
+    /// The store.
     pub store: Store,
-    /// The world it lives in.
+    /// Clock, random generator and task runtime.
     pub world: Arc<dyn World>,
     /// Wakes listeners.
     pub doorbell: Arc<dyn Doorbell>,
-    /// Who waits here for an outcome.
+    /// The waiting requests of this process.
     pub completions: Arc<Completions>,
-    /// Tells those who wait elsewhere.
+    /// Sends outcomes to other processes.
     pub replies: Arc<dyn Replies>,
-    /// Proves what the processes of the bank put on queues.
+    /// Authenticates the queue messages of the bank.
     pub seal: Seal,
-    /// How many queues share the work.
+    /// The number of queues over which work is distributed.
     pub queue_count: u16,
-    /// Half one of the protocol.
+    /// First half of the protocol.
     pub acceptor: Arc<Acceptor>,
-    /// Half two of the protocol.
+    /// Second half of the protocol.
     pub poster: Arc<Poster>,
-    /// The numbers of this process.
+    /// The order numbers of this process.
     pub order_numbers: Arc<OrderNumbers>,
-    /// What could not be posted.
+    /// Resolves work that could not be posted.
     pub dead_letters: Arc<DeadLetterService>,
-    /// What was forgotten.
+    /// Enqueues lost work again.
     pub repair: Repair,
-    /// The terms of the partners that direct orders are accepted for.
+    /// The terms of the partners on whose behalf direct orders are accepted.
     pub partner_grants: Arc<PartnerGrants>,
 }
 
-/// How a process reaches others, and is reached.
+/// The connections of a process to other processes.
 #[derive(Clone)]
 pub struct Links {
     /// Wakes listeners.
     pub doorbell: Arc<dyn Doorbell>,
-    /// Who waits here for an outcome. The same one that the store's enqueueing asks.
+    /// The waiting requests of this process. The store must enqueue with the same value.
     pub completions: Arc<Completions>,
-    /// Tells those who wait elsewhere.
+    /// Sends outcomes to other processes.
     pub replies: Arc<dyn Replies>,
-    /// The seal of the bank's messages. The same one that the store's enqueueing uses.
+    /// The seal of the bank's messages. The store must enqueue with the same value.
     pub seal: Seal,
 }
 
 impl Bank {
-    /// Puts the bank of a process together that knows no others. Nothing is read or written yet.
+    /// Creates the bank of a process without peers. Nothing is read or written yet.
     pub fn new(
         store: Store,
         world: Arc<dyn World>,
@@ -73,7 +73,7 @@ impl Bank {
         Self::linked(store, world, links, queue_count)
     }
 
-    /// Puts the bank of one process among others together. Nothing is read or written yet.
+    /// Creates the bank of a process with peers. Nothing is read or written yet.
     pub fn linked(store: Store, world: Arc<dyn World>, links: Links, queue_count: u16) -> Self {
         let Links { doorbell, completions, replies, seal } = links;
         let cache = Arc::new(AccountCache::default());
@@ -95,9 +95,10 @@ impl Bank {
             cache,
             queue_count,
         ));
-        let office = DeadLetterService::new(&store, &seal, Arc::clone(&poster), bell(), time(), queue_count);
+        let dead_letters =
+            DeadLetterService::new(&store, &seal, Arc::clone(&poster), bell(), time(), queue_count);
         let repair = Repair::new(&store, &seal, time(), bell(), queue_count);
-        let dead_letters = Arc::new(office);
+        let dead_letters = Arc::new(dead_letters);
         let partner_grants = Arc::new(PartnerGrants::new(&store, time()));
         Self {
             store,

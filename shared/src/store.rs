@@ -1,4 +1,4 @@
-//! From the configuration to the ports: the only place that knows all adapters.
+//! Opens the configured store. Only this module knows all adapters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::adapters::sqlite::{self, Enqueue, SqliteStore};
 use crate::cluster::completions::Completions;
 use crate::config::{Config, StorageConfig};
 use crate::messaging::envelope::seal::Seal;
-use crate::messaging::envelope::{self, Written};
+use crate::messaging::envelope::{self, EncodedItem};
 use crate::ports::Store;
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::queue::QueueName;
@@ -17,20 +17,20 @@ use crate::ports::world::World;
 /// The store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenFault {
-    /// The file cannot be used.
+    /// The database file cannot be used.
     #[error(transparent)]
     Sqlite(#[from] sqlite::OpenFault),
-    /// The client of Azure Storage cannot be built.
+    /// The client of Azure Storage cannot be created.
     #[error(transparent)]
     Azure(#[from] StoreFault),
 }
 
-/// Opens the store that the configuration names. Messages that the store enqueues by
-/// itself carry the `seal`, and ask for a reply where a request in `completions` waits for their work.
+/// Opens the configured store. Messages that the store enqueues itself carry the `seal`, and a reply address if
+/// a request in `completions` waits for their work.
 ///
 /// # Errors
-/// [`OpenFault`] when the file cannot be opened. Azure is not asked: a process starts without it,
-/// says that it is not ready, and works as soon as it is there.
+/// [`OpenFault`] when the file cannot be opened. Azure is not called: a process starts while it is unavailable,
+/// reports that it is not ready, and works as soon as it is available.
 pub async fn open(
     config: &Config,
     world: Arc<dyn World>,
@@ -46,8 +46,8 @@ pub async fn open(
     }
 }
 
-/// Opens the store that the configuration names for reading only. A file must exist and have the schema
-/// of this program, and every write to it is refused. On Azure nothing but the caller sees to that.
+/// Opens the configured store for reading only. A file must exist and have the schema
+/// of this program, and every write to it is refused. On Azure only the caller prevents writes.
 ///
 /// # Errors
 /// [`OpenFault`] when the file cannot be opened.
@@ -67,26 +67,26 @@ async fn open_azure(
     Ok(azure::open(&azure, world).await?)
 }
 
-/// Leaves an embedded store behind as one file, which an operator may copy by itself: for the end of a
-/// process. Threads of its server may hold the store until the process is gone, and then nobody closes it.
-/// Does nothing on Azure.
-pub fn leave(config: &Config) {
+/// Checkpoints an embedded store into one file, which an operator can copy without its write-ahead log. Called at
+/// the end of a process, because server threads may keep the store open until the process exits, and then it is
+/// never closed. Does nothing on Azure.
+pub fn checkpoint(config: &Config) {
     let StorageConfig::Sqlite { path } = &config.storage else { return };
     if let Err(fault) = SqliteStore::checkpoint(path) {
-        tracing::warn!("Whoever copies the database has to copy its -wal file, too: {}", chain(&fault));
+        tracing::warn!("The database must be copied together with its -wal file: {}", chain(&fault));
     }
 }
 
-/// The queue messages for accepted work, which SQLite stores in the same step as the work. Never a
-/// claim on a payload: a message is one more row of the same step there, so there is nothing to save.
+/// Creates the queue messages for accepted work, which SQLite stores in the same step as the work. Claims are not
+/// used there: a message is one more row of the same step, so a payload would save nothing.
 pub fn enqueue(queue_count: u16, completions: Arc<Completions>, seal: Seal) -> Enqueue {
     Arc::new(move |work| {
-        let mut by_queue: BTreeMap<QueueName, Vec<&Written>> = BTreeMap::new();
+        let mut by_queue: BTreeMap<QueueName, Vec<&EncodedItem>> = BTreeMap::new();
         for work in work {
             let queue = envelope::queue_of(work.key().account, queue_count);
             by_queue.entry(queue).or_default().push(work);
         }
-        let reply_to = |part: &[&Written]| completions.reply_to(part.iter().map(|work| work.key()));
+        let reply_to = |part: &[&EncodedItem]| completions.reply_to(part.iter().map(|work| work.key()));
         let messages = by_queue.into_iter().flat_map(|(queue, work)| {
             envelope::bodies(&work, reply_to, &seal).into_iter().map(move |body| (queue.clone(), body))
         });

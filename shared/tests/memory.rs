@@ -1,4 +1,4 @@
-//! The reference adapter keeps the contract of every port.
+//! The memory adapter, the reference for the others, fulfills the contract of every port.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,18 +74,18 @@ async fn partners() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn roster() {
+async fn process_registry() {
     conformance::process_registry_contract(fresh).await;
 }
 
-/// As an adapter of a slow store would call it: one store for all cases, seen by two processes.
+/// As for adapters of slow stores: all cases share one store, which two processes use.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_store_for_all_cases() {
     let store = MemoryStore::empty(Arc::new(SystemWorld::new()));
     conformance::whole_contract(async || store.ports()).await;
 }
 
-/// A lease of this store ends when the clock of its world says so, not when the machine's does.
+/// Leases end by the clock of the world, not by that of the machine.
 #[tokio::test]
 async fn leases_follow_the_clock_of_the_world() {
     let world = Arc::new(TestWorld::new(1));
@@ -93,17 +93,17 @@ async fn leases_follow_the_clock_of_the_world() {
     let (queue, lease_time) = (QueueName::of_partition("work", 0), Duration::from_secs(20));
     store.queue.send(&queue, b"{}", Duration::from_secs(1)).await.unwrap();
     let received = async || store.queue.receive(&queue, 1, lease_time).await.unwrap().len();
-    assert_eq!(received().await, 0, "it is delayed");
+    assert_eq!(received().await, 0, "the message is delayed");
     world.advance(Duration::from_secs(1));
     assert_eq!(received().await, 1, "the delay is over");
     world.advance(lease_time - Duration::from_millis(1));
-    assert_eq!(received().await, 0, "it is leased");
+    assert_eq!(received().await, 0, "the message is leased");
     world.advance(Duration::from_millis(1));
     assert_eq!(received().await, 1, "the lease is over");
 }
 
-/// The guard says "and not final" on its own: even the newest revision of a final row does not open
-/// it again. A store that guards by revisions alone cannot promise this much.
+/// The memory adapter refuses even the newest revision of a final row. A store that only compares
+/// revisions cannot promise that.
 #[tokio::test]
 async fn a_final_transaction_is_refused_under_any_revision() {
     let world: Arc<dyn World> = Arc::new(TestWorld::new(2));
@@ -135,7 +135,7 @@ async fn a_final_transaction_is_refused_under_any_revision() {
         decide(account, std::slice::from_ref(work), &context).unwrap()
     };
     let first = store.ledger.commit(&decided(&account, &work)).await.unwrap();
-    assert!(matches!(first, Committed::Done { .. }), "all guards hold");
+    assert!(matches!(first, Committed::Done { .. }), "all preconditions hold");
 
     let current = store.ledger.account(key).await.unwrap().unwrap();
     let revision = store.ledger.transaction(&new.key).await.unwrap().unwrap().revision;

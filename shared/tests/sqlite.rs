@@ -1,14 +1,14 @@
-//! What only the embedded store has: a file, a schema version, one lock for several processes, and
-//! queue messages that are written together with what was accepted. Two stores on one file stand for
-//! two processes: SQLite locks between connections, wherever they are.
+//! Properties of the embedded store only: a file, a schema version, one lock for several processes, and
+//! queue messages that are written together with the accepted transactions. Two stores on one file stand
+//! for two processes, because SQLite locks between connections.
 #![expect(clippy::unwrap_used, reason = "test code")]
 
 #[path = "sqlite/backup.rs"]
 mod backup;
-#[path = "sqlite/bank.rs"]
-mod bank;
 #[path = "sqlite/file.rs"]
 mod file;
+#[path = "sqlite/fixture.rs"]
+mod fixture;
 #[path = "sqlite/ledger.rs"]
 mod ledger;
 #[path = "sqlite/private_files.rs"]

@@ -1,4 +1,4 @@
-//! The embedded store keeps the contract of every port.
+//! The embedded store fulfills the contract of every port.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use postonce_shared::testing::conformance;
 use postonce_shared::testing::conformance::sealed::seal;
 use tempfile::TempDir;
 
-/// A file that is removed with its test. The cases of one test share it.
+/// A folder that is removed after its test. The cases of one test share it.
 struct Folder(TempDir);
 
 impl Folder {
     fn new() -> Self {
-        Self(tempfile::tempdir().expect("a temporary folder can be made"))
+        Self(tempfile::tempdir().expect("a temporary folder can be created"))
     }
 
     fn open(&self) -> Store {
@@ -90,7 +90,7 @@ async fn partners() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn roster() {
+async fn process_registry() {
     let folder = Folder::new();
     conformance::process_registry_contract(async || folder.open()).await;
 }

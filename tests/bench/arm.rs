@@ -1,45 +1,45 @@
-//! One side of a comparison: processes that serve the same requests, and what they count.
+//! An arm: one side of a comparison, with the processes that serve the requests and their counts.
 
 use std::any::Any;
 use std::time::Duration;
 
 use postonce_shared::domain::ids::AccountKey;
+use postonce_tests::process_probe::{self, ProcessProbe};
 use postonce_tests::scenario::fresh_account;
-use postonce_tests::vitals::{self, Vitals};
 use postonce_tests::wait;
 use serde_json::Value;
 
 use crate::load::{self, Target, Traffic, Until};
 
-/// Longest time for what was accepted to be posted.
+/// Longest time from the last acceptance to the last posting.
 const POSTING_TIME_MAX: Duration = Duration::from_secs(600);
 /// Connections that open accounts.
 const OPENING_CONNECTIONS: usize = 32;
 
-/// Where a process of an arm tells its counts.
+/// Source of the counts of a process.
 #[derive(Debug)]
 pub enum Counts {
-    /// Ours: the metrics.
-    Metrics(Vitals),
-    /// A peer's: the address of a small JSON object.
+    /// The metrics of a process of the bank.
+    Metrics(ProcessProbe),
+    /// The address of a JSON object, for a process of a peer.
     Peer(String),
 }
 
-/// A running arm. Its processes end with it.
+/// A running arm. Its processes end when it is dropped.
 pub struct Arm {
-    /// Where its API is.
+    /// Where its API listens.
     pub target: Target,
-    /// What its processes count.
+    /// The sources of the counts of its processes.
     pub counts: Vec<Counts>,
-    /// The processes that are the arm's own: what each is, and its id.
+    /// The processes of the arm: the kind and the id of each.
     pub processes: Vec<(&'static str, u32)>,
-    /// What has to live as long, in the order in which it is dropped.
-    #[expect(dead_code, reason = "it is held, and dropped at the end")]
+    /// Resources that live as long as the arm, in the order in which they are dropped.
+    #[expect(dead_code, reason = "held only to be dropped with the arm")]
     pub holds: Vec<Box<dyn Any>>,
 }
 
 impl Arm {
-    /// Opens so many accounts.
+    /// Opens that many accounts.
     pub async fn open(&self, count: usize) -> Vec<AccountKey> {
         let accounts: Vec<AccountKey> = (0..count).map(|_| fresh_account()).collect();
         let openings = Traffic::openings(&self.target, &accounts);
@@ -49,12 +49,12 @@ impl Arm {
         accounts
     }
 
-    /// How many transactions it has posted.
+    /// The number of transactions that it has posted.
     pub async fn posted(&self) -> u64 {
         let mut posted = 0_u64;
         for counts in &self.counts {
             let here = match counts {
-                Counts::Metrics(vitals) => vitals.count("worker_settled").await,
+                Counts::Metrics(probe) => probe.count("worker_settled").await,
                 Counts::Peer(address) => peer_count(address, "posted").await,
             };
             posted = posted.saturating_add(here);
@@ -62,12 +62,12 @@ impl Arm {
         posted
     }
 
-    /// How much it asked of its store.
+    /// The number of its requests to the store.
     pub async fn storage_operations(&self) -> u64 {
         let mut operations = 0_u64;
         for counts in &self.counts {
             let here = match counts {
-                Counts::Metrics(vitals) => vitals.storage_operations().await.values().sum(),
+                Counts::Metrics(probe) => probe.storage_operations().await.values().sum(),
                 Counts::Peer(address) => peer_count(address, "storage_operations").await,
             };
             operations = operations.saturating_add(here);
@@ -75,15 +75,15 @@ impl Arm {
         operations
     }
 
-    /// The processor time that its processes used so far; the emulator of a storage service is none of them.
+    /// The processor time that its processes have used, without the emulator of the storage service.
     pub fn processor_time(&self) -> Duration {
         let pids: Vec<u32> = self.processes.iter().map(|(_, pid)| *pid).collect();
-        vitals::processor_time(&pids)
+        process_probe::processor_time(&pids)
     }
 
-    /// Waits until it has posted so many.
+    /// Waits until it has posted that many transactions.
     pub async fn until_posted(&self, count: u64) {
-        wait::until("all of it is posted", POSTING_TIME_MAX, async || match self.posted().await {
+        wait::until("all transactions are posted", POSTING_TIME_MAX, async || match self.posted().await {
             posted if posted >= count => Ok(()),
             posted => Err(format!("{posted} of {count}")),
         })
@@ -93,6 +93,6 @@ impl Arm {
 
 async fn peer_count(address: &str, name: &str) -> u64 {
     let answer = reqwest::get(format!("{address}/bench/counts")).await.expect("the peer answers");
-    let counts: Value = answer.json().await.expect("the peer tells its counts");
+    let counts: Value = answer.json().await.expect("the peer returns its counts");
     counts.get(name).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {name} in {counts}"))
 }

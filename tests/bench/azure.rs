@@ -1,4 +1,4 @@
-//! Web and worker on Azurite against the classic design: single deposits, spread and hot.
+//! Web and worker on Azurite against the classic design: single deposits to many and to few accounts.
 
 use std::time::Duration;
 
@@ -6,54 +6,54 @@ use crate::machine::Machine;
 use crate::report::{Goal, Report};
 use crate::rounds::{Measure, interleave};
 use crate::throughput::{OPERATIONS, POSTED, throughput};
-use crate::{Wanted, arms};
+use crate::{Options, arms};
 
-/// Requests under way at once, each on a connection of its own.
+/// Concurrent requests, each on its own connection.
 const CONNECTIONS: usize = 256;
-/// How long an arm is loaded in each round.
+/// Duration of the load on an arm in each round.
 const LASTING: Duration = Duration::from_secs(8);
 
-/// How many accounts, and what is to be reached with them.
-pub struct Breadth {
+/// The accounts of a scenario, and its goals.
+pub struct Workload {
     scenario: &'static str,
     accounts: usize,
-    /// Whether each round has accounts of its own. The emulator searches the whole partition of an account for a
-    /// row, so that few accounts would grow slower from round to round, as no storage service does.
+    /// Whether each round opens new accounts. The emulator searches the whole partition of an account for a row,
+    /// so few accounts would become slower from round to round, unlike on a storage service.
     fresh: bool,
     goals: &'static [(Measure, Goal)],
 }
 
-/// Singles to many accounts. Each of them is warm after a while: it was posted to before.
-pub const SPREAD: Breadth = Breadth {
+/// Single deposits to many accounts. Each account is soon warm, because it was posted to before.
+pub const SPREAD: Workload = Workload {
     scenario: "azure-spread",
     accounts: 10_000,
     fresh: false,
     goals: &[(POSTED, Goal::TimesTheOther(250)), (OPERATIONS, Goal::AtMost(220))],
 };
-/// Singles to few accounts.
-pub const HOT: Breadth = Breadth {
+/// Single deposits to few accounts.
+pub const HOT: Workload = Workload {
     scenario: "azure-hot",
     accounts: 10,
     fresh: true,
     goals: &[(POSTED, Goal::TimesTheOther(2000)), (OPERATIONS, Goal::AtMost(30))],
 };
 
-/// Measures one of the two.
-pub async fn measure(breadth: &Breadth, wanted: &Wanted, machine: &Machine) {
-    let Breadth { scenario, accounts: count, fresh, goals } = breadth;
+/// Measures one of the workloads.
+pub async fn measure(workload: &Workload, options: &Options, machine: &Machine) {
+    let Workload { scenario, accounts: count, fresh, goals } = workload;
     let ours = arms::azure(machine.directory()).await;
     let our_accounts = ours.open(*count).await;
     let mut arms = vec![("postonce", (ours, our_accounts))];
-    if wanted.peers {
+    if options.peers {
         let peer = arms::classic(machine.directory());
         let accounts = peer.open(*count).await;
         arms.push(("classic design", (peer, accounts)));
     }
-    let connections = wanted.connections.unwrap_or(CONNECTIONS);
+    let connections = options.connections.unwrap_or(CONNECTIONS);
     let phase = format!("{connections} connections");
     let series = interleave(
         &format!("{scenario}, {phase}"),
-        wanted.rounds,
+        options.rounds,
         &arms,
         machine,
         async |(arm, accounts)| {

@@ -1,41 +1,41 @@
-//! Much work and a cold worker: receivers grow, the queues drain, receivers fall back to none. Shown
-//! as a series, as an operator sees it in `/v1/admin/queues`.
+//! A large backlog and a cold worker: the receivers grow, the queues drain, and the receivers stop. Printed as
+//! a series, as an operator sees it in `/v1/admin/queues`.
 
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use postonce_shared::domain::ids::AccountKey;
-use postonce_tests::client::{Client, Wish};
-use postonce_tests::scenario::{Plan, Stand, fresh_account, fresh_id};
+use postonce_tests::client::{Client, Submission};
+use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait::{self, Stopwatch};
 
 use crate::figures::{ms, per_second, ratio};
 
-/// Transactions that wait.
+/// Waiting transactions.
 pub const TRANSACTIONS: u32 = 20_000;
 
-/// Accounts that they are for.
+/// Accounts of the transactions.
 const ACCOUNTS: usize = 1000;
-/// Requests under way at once while they are queued.
+/// Concurrent requests while the transactions are submitted.
 const CONNECTIONS: usize = 64;
-/// Pause between two lines.
+/// Time between two lines.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// Longest time for all of it.
+/// Longest time of the measurement.
 const TIME_MAX: Duration = Duration::from_secs(600);
 
 /// Prints the series.
 pub async fn measure(transactions: u32) {
-    let mut bank = Plan::on(Stand::Azurite).processes(1, 0).start().await;
+    let mut bank = Plan::on(StoreKind::Azurite).processes(1, 0).start().await;
     let client = bank.client(0);
     let accounts: Vec<AccountKey> = (0..ACCOUNTS).map(|_| fresh_account()).collect();
     futures::stream::iter(&accounts)
         .for_each_concurrent(CONNECTIONS, async |account| client.open(*account).await)
         .await;
-    let wish = Wish::deposit("1.00");
-    let wishes = accounts.iter().cycle().take(usize::try_from(transactions).unwrap_or(usize::MAX));
-    futures::stream::iter(wishes)
+    let submission = Submission::deposit("1.00");
+    let submissions = accounts.iter().cycle().take(usize::try_from(transactions).unwrap_or(usize::MAX));
+    futures::stream::iter(submissions)
         .for_each_concurrent(CONNECTIONS, async |account| {
-            drop(client.submit(*account, fresh_id(), &wish).await.expect(202));
+            drop(client.submit(*account, fresh_id(), &submission).await.expect(202));
         })
         .await;
     let messages = client.over_queues("depth").await;
@@ -46,12 +46,15 @@ pub async fn measure(transactions: u32) {
     bank.start_worker();
     let took = series(&client, &watch).await;
     let rate = per_second(transactions.into(), took);
-    let per_posting = ratio(bank.vitals(0).storage_operations().await.values().sum(), transactions.into());
-    println!("\nDrained in {} ms: {rate} a second; {per_posting} operations of the worker each.", ms(took));
+    let per_posting = ratio(bank.probe(0).storage_operations().await.values().sum(), transactions.into());
+    println!(
+        "\nDrained in {} ms: {rate} a second; {per_posting} operations of the worker per posting.",
+        ms(took)
+    );
 }
 
-/// A line now and then, until the queues are empty and nobody receives any more. The answer is when
-/// the queues were seen to be empty.
+/// Prints a line at each interval until the queues are empty and no receiver is active. Returns the time at
+/// which the queues were empty.
 async fn series(client: &Client, watch: &Stopwatch) -> Duration {
     let mut drained = None;
     let mut peak = 0;
@@ -72,7 +75,7 @@ async fn series(client: &Client, watch: &Stopwatch) -> Duration {
             println!("\nAt the peak {peak} receivers were active.");
             return drained;
         }
-        assert!(at < TIME_MAX, "not within {TIME_MAX:?}");
+        assert!(at < TIME_MAX, "not drained within {TIME_MAX:?}");
         wait::pass(INTERVAL).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What is printed: quotients, percentiles, counts of operations.
+//! Printed figures: ratios, percentiles, counts of operations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::Value;
 /// Counts by service and operation.
 pub type Counts = BTreeMap<String, u64>;
 
-/// What a web process asked of the store so far.
+/// The storage operations of a web process so far.
 pub async fn counts(client: &Client) -> Counts {
     let answer = client.get("/v1/admin/storage-operations").await.expect(200);
     let operations =
@@ -24,7 +24,7 @@ pub async fn counts(client: &Client) -> Counts {
     operations.iter().map(entry).collect()
 }
 
-/// What came in between.
+/// The counts between two readings.
 pub fn difference(after: &Counts, before: &Counts) -> Counts {
     let spent = |(kind, count): (&String, &u64)| {
         (kind.clone(), count.saturating_sub(before.get(kind).copied().unwrap_or(0)))
@@ -32,7 +32,7 @@ pub fn difference(after: &Counts, before: &Counts) -> Counts {
     after.iter().map(spent).filter(|(_, count)| *count > 0).collect()
 }
 
-/// A quotient with two decimals.
+/// A ratio with two decimals.
 pub fn ratio(count: u64, of: u64) -> String {
     decimal(count.saturating_mul(100).checked_div(of).unwrap_or(0))
 }
@@ -42,24 +42,24 @@ pub fn decimal(hundredths: u64) -> String {
     format!("{}.{:02}", hundredths.div_euclid(100), hundredths.rem_euclid(100))
 }
 
-/// So many in that time, a second.
+/// The rate of a count in a time, per second.
 pub fn per_second(count: u64, took: Duration) -> u64 {
     let rate = u128::from(count).saturating_mul(1_000_000).checked_div(took.as_micros()).unwrap_or(0);
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
-/// Whole microseconds.
+/// In whole microseconds.
 pub fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Milliseconds with one decimal.
+/// In milliseconds with one decimal.
 pub fn ms(duration: Duration) -> String {
     let tenths = duration.as_micros().div_euclid(100);
     format!("{}.{}", tenths.div_euclid(10), tenths.rem_euclid(10))
 }
 
-/// The smallest duration that `percent` of them do not exceed. They must be sorted.
+/// The smallest duration that is not exceeded by `percent` of the sorted durations.
 pub fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     let rank = sorted.len().saturating_mul(percent).div_ceil(100).max(1);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_go_by_the_nearest_rank() {
+    fn percentiles_use_the_nearest_rank() {
         let sorted: Vec<Duration> = (1..=60).map(Duration::from_millis).collect();
         let check = |percent, expected| {
             assert_eq!(percentile(&sorted, percent), Duration::from_millis(expected), "p{percent}");

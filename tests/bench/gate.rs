@@ -1,17 +1,17 @@
-//! "Release the hounds": four workers, a thousand deposits behind the gate, and how long each worker
-//! takes from the release to its first posting.
+//! The release of the gate: four workers and a thousand deposits behind it. Measured is the time from the release
+//! to the first posting of each worker.
 //!
-//! The time starts before the operator's request is sent. A worker counts a posting once its commit
-//! is confirmed; it is asked for that count every 15 ms, so figures are rather too long.
+//! The time starts before the request of the operator is sent. A worker counts a posting once its commit is
+//! confirmed; that count is read every 15 ms, so the figures are upper bounds.
 
 use std::time::Duration;
 
 use futures::future::{join, join_all};
 use postonce_shared::domain::ids::AccountKey;
 use postonce_tests::client::Client;
-use postonce_tests::gate::obedient;
-use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account};
-use postonce_tests::vitals::Vitals;
+use postonce_tests::gate::acknowledged_listeners;
+use postonce_tests::process_probe::ProcessProbe;
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account};
 use postonce_tests::wait::{self, Stopwatch};
 use serde_json::json;
 
@@ -19,11 +19,11 @@ use crate::figures::ms;
 
 /// Worker processes.
 const WORKERS: usize = 4;
-/// Deposits, each in a message of its own.
+/// Deposits, each in its own message.
 const DEPOSITS: usize = 1000;
-/// How many accounts they are spread over, in the rounds that are measured.
+/// Numbers of accounts in the measured rounds.
 const ACCOUNTS: [usize; 2] = [100, 1000];
-/// Longest time for everything.
+/// Longest time of the measurement.
 const TIME_MAX: Duration = Duration::from_secs(120);
 
 /// Prints a table.
@@ -33,11 +33,11 @@ pub async fn measure() {
     );
     println!("|---|---|---|---|---|---|");
     for accounts in ACCOUNTS {
-        let bank = Plan::on(Stand::Azurite).processes(1, WORKERS).start().await;
+        let bank = Plan::on(StoreKind::Azurite).processes(1, WORKERS).start().await;
         bank.until_workers_ready().await;
         let client = bank.client(0);
         let [first, second] = [open(&client, accounts).await, open(&client, accounts).await];
-        // Cold workers; workers that have order numbers but know no account; warm workers.
+        // Cold workers; workers that have order numbers but have cached no account; warm workers.
         let rounds = [("cold", &first), ("new accounts", &second), ("warm", &second)];
         for (name, accounts) in rounds {
             drop(client.hold(WORKERS).await);
@@ -60,20 +60,20 @@ async fn open(client: &Client, count: usize) -> Vec<AccountKey> {
     accounts
 }
 
-/// From the release to the first posting of each worker, and to the last of all.
+/// Times from the release to the first posting of each worker, and to the last posting of all.
 async fn release(bank: &Scenario) -> (Vec<Duration>, Duration) {
     let client = bank.client(0);
-    let vitals: Vec<Vitals> = (0..WORKERS).map(|worker| bank.vitals(worker)).collect();
-    let before = join_all(vitals.iter().map(settled)).await;
+    let probe: Vec<ProcessProbe> = (0..WORKERS).map(|worker| bank.probe(worker)).collect();
+    let before = join_all(probe.iter().map(settled)).await;
     let watch = Stopwatch::start();
     let released = async {
         let answer = client.set_gate(&json!({"state": "released"})).await.expect(200);
-        assert_eq!(obedient(&answer), WORKERS, "{answer:?}");
+        assert_eq!(acknowledged_listeners(&answer), WORKERS, "{answer:?}");
     };
-    let first = vitals.iter().zip(&before).map(async |(vitals, before)| {
-        wait::until("each worker posts something", TIME_MAX, async || match settled(vitals).await {
+    let first = probe.iter().zip(&before).map(async |(probe, before)| {
+        wait::until("each worker has posted a transaction", TIME_MAX, async || match settled(probe).await {
             count if count > *before => Ok(watch.elapsed()),
-            _ => Err("nothing yet".to_owned()),
+            _ => Err("no posting yet".to_owned()),
         })
         .await
     });
@@ -82,6 +82,6 @@ async fn release(bank: &Scenario) -> (Vec<Duration>, Duration) {
     (first, watch.elapsed())
 }
 
-async fn settled(vitals: &Vitals) -> u64 {
-    vitals.count("worker_settled").await
+async fn settled(probe: &ProcessProbe) -> u64 {
+    probe.count("worker_settled").await
 }

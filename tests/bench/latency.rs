@@ -1,10 +1,10 @@
-//! How long a client waits while the arm is a quarter, half or three quarters busy: open loop, so that a
-//! stall counts for everything that should have been sent meanwhile.
+//! Latency at a quarter, half and three quarters of the capacity of an arm. Open loop, so that a stall counts for
+//! all requests that should have been sent during it.
 //!
-//! Each arm is loaded by its own capacity, which is taken anew at the beginning. Until it is *accepted*: the
-//! answer to a request that does not wait. Until it is *posted*: the answer to one that does
-//! (`Prefer: wait`); the peer on PostgreSQL posts before it answers, so there the two are one. The classic
-//! design has no way to wait.
+//! The load of each arm is relative to its own capacity, which is measured first. Until *accepted* is the time to
+//! the response of a request that does not wait. Until *posted* is the time to the response of one that waits
+//! (`Prefer: wait`). The peer on PostgreSQL posts before it answers, so both are the same there. The classic
+//! design cannot wait.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::machine::Machine;
 use crate::report::{Goal, Report};
 use crate::rounds::{Measure, Sample, Unit, interleave};
 use crate::throughput::{POSTED, throughput};
-use crate::{Wanted, arms};
+use crate::{Options, arms};
 
 const RATE: Measure = Measure::of("requests", Unit::PerSecond);
 const ACCEPTED_P50: Measure = Measure::of("until accepted, p50", Unit::Microseconds);
@@ -24,7 +24,7 @@ const ACCEPTED_P99: Measure = Measure::of("until accepted, p99", Unit::Microseco
 const POSTED_P50: Measure = Measure::of("until posted, p50", Unit::Microseconds);
 const POSTED_P99: Measure = Measure::of("until posted, p99", Unit::Microseconds);
 
-/// At half of its capacity, on a machine in its fast state.
+/// At half of the capacity, on a machine in its fast state.
 const GOALS: [(Measure, Goal); 4] = [
     (ACCEPTED_P50, Goal::AtMost(2_000)),
     (ACCEPTED_P99, Goal::AtMost(15_000)),
@@ -34,26 +34,26 @@ const GOALS: [(Measure, Goal); 4] = [
 
 /// Parts of the capacity, in percent.
 const LOADS: [u64; 3] = [25, 50, 75];
-/// The one that goals are about.
+/// The load for which the goals hold.
 const LOAD_OF_GOALS: u64 = 50;
 /// Accounts of each arm.
 const ACCOUNTS: usize = 10_000;
-/// How long the capacity is looked for, after as long a time to get warm.
+/// Duration of the measurement of the capacity, and of the warm-up before it.
 const CAPACITY_LASTING: Duration = Duration::from_secs(5);
-/// How long each load lasts.
+/// Duration of each load.
 const LASTING: Duration = Duration::from_secs(6);
 
-/// Where an arm stands, and how it is asked.
-struct Loaded {
+/// An arm with its accounts and its capacity.
+struct LoadedArm {
     arm: Arm,
     accounts: Vec<AccountKey>,
     /// Deposits a second.
     capacity: u64,
-    /// Whether it is asked to wait until a deposit is posted.
+    /// Whether a request can wait until its deposit is posted.
     can_wait: bool,
 }
 
-impl Loaded {
+impl LoadedArm {
     async fn new(arm: Arm, connections: usize, can_wait: bool) -> Self {
         let accounts = arm.open(ACCOUNTS).await;
         drop(throughput(&arm, &accounts, connections, CAPACITY_LASTING).await);
@@ -83,36 +83,36 @@ impl Loaded {
 }
 
 /// Measures both stores.
-pub async fn measure(wanted: &Wanted, machine: &Machine) {
+pub async fn measure(options: &Options, machine: &Machine) {
     let directory = machine.directory();
     let mut report = Report::of("latency");
-    let mut embedded = vec![("postonce", Loaded::new(arms::embedded(directory).await, 64, true).await)];
-    if wanted.peers {
-        embedded.push(("PostgreSQL", Loaded::new(arms::postgres(directory, &[]), 64, true).await));
+    let mut embedded = vec![("postonce", LoadedArm::new(arms::embedded(directory).await, 64, true).await)];
+    if options.peers {
+        embedded.push(("PostgreSQL", LoadedArm::new(arms::postgres(directory, &[]), 64, true).await));
     }
-    of_store("embedded", &embedded, &GOALS, wanted, machine, &mut report).await;
+    of_store("embedded", &embedded, &GOALS, options, machine, &mut report).await;
     drop(embedded);
-    let mut azure = vec![("postonce", Loaded::new(arms::azure(directory).await, 256, true).await)];
-    if wanted.peers {
-        azure.push(("classic design", Loaded::new(arms::classic(directory), 256, false).await));
+    let mut azure = vec![("postonce", LoadedArm::new(arms::azure(directory).await, 256, true).await)];
+    if options.peers {
+        azure.push(("classic design", LoadedArm::new(arms::classic(directory), 256, false).await));
     }
-    of_store("azure", &azure, &[], wanted, machine, &mut report).await;
+    of_store("azure", &azure, &[], options, machine, &mut report).await;
     report.finish(machine);
 }
 
 async fn of_store(
     store: &str,
-    arms: &[(&'static str, Loaded)],
+    arms: &[(&'static str, LoadedArm)],
     goals: &[(Measure, Goal)],
-    wanted: &Wanted,
+    options: &Options,
     machine: &Machine,
     report: &mut Report,
 ) {
     for percent in LOADS {
         let phase = format!("{store}, {percent} % of capacity");
         let name = format!("latency, {phase}");
-        let run = async |loaded: &Loaded| loaded.latencies(percent).await;
-        let series = interleave(&name, wanted.rounds, arms, machine, run).await;
+        let run = async |arm: &LoadedArm| arm.latencies(percent).await;
+        let series = interleave(&name, options.rounds, arms, machine, run).await;
         report.add(&phase, &series, if percent == LOAD_OF_GOALS { goals } else { &[] });
     }
 }

@@ -1,5 +1,5 @@
-//! How fast this machine is at the moment. Machines that are shared change by themselves, and a figure
-//! from before such a change says nothing about one from after it.
+//! The current speed of the machine. Shared machines change their speed, and figures from before and after such a
+//! change cannot be compared.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -13,59 +13,59 @@ use sha2::{Digest as _, Sha256};
 
 use crate::figures::micros;
 
-/// Writes of a probe, each made durable.
+/// Writes of a probe, each of which is made durable.
 const WRITES: usize = 25;
-/// What a write writes: a page.
+/// The content of a write: one page.
 const PAGE: [u8; 4096] = [7; 4096];
-/// Runs of the work that measures the processor; the fastest counts.
+/// Runs of the processor probe; the fastest one counts.
 const WORKOUTS: usize = 5;
-/// What each of them hashes.
+/// Bytes that each run hashes.
 const HASHED_BYTES: usize = 4 << 20;
 
-/// The disk changed when its speed did by more than that: in hundredths. It scatters a good deal by itself.
+/// Limit, in hundredths, above which a difference of the disk speed counts as a change. It varies a lot by itself.
 const DISK_CHANGE: u128 = 220;
-/// As [`DISK_CHANGE`], of the processor.
+/// The same limit for the processor.
 const PROCESSOR_CHANGE: u128 = 130;
 
-/// The machine, and where measurements keep their files.
+/// The machine, and the directory for the files of measurements.
 pub struct Machine {
     directory: PathBuf,
 }
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Debug, Clone, Copy)]
 pub struct Speed {
     /// Median time to make a page durable.
     pub disk: Duration,
-    /// Time of a fixed piece of work.
+    /// Time of a fixed amount of work.
     pub processor: Duration,
 }
 
 impl Machine {
-    /// This machine. Files go below the directory that Cargo builds into: on a disk, whatever `/tmp` is.
+    /// This machine. The files are in the build directory of Cargo, because `/tmp` may not be on a disk.
     pub fn here() -> Self {
         let directory = workspace::target_directory().join("bench");
-        std::fs::create_dir_all(&directory).expect("a directory for measurements can be made");
+        std::fs::create_dir_all(&directory).expect("create the directory for measurements");
         Self { directory }
     }
 
-    /// Where stores of all arms, the probe's file and the results are kept.
+    /// The directory of the stores of all arms, of the file of the probe and of the results.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Measures disk and processor, in about a tenth of a second.
+    /// Measures the disk and the processor, in about a tenth of a second.
     pub fn probe(&self) -> Speed {
         Speed { disk: self.disk(), processor: processor() }
     }
 
     fn disk(&self) -> Duration {
         let path = self.directory.join("probe");
-        let mut file = File::create(&path).expect("a file can be made");
+        let mut file = File::create(&path).expect("create a file");
         let mut times: Vec<Duration> = (0..WRITES)
             .map(|_| {
                 let watch = Stopwatch::start();
-                file.write_all(&PAGE).and_then(|()| file.sync_data()).expect("a page can be written");
+                file.write_all(&PAGE).and_then(|()| file.sync_data()).expect("write a page");
                 watch.elapsed()
             })
             .collect();
@@ -74,7 +74,7 @@ impl Machine {
         times.get(WRITES.div_euclid(2)).copied().unwrap_or_default()
     }
 
-    /// What a reader of figures has to know about it.
+    /// The description of the machine for readers of the figures.
     pub fn described(&self) -> Value {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let line = |text: &str, name: &str| {
@@ -103,7 +103,7 @@ fn processor() -> Duration {
     (0..WORKOUTS).map(|_| run()).min().unwrap_or_default()
 }
 
-/// What changed between the probes around some runs, if anything did.
+/// The change between the probes of a round, if there was one.
 pub fn change(speeds: &[Speed]) -> Option<String> {
     let differs = |what: &str, speed: fn(&Speed) -> Duration, hundredths: u128| {
         let times: Vec<u128> = speeds.iter().map(|it| speed(it).as_micros()).collect();
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_of_disk_or_processor_is_told_and_scatter_is_not() {
+    fn a_change_of_disk_or_processor_is_reported_and_normal_variation_is_not() {
         let speed = |disk, processor| Speed {
             disk: Duration::from_micros(disk),
             processor: Duration::from_micros(processor),

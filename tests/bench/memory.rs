@@ -1,13 +1,13 @@
-//! How much memory the processes hold: idle, under full load, and after a million transactions.
+//! The memory of the processes: idle, under full load, and after a million transactions.
 
-use postonce_tests::vitals::{memory_kib, memory_peak_kib};
+use postonce_tests::process_probe::{memory_kib, memory_peak_kib};
 
 use crate::arm::Arm;
 use crate::machine::Machine;
 use crate::report::{Goal, Report};
 use crate::rounds::{Measure, Sample, Series, Unit};
 use crate::throughput::fill;
-use crate::{Wanted, arms};
+use crate::{Options, arms};
 
 const IDLE: Measure = Measure::of("idle, after the start", Unit::Kibibytes);
 const PEAK: Measure = Measure::of("most, under full load", Unit::Kibibytes);
@@ -15,25 +15,25 @@ const FIRST: Measure = Measure::of("after a tenth of the transactions", Unit::Ki
 const LAST: Measure = Measure::of("after all transactions", Unit::Kibibytes);
 
 const MIB: u64 = 1024;
-/// Of each process.
+/// For each process.
 const GOALS: [(Measure, Goal); 3] =
     [(IDLE, Goal::AtMost(64 * MIB)), (PEAK, Goal::AtMost(256 * MIB)), (LAST, Goal::AtMost(256 * MIB))];
 
-/// Accounts that take turns.
+/// Accounts of the deposits.
 const ACCOUNTS: usize = 10_000;
-/// Connections that load.
+/// Connections of the clients.
 const CONNECTIONS: usize = 256;
 
 /// Measures both stores.
-pub async fn measure(wanted: &Wanted, machine: &Machine) {
+pub async fn measure(options: &Options, machine: &Machine) {
     let mut report = Report::of("memory");
-    of_store("embedded", arms::embedded(machine.directory()).await, 1, wanted, &mut report).await;
-    // Many at a time to one account: it takes minutes instead of half an hour.
-    of_store("azure", arms::azure(machine.directory()).await, 100, wanted, &mut report).await;
+    of_store("embedded", arms::embedded(machine.directory()).await, 1, options, &mut report).await;
+    // In runs to one account, which takes minutes instead of half an hour.
+    of_store("azure", arms::azure(machine.directory()).await, 100, options, &mut report).await;
     report.finish(machine);
 }
 
-async fn of_store(store: &str, arm: Arm, run: u64, wanted: &Wanted, report: &mut Report) {
+async fn of_store(store: &str, arm: Arm, run: u64, options: &Options, report: &mut Report) {
     let mut samples: Vec<Sample> = arm.processes.iter().map(|_| Sample::new()).collect();
     let mut note = |measure: Measure, read: fn(u32) -> u64| {
         for ((_, pid), sample) in arm.processes.iter().zip(&mut samples) {
@@ -42,8 +42,8 @@ async fn of_store(store: &str, arm: Arm, run: u64, wanted: &Wanted, report: &mut
     };
     note(IDLE, memory_kib);
     let accounts = arm.open(ACCOUNTS).await;
-    let tenth = wanted.transactions.div_euclid(10);
-    for (part, measure) in [(tenth, FIRST), (wanted.transactions.saturating_sub(tenth), LAST)] {
+    let tenth = options.transactions.div_euclid(10);
+    for (part, measure) in [(tenth, FIRST), (options.transactions.saturating_sub(tenth), LAST)] {
         fill(&arm, &accounts, run, CONNECTIONS, part).await;
         note(measure, memory_kib);
     }

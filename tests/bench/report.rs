@@ -1,4 +1,4 @@
-//! What is printed and kept: a table for people, JSON for tools.
+//! The report: a table for people, and JSON for tools.
 
 use std::path::PathBuf;
 
@@ -8,16 +8,16 @@ use crate::figures::micros;
 use crate::machine::Machine;
 use crate::rounds::{Measure, Series, Unit, spread};
 
-/// What a figure has to be.
+/// The goal of a figure.
 #[derive(Debug, Clone, Copy)]
 pub enum Goal {
-    /// Ours is at least so many hundredths of the other arm's.
+    /// At least that many hundredths of the other arm's figure.
     TimesTheOther(u64),
-    /// Ours is at most so many hundredths of the other arm's.
+    /// At most that many hundredths of the other arm's figure.
     TimesTheOtherAtMost(u64),
-    /// Ours is at least that.
+    /// At least that value.
     AtLeast(u64),
-    /// Ours is at most that.
+    /// At most that value.
     AtMost(u64),
 }
 
@@ -31,7 +31,7 @@ impl Goal {
         }
     }
 
-    /// The goal with what came of it: a quotient says nothing where there is no other arm.
+    /// The goal and whether it is met. A relative goal without another arm cannot be compared.
     fn verdict(self, unit: Unit, ours: u64, ratio: Option<u64>) -> String {
         let is_met = match self {
             Self::TimesTheOther(hundredths) => ratio.map(|ratio| ratio >= hundredths),
@@ -57,8 +57,8 @@ impl Report {
         Self { scenario, lines: Vec::new(), entries: Vec::new() }
     }
 
-    /// Adds what came of a phase, and says which of its figures have goals. Every other arm than the first
-    /// is compared with the first.
+    /// Adds the results of a phase, with the goals of its figures. All other arms are compared with the first
+    /// one.
     pub fn add(&mut self, phase: &str, series: &Series, goals: &[(Measure, Goal)]) {
         for measure in series.measures() {
             let Some(ours) = spread(series.figures(0, measure)) else { continue };
@@ -125,7 +125,7 @@ impl Report {
         ));
     }
 
-    /// Prints the table, and keeps all figures as JSON beside the stores of the measurements.
+    /// Prints the table, and writes all figures as JSON beside the stores of the measurements.
     pub fn finish(self, machine: &Machine) {
         println!("\n## {}\n", self.scenario);
         println!("| phase | figure | postonce: median (range) | other: median (range) | ratio | goal |");
@@ -135,8 +135,8 @@ impl Report {
         let all = json!({
             "scenario": self.scenario, "machine": machine.described(), "phases": self.entries,
         });
-        let text = serde_json::to_string_pretty(&all).expect("values can be written");
-        std::fs::write(&path, text).expect("the results can be kept");
+        let text = serde_json::to_string_pretty(&all).expect("valid JSON");
+        std::fs::write(&path, text).expect("write the results");
         println!("\nAll rounds: {}", path.display());
     }
 }
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_goal_stands_with_what_came_of_it() {
+    fn a_goal_is_shown_with_its_verdict() {
         let twice = Goal::TimesTheOther(200);
         assert_eq!(twice.verdict(Unit::PerSecond, 500, Some(200)), "≥ 2.00× met");
         assert_eq!(twice.verdict(Unit::PerSecond, 500, Some(199)), "≥ 2.00× **missed**");

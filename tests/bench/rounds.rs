@@ -1,21 +1,21 @@
-//! Arms in turn: A B, A B, …, and only rounds in which the machine stayed what it was.
+//! Rounds of all arms in turns (A B, A B, …). Only rounds in which the machine kept its speed count.
 
 use std::collections::BTreeMap;
 
 use crate::figures::decimal;
 use crate::machine::{self, Machine, Speed};
 
-/// Rounds that may be lost to changes of the machine, for each one that is wanted.
-const LOST_PER_ROUND_MAX: usize = 2;
+/// Discarded rounds that are allowed for each round that is requested.
+const DISCARDED_PER_ROUND_MAX: usize = 2;
 
-/// What a figure counts.
+/// The unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unit {
-    /// So many a second.
+    /// A rate per second.
     PerSecond,
     /// Microseconds.
     Microseconds,
-    /// Hundredths of something, such as of an operation.
+    /// Hundredths of a count, such as of operations.
     Hundredths,
     /// KiB.
     Kibibytes,
@@ -25,12 +25,12 @@ pub enum Unit {
     Nanoseconds,
 }
 
-/// A figure of a run.
+/// A measured figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Measure {
-    /// What it is.
+    /// Its name.
     pub name: &'static str,
-    /// What it counts.
+    /// Its unit.
     pub unit: Unit,
 }
 
@@ -44,32 +44,32 @@ impl Measure {
 /// The figures of a run.
 pub type Sample = BTreeMap<Measure, u64>;
 
-/// What came of all rounds.
+/// The results of all rounds.
 pub struct Series {
     /// The arms, the bank first.
     pub arms: Vec<&'static str>,
-    /// Of each round that counts, the sample of each arm.
+    /// The sample of each arm, for each round that counts.
     pub kept: Vec<Vec<Sample>>,
-    /// Rounds in which the machine changed.
+    /// The number of rounds in which the machine changed.
     pub discarded: usize,
-    /// The machine in the rounds that count.
+    /// The probes of the machine in the rounds that count.
     pub speeds: Vec<Speed>,
 }
 
 impl Series {
-    /// One round, of samples that were taken one after the other.
+    /// One round, with samples that were taken one after the other.
     pub fn of_round(samples: Vec<(&'static str, Sample)>) -> Self {
         let (arms, round) = samples.into_iter().unzip();
         Self { arms, kept: vec![round], discarded: 0, speeds: Vec::new() }
     }
 
-    /// The figures of an arm, round by round.
+    /// The values of a figure of an arm, round by round.
     pub fn figures(&self, arm: usize, measure: Measure) -> Vec<u64> {
         let of = |round: &Vec<Sample>| round.get(arm)?.get(&measure).copied();
         self.kept.iter().filter_map(of).collect()
     }
 
-    /// The quotients of the first arm's figures and another's, round by round, in hundredths.
+    /// The ratios of the first arm's figure to another arm's, round by round, in hundredths.
     pub fn ratios(&self, arm: usize, measure: Measure) -> Vec<u64> {
         let of = |round: &Vec<Sample>| {
             let ours = round.first()?.get(&measure)?;
@@ -78,7 +78,7 @@ impl Series {
         self.kept.iter().filter_map(of).collect()
     }
 
-    /// The measures that any arm has.
+    /// The figures that any arm has.
     pub fn measures(&self) -> Vec<Measure> {
         let all = self.kept.iter().flatten().flat_map(Sample::keys).copied();
         let mut all: Vec<Measure> = all.collect();
@@ -88,26 +88,26 @@ impl Series {
     }
 }
 
-/// Runs all arms one after the other, as many rounds as are wanted. Rounds across a change of the
-/// machine are run again, a bounded number of times.
+/// Runs all arms one after the other, for the requested number of rounds. Rounds with a change of the machine
+/// are repeated, a limited number of times.
 pub async fn interleave<A>(
     name: &str,
-    wanted: usize,
+    rounds: usize,
     arms: &[(&'static str, A)],
     machine: &Machine,
     mut run: impl AsyncFnMut(&A) -> Sample,
 ) -> Series {
     let names = arms.iter().map(|(name, _)| *name).collect();
     let mut series = Series { arms: names, kept: Vec::new(), discarded: 0, speeds: Vec::new() };
-    let lost_max = wanted.saturating_mul(LOST_PER_ROUND_MAX);
-    while series.kept.len() < wanted && series.discarded <= lost_max {
+    let discarded_max = rounds.saturating_mul(DISCARDED_PER_ROUND_MAX);
+    while series.kept.len() < rounds && series.discarded <= discarded_max {
         let mut speeds = vec![machine.probe()];
         let mut round = Vec::new();
         for (arm, it) in arms {
             let sample = run(it).await;
             let shown: Vec<String> = sample.iter().map(|(it, value)| shown(*it, *value)).collect();
             eprintln!(
-                "{name}, round {} of {wanted}, {arm}: {}",
+                "{name}, round {} of {rounds}, {arm}: {}",
                 series.kept.len().saturating_add(1),
                 shown.join(", ")
             );
@@ -116,7 +116,7 @@ pub async fn interleave<A>(
         }
         match machine::change(&speeds) {
             Some(change) => {
-                eprintln!("{name}: this round does not count, {change}");
+                eprintln!("{name}: this round does not count: {change}");
                 series.discarded = series.discarded.saturating_add(1);
             }
             None => {
@@ -128,7 +128,7 @@ pub async fn interleave<A>(
     series
 }
 
-/// A figure in words.
+/// A figure as text.
 fn shown(measure: Measure, value: u64) -> String {
     format!("{} {}", measure.name, measure.unit.shown(value))
 }
@@ -153,7 +153,7 @@ impl Unit {
     }
 }
 
-/// Least, median and greatest of some values; `None` of none.
+/// Minimum, median and maximum; `None` if there is no value.
 pub fn spread(mut values: Vec<u64>) -> Option<[u64; 3]> {
     values.sort_unstable();
     let median = *values.get(values.len().div_euclid(2))?;
@@ -167,7 +167,7 @@ mod tests {
     const RATE: Measure = Measure::of("rate", Unit::PerSecond);
 
     #[test]
-    fn quotients_are_those_of_one_round() {
+    fn ratios_are_of_figures_of_one_round() {
         let sample = |rate| Sample::from([(RATE, rate)]);
         let kept = vec![vec![sample(100), sample(50)], vec![sample(300), sample(100)]];
         let series = Series { arms: vec!["ours", "theirs"], kept, discarded: 0, speeds: Vec::new() };

@@ -1,15 +1,15 @@
-//! How soon a deposit is posted after the bank was idle: web and worker are processes of their own,
-//! and between two deposits there is a pause that is longer than any poll could bridge by chance.
+//! The time to post a deposit after idleness: web and worker are separate processes, and the pause between two
+//! deposits is longer than any poll interval could hide by chance.
 //!
-//! Beside it, in the same minutes, the same bank without what is new: its worker has one queue, polls
-//! it every second, and no ring reaches it, because the address that it tells others is wrong.
+//! In comparison, at the same time, a bank without the doorbell: its worker has one queue, polls it every second,
+//! and gets no rings, because its advertised address is wrong.
 
 use std::time::Duration;
 
 use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::domain::time::Timestamp;
-use postonce_tests::client::Wish;
-use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
+use postonce_tests::client::Submission;
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait::{self, Stopwatch};
 
 use crate::figures::{ms, percentile};
@@ -17,17 +17,17 @@ use crate::figures::{ms, percentile};
 /// Deposits at each bank.
 pub const SAMPLES: u32 = 60;
 
-/// Half of the shortest pause of a bank: the two take turns.
+/// Half of the shortest pause of a bank, because the two banks are measured in turns.
 const HALF_PAUSE: Duration = Duration::from_millis(2500);
-/// What chance adds to it, so that deposits come at any phase of a poll.
-const CHANCE_MS: u64 = 1000;
-/// An address at which nobody listens.
-const NOBODY: &str = "http://127.0.0.1:9";
+/// Largest random addition, so that deposits fall into any phase of a poll.
+const RANDOM_MS_MAX: u64 = 1000;
+/// An address at which nothing listens.
+const NO_LISTENER: &str = "http://127.0.0.1:9";
 
 /// Times of one bank.
 #[derive(Default)]
 struct Times {
-    /// From the request to the final answer, by the client's clock.
+    /// From the request to the final response, by the clock of the client.
     client: Vec<Duration>,
     /// From `accepted_at` to `posted_at`, in whole milliseconds.
     bank: Vec<Duration>,
@@ -35,10 +35,10 @@ struct Times {
 
 /// Prints a table.
 pub async fn measure(samples: u32) {
-    let ringing = Plan::on(Stand::Azurite).processes(1, 1).start().await;
-    let polling = Plan::on(Stand::Azurite).processes(1, 0).with("POSTONCE_QUEUE_COUNT", "1");
+    let ringing = Plan::on(StoreKind::Azurite).processes(1, 1).start().await;
+    let polling = Plan::on(StoreKind::Azurite).processes(1, 0).with("POSTONCE_QUEUE_COUNT", "1");
     let mut polling = polling.with("POSTONCE_IDLE_POLL_MAX_MS", "1000").start().await;
-    polling.settings = polling.settings.clone().with("POSTONCE_ADVERTISE", NOBODY);
+    polling.settings = polling.settings.clone().with("POSTONCE_ADVERTISE", NO_LISTENER);
     polling.start_worker();
     let banks = [("doorbell, defaults", &ringing), ("poll every second", &polling)];
     let mut accounts = Vec::new();
@@ -46,35 +46,35 @@ pub async fn measure(samples: u32) {
         bank.until_workers_ready().await;
         let (client, account) = (bank.client(0), fresh_account());
         client.open(account).await;
-        // The first one of a process is not one after idleness.
-        drop(client.post(account, fresh_id(), &Wish::deposit("1.00")).await);
+        // The first deposit of a process is not one after idleness.
+        drop(client.post(account, fresh_id(), &Submission::deposit("1.00")).await);
         accounts.push(account);
     }
     let mut times = [Times::default(), Times::default()];
     for _ in 0..samples {
         for ((times, account), (_, bank)) in times.iter_mut().zip(&accounts).zip(banks) {
-            let chance = Duration::from_millis(rand::random_range(0..CHANCE_MS));
-            wait::pass(HALF_PAUSE.saturating_add(chance)).await;
+            let random = Duration::from_millis(rand::random_range(0..RANDOM_MS_MAX));
+            wait::pass(HALF_PAUSE.saturating_add(random)).await;
             deposit(bank, *account, times).await;
         }
     }
     println!("| worker | measured | samples | p50, ms | p90, ms | p99, ms | max, ms | goal |");
     println!("|---|---|---|---|---|---|---|---|");
     for ((name, _), Times { client, bank }) in banks.into_iter().zip(times) {
-        print(name, "request to final answer", client);
+        print(name, "request to final response", client);
         print(name, "accepted_at to posted_at", bank);
     }
 }
 
 async fn deposit(bank: &Scenario, account: AccountKey, times: &mut Times) {
-    let (client, id, wish) = (bank.client(0), fresh_id(), Wish::deposit("1.00"));
-    // The connection is there, as with any client that keeps it.
+    let (client, id, submission) = (bank.client(0), fresh_id(), Submission::deposit("1.00"));
+    // Opens the connection before, as clients with persistent connections have done.
     drop(client.get("/livez").await);
     let watch = Stopwatch::start();
-    let answer = client.submit_and_wait(account, id, &wish).await.expect(200);
+    let answer = client.submit_and_wait(account, id, &submission).await.expect(200);
     times.client.push(watch.elapsed());
     let time =
-        |pointer| Timestamp::parse(answer.text_at(pointer)).expect("a posted transaction has its times");
+        |pointer| Timestamp::parse(answer.text_at(pointer)).expect("a posted transaction has both times");
     times.bank.push(time("/posted_at").since(time("/accepted_at")));
 }
 

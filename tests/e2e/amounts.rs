@@ -1,12 +1,12 @@
-//! What is an amount and what is not, each with its own clear answer.
+//! Valid and invalid amounts; each kind of invalid amount has its own error message.
 
-use postonce_tests::client::{Client, Wish, path_of};
-use postonce_tests::scenario::{Plan, Stand, fresh_account, fresh_id};
+use postonce_tests::client::{Client, Submission, path_of};
+use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
 use serde_json::{Value, json};
 
 #[tokio::test]
 async fn an_amount_is_a_decimal_text_within_the_currencys_decimals() {
-    let bank = Plan::on(Stand::Sqlite).start().await;
+    let bank = Plan::on(StoreKind::Sqlite).start().await;
     let client = bank.client(0);
     let (euro, yen, dinar) = (fresh_account(), fresh_account(), fresh_account());
     client.open(euro).await;
@@ -20,8 +20,8 @@ async fn an_amount_is_a_decimal_text_within_the_currencys_decimals() {
         (yen, "JPY", "12", "12"),
         (dinar, "BHD", "1.005", "1.005"),
     ] {
-        let wish = Wish::deposit(amount).with("currency", currency);
-        let answer = client.submit(account, fresh_id(), &wish).await.expect(202);
+        let submission = Submission::deposit(amount).with("currency", currency);
+        let answer = client.submit(account, fresh_id(), &submission).await.expect(202);
         assert_eq!(answer.text_at("/amount"), stored);
     }
     for (account, currency, amount) in [(yen, "JPY", "12.0"), (dinar, "BHD", "1.0005")] {
@@ -30,8 +30,8 @@ async fn an_amount_is_a_decimal_text_within_the_currencys_decimals() {
 }
 
 #[tokio::test]
-async fn what_is_not_an_amount_has_its_own_answer() {
-    let bank = Plan::on(Stand::Sqlite).start().await;
+async fn each_kind_of_invalid_amount_has_its_own_message() {
+    let bank = Plan::on(StoreKind::Sqlite).start().await;
     let client = bank.client(0);
     let account = fresh_account();
     client.open(account).await;
@@ -54,13 +54,13 @@ async fn what_is_not_an_amount_has_its_own_answer() {
             panic!("{amount} and {other} get the same answer: {message}");
         }
     }
-    // Nothing of it used up an id or moved money.
+    // No refused request used up an id or moved money.
     assert_eq!(client.balance(account).await, "0.00");
 }
 
 #[tokio::test]
-async fn every_violation_is_told_at_once() {
-    let bank = Plan::on(Stand::Sqlite).start().await;
+async fn all_violations_are_reported_at_once() {
+    let bank = Plan::on(StoreKind::Sqlite).start().await;
     let client = bank.client(0);
     let account = fresh_account();
     client.open(account).await;
@@ -74,7 +74,7 @@ async fn every_violation_is_told_at_once() {
     }
 }
 
-/// The message about the amount of a body that must be refused for it alone.
+/// The message about the amount of a body that must be refused only for its amount.
 async fn refused(client: &Client, account: postonce_shared::domain::ids::AccountKey, body: &Value) -> String {
     let answer = submit(client, account, body).await.expect(422);
     assert_eq!(answer.header("content-type"), "application/problem+json");

@@ -1,4 +1,4 @@
-//! Backups under load, and the bank that comes back from each of them.
+//! Backups under load, and restores of each of them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,31 +17,31 @@ use postonce_shared::ports::Store;
 use postonce_shared::store;
 use postonce_shared::testing::conformance::sealed::seal;
 use postonce_tests::binaries::Binary;
-use postonce_tests::client::Wish;
+use postonce_tests::client::Submission;
 use postonce_tests::process::Process;
-use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::{service, wait};
 use tempfile::TempDir;
 
 const ACCOUNTS: usize = 6;
 const CONNECTIONS: usize = 8;
-/// Backups that are taken while the load runs. Each one is restored.
+/// Number of backups that are taken under load. Each one is restored.
 const BACKUPS: usize = 3;
 /// Longest time for all work to become final after a start.
 pub(super) const DRAIN_TIME_MAX: Duration = Duration::from_secs(90);
 
 #[tokio::test]
-async fn one_process_comes_back_from_backups_under_load() {
-    backups_under_load(Plan::on(Stand::Sqlite).start().await).await;
+async fn one_process_is_restored_from_backups_under_load() {
+    backups_under_load(Plan::on(StoreKind::Sqlite).start().await).await;
 }
 
 #[tokio::test]
-async fn a_web_and_a_worker_process_come_back_from_backups_under_load() {
-    backups_under_load(Plan::on(Stand::Sqlite).processes(1, 1).start().await).await;
+async fn a_web_and_a_worker_process_are_restored_from_backups_under_load() {
+    backups_under_load(Plan::on(StoreKind::Sqlite).processes(1, 1).start().await).await;
 }
 
-/// Several backups while several connections deposit; then each of them is restored in turn, the oldest
-/// last, and the bank goes on from it.
+/// Takes several backups while several connections deposit. Then restores each of them, the oldest last,
+/// and continues to post after each restore.
 async fn backups_under_load(mut bank: Scenario) {
     let client = bank.client(0);
     let accounts: Vec<AccountKey> = (0..ACCOUNTS).map(|_| fresh_account()).collect();
@@ -58,7 +58,7 @@ async fn backups_under_load(mut bank: Scenario) {
             while loading.get() {
                 let id = fresh_id();
                 sent.borrow_mut().insert(id);
-                drop(client.submit_until_accepted(account, id, &Wish::deposit("1.00")).await);
+                drop(client.submit_until_accepted(account, id, &Submission::deposit("1.00")).await);
                 answered.set(answered.get().saturating_add(1));
             }
         }
@@ -67,7 +67,7 @@ async fn backups_under_load(mut bank: Scenario) {
     let taking = async {
         for number in 0..BACKUPS {
             let before = answered.get();
-            wait::until("the load goes on", wait::PATIENCE, async || match answered.get() {
+            wait::until("the load continues", wait::TIMEOUT, async || match answered.get() {
                 now if now > before.saturating_add(40) => Ok(()),
                 now => Err(format!("{now} answers")),
             })
@@ -83,35 +83,38 @@ async fn backups_under_load(mut bank: Scenario) {
     client.until_drained(DRAIN_TIME_MAX).await;
 
     let mut before = Ledger::read(&bank.store().await, &accounts).await;
-    before.check_sound(&sent.borrow());
+    before.check_consistent(&sent.borrow());
     let mut numbers = before.numbers();
     stop(&mut bank).await;
     for backup in backups.into_inner().iter().rev() {
-        let in_backup = look_into(backup, &accounts).await;
-        assert!(in_backup.is_prefix_of(&before), "a backup is what the ledger was at one moment");
+        let in_backup = read_backup(backup, &accounts).await;
+        assert!(in_backup.is_prefix_of(&before), "a backup contains the ledger of one moment");
         restore(&bank, backup).await;
         start(&mut bank).await;
         let client = bank.client(bank.webs.len().saturating_sub(1));
         for account in &accounts {
-            drop(client.post(*account, fresh_id_in(&sent), &Wish::deposit("1.00")).await);
+            drop(client.post(*account, fresh_id_in(&sent), &Submission::deposit("1.00")).await);
         }
         client.until_drained(DRAIN_TIME_MAX).await;
         let after = Ledger::read(&bank.store().await, &accounts).await;
-        after.check_sound(&sent.borrow());
-        in_backup.check_goes_on_in(&after);
+        after.check_consistent(&sent.borrow());
+        in_backup.check_continued_in(&after);
         let verified = run(&bank, &["verify"]).await;
         assert!(verified.status.success(), "{verified:?}");
         let new: BTreeSet<OrderNumber> = after.numbers().difference(&in_backup.numbers()).copied().collect();
         let (highest, lowest) =
             (numbers.last().expect("some were posted"), new.first().expect("some are new"));
-        assert!(lowest > highest, "order number {lowest} is not behind {highest}, which was told before");
+        assert!(
+            lowest > highest,
+            "order number {lowest} is not higher than {highest}, which was issued before"
+        );
         numbers.extend(new);
         stop(&mut bank).await;
         before = in_backup;
     }
 }
 
-/// What the store says, account by account, read past the service.
+/// The ledger, read directly from the store.
 pub(super) struct Ledger(pub(super) BTreeMap<AccountKey, Account>);
 
 pub(super) struct Account {
@@ -144,8 +147,8 @@ impl Ledger {
         self.entries().map(|entry| entry.order_number).collect()
     }
 
-    /// Balances, chains and order numbers, and that somebody asked for all of it.
-    pub(super) fn check_sound(&self, sent: &BTreeSet<MessageId>) {
+    /// Checks balances, chains and order numbers, and that every transaction was sent.
+    pub(super) fn check_consistent(&self, sent: &BTreeSet<MessageId>) {
         assert_eq!(self.numbers().len(), self.entries().count(), "an order number was issued twice");
         for (key, account) in &self.0 {
             let mut previous = PageHash::GENESIS;
@@ -154,12 +157,12 @@ impl Ledger {
                 assert!(page.previous_hash == previous, "account {key}: the chain is broken");
                 previous = page.hash;
             }
-            assert!(previous == account.head, "account {key} does not name its last page");
+            assert!(previous == account.head, "account {key} does not reference its last page");
             let cents: i64 = account.entries().map(|entry| entry.amount.minor_units()).sum();
             assert_eq!(account.balance, cents, "account {key}");
             let ids: BTreeSet<MessageId> = account.entries().map(|entry| entry.message).collect();
             assert_eq!(ids.len(), account.entries().count(), "account {key}: posted twice");
-            assert!(ids.is_subset(sent), "account {key}: nobody asked for it");
+            assert!(ids.is_subset(sent), "account {key}: an unknown transaction");
         }
     }
 
@@ -170,15 +173,19 @@ impl Ledger {
         self.0.iter().all(is_prefix)
     }
 
-    /// Everything of it is in the later state, and what was accepted is posted there.
-    fn check_goes_on_in(&self, later: &Self) {
+    /// Checks that the later state contains this one, and that the accepted transactions are posted there.
+    fn check_continued_in(&self, later: &Self) {
         assert!(self.is_prefix_of(later), "a posted transaction never changes");
         for (key, account) in &self.0 {
             let later = later.0.get(key).expect("the same accounts");
             let posted: BTreeSet<MessageId> = later.entries().map(|entry| entry.message).collect();
             assert!(account.accepted.is_subset(&posted), "account {key}: accepted work was not posted");
             let count = account.entries().count().saturating_add(account.accepted.len());
-            assert_eq!(posted.len(), count.saturating_add(1), "account {key}: that, and the new deposit");
+            assert_eq!(
+                posted.len(),
+                count.saturating_add(1),
+                "account {key}: the recovered work and the new deposit"
+            );
         }
     }
 }
@@ -189,8 +196,8 @@ impl Account {
     }
 }
 
-/// What is in a backup. It is opened as a store elsewhere, so that it stays as it is.
-async fn look_into(backup: &Path, accounts: &[AccountKey]) -> Ledger {
+/// The content of a backup. A copy is opened, so that the backup does not change.
+async fn read_backup(backup: &Path, accounts: &[AccountKey]) -> Ledger {
     let folder = TempDir::with_prefix("postonce-backup-").expect("a directory");
     let copy = folder.path().join("copy.db");
     std::fs::copy(backup, &copy).expect("a backup can be copied");
@@ -224,17 +231,17 @@ pub(super) async fn restore(bank: &Scenario, backup: &Path) {
     assert!(restored.status.success(), "{restored:?}");
 }
 
-/// A command that ended.
+/// A command that has ended.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) status: ExitStatus,
     pub(super) printed: String,
 }
 
-/// Runs a command of operators beside whatever else the test does.
+/// Runs an operator command while the rest of the test continues.
 pub(super) async fn run(bank: &Scenario, arguments: &[&str]) -> Ended {
     let mut process = begin(bank, arguments);
-    let status = wait::until("the command ends", wait::PATIENCE, async || {
+    let status = wait::until("the command ends", wait::TIMEOUT, async || {
         process.ended().ok_or_else(|| process.log().lines().join("\n"))
     })
     .await;

@@ -1,27 +1,28 @@
-//! A short run of chaos on each store: at least ten kills, every fault of the storage, and an audit
-//! without findings. The command `chaos` runs as long as one likes.
+//! A short chaos run on each store: at least ten kills, every kind of storage fault, and an audit without
+//! findings. The command `chaos` runs for any time.
 
 use std::time::Duration;
 
-use postonce_tests::chaos::Course;
-use postonce_tests::chaos::fleet::Post;
-use postonce_tests::chaos::mishap::Mishap;
+use postonce_tests::chaos::ChaosConfig;
+use postonce_tests::chaos::process_group::ProcessSpec;
 use postonce_tests::chaos::report::Report;
-use postonce_tests::chaos::tally::{Counts, Kill};
-use postonce_tests::scenario::Stand;
+use postonce_tests::chaos::results::{Counts, ProcessKind};
+use postonce_tests::chaos::storage_fault::StorageFault;
+use postonce_tests::scenario::StoreKind;
 
-/// Repeats a run.
+/// The variable with the seed of a run to repeat.
 const SEED_VARIABLE: &str = "POSTONCE_TESTS_SEED";
-/// Kills that a short run survives.
+/// Minimum number of kills of a short run.
 const KILLS_MIN: u64 = 10;
-/// Longest rough part, on a machine that is busy with other tests.
-const ROUGH_TIME_MAX: Duration = Duration::from_secs(180);
+/// Longest fault phase, on a machine that is busy with other tests.
+const FAULT_PHASE_MAX: Duration = Duration::from_secs(180);
 
-on_both_stands![everything_promised_is_final_exactly_once_after_kills_and_storage_faults];
+on_both_stores![everything_acknowledged_is_final_exactly_once_after_kills_and_storage_faults];
 
-async fn everything_promised_is_final_exactly_once_after_kills_and_storage_faults(stand: Stand) {
-    let short = Course::on(stand, seed(), Duration::from_secs(15));
-    let course = Course { kills_min: KILLS_MIN, every_kind: true, duration_max: ROUGH_TIME_MAX, ..short };
+async fn everything_acknowledged_is_final_exactly_once_after_kills_and_storage_faults(store_kind: StoreKind) {
+    let short = ChaosConfig::on(store_kind, seed(), Duration::from_secs(15));
+    let course =
+        ChaosConfig { kills_min: KILLS_MIN, every_kind: true, duration_max: FAULT_PHASE_MAX, ..short };
     let report = course.run(|_: &Report| {}).await;
     println!("{report}");
     assert_eq!(report.findings, Vec::<String>::new());
@@ -30,33 +31,38 @@ async fn everything_promised_is_final_exactly_once_after_kills_and_storage_fault
     assert!(report.counts.kills() >= KILLS_MIN, "{report}");
     assert!(webs_killed > 0 && workers_killed > 0 && suspensions > 0, "{report}");
     assert!(transactions > 0 && refusals > 0, "{report}");
-    match stand {
-        Stand::Azurite => {
+    match store_kind {
+        StoreKind::Azurite => {
             let missing: Vec<_> =
-                Mishap::ALL.into_iter().filter(|mishap| !report.mishaps.contains_key(mishap)).collect();
-            assert!(missing.is_empty(), "faults that befell nothing: {missing:?}\n{report}");
+                StorageFault::ALL.into_iter().filter(|fault| !report.faults.contains_key(fault)).collect();
+            assert!(missing.is_empty(), "faults that did not occur: {missing:?}\n{report}");
         }
-        Stand::Sqlite => assert!(locks_held > 0, "{report}"),
+        StoreKind::Sqlite => assert!(locks_held > 0, "{report}"),
     }
 }
 
-/// The same chaos finds out that a worker is wrong. Only workers are killed, and nothing else happens: what
-/// is lost was lost by them.
+/// Chaos detects a faulty worker. Only workers are killed and no other faults are injected, so that all
+/// losses are caused by the workers.
 #[tokio::test]
-async fn a_worker_that_deletes_before_it_commits_is_found_out() {
-    let quiet = Course::on(Stand::Azurite, seed(), Duration::from_secs(10));
-    let course = Course {
+async fn a_worker_that_deletes_before_it_commits_is_detected() {
+    let quiet = ChaosConfig::on(StoreKind::Azurite, seed(), Duration::from_secs(10));
+    let course = ChaosConfig {
         kills_min: KILLS_MIN,
-        duration_max: ROUGH_TIME_MAX,
-        posts: vec![Post::web(), Post::hasty_worker(), Post::hasty_worker()],
-        prey: Some(Kill::Worker),
+        duration_max: FAULT_PHASE_MAX,
+        processes: vec![
+            ProcessSpec::web(),
+            ProcessSpec::early_deleting_worker(),
+            ProcessSpec::early_deleting_worker(),
+        ],
+        killed_kind: Some(ProcessKind::Worker),
         every_fault: false,
         ..quiet
     };
     let report = course.run(|_: &Report| {}).await;
     println!("{report}");
-    let lost = report.findings.iter().filter(|finding| finding.contains("was promised and is nowhere"));
-    assert!(lost.count() > 0, "the wrong worker was not found out\n{report}");
+    let lost =
+        report.findings.iter().filter(|finding| finding.contains("was acknowledged and does not exist"));
+    assert!(lost.count() > 0, "the faulty worker was not detected\n{report}");
 }
 
 fn seed() -> u64 {

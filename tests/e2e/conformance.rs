@@ -1,5 +1,5 @@
-//! The Azure adapter keeps the contract of every port, against Azurite. The other two adapters are
-//! held to the same contract by tests of their own crate, which need no server.
+//! The Azure adapter fulfils the contract of every port, on Azurite. The tests of the crate `shared` check
+//! the other two adapters, which need no server.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use postonce_shared::ports::Store;
 use postonce_shared::testing::conformance;
 use postonce_tests::azurite::Azurite;
 
-/// Each contract on a store of its own: they share Azurite, and nothing in it.
+/// Each contract has its own prefix of names in the shared Azurite.
 macro_rules! contracts {
     ($($port:ident: $contract:ident),* $(,)?) => {$(
         #[tokio::test(flavor = "multi_thread")]
@@ -36,7 +36,7 @@ contracts! {
 
 async fn store(prefix: &str) -> Store {
     let connection = Azurite::shared().ports().connection_string();
-    let connection = AzureConnection::parse(&connection).expect("Azurite's connection string is sound");
+    let connection = AzureConnection::parse(&connection).expect("Azurite's connection string is valid");
     let config = AzureConfig { connection, prefix: prefix.to_owned() };
-    azure::open(&config, Arc::new(SystemWorld::new())).await.expect("opening asks nobody")
+    azure::open(&config, Arc::new(SystemWorld::new())).await.expect("opening makes no request")
 }

@@ -1,8 +1,8 @@
-//! The checks of answers notice what they are there for.
+//! The checks of answers detect each kind of violation.
 
 use std::fs;
 
-use postonce_tests::contracts::{Given, OpenApi, XML_SCHEMAS, XmlValidator, check, validate_xml};
+use postonce_tests::contracts::{OpenApi, ReceivedAnswer, XML_SCHEMAS, XmlValidator, check, validate_xml};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
@@ -17,22 +17,22 @@ fn account() -> Value {
     })
 }
 
-/// What breaks the contract in an answer to a request for the account.
-fn breaches(method: &str, status: u16, headers: &[(&'static str, &'static str)], body: &Value) -> String {
+/// The contract violations of an answer to a request for the account.
+fn violations(method: &str, status: u16, headers: &[(&'static str, &'static str)], body: &Value) -> String {
     let headers: HeaderMap = headers
         .iter()
         .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
         .collect();
     let body = body.to_string();
-    let given = Given { method, path: ACCOUNT, status, headers: &headers, body: body.as_bytes() };
+    let given = ReceivedAnswer { method, path: ACCOUNT, status, headers: &headers, body: body.as_bytes() };
     check(OpenApi::published(), &given).err().unwrap_or_default().join("\n")
 }
 
 #[test]
-fn each_breach_of_the_contract_is_noticed() {
+fn each_violation_of_the_contract_is_detected() {
     let json = ("content-type", "application/json");
     let problem = ("content-type", "application/problem+json");
-    let get = |status, headers: &[_], body: &Value| breaches("GET", status, headers, body);
+    let get = |status, headers: &[_], body: &Value| violations("GET", status, headers, body);
     let expect = |found: String, expected: &str| {
         assert!(
             found.contains(expected) && found.is_empty() == expected.is_empty(),
@@ -59,15 +59,15 @@ fn each_breach_of_the_contract_is_noticed() {
         "detail": "d", "code": "api_key_missing"});
     expect(get(401, &[problem, ("www-authenticate", "Bearer realm=\"postonce\"")], &refused), "");
     expect(get(401, &[problem], &refused), "the header WWW-Authenticate is missing");
-    let put = |headers: &[_]| breaches("PUT", 201, headers, &account());
+    let put = |headers: &[_]| violations("PUT", 201, headers, &account());
     expect(put(&[json, ("location", ACCOUNT)]), "");
     expect(put(&[json, ("location", "http://elsewhere/")]), "the header Location");
     expect(put(&[json]), "the header Location is missing");
-    expect(breaches("DELETE", 200, &[json], &account()), "DELETE is not documented");
-    expect(breaches("DELETE", 405, &[problem, ("allow", "GET")], &refused), "does not name");
-    expect(breaches("DELETE", 405, &[problem, ("allow", "GET, HEAD, PATCH, PUT")], &refused), "");
+    expect(violations("DELETE", 200, &[json], &account()), "DELETE is not documented");
+    expect(violations("DELETE", 405, &[problem, ("allow", "GET")], &refused), "does not name");
+    expect(violations("DELETE", 405, &[problem, ("allow", "GET, HEAD, PATCH, PUT")], &refused), "");
     expect(
-        breaches("DELETE", 405, &[problem, ("allow", "GET, PATCH, PUT")], &json!({})),
+        violations("DELETE", 405, &[problem, ("allow", "GET, PATCH, PUT")], &json!({})),
         "is a required property",
     );
 }
@@ -80,7 +80,7 @@ fn every_namespace_has_its_schema() {
 }
 
 #[test]
-fn the_validator_of_xml_knows_right_from_wrong_and_reads_nothing_from_outside() {
+fn the_xml_validator_detects_errors_and_reads_no_file_outside_of_its_folder() {
     let outside = tempfile::tempdir().unwrap();
     let folder = outside.path().join("schemas");
     fs::create_dir(&folder).unwrap();

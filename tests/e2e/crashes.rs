@@ -1,4 +1,4 @@
-//! Processes that are killed: at an exact point of posting, and anywhere.
+//! Processes that are killed, at an exact point of posting and at any time.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -6,55 +6,55 @@ use std::time::Duration;
 use futures::future::{join, join_all};
 use postonce_shared::domain::ids::AccountKey;
 use postonce_tests::auditor::Auditor;
-use postonce_tests::client::{Client, Wish};
-use postonce_tests::faults::Point;
-use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
+use postonce_tests::client::{Client, Submission};
+use postonce_tests::faults::CrashPoint;
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait;
 
-/// Transactions that a killed worker has in hand.
+/// Number of transactions that a killed worker has received.
 const TRANSACTIONS: usize = 12;
-/// Longest time for work to come back and become final.
+/// Longest time for lost work to be received again and become final.
 const RECOVERY_TIME_MAX: Duration = Duration::from_secs(90);
 
-on_both_stands![
+on_both_stores![
     a_worker_killed_between_receive_and_commit_posts_once,
     a_worker_killed_right_before_the_commit_posts_once,
     a_worker_killed_between_commit_and_delete_posts_once,
     workers_killed_again_and_again_lose_nothing,
-    a_web_killed_under_load_keeps_what_it_promised,
+    a_web_killed_under_load_keeps_what_it_acknowledged,
 ];
 
-async fn a_worker_killed_between_receive_and_commit_posts_once(stand: Stand) {
-    killed_at(stand, Point::AfterReceive).await;
+async fn a_worker_killed_between_receive_and_commit_posts_once(store_kind: StoreKind) {
+    killed_at(store_kind, CrashPoint::AfterReceive).await;
 }
 
-async fn a_worker_killed_right_before_the_commit_posts_once(stand: Stand) {
-    killed_at(stand, Point::BeforeCommit).await;
+async fn a_worker_killed_right_before_the_commit_posts_once(store_kind: StoreKind) {
+    killed_at(store_kind, CrashPoint::BeforeCommit).await;
 }
 
-async fn a_worker_killed_between_commit_and_delete_posts_once(stand: Stand) {
-    killed_at(stand, Point::AfterCommit).await;
+async fn a_worker_killed_between_commit_and_delete_posts_once(store_kind: StoreKind) {
+    killed_at(store_kind, CrashPoint::AfterCommit).await;
 }
 
-async fn killed_at(stand: Stand, point: Point) {
-    let mut bank = Plan::on(stand).processes(1, 0).receipts(2, 5).start().await;
+async fn killed_at(store_kind: StoreKind, point: CrashPoint) {
+    let mut bank = Plan::on(store_kind).processes(1, 0).receipts(2, 5).start().await;
     let client = bank.client(0);
     let mut auditor = Auditor::default();
     let account = fresh_account();
     client.open(account).await;
     auditor.account(account, "0.00");
     for _ in 0..TRANSACTIONS {
-        drop(auditor.submit(&client, account, fresh_id(), &Wish::deposit("1.00")).await.expect(202));
+        drop(auditor.submit(&client, account, fresh_id(), &Submission::deposit("1.00")).await.expect(202));
     }
 
-    let died = bank.run_dying_worker(point);
-    assert_eq!(died, Some(9), "the worker died by SIGKILL at {point:?}");
-    // Nothing was deleted; what was committed before the kill is posted, and stays so.
+    let signal = bank.run_crashing_worker(point);
+    assert_eq!(signal, Some(9), "the worker was killed at {point:?}");
+    // No message was deleted; what was committed before the kill is posted, and does not change.
     assert!(client.over_queues("depth").await > 0);
     let posted = client.listing(account, None, 100).await;
     match point {
-        Point::AfterReceive | Point::BeforeCommit => assert!(posted.is_empty(), "{posted:?}"),
-        Point::AfterCommit => assert!(!posted.is_empty()),
+        CrashPoint::AfterReceive | CrashPoint::BeforeCommit => assert!(posted.is_empty(), "{posted:?}"),
+        CrashPoint::AfterCommit => assert!(!posted.is_empty()),
     }
 
     bank.start_worker();
@@ -65,12 +65,12 @@ async fn killed_at(stand: Stand, point: Point) {
     check(&bank, &client, &auditor).await;
 }
 
-async fn workers_killed_again_and_again_lose_nothing(stand: Stand) {
+async fn workers_killed_again_and_again_lose_nothing(store_kind: StoreKind) {
     const KILLS: usize = 4;
-    under_load(stand, async |bank, client, accounts| {
+    under_load(store_kind, async |bank, client, accounts| {
         for _ in 0..KILLS {
             let before = posted_count(client, accounts).await;
-            wait::until("the workers post", wait::PATIENCE, async || {
+            wait::until("the workers post", wait::TIMEOUT, async || {
                 let count = posted_count(client, accounts).await;
                 if count > before.saturating_add(3) { Ok(()) } else { Err(format!("{count} are posted")) }
             })
@@ -82,27 +82,27 @@ async fn workers_killed_again_and_again_lose_nothing(stand: Stand) {
     .await;
 }
 
-async fn a_web_killed_under_load_keeps_what_it_promised(stand: Stand) {
+async fn a_web_killed_under_load_keeps_what_it_acknowledged(store_kind: StoreKind) {
     const REQUESTS: usize = 400;
-    let mut bank = Plan::on(stand).processes(2, 1).start().await;
-    let (doomed, other) = (bank.client(0), bank.client(1));
+    let mut bank = Plan::on(store_kind).processes(2, 1).start().await;
+    let (killed, other) = (bank.client(0), bank.client(1));
     let auditor = RefCell::new(Auditor::default());
     let account = fresh_account();
     other.open(account).await;
     auditor.borrow_mut().account(account, "0.00");
-    let wish = Wish::deposit("1.00");
+    let submission = Submission::deposit("1.00");
     let ids: Vec<_> = (0..REQUESTS).map(|_| fresh_id()).collect();
-    ids.iter().for_each(|id| auditor.borrow_mut().sent(account, *id, &wish));
+    ids.iter().for_each(|id| auditor.borrow_mut().sent(account, *id, &submission));
 
     let answered = Cell::new(0_usize);
     let requests = ids.iter().map(|id| async {
-        if let Ok(answer) = doomed.try_send(doomed.submission(account, *id, &wish)).await {
-            auditor.borrow_mut().heard(account, *id, &answer);
+        if let Ok(answer) = killed.try_send(killed.submission(account, *id, &submission)).await {
+            auditor.borrow_mut().answered(account, *id, &answer);
             answered.set(answered.get().saturating_add(1));
         }
     });
     let kill = async {
-        wait::until("some are answered", wait::PATIENCE, async || match answered.get() {
+        wait::until("some are answered", wait::TIMEOUT, async || match answered.get() {
             0 => Err("none".to_owned()),
             _ => Ok(()),
         })
@@ -112,11 +112,11 @@ async fn a_web_killed_under_load_keeps_what_it_promised(stand: Stand) {
     join(join_all(requests), kill).await;
     assert!(answered.get() > 0, "some were answered before the kill");
 
-    // Nobody answered the others; the same ids at another process settle all of them.
+    // The other requests have no answer; the same ids are submitted to another process.
     let retries = ids.iter().map(|id| async {
-        let answer = other.submit(account, *id, &wish).await;
+        let answer = other.submit(account, *id, &submission).await;
         assert!([200, 202].contains(&answer.status), "{answer:?}");
-        auditor.borrow_mut().heard(account, *id, &answer);
+        auditor.borrow_mut().answered(account, *id, &answer);
     });
     join_all(retries).await;
     other.until_drained(RECOVERY_TIME_MAX).await;
@@ -124,27 +124,26 @@ async fn a_web_killed_under_load_keeps_what_it_promised(stand: Stand) {
     check(&bank, &other, &auditor.into_inner()).await;
 }
 
-/// A worker that stands still for longer than its leases, like a machine that is suspended, and then
-/// goes on with what it had in hand. On SQLite it could hold the lock of the file meanwhile.
+/// A worker that is suspended for longer than its leases, and then continues with its old leases. On SQLite
+/// it could hold the lock of the file meanwhile.
 #[tokio::test]
-async fn a_worker_that_slept_past_its_leases_doubles_nothing() {
-    const NAPS: usize = 4;
-    under_load(Stand::Azurite, async |bank, _, _| {
-        for nap in 0..NAPS {
-            let worker = bank.workers.get_mut(nap % 2).expect("there are two workers");
+async fn a_worker_suspended_past_its_leases_posts_nothing_twice() {
+    const SUSPENSIONS: usize = 4;
+    under_load(StoreKind::Azurite, async |bank, _, _| {
+        for round in 0..SUSPENSIONS {
+            let worker = bank.workers.get_mut(round % 2).expect("there are two workers");
             worker.suspend();
-            wait::throughout("it sleeps", Duration::from_millis(1600), async || Ok(())).await;
+            wait::throughout("the worker is suspended", Duration::from_millis(1600), async || Ok(())).await;
             worker.resume();
-            wait::throughout("it is awake", Duration::from_millis(300), async || Ok(())).await;
+            wait::throughout("the worker runs", Duration::from_millis(300), async || Ok(())).await;
         }
     })
     .await;
 }
 
-/// Makes trouble for two workers while they have work, until the trouble ends; then nothing is lost,
-/// and nothing is doubled.
-async fn under_load(stand: Stand, trouble: impl AsyncFnOnce(&mut Scenario, &Client, &[AccountKey])) {
-    let mut bank = Plan::on(stand).processes(1, 2).receipts(1, 1000).start().await;
+/// Disturbs two workers under load; afterwards nothing is lost, and nothing is posted twice.
+async fn under_load(store_kind: StoreKind, disturb: impl AsyncFnOnce(&mut Scenario, &Client, &[AccountKey])) {
+    let mut bank = Plan::on(store_kind).processes(1, 2).receipts(1, 1000).start().await;
     let client = bank.client(0);
     let auditor = RefCell::new(Auditor::default());
     let accounts: Vec<_> = (0..5).map(|_| fresh_account()).collect();
@@ -152,28 +151,28 @@ async fn under_load(stand: Stand, trouble: impl AsyncFnOnce(&mut Scenario, &Clie
         client.open_with(*account, "EUR", "10.00").await;
         auditor.borrow_mut().account(*account, "10.00");
     }
-    let troubled = Cell::new(true);
+    let disturbed = Cell::new(true);
     let submitting = async {
-        while troubled.get() {
+        while disturbed.get() {
             let submissions = accounts.iter().map(|account| submit_pair(&client, *account, &auditor));
             join_all(submissions).await;
         }
     };
-    let troubling = async {
-        trouble(&mut bank, &client, &accounts).await;
-        troubled.set(false);
+    let disturbing = async {
+        disturb(&mut bank, &client, &accounts).await;
+        disturbed.set(false);
     };
-    join(submitting, troubling).await;
+    join(submitting, disturbing).await;
     client.until_drained(RECOVERY_TIME_MAX).await;
     check(&bank, &client, &auditor.into_inner()).await;
 }
 
 async fn submit_pair(client: &Client, account: AccountKey, auditor: &RefCell<Auditor>) {
-    for wish in [Wish::deposit("2.00"), Wish::withdrawal("1.50")] {
+    for submission in [Submission::deposit("2.00"), Submission::withdrawal("1.50")] {
         let id = fresh_id();
-        auditor.borrow_mut().sent(account, id, &wish);
-        let answer = client.submit(account, id, &wish).await;
-        auditor.borrow_mut().heard(account, id, &answer);
+        auditor.borrow_mut().sent(account, id, &submission);
+        let answer = client.submit(account, id, &submission).await;
+        auditor.borrow_mut().answered(account, id, &answer);
     }
 }
 

@@ -1,33 +1,35 @@
-//! What could not be posted: set aside with its reason, for a person who sends it on or gives it up.
+//! Work that cannot be posted is set aside with a reason, for an operator who replays or discards it.
 
 use std::time::Duration;
 
 use postonce_shared::messaging::envelope;
-use postonce_tests::client::{Client, Wish};
-use postonce_tests::faults::Point;
-use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
+use postonce_tests::client::{Client, Submission};
+use postonce_tests::faults::CrashPoint;
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-on_both_stands![
+on_both_stores![
     a_poisoned_message_is_set_aside_with_its_reason_and_can_be_replayed_and_discarded,
     work_that_kills_its_workers_is_set_aside_and_can_be_replayed,
     a_discarded_item_is_rejected_for_good,
-    a_poisoned_message_holds_nobody_up,
+    a_poisoned_message_delays_no_other_work,
 ];
 
-async fn a_poisoned_message_is_set_aside_with_its_reason_and_can_be_replayed_and_discarded(stand: Stand) {
-    let bank = Plan::on(stand).polling_often().receipts(1, 2).start().await;
+async fn a_poisoned_message_is_set_aside_with_its_reason_and_can_be_replayed_and_discarded(
+    store_kind: StoreKind,
+) {
+    let bank = Plan::on(store_kind).polling_often().receipts(1, 2).start().await;
     let client = bank.client(0);
     poison(&bank, b"this is no envelope").await;
     let letter = one_letter(&client).await;
     assert!(!text(&letter, "reason").is_empty(), "{letter}");
-    client.until_drained(wait::PATIENCE).await;
+    client.until_drained(wait::TIMEOUT).await;
 
-    // Sent again it is as unreadable as before, and comes back as a letter of its own.
-    act(&client, Method::POST, &format!("/{}/replay", text(&letter, "id"))).await;
-    let second = wait::until("it comes back", wait::PATIENCE, async || {
+    // The replayed message is still unreadable, and becomes a new letter.
+    decide(&client, Method::POST, &format!("/{}/replay", text(&letter, "id"))).await;
+    let second = wait::until("it comes back", wait::TIMEOUT, async || {
         let letters = client.dead_letters().await;
         match letters.as_slice() {
             [second] if text(second, "id") != text(&letter, "id") => Ok(second.clone()),
@@ -37,48 +39,51 @@ async fn a_poisoned_message_is_set_aside_with_its_reason_and_can_be_replayed_and
     .await;
     assert_eq!(text(&second, "reason"), text(&letter, "reason"));
 
-    act(&client, Method::DELETE, &format!("/{}", text(&second, "id"))).await;
+    decide(&client, Method::DELETE, &format!("/{}", text(&second, "id"))).await;
     assert_eq!(client.dead_letters().await, Vec::<Value>::new());
     let path = format!("/v1/admin/dead-letters/{}", text(&second, "id"));
     let twice = client.call(Method::DELETE, &path, &json!({})).await;
-    assert!([200, 204, 404, 409].contains(&twice.status), "deciding twice is told apart: {twice:?}");
+    assert!(
+        [200, 204, 404, 409].contains(&twice.status),
+        "a second decision has a defined answer: {twice:?}"
+    );
     let unknown = client.call(Method::POST, "/v1/admin/dead-letters/nobody-knows/replay", &json!({})).await;
     assert_eq!(unknown.status, 404, "{unknown:?}");
 }
 
-async fn work_that_kills_its_workers_is_set_aside_and_can_be_replayed(stand: Stand) {
-    let mut bank = Plan::on(stand).processes(1, 0).receipts(1, 2).start().await;
+async fn work_that_kills_its_workers_is_set_aside_and_can_be_replayed(store_kind: StoreKind) {
+    let mut bank = Plan::on(store_kind).processes(1, 0).receipts(1, 2).start().await;
     let client = bank.client(0);
     let (account, id) = (fresh_account(), fresh_id());
-    let letter = deadly_work(&mut bank, &client, account, id).await;
+    let letter = crashing_work(&mut bank, &client, account, id).await;
     assert_eq!(client.transaction(account, id).await.transaction_status(), "accepted");
 
-    act(&client, Method::POST, &format!("/{}/replay", text(&letter, "id"))).await;
+    decide(&client, Method::POST, &format!("/{}/replay", text(&letter, "id"))).await;
     assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
     assert_eq!(client.balance(account).await, "4.00");
     assert_eq!(client.dead_letters().await, Vec::<Value>::new());
-    client.until_drained(wait::PATIENCE).await;
+    client.until_drained(wait::TIMEOUT).await;
 }
 
-async fn a_discarded_item_is_rejected_for_good(stand: Stand) {
-    let mut bank = Plan::on(stand).processes(1, 0).receipts(1, 2).start().await;
+async fn a_discarded_item_is_rejected_for_good(store_kind: StoreKind) {
+    let mut bank = Plan::on(store_kind).processes(1, 0).receipts(1, 2).start().await;
     let client = bank.client(0);
     let (account, id) = (fresh_account(), fresh_id());
-    let letter = deadly_work(&mut bank, &client, account, id).await;
+    let letter = crashing_work(&mut bank, &client, account, id).await;
 
-    act(&client, Method::DELETE, &format!("/{}", text(&letter, "id"))).await;
+    decide(&client, Method::DELETE, &format!("/{}", text(&letter, "id"))).await;
     let rejected = client.transaction(account, id).await.expect(200);
     assert_eq!(rejected.transaction_status(), "rejected");
     assert_eq!(rejected.text_at("/reason"), "discarded");
-    let again = client.submit(account, id, &Wish::deposit("4.00")).await.expect(200);
+    let again = client.submit(account, id, &Submission::deposit("4.00")).await.expect(200);
     assert_eq!(again.body, rejected.body, "the answer is replayed, nothing is posted");
     assert_eq!(client.balance(account).await, "0.00");
     assert_eq!(client.dead_letters().await, Vec::<Value>::new());
-    drop(client.post(account, fresh_id(), &Wish::deposit("1.00")).await);
+    drop(client.post(account, fresh_id(), &Submission::deposit("1.00")).await);
 }
 
-async fn a_poisoned_message_holds_nobody_up(stand: Stand) {
-    let bank = Plan::on(stand).polling_often().processes(1, 0).receipts(1, 2).start().await;
+async fn a_poisoned_message_delays_no_other_work(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).polling_often().processes(1, 0).receipts(1, 2).start().await;
     let client = bank.client(0);
     let account = fresh_account();
     client.open(account).await;
@@ -86,38 +91,41 @@ async fn a_poisoned_message_holds_nobody_up(stand: Stand) {
         poison(&bank, body).await;
     }
     let id = fresh_id();
-    drop(client.submit(account, id, &Wish::deposit("4.00")).await.expect(202));
+    drop(client.submit(account, id, &Submission::deposit("4.00")).await.expect(202));
     let mut bank = bank;
     bank.start_worker();
     assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
-    wait::until("each has its letter", wait::PATIENCE, async || match client.dead_letters().await.len() {
-        5 => Ok(()),
-        other => Err(format!("{other} letters")),
+    wait::until("each message has a dead letter", wait::TIMEOUT, async || {
+        match client.dead_letters().await.len() {
+            5 => Ok(()),
+            other => Err(format!("{other} letters")),
+        }
     })
     .await;
-    client.until_drained(wait::PATIENCE).await;
+    client.until_drained(wait::TIMEOUT).await;
 }
 
-/// Accepts a deposit of 4.00 whose workers die over it until the next one sets it aside; returns
-/// the letter. A worker runs afterwards.
-async fn deadly_work(
+/// Accepts a deposit of 4.00 whose workers crash until the next worker sets it aside. Returns the letter. A
+/// worker runs afterwards.
+async fn crashing_work(
     bank: &mut Scenario,
     client: &Client,
     account: postonce_shared::domain::ids::AccountKey,
     id: postonce_shared::domain::ids::MessageId,
 ) -> Value {
     client.open(account).await;
-    drop(client.submit(account, id, &Wish::deposit("4.00")).await.expect(202));
-    // Twice with the others, and then, as it may be the one to blame, twice alone.
+    drop(client.submit(account, id, &Submission::deposit("4.00")).await.expect(202));
+    // Two attempts together with other work, and then two attempts alone, because the item may be the
+    // cause.
     for _ in 0..4 {
-        assert_eq!(bank.run_dying_worker(Point::BeforeCommit), Some(9));
+        assert_eq!(bank.run_crashing_worker(CrashPoint::BeforeCommit), Some(9));
     }
     bank.start_worker();
     one_letter(client).await
 }
 
 async fn one_letter(client: &Client) -> Value {
-    wait::until("there is a dead letter", wait::PATIENCE, async || {
+    wait::until("there is a dead letter", wait::TIMEOUT, async || {
         match client.dead_letters().await.as_slice() {
             [letter] => Ok(letter.clone()),
             others => Err(format!("{others:?}")),
@@ -126,15 +134,15 @@ async fn one_letter(client: &Client) -> Value {
     .await
 }
 
-/// Puts a body on a queue of the bank, past the API.
+/// Puts a body on a queue of the bank, without the API.
 async fn poison(bank: &Scenario, body: &[u8]) {
     let queues = envelope::queues(1);
     let queue = queues.first().expect("there is a queue");
     bank.store().await.queue.send(queue, body, Duration::ZERO).await.expect("the queue takes any body");
 }
 
-/// Decides about a letter; the answer is a success.
-async fn act(client: &Client, method: Method, path: &str) {
+/// Replays or discards a letter, which must succeed.
+async fn decide(client: &Client, method: Method, path: &str) {
     let answer = client.call(method, &format!("/v1/admin/dead-letters{path}"), &json!({})).await;
     assert!([200, 202, 204].contains(&answer.status), "{answer:?}");
 }

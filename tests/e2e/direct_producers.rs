@@ -1,19 +1,19 @@
-//! Producers that write to the queue directly are accepted in the name of one partner. The partner must
-//! exist, must not be suspended, and must reach the account, as for a request over HTTP.
+//! Orders of producers that write to the queue directly are accepted for one partner. The partner must
+//! exist, must not be suspended, and must have access to the account, as for a request over HTTP.
 
 use std::time::Duration;
 
 use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_shared::messaging::envelope;
-use postonce_tests::breaches::Breaches;
+use postonce_tests::attack_findings::AttackFindings;
 use postonce_tests::client::Client;
 use postonce_tests::forger::Forger;
-use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait;
 use reqwest::Method;
 use serde_json::json;
 
-/// In whose name orders of direct producers are accepted.
+/// The partner for whom orders of direct producers are accepted.
 const PARTNER: &str = "feeder";
 /// The forms of an order.
 const FORMS: [fn(AccountKey, MessageId) -> String; 2] = [delimited, xml];
@@ -56,9 +56,9 @@ async fn an_order_for_an_account_that_the_partner_cannot_reach_is_refused() {
     posts_when_replayed(&bank, account).await;
 }
 
-/// A bank without a worker. A test starts the worker after it has set up the partner.
+/// A bank without a worker. A test starts the worker after it has configured the partner.
 fn plan() -> Plan {
-    Plan::on(Stand::Azurite)
+    Plan::on(StoreKind::Azurite)
         .processes(1, 0)
         .polling_often()
         .with("POSTONCE_QUEUE_COUNT", "1")
@@ -68,33 +68,33 @@ fn plan() -> Plan {
 /// Sends an order of 4.00 in each form, and checks that both become dead letters and move no money.
 async fn refuses_orders(bank: &mut Scenario, account: AccountKey) {
     let client = bank.client(0);
-    // The first message of the bank creates the queue: a SAS for adding cannot.
+    // The first message of the bank creates the queue, which a SAS for adding cannot do.
     let store = bank.store().await;
     let queue = envelope::queues(1).swap_remove(0);
     store.queue.send(&queue, b"not an order", Duration::ZERO).await.expect("a queue takes any body");
     Forger::of(bank).add_texts(&FORMS.map(|form| form(account, fresh_id())));
     bank.start_worker();
-    client.until_drained(wait::PATIENCE).await;
-    let mut breaches = Breaches::default();
-    breaches.compare("balance", &client.balance(account).await, &"0.00".to_owned());
-    breaches.compare("statement", &client.listing(account, None, 10).await, &Vec::new());
-    breaches.compare("accepted", &client.listing(account, Some("accepted"), 10).await, &Vec::new());
+    client.until_drained(wait::TIMEOUT).await;
+    let mut findings = AttackFindings::default();
+    findings.compare("balance", &client.balance(account).await, &"0.00".to_owned());
+    findings.compare("statement", &client.listing(account, None, 10).await, &Vec::new());
+    findings.compare("accepted", &client.listing(account, Some("accepted"), 10).await, &Vec::new());
     // One more dead letter is the message that created the queue.
-    breaches.compare("dead letters", &client.dead_letters().await.len(), &FORMS.len().saturating_add(1));
-    breaches.conclude(bank).await;
+    findings.compare("dead letters", &client.dead_letters().await.len(), &FORMS.len().saturating_add(1));
+    findings.conclude(bank).await;
 }
 
-/// Replays all dead letters until the orders are posted. Repeated, because the worker may still have the
-/// old state of the partner in a cache.
+/// Replays all dead letters until the orders are posted. Replays are repeated, because the worker may still
+/// cache the old state of the partner.
 async fn posts_when_replayed(bank: &Scenario, account: AccountKey) {
     let client = bank.client(0);
-    wait::until("the orders are posted", wait::PATIENCE, async || {
+    wait::until("the orders are posted", wait::TIMEOUT, async || {
         for letter in client.dead_letters().await {
             let id = letter["id"].as_str().expect("a letter has an id");
             let path = format!("/v1/admin/dead-letters/{id}/replay");
             drop(client.call(Method::POST, &path, &json!({})).await);
         }
-        client.until_drained(wait::PATIENCE).await;
+        client.until_drained(wait::TIMEOUT).await;
         match client.balance(account).await {
             balance if balance == "8.00" => Ok(()),
             other => Err(other),
@@ -104,7 +104,7 @@ async fn posts_when_replayed(bank: &Scenario, account: AccountKey) {
 }
 
 async fn until_balance(client: &Client, account: AccountKey, expected: &str) {
-    wait::until("the orders are posted", wait::PATIENCE, async || {
+    wait::until("the orders are posted", wait::TIMEOUT, async || {
         let balance = client.balance(account).await;
         if balance == expected { Ok(()) } else { Err(balance) }
     })

@@ -1,35 +1,35 @@
-//! SIGTERM: take no more, finish what is in hand, exit 0, lose nothing.
+//! SIGTERM: a process accepts nothing new, finishes its work, exits with 0, and loses nothing.
 
 use std::cell::{Cell, RefCell};
 
 use futures::future::{join, join_all};
 use postonce_tests::auditor::Auditor;
-use postonce_tests::client::Wish;
-use postonce_tests::scenario::{Plan, Stand, fresh_account, fresh_id};
+use postonce_tests::client::Submission;
+use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait;
 
-/// Requests under way around the drain.
+/// Number of requests around the drain.
 const REQUESTS: usize = 300;
 
-on_both_stands![
+on_both_stores![
     idle_processes_drain_at_once,
     a_worker_that_drains_loses_nothing,
-    a_web_that_drains_keeps_what_it_promised,
+    a_web_that_drains_keeps_what_it_acknowledged,
 ];
 
-async fn idle_processes_drain_at_once(stand: Stand) {
-    let mut bank = Plan::on(stand).processes(1, 1).start().await;
+async fn idle_processes_drain_at_once(store_kind: StoreKind) {
+    let mut bank = Plan::on(store_kind).processes(1, 1).start().await;
     bank.client(0).until_ready().await;
     for service in bank.workers.iter_mut().chain(&mut bank.webs) {
         service.drain().await;
     }
 }
 
-/// An operator may copy the file of a store that was stopped, and nothing beside it. Several stops, because it
-/// is a race: with threads that are busy to the end, most of them used to leave the log.
+/// An operator may copy the file of a stopped store without any other file. The test stops several times,
+/// because it is a race: the log of a store could remain when its threads were busy at the end.
 #[tokio::test]
-async fn what_is_stopped_at_work_leaves_one_file() {
-    let mut bank = Plan::on(Stand::Sqlite).start().await;
+async fn a_process_stopped_under_load_leaves_one_file() {
+    let mut bank = Plan::on(StoreKind::Sqlite).start().await;
     let account = fresh_account();
     bank.client(0).open(account).await;
     for _ in 0..4 {
@@ -37,10 +37,10 @@ async fn what_is_stopped_at_work_leaves_one_file() {
         client.until_ready().await;
         let answered = Cell::new(0_usize);
         let submitting = join_all((0..REQUESTS).map(|_| async {
-            let request = client.submission(account, fresh_id(), &Wish::deposit("1.00"));
-            // Those that come too late are refused.
-            let heard = client.try_send(request).await.is_ok();
-            answered.set(answered.get().saturating_add(usize::from(heard)));
+            let request = client.submission(account, fresh_id(), &Submission::deposit("1.00"));
+            // Requests that arrive too late are refused.
+            let received = client.try_send(request).await.is_ok();
+            answered.set(answered.get().saturating_add(usize::from(received)));
         }));
         let draining = async {
             until_one_is_counted(&answered).await;
@@ -53,21 +53,21 @@ async fn what_is_stopped_at_work_leaves_one_file() {
     }
 }
 
-async fn a_worker_that_drains_loses_nothing(stand: Stand) {
-    let mut bank = Plan::on(stand).processes(1, 1).receipts(2, 5).start().await;
+async fn a_worker_that_drains_loses_nothing(store_kind: StoreKind) {
+    let mut bank = Plan::on(store_kind).processes(1, 1).receipts(2, 5).start().await;
     let client = bank.client(0);
     let auditor = RefCell::new(Auditor::default());
     let account = fresh_account();
     client.open(account).await;
     auditor.borrow_mut().account(account, "0.00");
     let submitting = join_all((0..REQUESTS).map(|_| async {
-        let (id, wish) = (fresh_id(), Wish::deposit("1.00"));
-        auditor.borrow_mut().sent(account, id, &wish);
-        let answer = client.submit(account, id, &wish).await.expect(202);
-        auditor.borrow_mut().heard(account, id, &answer);
+        let (id, submission) = (fresh_id(), Submission::deposit("1.00"));
+        auditor.borrow_mut().sent(account, id, &submission);
+        let answer = client.submit(account, id, &submission).await.expect(202);
+        auditor.borrow_mut().answered(account, id, &answer);
     }));
     let draining = async {
-        wait::until("the worker is busy", wait::PATIENCE, async || {
+        wait::until("the worker is busy", wait::TIMEOUT, async || {
             if client.account(account).await.number_at("/version") > 1 { Ok(()) } else { Err(String::new()) }
         })
         .await;
@@ -75,13 +75,13 @@ async fn a_worker_that_drains_loses_nothing(stand: Stand) {
     };
     join(submitting, draining).await;
     bank.start_worker();
-    client.until_drained(wait::PATIENCE).await;
+    client.until_drained(wait::TIMEOUT).await;
     assert_eq!(client.balance(account).await, format!("{REQUESTS}.00"));
     auditor.into_inner().audit(&client, &bank.store().await).await;
 }
 
-async fn a_web_that_drains_keeps_what_it_promised(stand: Stand) {
-    let mut bank = Plan::on(stand).processes(1, 1).start().await;
+async fn a_web_that_drains_keeps_what_it_acknowledged(store_kind: StoreKind) {
+    let mut bank = Plan::on(store_kind).processes(1, 1).start().await;
     let client = bank.client(0);
     let auditor = RefCell::new(Auditor::default());
     let account = fresh_account();
@@ -89,12 +89,12 @@ async fn a_web_that_drains_keeps_what_it_promised(stand: Stand) {
     auditor.borrow_mut().account(account, "0.00");
     let answered = Cell::new(0_usize);
     let submitting = join_all((0..REQUESTS).map(|_| async {
-        let (id, wish) = (fresh_id(), Wish::deposit("1.00"));
-        auditor.borrow_mut().sent(account, id, &wish);
-        // A connection that comes too late is refused; nobody was promised anything then.
-        if let Ok(answer) = client.try_send(client.submission(account, id, &wish)).await {
+        let (id, submission) = (fresh_id(), Submission::deposit("1.00"));
+        auditor.borrow_mut().sent(account, id, &submission);
+        // A connection that arrives too late is refused, and nothing was acknowledged then.
+        if let Ok(answer) = client.try_send(client.submission(account, id, &submission)).await {
             assert!([202, 503].contains(&answer.status), "{answer:?}");
-            auditor.borrow_mut().heard(account, id, &answer);
+            auditor.borrow_mut().answered(account, id, &answer);
             answered.set(answered.get().saturating_add(usize::from(answer.status == 202)));
         }
     }));
@@ -106,12 +106,12 @@ async fn a_web_that_drains_keeps_what_it_promised(stand: Stand) {
     assert!(answered.get() > 0, "some were answered before the drain");
     bank.start_web();
     let client = bank.client(0);
-    client.until_drained(wait::PATIENCE).await;
+    client.until_drained(wait::TIMEOUT).await;
     auditor.into_inner().audit(&client, &bank.store().await).await;
 }
 
 async fn until_one_is_counted(count: &Cell<usize>) {
-    wait::until("some are answered", wait::PATIENCE, async || match count.get() {
+    wait::until("some are answered", wait::TIMEOUT, async || match count.get() {
         0 => Err("none".to_owned()),
         _ => Ok(()),
     })

@@ -1,8 +1,8 @@
-//! One account fails whenever it is posted to. Whoever shares its envelopes does not notice.
+//! Every posting to one account fails, and other accounts in the same envelopes are not affected.
 //!
-//! The account is one whose rows are gone: the worker finds work for it on the queue, and nothing
-//! in the ledger, each time it tries. Such work cannot be had over the API, so it is slipped into
-//! the envelopes that the API sent, before any worker sees them.
+//! The rows of that account are missing: the worker finds work for it on the queue and nothing in the
+//! ledger. The API cannot create such work, so the test adds it to the envelopes of the API before a worker
+//! receives them.
 
 use std::time::Duration;
 
@@ -10,28 +10,28 @@ use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, TransactionKey};
 use postonce_shared::messaging::envelope::{self, Body, Content, Envelope};
 use postonce_shared::ports::queue::RECEIVE_MAX;
-use postonce_tests::client::Wish;
-use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
+use postonce_tests::client::Submission;
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait::{self, Stopwatch};
 use serde_json::Value;
 
-/// Healthy accounts; each has one item in every envelope.
+/// Number of healthy accounts; each has one item in every envelope.
 const HEALTHY: usize = 4;
-/// Envelopes.
+/// Number of envelopes.
 const ROUNDS: usize = 3;
-/// Items of the failing account in every envelope.
+/// Number of items of the failing account in every envelope.
 const FAILING: usize = 2;
-/// Receipts after which what fails is taken apart, and then set aside.
+/// Receipts after which failing work is split, and then set aside.
 const DEQUEUE_COUNT_MAX: u32 = 2;
-/// How long a message would be hidden that nobody gave back: healthy work must not wait for that.
+/// The visibility timeout of a message that is not released: healthy work must not wait for that.
 const VISIBILITY_TIMEOUT_S: u32 = 40;
-/// Longest time for healthy work, the start of the worker included, on a busy machine.
+/// Longest time for healthy work, including the start of the worker, on a busy machine.
 const ON_TIME: Duration = Duration::from_secs(20);
 
-on_both_stands![an_account_that_always_fails_delays_nobody_and_ends_in_the_dead_letters];
+on_both_stores![an_account_that_always_fails_delays_nobody_and_ends_in_the_dead_letters];
 
-async fn an_account_that_always_fails_delays_nobody_and_ends_in_the_dead_letters(stand: Stand) {
-    let plan = Plan::on(stand).processes(1, 0).with("POSTONCE_QUEUE_COUNT", "1");
+async fn an_account_that_always_fails_delays_nobody_and_ends_in_the_dead_letters(store_kind: StoreKind) {
+    let plan = Plan::on(store_kind).processes(1, 0).with("POSTONCE_QUEUE_COUNT", "1");
     let mut bank = plan.receipts(VISIBILITY_TIMEOUT_S, DEQUEUE_COUNT_MAX).start().await;
     let client = bank.client(0);
     let (accounts, lost): (Vec<AccountKey>, _) =
@@ -41,7 +41,7 @@ async fn an_account_that_always_fails_delays_nobody_and_ends_in_the_dead_letters
         client.open(*account).await;
         for _ in 0..ROUNDS {
             let id = fresh_id();
-            drop(client.submit(*account, id, &Wish::deposit("1.00")).await.expect(202));
+            drop(client.submit(*account, id, &Submission::deposit("1.00")).await.expect(202));
             healthy.push((*account, id));
         }
     }
@@ -54,12 +54,12 @@ async fn an_account_that_always_fails_delays_nobody_and_ends_in_the_dead_letters
         let answer = client.until_final_within(*account, *id, left).await;
         assert_eq!(answer.transaction_status(), "posted");
     }
-    // While the others are tried again and again, new work is posted at once, too.
+    // New work is posted at once while the failing work is retried.
     let account = *accounts.first().expect("there are accounts");
-    let answer = client.submit_and_wait(account, fresh_id(), &Wish::deposit("1.00")).await;
+    let answer = client.submit_and_wait(account, fresh_id(), &Submission::deposit("1.00")).await;
     assert_eq!(answer.expect(200).transaction_status(), "posted");
 
-    let letters = wait::until("what fails has its letters", wait::PATIENCE, async || {
+    let letters = wait::until("each failing item has a dead letter", wait::TIMEOUT, async || {
         let letters = client.dead_letters().await;
         if letters.len() == ROUNDS * FAILING {
             Ok(letters)
@@ -70,28 +70,28 @@ async fn an_account_that_always_fails_delays_nobody_and_ends_in_the_dead_letters
     .await;
     for letter in &letters {
         let reason = letter.get("reason").and_then(Value::as_str).unwrap_or_default();
-        assert!(reason.contains("account"), "the reason says what is wrong: {letter}");
+        assert!(reason.contains("account"), "the reason names the error: {letter}");
     }
-    client.until_drained(wait::PATIENCE).await;
+    client.until_drained(wait::TIMEOUT).await;
     for account in &accounts[1..] {
         assert_eq!(client.balance(*account).await, format!("{ROUNDS}.00"));
     }
 }
 
-/// Packs what waits anew: each envelope holds one item of each healthy account, and work for the
-/// lost one at its beginning and in its middle.
+/// Repacks the waiting work: each envelope contains one item of each healthy account, and work of the
+/// failing account at its start and in its middle.
 async fn mix_in(bank: &Scenario, lost: AccountKey) {
     let (queue, seal) = (bank.store().await.queue, bank.seal().await);
     let name = envelope::queues(1).swap_remove(0);
     let mut works: Vec<Work> = Vec::new();
     loop {
-        let messages = queue.receive(&name, RECEIVE_MAX, wait::PATIENCE).await.expect("a queue answers");
+        let messages = queue.receive(&name, RECEIVE_MAX, wait::TIMEOUT).await.expect("a queue answers");
         if messages.is_empty() {
             break;
         }
         for message in messages {
             let Ok(Body::Content(Content::Work(envelope))) = Body::decode(&message.body, &seal) else {
-                panic!("the web did not send it");
+                panic!("a message that the web did not send");
             };
             works.extend(envelope.items);
             drop(queue.delete(&name, &message.lease).await.expect("a queue answers"));

@@ -1,4 +1,4 @@
-//! What others store beside the payloads of the bank: too large for one, or under names that none has.
+//! Payloads that other programs store beside those of the bank: too large, or with invalid names.
 
 use std::sync::Arc;
 
@@ -8,29 +8,29 @@ use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::sweep::{AGE_MIN, Sweep, Swept};
 use postonce_shared::ports::world::World;
 use postonce_shared::testing::decorators::WorldDecorator;
-use postonce_tests::client::Wish;
+use postonce_tests::client::Submission;
 use postonce_tests::forger::Forger;
-use postonce_tests::scenario::{Plan, Stand, fresh_account, fresh_id};
+use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait;
 
-/// It is not read whole, however large it is.
+/// The payload is not read as a whole, however large it is.
 #[tokio::test]
-async fn a_payload_larger_than_any_of_the_bank_is_for_a_person() {
-    let bank = Plan::on(Stand::Azurite).with("POSTONCE_QUEUE_COUNT", "1").processes(1, 1).start().await;
+async fn a_payload_larger_than_any_of_the_bank_becomes_a_dead_letter() {
+    let bank = Plan::on(StoreKind::Azurite).with("POSTONCE_QUEUE_COUNT", "1").processes(1, 1).start().await;
     let (client, account) = (bank.client(0), fresh_account());
     client.open(account).await;
-    // The queue is there from its first message on, and the container from its first payload on.
-    drop(client.post(account, fresh_id(), &Wish::deposit("1.00")).await);
+    // The first message creates the queue, and the first payload creates the container.
+    drop(client.post(account, fresh_id(), &Submission::deposit("1.00")).await);
     bank.store().await.payloads.put("work-1", b"makes the container").await.expect("the store answers");
     Forger::of(&bank).claim_payloads(&[vec![7; 5 * 1024 * 1024]]);
-    client.until_drained(wait::PATIENCE).await;
+    client.until_drained(wait::TIMEOUT).await;
     let letters = client.dead_letters().await;
     let [letter] = letters.as_slice() else { panic!("one letter, not {letters:?}") };
     let reason = letter["reason"].as_str().unwrap_or_default();
     assert!(reason.contains("is damaged") && reason.contains("more than 1048576 bytes"), "{reason}");
 }
 
-/// Two days from now.
+/// A world whose clock is two days ahead.
 struct InTwoDays(SystemWorld);
 
 #[async_trait]
@@ -45,8 +45,8 @@ impl WorldDecorator for InTwoDays {
 }
 
 #[tokio::test]
-async fn a_sweep_passes_over_what_others_store_under_names_that_are_none() {
-    let bank = Plan::on(Stand::Azurite).with("POSTONCE_QUEUE_COUNT", "1").processes(1, 0).start().await;
+async fn a_sweep_ignores_payloads_with_invalid_names() {
+    let bank = Plan::on(StoreKind::Azurite).with("POSTONCE_QUEUE_COUNT", "1").processes(1, 0).start().await;
     let store = bank.store().await;
     store.payloads.put("work-a", b"no payload").await.expect("the payload store answers");
     store.payloads.put("work-z", b"no payload either").await.expect("the payload store answers");

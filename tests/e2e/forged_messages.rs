@@ -1,5 +1,5 @@
 //! Messages and payloads that the bank did not write move no money: the content of a message is used only
-//! when it has a valid seal of the bank, otherwise the row of the transaction decides. All attacks use
+//! when it has a valid seal of the bank; otherwise the row of the transaction decides. All attacks use
 //! Microsoft's SDK with shared access signatures.
 
 use std::time::Duration;
@@ -8,11 +8,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::join_all;
 use postonce_shared::domain::ids::{AccountKey, MessageId, PartnerId, TransactionKey};
-use postonce_tests::breaches::{Breaches, Reading};
-use postonce_tests::client::{Client, Wish};
+use postonce_tests::attack_findings::{AttackFindings, Snapshot};
+use postonce_tests::client::{Client, Submission};
 use postonce_tests::forger::{self, Forger, envelope_of};
-use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
-use postonce_tests::vitals::Vitals;
+use postonce_tests::process_probe::ProcessProbe;
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait;
 use serde_json::{Map, Value, json};
 
@@ -23,8 +23,8 @@ const PARTNER: &str = "bootstrap";
 /// Another partner.
 const OTHER_PARTNER: &str = "shop";
 
-/// ETags that the storage may read as a wildcard, or as a header of its own. The exact wildcard has a test
-/// of its own.
+/// ETags that the storage may parse as a wildcard, or as a separate header. The exact wildcard has its own
+/// test.
 const WILDCARDS: [&str; 10] = [
     "* ",
     " *",
@@ -79,26 +79,26 @@ async fn a_forged_wildcard_does_not_stop_the_posting_of_an_account() {
     let bank = plan().start().await;
     let (client, account, id) = (bank.client(0), fresh_account(), fresh_id());
     client.open(account).await;
-    drop(client.post(account, id, &Wish::deposit("10.00")).await);
-    let before = Reading::of(&client, account, id).await;
+    drop(client.post(account, id, &Submission::deposit("10.00")).await);
+    let before = Snapshot::of(&client, account, id).await;
     let forged = envelope_of(&[forger::item(account, PARTNER, id, FORGED[0], "*")]);
     Forger::of(&bank).add_envelopes(&vec![forged; 3]);
-    client.until_drained(wait::PATIENCE).await;
-    let mut breaches = Breaches::default();
-    breaches.compare("readings", &Reading::of(&client, account, id).await, &before);
-    breaches.check_posting("afterwards", &client, account, "11.00").await;
-    breaches.check_count(&bank.vitals(0)).await;
-    breaches.conclude(&bank).await;
+    client.until_drained(wait::TIMEOUT).await;
+    let mut findings = AttackFindings::default();
+    findings.compare("readings", &Snapshot::of(&client, account, id).await, &before);
+    findings.check_posting("afterwards", &client, account, "11.00").await;
+    findings.check_count(&bank.probe(0)).await;
+    findings.conclude(&bank).await;
 }
 
 #[tokio::test]
 async fn a_changed_message_does_not_change_what_is_posted() {
-    change_on_the_way(&["in_front", "in_place"]).await;
+    change_in_transit(&["in_front", "in_place"]).await;
 }
 
 #[tokio::test]
 async fn a_changed_message_in_a_payload_does_not_change_what_is_posted() {
-    change_on_the_way(&["in_front_as_claim", "as_claim"]).await;
+    change_in_transit(&["in_front_as_claim", "as_claim"]).await;
 }
 
 #[tokio::test]
@@ -108,25 +108,25 @@ async fn a_changed_payload_of_the_bank_does_not_change_what_is_posted() {
     let (client, account) = (bank.client(0), fresh_account());
     client.open(account).await;
     hold(&bank).await;
-    // Large deposits, because only work that fills many messages goes to a payload.
+    // Only work that fills many messages is stored as a payload, so the deposits are large.
     let metadata: Map<String, Value> =
         (0..20).map(|index| (format!("{index:02}"), Value::from("\"".repeat(100)))).collect();
-    let wish = Wish::deposit("1.00").with("metadata", metadata);
+    let submission = Submission::deposit("1.00").with("metadata", metadata);
     let ids: Vec<MessageId> = (0..DEPOSITS).map(|_| fresh_id()).collect();
-    for answer in join_all(ids.iter().map(|id| client.submit(account, *id, &wish))).await {
+    for answer in join_all(ids.iter().map(|id| client.submit(account, *id, &submission))).await {
         drop(answer.expect(202));
     }
     let changed = Forger::of(&bank).rewrite_payloads(&json!({"a": "100000"}));
-    assert!(changed > 0, "some of the deposits lie in a payload");
+    assert!(changed > 0, "some of the deposits are in a payload");
     drop(client.release(1).await);
-    client.until_drained(wait::PATIENCE).await;
-    let mut breaches = Breaches::default();
+    client.until_drained(wait::TIMEOUT).await;
+    let mut findings = AttackFindings::default();
     let statement = client.listing(account, None, 100).await;
     let wrong = statement.iter().filter(|line| line["amount"] != "1.00").count();
-    breaches.compare("lines, and those with another amount", &(statement.len(), wrong), &(DEPOSITS, 0));
-    breaches.check_posting("afterwards", &client, account, "151.00").await;
-    breaches.check_count(&bank.vitals(0)).await;
-    breaches.conclude(&bank).await;
+    findings.compare("lines, and those with another amount", &(statement.len(), wrong), &(DEPOSITS, 0));
+    findings.check_posting("afterwards", &client, account, "151.00").await;
+    findings.check_count(&bank.probe(0)).await;
+    findings.conclude(&bank).await;
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn a_forged_envelope_of_a_newer_version_becomes_a_dead_letter() {
     let bank = plan().start().await;
     let (client, account) = (bank.client(0), fresh_account());
     client.open(account).await;
-    drop(client.post(account, fresh_id(), &Wish::deposit("10.00")).await);
+    drop(client.post(account, fresh_id(), &Submission::deposit("10.00")).await);
     Forger::of(&bank).add_envelopes(&[json!({"v": 99, "items": "of an unknown format"})]);
     wait::until("it is a dead letter", DEAD_LETTER_TIME_MAX, async || {
         match (client.dead_letters().await.len(), client.over_queues("depth").await) {
@@ -143,9 +143,9 @@ async fn a_forged_envelope_of_a_newer_version_becomes_a_dead_letter() {
         }
     })
     .await;
-    let mut breaches = Breaches::default();
-    breaches.check_posting("afterwards", &client, account, "11.00").await;
-    breaches.conclude(&bank).await;
+    let mut findings = AttackFindings::default();
+    findings.check_posting("afterwards", &client, account, "11.00").await;
+    findings.conclude(&bank).await;
 }
 
 /// The worker runs in the web process, whose metrics count the messages as well.
@@ -154,23 +154,23 @@ async fn a_forged_item_of_no_transaction_moves_no_money_and_becomes_a_dead_lette
     let bank = plan().in_one_process().start().await;
     let (client, account) = (bank.client(0), fresh_account());
     client.open(account).await;
-    drop(client.post(account, fresh_id(), &Wish::deposit("10.00")).await);
+    drop(client.post(account, fresh_id(), &Submission::deposit("10.00")).await);
     let before = client.listing(account, None, 10).await;
     let etags = ["W/\"datetime'2026-11-22T20%3A00%3A00.0000000Z'\"", "x\nif-match: *"];
     let items = etags.map(|etag| forger::item(account, PARTNER, fresh_id(), FORGED[0], etag));
     Forger::of(&bank).add_envelopes(&items.map(|item| envelope_of(&[item])));
-    wait::until("each is a dead letter", wait::PATIENCE, async || match client.dead_letters().await.len() {
+    wait::until("each is a dead letter", wait::TIMEOUT, async || match client.dead_letters().await.len() {
         2 => Ok(()),
         letters => Err(format!("{letters} dead letters")),
     })
     .await;
-    client.until_drained(wait::PATIENCE).await;
-    let mut breaches = Breaches::default();
-    breaches.compare("statement", &client.listing(account, None, 10).await, &before);
-    breaches.check_posting("afterwards", &client, account, "11.00").await;
+    client.until_drained(wait::TIMEOUT).await;
+    let mut findings = AttackFindings::default();
+    findings.compare("statement", &client.listing(account, None, 10).await, &before);
+    findings.check_posting("afterwards", &client, account, "11.00").await;
     let web = bank.webs.first().expect("there is a web process");
-    breaches.check_count(&Vitals::with_key(web.address(), bank.key())).await;
-    breaches.conclude(&bank).await;
+    findings.check_count(&ProcessProbe::with_key(web.address(), bank.key())).await;
+    findings.conclude(&bank).await;
 }
 
 #[tokio::test]
@@ -178,8 +178,8 @@ async fn forged_damage_does_no_harm() {
     let bank = plan().start().await;
     let (client, account, id) = (bank.client(0), fresh_account(), fresh_id());
     client.open(account).await;
-    drop(client.post(account, id, &Wish::deposit("10.00")).await);
-    let before = Reading::of(&client, account, id).await;
+    drop(client.post(account, id, &Submission::deposit("10.00")).await);
+    let before = Snapshot::of(&client, account, id).await;
     let store = bank.store().await;
     store.payloads.put("seed", b"creates the container").await.expect("it can be stored");
     let forger = Forger::of(&bank);
@@ -188,13 +188,13 @@ async fn forged_damage_does_no_harm() {
     forger.add_texts(&texts);
     forger.add_envelopes(&damaged_items(&item));
     forger.claim_payloads(&damaged_payloads());
-    client.until_drained(wait::PATIENCE).await;
-    let mut breaches = Breaches::default();
+    client.until_drained(wait::TIMEOUT).await;
+    let mut findings = AttackFindings::default();
     let letters = client.dead_letters().await.len();
-    breaches.check(&format!("{letters} dead letters of {} texts", texts.len()), letters >= texts.len());
-    breaches.compare("readings", &Reading::of(&client, account, id).await, &before);
-    breaches.check_posting("afterwards", &client, account, "11.00").await;
-    breaches.conclude(&bank).await;
+    findings.check(&format!("{letters} dead letters of {} texts", texts.len()), letters >= texts.len());
+    findings.compare("readings", &Snapshot::of(&client, account, id).await, &before);
+    findings.check_posting("afterwards", &client, account, "11.00").await;
+    findings.conclude(&bank).await;
 }
 
 /// Messages that cannot be read. The item is a complete one, to cut and repeat.
@@ -255,7 +255,7 @@ fn damaged_payloads() -> Vec<Vec<u8>> {
 /// A bank with one queue. Its worker polls often, because forged messages ring no doorbell, and sets
 /// failing messages aside soon.
 fn plan() -> Plan {
-    Plan::on(Stand::Azurite).polling_often().receipts(3, 3).with("POSTONCE_QUEUE_COUNT", "1")
+    Plan::on(StoreKind::Azurite).polling_often().receipts(3, 3).with("POSTONCE_QUEUE_COUNT", "1")
 }
 
 /// The terms of every deposit as it was accepted, once it is posted.
@@ -282,22 +282,22 @@ async fn post_over_final_rows(send: impl Fn(&Forger, &[Value])) {
     let subjects = final_deposits(&bank, &client, &shop, &forger).await;
     let mut before = Vec::new();
     for subject in &subjects {
-        before.push(Reading::of(&subject.client, subject.account, subject.id).await);
+        before.push(Snapshot::of(&subject.client, subject.account, subject.id).await);
     }
     let envelopes: Vec<Value> = subjects
         .iter()
         .map(|it| envelope_of(&[forger::item(it.account, it.partner, it.id, it.change, &it.etag)]))
         .collect();
     send(&forger, &envelopes);
-    client.until_drained(wait::PATIENCE).await;
-    let mut breaches = Breaches::default();
+    client.until_drained(wait::TIMEOUT).await;
+    let mut findings = AttackFindings::default();
     for (subject, before) in subjects.iter().zip(&before) {
-        let after = Reading::of(&subject.client, subject.account, subject.id).await;
-        breaches.compare(&subject.what, &after, before);
-        breaches.check_posting(&subject.what, &client, subject.account, "11.00").await;
+        let after = Snapshot::of(&subject.client, subject.account, subject.id).await;
+        findings.compare(&subject.what, &after, before);
+        findings.check_posting(&subject.what, &client, subject.account, "11.00").await;
     }
-    breaches.check_count(&bank.vitals(0)).await;
-    breaches.conclude(&bank).await;
+    findings.check_count(&bank.probe(0)).await;
+    findings.conclude(&bank).await;
 }
 
 /// One posted deposit of 10.00 for each ETag and each change.
@@ -305,21 +305,21 @@ async fn final_deposits(bank: &Scenario, client: &Client, shop: &Client, forger:
     let etags = WILDCARDS.map(Etag::Text).into_iter().chain([Etag::Stolen, Etag::Guessed]);
     let variants = etags.flat_map(|etag| FORGED.map(|change| (etag, change)));
     hold(bank).await;
-    let (mut subjects, mut plans) = (Vec::new(), Vec::new());
+    let (mut subjects, mut interceptions) = (Vec::new(), Vec::new());
     for (etag, change) in variants {
         let (account, id) = (fresh_account(), fresh_id());
         client.open(account).await;
         // Both partners are attacked, each with one kind of change.
         let (partner, client) = if change.0 == "deposit" { (PARTNER, client) } else { (OTHER_PARTNER, shop) };
-        drop(client.submit(account, id, &Wish::deposit("10.00")).await.expect(202));
-        plans.push(forger::Plan { id, way: "untouched", change: json!({}) });
+        drop(client.submit(account, id, &Submission::deposit("10.00")).await.expect(202));
+        interceptions.push(forger::Interception { id, way: "untouched", change: json!({}) });
         let what = format!("{change:?} with {etag:?}");
         let client = client.clone();
         subjects.push((etag, Subject { what, partner, client, account, id, etag: String::new(), change }));
     }
-    let items = forger.intercept(&plans);
+    let items = forger.intercept(&interceptions);
     drop(client.release(1).await);
-    client.until_drained(wait::PATIENCE).await;
+    client.until_drained(wait::TIMEOUT).await;
     let ledger = bank.store().await.ledger;
     let mut ready = Vec::new();
     for (etag, mut subject) in subjects {
@@ -342,8 +342,8 @@ async fn final_deposits(bank: &Scenario, client: &Client, shop: &Client, forger:
 }
 
 /// Changes messages of accepted deposits in these ways, and checks that the deposits are posted with the
-/// terms that were accepted.
-async fn change_on_the_way(ways: &[&'static str]) {
+/// accepted terms.
+async fn change_in_transit(ways: &[&'static str]) {
     let bank = plan().start().await;
     let client = bank.client(0);
     let store = bank.store().await;
@@ -362,32 +362,32 @@ async fn change_on_the_way(ways: &[&'static str]) {
     for _ in &variants {
         let account = fresh_account();
         client.open(account).await;
-        drop(client.post(account, fresh_id(), &Wish::deposit("50.00")).await);
+        drop(client.post(account, fresh_id(), &Submission::deposit("50.00")).await);
         accounts.push(account);
     }
     hold(&bank).await;
-    let mut plans = Vec::new();
+    let mut interceptions = Vec::new();
     for ((way, change), account) in variants.into_iter().zip(&accounts) {
         let id = fresh_id();
-        let wish = Wish::deposit("10.00").with("reference", "rent");
-        drop(client.submit(*account, id, &wish).await.expect(202));
-        plans.push(forger::Plan { id, way, change });
+        let submission = Submission::deposit("10.00").with("reference", "rent");
+        drop(client.submit(*account, id, &submission).await.expect(202));
+        interceptions.push(forger::Interception { id, way, change });
     }
-    drop(Forger::of(&bank).intercept(&plans));
+    drop(Forger::of(&bank).intercept(&interceptions));
     drop(client.release(1).await);
-    client.until_drained(wait::PATIENCE).await;
+    client.until_drained(wait::TIMEOUT).await;
     drop(bank.operate(&["recover"]));
-    client.until_drained(wait::PATIENCE).await;
-    let mut breaches = Breaches::default();
-    for (plan, account) in plans.iter().zip(&accounts) {
-        let what = format!("{} {}", plan.way, plan.change);
-        let answer = client.transaction(*account, plan.id).await;
-        breaches.compare(&what, &terms(&answer.body), &AS_ACCEPTED.map(str::to_owned));
+    client.until_drained(wait::TIMEOUT).await;
+    let mut findings = AttackFindings::default();
+    for (interception, account) in interceptions.iter().zip(&accounts) {
+        let what = format!("{} {}", interception.way, interception.change);
+        let answer = client.transaction(*account, interception.id).await;
+        findings.compare(&what, &terms(&answer.body), &AS_ACCEPTED.map(str::to_owned));
         let statement = client.listing(*account, None, 10).await;
         let lines: Vec<_> = statement.iter().skip(1).map(terms).collect();
-        breaches.compare(&format!("{what}: statement"), &lines, &vec![AS_ACCEPTED.map(str::to_owned)]);
-        breaches.check_posting(&what, &client, *account, "61.00").await;
+        findings.compare(&format!("{what}: statement"), &lines, &vec![AS_ACCEPTED.map(str::to_owned)]);
+        findings.check_posting(&what, &client, *account, "61.00").await;
     }
-    breaches.check_count(&bank.vitals(0)).await;
-    breaches.conclude(&bank).await;
+    findings.check_count(&bank.probe(0)).await;
+    findings.conclude(&bank).await;
 }

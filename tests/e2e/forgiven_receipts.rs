@@ -1,6 +1,5 @@
-//! Receipts that were nobody's failure never make a dead letter, however many there are, even where
-//! they cannot be written down as forgiven. The worker of production over the memory store, with
-//! ports that fail while they are told to.
+//! Receipts during an outage never cause a dead letter, even if they cannot be recorded as forgiven. The
+//! production worker runs over the memory store, with ports that fail on demand.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::ports::world::World;
 use postonce_shared::testing::conformance::sealed::seal;
-use postonce_tests::faults::{Weather, unreliable};
+use postonce_tests::faults::{Outage, unreliable};
 use postonce_tests::scenario::{fresh_account, fresh_id};
 use postonce_tests::wait;
 use postonce_worker::config::Bounds;
@@ -31,26 +30,26 @@ use postonce_worker::worker::Worker;
 
 /// Receipts after which a message would be set aside.
 const DEQUEUE_COUNT_MAX: u32 = 2;
-/// Receipts that meet the outage.
-const RECEIPTS_IN_VAIN: u32 = 5;
+/// Number of receipts during the outage.
+const FAILED_RECEIPTS: u32 = 5;
 
 #[tokio::test]
 async fn commits_that_fail_count_no_receipts() {
-    outage(Weather { commits_away: AtomicBool::new(true), ..Weather::default() }).await;
+    outage(Outage { commits_unavailable: AtomicBool::new(true), ..Outage::default() }).await;
 }
 
 #[tokio::test]
 async fn commits_that_fail_while_nothing_can_be_forgiven_count_no_receipts() {
-    // Messages still come, but nothing can be written on them.
-    let (commits_away, leases_away) = (AtomicBool::new(true), AtomicBool::new(true));
-    outage(Weather { commits_away, leases_away, received: AtomicU32::new(0) }).await;
+    // Messages can still be received, but not updated.
+    let (commits_unavailable, leases_unavailable) = (AtomicBool::new(true), AtomicBool::new(true));
+    outage(Outage { commits_unavailable, leases_unavailable, received: AtomicU32::new(0) }).await;
 }
 
-async fn outage(weather: Weather) {
-    let weather = Arc::new(weather);
+async fn outage(outage: Outage) {
+    let outage = Arc::new(outage);
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     let reliable = MemoryStore::new(Arc::clone(&world));
-    let store = unreliable(reliable.clone(), Arc::clone(&weather));
+    let store = unreliable(reliable.clone(), Arc::clone(&outage));
     let doorbell = Arc::new(LocalDoorbell::default());
     let accepting = Bank::new(reliable, Arc::clone(&world), doorbell.clone(), seal(), 1);
     let posting = Bank::new(store, Arc::clone(&world), doorbell, seal(), 1);
@@ -62,20 +61,20 @@ async fn outage(weather: Weather) {
         idle_delay_max: Duration::from_millis(50),
         receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN },
         legacy_partner: None,
-        request_rate: HttpLimits::default().rate,
+        request_rate: HttpLimits::default().rate(),
         held: false,
     };
     let (starter, drain) = drain();
     let meter = Arc::new(Meter::default());
     let observing = async {
-        wait::until("the outage lasts", wait::PATIENCE, async || {
-            let received = weather.received.load(Ordering::Relaxed);
-            if received >= RECEIPTS_IN_VAIN { Ok(()) } else { Err(format!("{received} receipts")) }
+        wait::until("the outage lasts", wait::TIMEOUT, async || {
+            let received = outage.received.load(Ordering::Relaxed);
+            if received >= FAILED_RECEIPTS { Ok(()) } else { Err(format!("{received} receipts")) }
         })
         .await;
-        weather.commits_away.store(false, Ordering::Relaxed);
-        weather.leases_away.store(false, Ordering::Relaxed);
-        wait::until("everything is posted", wait::PATIENCE, async || {
+        outage.commits_unavailable.store(false, Ordering::Relaxed);
+        outage.leases_unavailable.store(false, Ordering::Relaxed);
+        wait::until("everything is posted", wait::TIMEOUT, async || {
             let letters = accepting.store.dead_letters.list(true, None, 10).await.expect("memory answers");
             assert!(letters.items.is_empty(), "an outage made dead letters: {:?}", letters.items);
             for key in &keys {
@@ -93,7 +92,7 @@ async fn outage(weather: Weather) {
     join(Worker::new(&posting, config, meter).run(&drain), observing).await;
 }
 
-/// Accepts a deposit on an account of its own, in a message of its own.
+/// Accepts a deposit on a new account, in a separate message.
 async fn accept(bank: &Bank, world: &dyn World) -> TransactionKey {
     let euro = Currency::parse("EUR").expect("the euro is a currency");
     let account = fresh_account();

@@ -1,23 +1,26 @@
-//! The samples of JSON: the JSON Schema, the program and the samples agree. Each folder of samples is named
-//! for its definition; beside the invalid ones stands where the schema has to see it, and what the program
-//! has to say.
+//! The JSON samples: the JSON Schema and the program agree with them. Each folder of samples has the name
+//! of its definition. The file `expected.toml` beside the invalid samples contains the position of the
+//! schema error and the message of the program.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
+use actix_web::web::Bytes;
 use postonce_schemas::json;
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::domain::time::Timestamp;
+use postonce_shared::messaging::xml::XmlLimits;
 use postonce_tests::workspace;
-use postonce_web::api::translate;
+use postonce_web::api::translate::{self, InboundDocument};
 use postonce_web::error::ApiError;
+use postonce_web::formats::json::Json;
 use serde_json::{Value, json};
 
-/// Reads a body as the program does. An answer comes back as it would be sent again.
+/// Parses a body as the program does. An answer is returned as it would be written again.
 type Reader = fn(&[u8]) -> Result<Option<Value>, String>;
 
-/// An answer: read into its struct, and written again.
+/// An answer: parsed into its struct, and written again.
 macro_rules! answer {
     ($body:ident, $name:ident) => {{
         let read = serde_json::from_slice::<json::$name>($body).map_err(|error| error.to_string())?;
@@ -26,10 +29,10 @@ macro_rules! answer {
 }
 
 const DEFINITIONS: &[(&str, Reader)] = &[
-    ("TransactionRequest", |body| request(translate::json::instruction(TransactionKind::Deposit, body))),
-    ("OpenAccountRequest", |body| request(translate::json::account_terms(body))),
-    ("ChangeAccountRequest", |body| request(translate::json::account_change(body))),
-    ("GateChange", |body| request(translate::json::gate_state(body, today()))),
+    ("TransactionRequest", |body| request(translate::instruction(TransactionKind::Deposit, &document(body)))),
+    ("OpenAccountRequest", |body| request(translate::account_terms(&document(body)))),
+    ("ChangeAccountRequest", |body| request(translate::account_change(&document(body)))),
+    ("GateChange", |body| request(translate::gate_state(&document(body), today()))),
     ("Account", |body| answer!(body, Account)),
     ("AccountPage", |body| answer!(body, AccountPage)),
     ("Transaction", |body| answer!(body, Transaction)),
@@ -38,6 +41,10 @@ const DEFINITIONS: &[(&str, Reader)] = &[
     ("Gate", |body| answer!(body, Gate)),
     ("GateChanged", |body| answer!(body, GateChanged)),
 ];
+
+fn document(body: &[u8]) -> InboundDocument {
+    InboundDocument::of(&Json, Bytes::copy_from_slice(body), XmlLimits::default())
+}
 
 fn request<T>(translated: Result<T, ApiError>) -> Result<Option<Value>, String> {
     translated.map(|_| None).map_err(|error| {
@@ -77,7 +84,7 @@ fn validator(definition: &str) -> jsonschema::Validator {
 }
 
 #[test]
-fn every_valid_sample_is_taken_by_the_schema_and_by_the_program() {
+fn every_valid_sample_is_accepted_by_the_schema_and_by_the_program() {
     for (definition, read) in DEFINITIONS {
         let validator = validator(definition);
         let samples = samples(definition, "valid");
@@ -101,7 +108,7 @@ fn every_invalid_sample_is_refused_by_the_schema_and_by_the_program_for_the_same
         let validator = validator(definition);
         let samples = samples(definition, "invalid");
         let path = directory().join(definition).join("invalid/expected.toml");
-        let expected = fs::read_to_string(path).expect("what is expected stands beside the samples");
+        let expected = fs::read_to_string(path).expect("the expectations are beside the samples");
         let expected: toml::Table = expected.parse().expect("a table of samples");
         assert!(expected.keys().eq(samples.keys()), "{definition}: samples and expectations differ");
         for (name, body) in samples {
@@ -109,19 +116,19 @@ fn every_invalid_sample_is_refused_by_the_schema_and_by_the_program_for_the_same
             let value: Value = serde_json::from_slice(&body).expect("a sample is JSON");
             let at: Vec<String> =
                 validator.iter_errors(&value).map(|error| error.instance_path().to_string()).collect();
-            assert!(at.contains(&text("at")), "{definition}/invalid/{name}: the schema complains at {at:?}");
-            let error = read(&body).expect_err(&format!("{definition}/invalid/{name} is taken"));
+            assert!(at.contains(&text("at")), "{definition}/invalid/{name}: the schema has errors at {at:?}");
+            let error = read(&body).expect_err(&format!("{definition}/invalid/{name} is accepted"));
             assert!(error.contains(&text("says")), "{definition}/invalid/{name}: {error:?}");
         }
     }
 }
 
-/// A folder that nobody reads would be samples that nobody checks.
+/// Samples in an unknown folder would not be checked.
 #[test]
 fn every_folder_of_samples_has_its_definition() {
     let folders = fs::read_dir(directory()).expect("the samples can be listed");
     for folder in folders {
         let name = folder.expect("a folder can be listed").file_name().to_string_lossy().into_owned();
-        assert!(DEFINITIONS.iter().any(|(definition, _)| *definition == name), "{name} is no definition");
+        assert!(DEFINITIONS.iter().any(|(definition, _)| *definition == name), "{name} is not a definition");
     }
 }

@@ -1,35 +1,39 @@
-//! API keys for partners, made and revoked on the command line.
+//! API keys of partners, created and revoked on the command line.
 
-use postonce_tests::client::{Wish, path_of};
-use postonce_tests::scenario::{Plan, Stand, fresh_account, fresh_id};
+use postonce_tests::client::{Submission, path_of};
+use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait;
 use reqwest::Method;
 use serde_json::json;
 
-on_both_stands![
+on_both_stores![
     a_key_allows_what_its_scopes_say,
-    a_revoked_key_opens_nothing,
+    a_revoked_key_is_refused,
     processes_that_start_at_once_agree_on_the_first_key,
-    the_configured_key_is_never_called_wrong,
+    the_configured_key_is_never_refused_as_invalid,
 ];
 
-async fn a_key_allows_what_its_scopes_say(stand: Stand) {
-    let bank = Plan::on(stand).start().await;
+async fn a_key_allows_what_its_scopes_say(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).start().await;
     let client = bank.client(0);
     let account = fresh_account();
     client.open(account).await;
 
     let shop = client.with_key(&bank.add_key("shop", &[]));
-    drop(shop.post(account, fresh_id(), &Wish::deposit("1.00")).await);
+    drop(shop.post(account, fresh_id(), &Submission::deposit("1.00")).await);
     for path in ["/v1/admin/queues", "/v1/admin/dead-letters", "/v1/admin/storage-operations"] {
         assert_eq!(shop.get(path).await.status, 403, "{path} is for operators");
     }
 
     let reader = client.with_key(&bank.add_key("reader", &["accounts:read", "transactions:read"]));
     assert_eq!(reader.balance(account).await, "1.00");
-    assert_eq!(reader.listing(account, None, 10).await.len(), 0, "what another partner did is not shown");
+    assert_eq!(
+        reader.listing(account, None, 10).await.len(),
+        0,
+        "transactions of other partners are not shown"
+    );
     assert_eq!(shop.listing(account, None, 10).await.len(), 1);
-    let refused = reader.submit(account, fresh_id(), &Wish::deposit("1.00")).await.expect(403);
+    let refused = reader.submit(account, fresh_id(), &Submission::deposit("1.00")).await.expect(403);
     assert_eq!(refused.header("content-type"), "application/problem+json");
     let terms = json!({"currency": "EUR", "overdraft_limit": "0.00"});
     let refused = reader.call(Method::PUT, &path_of(fresh_account()), &terms).await;
@@ -43,8 +47,8 @@ async fn a_key_allows_what_its_scopes_say(stand: Stand) {
     assert_eq!(client.balance(account).await, "1.00");
 }
 
-async fn a_revoked_key_opens_nothing(stand: Stand) {
-    let mut bank = Plan::on(stand).processes(1, 0).start().await;
+async fn a_revoked_key_is_refused(store_kind: StoreKind) {
+    let mut bank = Plan::on(store_kind).processes(1, 0).start().await;
     let client = bank.client(0);
     let account = fresh_account();
     client.open(account).await;
@@ -56,17 +60,20 @@ async fn a_revoked_key_opens_nothing(stand: Stand) {
     let line = listed.lines().find(|line| line.contains("shop")).expect("the key is listed");
     let id = line.split_whitespace().next().expect("a line starts with the id").to_owned();
     bank.operate(&["keys", "revoke", &id]);
-    assert!(bank.operate(&["keys", "list"]).lines().any(|line| line.contains(&id)), "it stays on record");
+    assert!(
+        bank.operate(&["keys", "list"]).lines().any(|line| line.contains(&id)),
+        "a revoked key is still listed"
+    );
 
-    // A process that did not see the key before knows at once; others soon.
+    // A process that has not cached the key refuses it at once; others refuse it soon.
     bank.start_web();
     bank.client(1).until_ready().await;
     assert_eq!(bank.client(1).with_key(&key).get(&path_of(account)).await.status, 401);
-    assert_eq!(bank.client(1).balance(account).await, "0.00", "other keys work on");
+    assert_eq!(bank.client(1).balance(account).await, "0.00", "other keys still work");
 }
 
-async fn processes_that_start_at_once_agree_on_the_first_key(stand: Stand) {
-    let bank = Plan::on(stand).processes(3, 0).start().await;
+async fn processes_that_start_at_once_agree_on_the_first_key(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).processes(3, 0).start().await;
     let account = fresh_account();
     bank.client(0).open(account).await;
     for web in 0..3 {
@@ -74,13 +81,13 @@ async fn processes_that_start_at_once_agree_on_the_first_key(stand: Stand) {
     }
 }
 
-/// A process that has just started may not be able to tell yet; then it must not say no.
-async fn the_configured_key_is_never_called_wrong(stand: Stand) {
-    let mut bank = Plan::on(stand).processes(0, 0).start().await;
+/// A process that has just started may not be able to check keys yet; it must not refuse the key then.
+async fn the_configured_key_is_never_refused_as_invalid(store_kind: StoreKind) {
+    let mut bank = Plan::on(store_kind).processes(0, 0).start().await;
     bank.start_web();
     let client = bank.client(0);
     let account = fresh_account();
-    wait::until("the first key opens an account", wait::PATIENCE, async || {
+    wait::until("the first key opens an account", wait::TIMEOUT, async || {
         let terms = json!({"currency": "EUR", "overdraft_limit": "0.00"});
         let answer = client.call(Method::PUT, &path_of(account), &terms).await;
         match answer.status {

@@ -1,32 +1,32 @@
-//! Producers that write to the queue directly, in the two forms that they have always had. What they
-//! ask for is accepted in the name of a configured partner, and then like any other work.
+//! Producers that write to the queue directly, in the two legacy forms. Their orders are accepted for a
+//! configured partner, and are then processed like any other work.
 
 use std::time::Duration;
 
 use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_shared::messaging::envelope;
-use postonce_tests::client::{Client, Wish};
-use postonce_tests::faults::Point;
-use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
+use postonce_tests::client::{Client, Submission};
+use postonce_tests::faults::CrashPoint;
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// In whose name direct producers are accepted.
+/// The partner for whom orders of direct producers are accepted.
 const PARTNER: &str = "feeder";
 
-on_both_stands![
-    both_forms_are_posted_once_however_often_they_are_sent,
-    an_order_for_an_unknown_account_waits_for_a_person,
-    what_is_wrong_with_an_order_stands_in_its_dead_letter,
-    a_worker_that_dies_over_an_order_repeats_and_loses_nothing,
-    an_order_waits_for_a_person_until_its_partner_exists,
+on_both_stores![
+    repeated_orders_in_both_forms_are_posted_once,
+    an_order_for_an_unknown_account_becomes_a_dead_letter,
+    the_dead_letter_of_an_invalid_order_names_the_error,
+    a_crash_during_an_order_neither_repeats_nor_loses_it,
+    an_order_is_a_dead_letter_until_its_partner_exists,
     orders_of_a_suspended_partner_move_no_money_until_it_is_resumed,
     an_order_outside_of_the_reach_or_the_scopes_of_its_partner_moves_no_money,
 ];
 
-async fn both_forms_are_posted_once_however_often_they_are_sent(stand: Stand) {
-    let bank = plan(stand).start().await;
+async fn repeated_orders_in_both_forms_are_posted_once(store_kind: StoreKind) {
+    let bank = plan(store_kind).start().await;
     let client = feeder(&bank);
     let account = fresh_account();
     client.open(account).await;
@@ -41,22 +41,22 @@ async fn both_forms_are_posted_once_however_often_they_are_sent(stand: Stand) {
     assert_eq!(client.until_final(account, withdrawal).await.transaction_status(), "posted");
     put(&bank, &xml(account, deposit, "12.5")).await;
     put(&bank, &xml(account, withdrawal, "-2.25")).await;
-    client.until_drained(wait::PATIENCE).await;
+    client.until_drained(wait::TIMEOUT).await;
 
     assert_eq!(client.balance(account).await, "10.25");
     let statement = client.listing(account, None, 100).await;
     let ids: Vec<&str> = statement.iter().filter_map(|entry| entry["message_id"].as_str()).collect();
     assert_eq!(ids, [deposit.to_string(), withdrawal.to_string()], "each once");
     assert_eq!(statement[1]["type"], "withdrawal");
-    // Over HTTP it is the same transaction: the same content is a replay.
-    let again = client.submit(account, deposit, &Wish::deposit("12.50")).await.expect(200);
+    // The API has the same transaction: the same content is a replay.
+    let again = client.submit(account, deposit, &Submission::deposit("12.50")).await.expect(200);
     assert_eq!(again.header("Idempotent-Replayed"), "true");
     assert_eq!(client.balance(account).await, "10.25");
     assert_eq!(bank.client(0).dead_letters().await, Vec::<Value>::new());
 }
 
-async fn an_order_for_an_unknown_account_waits_for_a_person(stand: Stand) {
-    let bank = plan(stand).start().await;
+async fn an_order_for_an_unknown_account_becomes_a_dead_letter(store_kind: StoreKind) {
+    let bank = plan(store_kind).start().await;
     let (operator, client) = (bank.client(0), feeder(&bank));
     let (account, id) = (fresh_account(), fresh_id());
     put(&bank, &delimited(account, id, "4.00")).await;
@@ -68,12 +68,12 @@ async fn an_order_for_an_unknown_account_waits_for_a_person(stand: Stand) {
     replay(&operator, &letter).await;
     assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
     assert_eq!(client.balance(account).await, "4.00");
-    client.until_drained(wait::PATIENCE).await;
+    client.until_drained(wait::TIMEOUT).await;
     assert_eq!(operator.dead_letters().await, Vec::<Value>::new());
 }
 
-async fn what_is_wrong_with_an_order_stands_in_its_dead_letter(stand: Stand) {
-    let mut bank = plan(stand).processes(1, 0).start().await;
+async fn the_dead_letter_of_an_invalid_order_names_the_error(store_kind: StoreKind) {
+    let mut bank = plan(store_kind).processes(1, 0).start().await;
     let (operator, client) = (bank.client(0), feeder(&bank));
     let account = fresh_account();
     client.open(account).await;
@@ -93,16 +93,20 @@ async fn what_is_wrong_with_an_order_stands_in_its_dead_letter(stand: Stand) {
         put(&bank, body).await;
         let letter = one_letter(&operator).await;
         assert!(text(&letter, "reason").contains(words), "{words}: {letter}");
-        assert_eq!(text(&letter, "body"), body, "the letter has the body as it came");
-        act(&operator, Method::DELETE, &format!("/{}", text(&letter, "id"))).await;
+        assert_eq!(text(&letter, "body"), body, "the letter contains the unchanged body");
+        decide(&operator, Method::DELETE, &format!("/{}", text(&letter, "id"))).await;
     }
     assert_eq!(client.balance(account).await, "1.00");
-    assert_eq!(client.transaction(account, id).await.transaction_status(), "posted", "that one stands");
+    assert_eq!(
+        client.transaction(account, id).await.transaction_status(),
+        "posted",
+        "the first order is still posted"
+    );
 }
 
 #[tokio::test]
 async fn without_a_partner_an_order_is_set_aside_and_posts_when_one_is_set() {
-    let mut bank = Plan::on(Stand::Sqlite).polling_often().processes(1, 0).start().await;
+    let mut bank = Plan::on(StoreKind::Sqlite).polling_often().processes(1, 0).start().await;
     let operator = bank.client(0);
     let (account, id) = (fresh_account(), fresh_id());
     operator.open(account).await;
@@ -120,8 +124,8 @@ async fn without_a_partner_an_order_is_set_aside_and_posts_when_one_is_set() {
     assert_eq!(operator.balance(account).await, "4.00");
 }
 
-async fn an_order_waits_for_a_person_until_its_partner_exists(stand: Stand) {
-    let bank = plan(stand).start().await;
+async fn an_order_is_a_dead_letter_until_its_partner_exists(store_kind: StoreKind) {
+    let bank = plan(store_kind).start().await;
     let operator = bank.client(0);
     let (account, id) = (fresh_account(), fresh_id());
     operator.open(account).await;
@@ -133,12 +137,12 @@ async fn an_order_waits_for_a_person_until_its_partner_exists(stand: Stand) {
     replay(&operator, &letter).await;
     assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
     assert_eq!(client.balance(account).await, "4.00");
-    client.until_drained(wait::PATIENCE).await;
+    client.until_drained(wait::TIMEOUT).await;
     assert_eq!(operator.dead_letters().await, Vec::<Value>::new());
 }
 
-async fn orders_of_a_suspended_partner_move_no_money_until_it_is_resumed(stand: Stand) {
-    let bank = plan(stand).start().await;
+async fn orders_of_a_suspended_partner_move_no_money_until_it_is_resumed(store_kind: StoreKind) {
+    let bank = plan(store_kind).start().await;
     let (operator, client) = (bank.client(0), feeder(&bank));
     bank.until_workers_ready().await;
     let account = fresh_account();
@@ -147,18 +151,18 @@ async fn orders_of_a_suspended_partner_move_no_money_until_it_is_resumed(stand: 
     put(&bank, &delimited(account, posted, "4.00")).await;
     assert_eq!(client.until_final(account, posted).await.transaction_status(), "posted");
 
-    // The workers remember the partner by now, and are told of the change.
+    // The workers have cached the partner by now, and are notified of the change.
     bank.operate(&["partners", "suspend", PARTNER]);
     put(&bank, &delimited(account, refused_id, "5.00")).await;
     let letter = refused(&operator, "partner feeder is suspended").await;
     assert_eq!(operator.balance(account).await, "4.00");
-    // As over HTTP, a repeated order is refused as well, and the transaction stays as it is.
+    // As over HTTP, a repeated order is refused as well, and the transaction does not change.
     replay(&operator, &letter).await;
     let letter = refused(&operator, "partner feeder is suspended").await;
     bank.operate(&["partners", "resume", PARTNER]);
     replay(&operator, &letter).await;
     assert_eq!(client.until_final(account, refused_id).await.transaction_status(), "posted");
-    client.until_drained(wait::PATIENCE).await;
+    client.until_drained(wait::TIMEOUT).await;
     bank.operate(&["partners", "suspend", PARTNER]);
     put(&bank, &delimited(account, posted, "4.00")).await;
     let _letter = refused(&operator, "partner feeder is suspended").await;
@@ -166,8 +170,8 @@ async fn orders_of_a_suspended_partner_move_no_money_until_it_is_resumed(stand: 
     assert_eq!(operator.listing(account, None, 100).await.len(), 2);
 }
 
-async fn an_order_outside_of_the_reach_or_the_scopes_of_its_partner_moves_no_money(stand: Stand) {
-    let bank = plan(stand).start().await;
+async fn an_order_outside_of_the_reach_or_the_scopes_of_its_partner_moves_no_money(store_kind: StoreKind) {
+    let bank = plan(store_kind).start().await;
     let operator = bank.client(0);
     bank.until_workers_ready().await;
     let (own, foreign) = (fresh_account(), fresh_account());
@@ -181,7 +185,7 @@ async fn an_order_outside_of_the_reach_or_the_scopes_of_its_partner_moves_no_mon
     until_balance(&operator, own, "4.00").await;
 
     put(&bank, &xml(foreign, second, "5.00")).await;
-    let letter = refused(&operator, "is outside of the reach of partner feeder").await;
+    let letter = refused(&operator, "is outside the reach of partner feeder").await;
     assert!(text(&letter, "reason").contains(&foreign.to_string()), "{letter}");
     assert_eq!(operator.balance(foreign).await, "0.00");
     bank.operate(&["partners", "change", PARTNER, "--all-accounts"]);
@@ -194,11 +198,11 @@ async fn an_order_outside_of_the_reach_or_the_scopes_of_its_partner_moves_no_mon
     let _key = bank.add_key(PARTNER, &["withdraw"]);
     replay(&operator, &letter).await;
     until_balance(&operator, own, "3.00").await;
-    operator.until_drained(wait::PATIENCE).await;
+    operator.until_drained(wait::TIMEOUT).await;
     assert_eq!(operator.dead_letters().await, Vec::<Value>::new());
 }
 
-/// The only dead letter, once there is one; its reason has these words.
+/// Waits for the only dead letter, whose reason must contain these words.
 async fn refused(operator: &Client, words: &str) -> Value {
     let letter = one_letter(operator).await;
     assert!(text(&letter, "reason").contains(words), "{words}: {letter}");
@@ -206,43 +210,46 @@ async fn refused(operator: &Client, words: &str) -> Value {
 }
 
 async fn replay(operator: &Client, letter: &Value) {
-    act(operator, Method::POST, &format!("/{}/replay", text(letter, "id"))).await;
+    decide(operator, Method::POST, &format!("/{}/replay", text(letter, "id"))).await;
 }
 
 async fn until_balance(client: &Client, account: AccountKey, balance: &str) {
-    wait::until("the account has that balance", wait::PATIENCE, async || {
+    wait::until("the account has that balance", wait::TIMEOUT, async || {
         let now = client.balance(account).await;
         if now == balance { Ok(()) } else { Err(now) }
     })
     .await
 }
 
-async fn a_worker_that_dies_over_an_order_repeats_and_loses_nothing(stand: Stand) {
-    let mut bank = plan(stand).processes(1, 0).receipts(1, 5).start().await;
+async fn a_crash_during_an_order_neither_repeats_nor_loses_it(store_kind: StoreKind) {
+    let mut bank = plan(store_kind).processes(1, 0).receipts(1, 5).start().await;
     let client = feeder(&bank);
     let account = fresh_account();
     client.open(account).await;
     let (first, second) = (fresh_id(), fresh_id());
     put(&bank, &xml(account, first, "4.00")).await;
     put(&bank, &delimited(account, second, "5.00")).await;
-    for point in [Point::AfterReceive, Point::BeforeCommit, Point::AfterCommit] {
-        assert_eq!(bank.run_dying_worker(point), Some(9));
+    for point in [CrashPoint::AfterReceive, CrashPoint::BeforeCommit, CrashPoint::AfterCommit] {
+        assert_eq!(bank.run_crashing_worker(point), Some(9));
     }
     bank.start_worker();
     for id in [first, second] {
         assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
     }
-    client.until_drained(wait::PATIENCE).await;
+    client.until_drained(wait::TIMEOUT).await;
     assert_eq!(client.balance(account).await, "9.00");
     assert_eq!(client.listing(account, None, 100).await.len(), 2);
 }
 
-fn plan(stand: Stand) -> Plan {
-    // One queue: an order may lie in any.
-    Plan::on(stand).polling_often().with("POSTONCE_QUEUE_COUNT", "1").with("POSTONCE_LEGACY_PARTNER", PARTNER)
+fn plan(store_kind: StoreKind) -> Plan {
+    // One queue, since an order may be on any queue.
+    Plan::on(store_kind)
+        .polling_often()
+        .with("POSTONCE_QUEUE_COUNT", "1")
+        .with("POSTONCE_LEGACY_PARTNER", PARTNER)
 }
 
-/// A client with a key of the partner that orders are accepted for.
+/// A client with a key of the partner for whom orders are accepted.
 fn feeder(bank: &Scenario) -> Client {
     let scopes = ["accounts:read", "accounts:write", "transactions:read", "transactions:write", "admin"];
     bank.client(0).with_key(&bank.add_key(PARTNER, &scopes))
@@ -262,7 +269,7 @@ fn delimited(account: AccountKey, id: MessageId, amount: &str) -> String {
     format!("{}|{}|{}|{amount}\r\n", user.simple(), account, id.to_string().to_uppercase())
 }
 
-/// Puts a body on a queue of the bank, past the API. As text, as direct producers do.
+/// Puts a body on a queue of the bank without the API, as text like direct producers.
 async fn put(bank: &Scenario, body: &str) {
     let queues = envelope::queues(1);
     let queue = queues.first().expect("there is a queue");
@@ -275,7 +282,7 @@ async fn put(bank: &Scenario, body: &str) {
 }
 
 async fn one_letter(client: &Client) -> Value {
-    wait::until("there is a dead letter", wait::PATIENCE, async || {
+    wait::until("there is a dead letter", wait::TIMEOUT, async || {
         match client.dead_letters().await.as_slice() {
             [letter] => Ok(letter.clone()),
             others => Err(format!("{others:?}")),
@@ -284,8 +291,8 @@ async fn one_letter(client: &Client) -> Value {
     .await
 }
 
-/// Decides about a letter; the answer is a success.
-async fn act(client: &Client, method: Method, path: &str) {
+/// Replays or discards a letter, which must succeed.
+async fn decide(client: &Client, method: Method, path: &str) {
     let answer = client.call(method, &format!("/v1/admin/dead-letters{path}"), &json!({})).await;
     assert!([200, 202, 204].contains(&answer.status), "{answer:?}");
 }

@@ -1,4 +1,4 @@
-//! The samples of what direct producers may write: the schema, the samples and the program agree.
+//! The samples of direct producers: the schema and the program agree with them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use postonce_tests::workspace;
 const SCHEMA: &str = "xsd/user-account-transaction.xsd";
 const SAMPLES: &str = "schemas/samples/user-account-transaction";
 
-/// The samples of one kind, each with whether it is valid.
+/// All samples, each with whether it is valid.
 fn samples() -> Vec<(PathBuf, bool)> {
     let mut samples = Vec::new();
     for (folder, valid) in [("valid", true), ("invalid", false)] {
@@ -25,16 +25,17 @@ fn samples() -> Vec<(PathBuf, bool)> {
 }
 
 #[test]
-fn the_program_reads_the_samples_as_they_are_filed() {
+fn the_program_agrees_with_the_folders_of_the_samples() {
     for (path, valid) in samples() {
         let body = fs::read(&path).expect("a sample can be read");
-        let read = direct_producers::parse(&body).unwrap_or_else(|| panic!("{} has no form", path.display()));
+        let read = direct_producers::parse(&body)
+            .unwrap_or_else(|| panic!("{} has an unknown form", path.display()));
         assert_eq!(read.is_ok(), valid, "{}: {read:?}", path.display());
     }
 }
 
 #[test]
-fn the_schema_takes_the_samples_as_they_are_filed() {
+fn the_schema_agrees_with_the_folders_of_the_samples() {
     for (path, valid) in samples() {
         if path.extension().is_some_and(|extension| extension == "xml") {
             let document = fs::read(&path).expect("a sample can be read");

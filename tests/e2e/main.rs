@@ -1,23 +1,22 @@
 //! End-to-end tests: the real binaries, on SQLite and on Azurite, over HTTP on loopback.
 //!
-//! Each module tells one story. Where a story holds on both stores it is told on both
-//! ([`on_both_stands`]). The invariants are those of the bank's README; the auditor of the harness
-//! checks them wherever there was much traffic.
+//! A test that applies to both stores runs on both ([`on_both_stores`]). The README of the bank has the
+//! invariants; the auditor of the harness checks them after tests with much traffic.
 
-/// Runs each story once on SQLite and once on Azurite.
-macro_rules! on_both_stands {
-    ($($story:ident),* $(,)?) => {
+/// Runs each test once on SQLite and once on Azurite.
+macro_rules! on_both_stores {
+    ($($test:ident),* $(,)?) => {
         mod on_sqlite {
             $(#[tokio::test]
-            async fn $story() {
-                super::$story(postonce_tests::scenario::Stand::Sqlite).await;
+            async fn $test() {
+                super::$test(postonce_tests::scenario::StoreKind::Sqlite).await;
             })*
         }
 
         mod on_azurite {
             $(#[tokio::test]
-            async fn $story() {
-                super::$story(postonce_tests::scenario::Stand::Azurite).await;
+            async fn $test() {
+                super::$test(postonce_tests::scenario::StoreKind::Azurite).await;
             })*
         }
     };
@@ -33,6 +32,7 @@ mod crashes;
 mod dead_letters;
 mod deposits;
 mod direct_producers;
+mod documents;
 mod doorbell;
 mod drains;
 mod failing_account;

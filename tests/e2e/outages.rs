@@ -1,5 +1,5 @@
-//! The storage goes away: at the start, in the middle, partly, again and again. Afterwards
-//! everything that was promised is final, and nothing is a dead letter.
+//! Storage outages: at the start, in the middle, partial, and repeated. Afterwards everything acknowledged
+//! is final, and there are no dead letters.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -8,34 +8,34 @@ use futures::future::{join, join_all};
 use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_tests::auditor::Auditor;
 use postonce_tests::azurite::Azurite;
-use postonce_tests::client::{Client, Wish};
+use postonce_tests::client::{Client, Submission};
 use postonce_tests::proxy::Mode;
-use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait;
 
-/// Longest time until work goes on after the storage is back.
+/// Longest time until work continues after the storage is available again.
 const RECOVERY_TIME_MAX: Duration = Duration::from_secs(90);
 
 #[tokio::test]
-async fn processes_start_without_storage_say_so_and_work_as_soon_as_it_is_there() {
-    let mut bank = Plan::on(Stand::Azurite).behind_proxies().processes(0, 0).start().await;
+async fn processes_start_without_storage_and_become_ready_when_it_is_available() {
+    let mut bank = Plan::on(StoreKind::Azurite).behind_proxies().processes(0, 0).start().await;
     bank.proxies().switch_all(Mode::Refuse);
     bank.start_web();
     bank.start_worker();
     let client = bank.client(0);
     until_not_ready(&client).await;
-    assert_eq!(client.get("/livez").await.status, 200, "a process that waits for its storage lives");
+    assert_eq!(client.get("/livez").await.status, 200, "a process that waits for its storage is alive");
     let (account, id) = (fresh_account(), fresh_id());
     expect_unavailable(&client, account, id).await;
 
     bank.proxies().switch_all(Mode::Forward);
     client.until_ready().await;
     client.open(account).await;
-    drop(client.post(account, id, &Wish::deposit("1.00")).await);
+    drop(client.post(account, id, &Submission::deposit("1.00")).await);
 }
 
 #[tokio::test]
-async fn work_resumes_by_itself_when_azurite_was_stopped_in_the_middle() {
+async fn work_resumes_after_azurite_was_stopped_and_started() {
     let mut azurite = Azurite::private();
     let bank = Plan::on_private(&azurite).start().await;
     let client = bank.client(0);
@@ -45,7 +45,7 @@ async fn work_resumes_by_itself_when_azurite_was_stopped_in_the_middle() {
     auditor.account(account, "0.00");
     let ids: Vec<MessageId> = (0..20).map(|_| fresh_id()).collect();
     for id in &ids {
-        drop(auditor.submit(&client, account, *id, &Wish::deposit("1.00")).await.expect(202));
+        drop(auditor.submit(&client, account, *id, &Submission::deposit("1.00")).await.expect(202));
     }
     azurite.stop();
     let late = fresh_id();
@@ -55,7 +55,7 @@ async fn work_resumes_by_itself_when_azurite_was_stopped_in_the_middle() {
     azurite.resume();
     client.until_ready().await;
     for id in ids.iter().chain([&late]) {
-        let answer = auditor.submit(&client, account, *id, &Wish::deposit("1.00")).await;
+        let answer = auditor.submit(&client, account, *id, &Submission::deposit("1.00")).await;
         assert!([200, 202].contains(&answer.status), "{answer:?}");
     }
     client.until_drained(RECOVERY_TIME_MAX).await;
@@ -64,26 +64,31 @@ async fn work_resumes_by_itself_when_azurite_was_stopped_in_the_middle() {
 }
 
 #[tokio::test]
-async fn tables_away_for_longer_than_all_receipts_make_no_dead_letters() {
+async fn tables_unavailable_for_longer_than_all_receipts_make_no_dead_letters() {
     const VISIBILITY_TIMEOUT_S: u32 = 1;
     const DEQUEUE_COUNT_MAX: u32 = 2;
-    let plan = Plan::on(Stand::Azurite).behind_proxies().receipts(VISIBILITY_TIMEOUT_S, DEQUEUE_COUNT_MAX);
+    let plan =
+        Plan::on(StoreKind::Azurite).behind_proxies().receipts(VISIBILITY_TIMEOUT_S, DEQUEUE_COUNT_MAX);
     let mut bank = plan.start().await;
     let client = bank.client(0);
     let (accounts, mut auditor) = accounts(&client, 8).await;
-    // The worker is warm, and stands still while the work is accepted.
-    drop(client.post(accounts[0], note(&mut auditor, accounts[0]), &Wish::deposit("1.00")).await);
+    // The worker has a warm cache, and is suspended while the work is accepted.
+    drop(
+        client.post(accounts[0], recorded_id(&mut auditor, accounts[0]), &Submission::deposit("1.00")).await,
+    );
     bank.workers.iter_mut().for_each(postonce_tests::service::Service::suspend);
     for _ in 0..5 {
         for account in &accounts {
-            drop(auditor.submit(&client, *account, fresh_id(), &Wish::deposit("1.00")).await.expect(202));
+            drop(
+                auditor.submit(&client, *account, fresh_id(), &Submission::deposit("1.00")).await.expect(202),
+            );
         }
     }
     bank.proxies().tables.switch(Mode::Refuse);
     bank.workers.iter_mut().for_each(postonce_tests::service::Service::resume);
-    // The queue works all the time; only the ledger is away, for four times as long as all receipts.
-    let away = Duration::from_secs(u64::from(VISIBILITY_TIMEOUT_S * DEQUEUE_COUNT_MAX * 4));
-    wait::throughout("the queue keeps the work", away, async || match queue_depth(&bank).await {
+    // Only the tables are unavailable, for four times as long as all receipts take; the queue works.
+    let unavailable_for = Duration::from_secs(u64::from(VISIBILITY_TIMEOUT_S * DEQUEUE_COUNT_MAX * 4));
+    wait::throughout("the queue keeps the work", unavailable_for, async || match queue_depth(&bank).await {
         0 => Err("nothing is on the queue".to_owned()),
         _ => Ok(()),
     })
@@ -95,8 +100,8 @@ async fn tables_away_for_longer_than_all_receipts_make_no_dead_letters() {
 }
 
 #[tokio::test]
-async fn storage_that_comes_and_goes_makes_no_dead_letters() {
-    let bank = Plan::on(Stand::Azurite).behind_proxies().receipts(1, 2).start().await;
+async fn intermittent_storage_makes_no_dead_letters() {
+    let bank = Plan::on(StoreKind::Azurite).behind_proxies().receipts(1, 2).start().await;
     let client = bank.client(0);
     let (accounts, auditor) = accounts(&client, 4).await;
     let auditor = RefCell::new(auditor);
@@ -105,7 +110,7 @@ async fn storage_that_comes_and_goes_makes_no_dead_letters() {
             let mode = if round % 2 == 0 { Mode::Refuse } else { Mode::Forward };
             bank.proxies().switch_all(mode);
             let pause = Duration::from_millis(if round % 4 < 2 { 700 } else { 150 });
-            wait::throughout("it goes on", pause, async || Ok(())).await;
+            wait::throughout("the pause", pause, async || Ok(())).await;
         }
     };
     under_load(&client, &accounts, &auditor, flapping).await;
@@ -115,8 +120,8 @@ async fn storage_that_comes_and_goes_makes_no_dead_letters() {
 }
 
 #[tokio::test]
-async fn lost_answers_of_the_storage_double_nothing() {
-    let bank = Plan::on(Stand::Azurite).behind_proxies().receipts(1, 3).start().await;
+async fn lost_answers_of_the_storage_post_nothing_twice() {
+    let bank = Plan::on(StoreKind::Azurite).behind_proxies().receipts(1, 3).start().await;
     let client = bank.client(0);
     let (accounts, auditor) = accounts(&client, 4).await;
     let auditor = RefCell::new(auditor);
@@ -125,7 +130,7 @@ async fn lost_answers_of_the_storage_double_nothing() {
             let services = bank.proxies();
             let service = if round % 4 < 2 { &services.tables } else { &services.queues };
             service.switch(if round % 2 == 0 { Mode::LoseAnswers } else { Mode::Forward });
-            wait::throughout("it goes on", Duration::from_millis(300), async || Ok(())).await;
+            wait::throughout("the pause", Duration::from_millis(300), async || Ok(())).await;
         }
     };
     under_load(&client, &accounts, &auditor, losing).await;
@@ -133,21 +138,21 @@ async fn lost_answers_of_the_storage_double_nothing() {
     check(&bank, &client, &auditor.into_inner()).await;
 }
 
-/// Partners who submit all the time, and repeat what failed, while `trouble` lasts.
+/// Partners submit continuously, and repeat failed requests, during `disturbance`.
 async fn under_load(
     client: &Client,
     accounts: &[AccountKey],
     auditor: &RefCell<Auditor>,
-    trouble: impl Future<Output = ()>,
+    disturbance: impl Future<Output = ()>,
 ) {
     let over = std::cell::Cell::new(false);
     let partners = accounts.iter().map(|account| async {
         while !over.get() {
-            let (id, wish) = (fresh_id(), Wish::deposit("1.00"));
-            auditor.borrow_mut().sent(*account, id, &wish);
+            let (id, submission) = (fresh_id(), Submission::deposit("1.00"));
+            auditor.borrow_mut().sent(*account, id, &submission);
             wait::until("it is accepted", RECOVERY_TIME_MAX, async || {
-                let answer = client.submit(*account, id, &wish).await;
-                auditor.borrow_mut().heard(*account, id, &answer);
+                let answer = client.submit(*account, id, &submission).await;
+                auditor.borrow_mut().answered(*account, id, &answer);
                 match answer.status {
                     200 | 202 => Ok(()),
                     503 => Err(format!("{answer:?}")),
@@ -157,11 +162,11 @@ async fn under_load(
             .await;
         }
     });
-    let trouble = async {
-        trouble.await;
+    let disturbance = async {
+        disturbance.await;
         over.set(true);
     };
-    join(join_all(partners), trouble).await;
+    join(join_all(partners), disturbance).await;
 }
 
 async fn accounts(client: &Client, count: usize) -> (Vec<AccountKey>, Auditor) {
@@ -174,15 +179,15 @@ async fn accounts(client: &Client, count: usize) -> (Vec<AccountKey>, Auditor) {
     (accounts, auditor)
 }
 
-/// An id for a deposit of 1.00, noted.
-fn note(auditor: &mut Auditor, account: AccountKey) -> MessageId {
+/// An id of a deposit of 1.00 that the auditor has recorded.
+fn recorded_id(auditor: &mut Auditor, account: AccountKey) -> MessageId {
     let id = fresh_id();
-    auditor.sent(account, id, &Wish::deposit("1.00"));
+    auditor.sent(account, id, &Submission::deposit("1.00"));
     id
 }
 
 async fn until_not_ready(client: &Client) {
-    wait::until("the process says that it is not ready", wait::PATIENCE, async || {
+    wait::until("the process is not ready", wait::TIMEOUT, async || {
         let answer = client.ready().await;
         match answer.status {
             503 if !answer.text.is_empty() => Ok(()),
@@ -193,17 +198,17 @@ async fn until_not_ready(client: &Client) {
 }
 
 async fn expect_unavailable(client: &Client, account: AccountKey, id: MessageId) {
-    let answer = client.submit(account, id, &Wish::deposit("1.00")).await.expect(503);
+    let answer = client.submit(account, id, &Submission::deposit("1.00")).await.expect(503);
     assert_eq!(answer.code(), "storage_unavailable");
     assert!(!answer.header("retry-after").is_empty(), "{answer:?}");
 }
 
-/// Messages on the queues, past the proxies and the API.
+/// The number of messages on the queues, read without the proxies and the API.
 async fn queue_depth(bank: &Scenario) -> u64 {
     let store = bank.store().await;
     let mut depth: u64 = 0;
     for queue in postonce_shared::messaging::envelope::queues(bank.queue_count()) {
-        let backlog = store.queue.backlog(&queue).await.expect("the queue can be asked");
+        let backlog = store.queue.backlog(&queue).await.expect("the queue answers");
         depth = depth.saturating_add(backlog.depth);
     }
     depth

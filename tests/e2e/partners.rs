@@ -1,4 +1,4 @@
-//! Who may do what: decided at one place, and true in every process within a second.
+//! Permissions of partners: changed in one place, and effective in every process within a second.
 
 use std::time::Duration;
 
@@ -8,32 +8,32 @@ use postonce_shared::domain::ids::{AccountKey, PartnerId};
 use postonce_shared::ports::api_keys::ApiKeyRecord;
 use postonce_shared::ports::world::World as _;
 use postonce_tests::binaries::Binary;
-use postonce_tests::client::{Client, Wish, path_of};
+use postonce_tests::client::{Client, Submission, path_of};
 use postonce_tests::process::Process;
-use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::service::launch;
 use postonce_tests::wait::{self, Stopwatch};
 use postonce_web::access::api_keys::NewKey;
 use reqwest::Method;
 use serde_json::json;
 
-/// How long a change may take to count in a process that hears rings.
+/// Longest time until a change is effective in a process that receives rings.
 const TAKES_EFFECT_WITHIN: Duration = Duration::from_secs(1);
-/// Processes that serve the API.
+/// Number of web processes.
 const WEBS: usize = 3;
 
-on_both_stands![
-    a_change_counts_in_every_process_within_a_second,
-    what_a_partner_may_not_touch_does_not_exist_for_it,
-    operators_who_add_keys_at_once_never_make_three,
-    keys_of_the_version_before_work_on_and_later_ones_need_a_partner,
+on_both_stores![
+    a_change_is_effective_in_every_process_within_a_second,
+    an_account_outside_of_its_reach_does_not_exist_for_a_partner,
+    concurrent_key_additions_never_create_three_keys,
+    keys_of_the_previous_version_still_work_and_later_ones_need_a_partner,
 ];
 
-/// A bank whose processes all stand in the roster: changes are rung at them from now on.
-async fn bank_of_webs(stand: Stand) -> Scenario {
-    let bank = Plan::on(stand).processes(WEBS, 0).start().await;
+/// A bank whose processes are all in the roster, so that changes are announced to them by rings.
+async fn bank_of_webs(store_kind: StoreKind) -> Scenario {
+    let bank = Plan::on(store_kind).processes(WEBS, 0).start().await;
     let store = bank.store().await;
-    wait::until("all processes are in the roster", wait::PATIENCE, async || {
+    wait::until("all processes are in the roster", wait::TIMEOUT, async || {
         let entries = store.roster.list().await.expect("the roster can be read");
         if entries.len() == WEBS { Ok(()) } else { Err(format!("{entries:?}")) }
     })
@@ -41,11 +41,11 @@ async fn bank_of_webs(stand: Stand) -> Scenario {
     bank
 }
 
-/// Waits until every process answers so, and says how long that took.
+/// Waits until every process answers with that status. Returns how long that took.
 async fn until_all_answer(clients: &[Client], path: &str, status: u16) -> Duration {
     let watch = Stopwatch::start();
     let each = clients.iter().map(|client| {
-        wait::until("the change counts", wait::PATIENCE, async || {
+        wait::until("the change is effective", wait::TIMEOUT, async || {
             let answer = client.get(path).await;
             if answer.status == status { Ok(()) } else { Err(format!("{answer:?}")) }
         })
@@ -54,8 +54,8 @@ async fn until_all_answer(clients: &[Client], path: &str, status: u16) -> Durati
     watch.elapsed()
 }
 
-async fn a_change_counts_in_every_process_within_a_second(stand: Stand) {
-    let bank = bank_of_webs(stand).await;
+async fn a_change_is_effective_in_every_process_within_a_second(store_kind: StoreKind) {
+    let bank = bank_of_webs(store_kind).await;
     let operator = bank.client(0);
     let (account, other) = (fresh_account(), fresh_account());
     operator.open(account).await;
@@ -64,10 +64,10 @@ async fn a_change_counts_in_every_process_within_a_second(stand: Stand) {
     let shops: Vec<Client> = (0..WEBS).map(|web| bank.client(web).with_key(&key)).collect();
     let check = async |what: &str, path: &str, status: u16| {
         let took = until_all_answer(&shops, path, status).await;
-        println!("{stand:?}: {what} counts in {WEBS} processes after {took:?}");
+        println!("{store_kind:?}: {what} is effective in {WEBS} processes after {took:?}");
         assert!(took < TAKES_EFFECT_WITHIN, "{what} took {took:?}");
     };
-    // Each process knows the key from here on, and would go on without asking for a minute.
+    // Every process has cached the key now, and would use it for a minute without a check.
     check("a new key", &path_of(account), 200).await;
 
     let terms = json!({"reach": {"users": [], "accounts": [
@@ -75,7 +75,7 @@ async fn a_change_counts_in_every_process_within_a_second(stand: Stand) {
     ]}});
     drop(operator.call(Method::PUT, "/v1/admin/partners/shop", &terms).await.expect(200));
     check("a smaller reach", &path_of(account), 404).await;
-    check("what is left of it", &path_of(other), 200).await;
+    check("the remaining reach", &path_of(other), 200).await;
     bank.operate(&["partners", "change", "shop", "--all-accounts"]);
     check("a larger reach, by command", &path_of(account), 200).await;
     bank.operate(&["partners", "suspend", "shop"]);
@@ -87,29 +87,29 @@ async fn a_change_counts_in_every_process_within_a_second(stand: Stand) {
     let keys = format!("/v1/admin/partners/shop/keys/{}", partner.text_at("/keys/0/key_id"));
     drop(operator.send(operator.request(Method::DELETE, &keys)).await.expect(200));
     check("a revoked key", &path_of(account), 401).await;
-    assert_eq!(operator.balance(account).await, "0.00", "other keys work on");
+    assert_eq!(operator.balance(account).await, "0.00", "other keys still work");
 }
 
-async fn what_a_partner_may_not_touch_does_not_exist_for_it(stand: Stand) {
-    let bank = Plan::on(stand).start().await;
+async fn an_account_outside_of_its_reach_does_not_exist_for_a_partner(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).start().await;
     let client = bank.client(0);
     let (mine, others) = (fresh_account(), fresh_account());
     client.open(mine).await;
     client.open(others).await;
     let posted = fresh_id();
-    drop(client.post(others, posted, &Wish::deposit("5.00")).await);
+    drop(client.post(others, posted, &Submission::deposit("5.00")).await);
     let name = |account: AccountKey| format!("{}/{}", account.user, account.account);
     let printed = bank.operate(&["partners", "add", "shop", "--account", &name(mine)]);
     let key = printed.split_whitespace().find(|word| word.starts_with("po_")).expect("its key is printed");
     let shop = client.with_key(key);
-    drop(shop.post(mine, fresh_id(), &Wish::deposit("1.00")).await);
+    drop(shop.post(mine, fresh_id(), &Submission::deposit("1.00")).await);
     assert_eq!(shop.balance(mine).await, "1.00");
     let unknown = shop.get(&path_of(fresh_account())).await.expect(404);
     assert_eq!(
         (unknown.code(), &shop.get(&path_of(others)).await.expect(404).text),
         ("account_unknown", &unknown.text)
     );
-    let refused = shop.submit(others, fresh_id(), &Wish::withdrawal("5.00")).await.expect(404);
+    let refused = shop.submit(others, fresh_id(), &Submission::withdrawal("5.00")).await.expect(404);
     assert_eq!(refused.text, unknown.text);
     assert_eq!(
         shop.get(&format!("{}/transactions/{posted}", path_of(others))).await.expect(404).code(),
@@ -118,25 +118,25 @@ async fn what_a_partner_may_not_touch_does_not_exist_for_it(stand: Stand) {
     let accounts = shop.get(&format!("/v1/users/{}/accounts", others.user)).await.expect(404);
     assert_eq!(accounts.code(), "user_unknown");
 
-    // On an account that both may touch, each sees its own.
-    drop(client.post(mine, fresh_id(), &Wish::deposit("2.00")).await);
+    // On a shared account, each partner sees its own transactions.
+    drop(client.post(mine, fresh_id(), &Submission::deposit("2.00")).await);
     assert_eq!(shop.listing(mine, None, 10).await.len(), 1);
-    assert_eq!(client.listing(mine, None, 10).await.len(), 2, "who has every scope sees all");
+    assert_eq!(client.listing(mine, None, 10).await.len(), 2, "a key with every scope sees all");
 }
 
-async fn operators_who_add_keys_at_once_never_make_three(stand: Stand) {
-    let bank = bank_of_webs(stand).await;
+async fn concurrent_key_additions_never_create_three_keys(store_kind: StoreKind) {
+    let bank = bank_of_webs(store_kind).await;
     let account = fresh_account();
     bank.client(0).open(account).await;
     let terms = json!({"reach": {"everything": true}});
     drop(bank.client(0).call(Method::PUT, "/v1/admin/partners/shop", &terms).await.expect(201));
-    // Two on the command line, and three over the API, each at a process of its own.
+    // Two by the command, and three by the API, each at another process.
     let arguments = ["keys", "add", "--partner", "shop", "--scope", "read"];
     let launch = launch(Binary::Web, &bank.settings, &arguments, &bank.directory());
     let mut commands = [Process::start(&launch), Process::start(&launch)];
     let calls = (0..WEBS).map(async |web| {
-        let wish = json!({"scopes": ["read"]});
-        bank.client(web).call(Method::POST, "/v1/admin/partners/shop/keys", &wish).await
+        let request = json!({"scopes": ["read"]});
+        bank.client(web).call(Method::POST, "/v1/admin/partners/shop/keys", &request).await
     });
     let answers = join_all(calls).await;
     let mut keys: Vec<String> = Vec::new();
@@ -147,7 +147,7 @@ async fn operators_who_add_keys_at_once_never_make_three(stand: Stand) {
         }
     }
     for command in &mut commands {
-        let ended = command.wait(wait::PATIENCE);
+        let ended = command.wait(wait::TIMEOUT);
         command.wait_for_output();
         let printed = command.log().lines().join("\n");
         let key = printed.split_whitespace().find(|word| word.starts_with("po_"));
@@ -161,11 +161,11 @@ async fn operators_who_add_keys_at_once_never_make_three(stand: Stand) {
     }
 }
 
-async fn keys_of_the_version_before_work_on_and_later_ones_need_a_partner(stand: Stand) {
-    let mut bank = Plan::on(stand).processes(0, 0).start().await;
+async fn keys_of_the_previous_version_still_work_and_later_ones_need_a_partner(store_kind: StoreKind) {
+    let mut bank = Plan::on(store_kind).processes(0, 0).start().await;
     let store = bank.store().await;
     let world = SystemWorld::new();
-    // As the version before wrote them: rows, and no record of a partner.
+    // As the previous version wrote them: key records without a partner record.
     let old_key = async |partner: &str| {
         let key = NewKey::random();
         let partner = PartnerId::parse(partner).expect("a sound name");
@@ -183,7 +183,7 @@ async fn keys_of_the_version_before_work_on_and_later_ones_need_a_partner(stand:
     for key in &keys {
         let shop = bank.client(0).with_key(key.expose());
         assert_eq!(shop.balance(account).await, "0.00");
-        let accepted = shop.submit(account, fresh_id(), &Wish::deposit("1.00")).await;
+        let accepted = shop.submit(account, fresh_id(), &Submission::deposit("1.00")).await;
         assert!([200, 202].contains(&accepted.status), "{accepted:?}");
     }
     let late = old_key("late").await;

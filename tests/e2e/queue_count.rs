@@ -1,13 +1,13 @@
-//! The number of queues is configuration. Changing it strands nothing.
+//! The number of queues is a setting. No work is lost when it changes.
 
 use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_tests::client::Client;
-use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account};
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account};
 use postonce_tests::service::Service;
 use postonce_tests::wait;
 use serde_json::Value;
 
-/// Accounts, so many that each of eight queues has some with near certainty.
+/// Number of accounts: enough that each of eight queues almost certainly has some.
 const ACCOUNTS: usize = 48;
 /// The larger number of queues.
 const MANY: u16 = 8;
@@ -16,13 +16,13 @@ const FEW: u16 = 2;
 /// The setting.
 const SETTING: &str = "POSTONCE_QUEUE_COUNT";
 
-on_both_stands![
-    work_waits_in_queues_that_are_no_longer_configured_and_is_posted,
+on_both_stores![
+    work_in_queues_that_are_no_longer_configured_is_posted,
     work_of_few_queues_is_posted_when_there_are_more,
 ];
 
-async fn work_waits_in_queues_that_are_no_longer_configured_and_is_posted(stand: Stand) {
-    let (bank, before) = restarted(stand, MANY, FEW).await;
+async fn work_in_queues_that_are_no_longer_configured_is_posted(store_kind: StoreKind) {
+    let (bank, before) = restarted(store_kind, MANY, FEW).await;
     let client = bank.client(0);
     let depths = depths(&client).await;
     let names: Vec<&str> = depths.iter().map(|(name, _)| name.as_str()).collect();
@@ -33,8 +33,8 @@ async fn work_waits_in_queues_that_are_no_longer_configured_and_is_posted(stand:
     everything_is_posted(&client, before).await;
 }
 
-async fn work_of_few_queues_is_posted_when_there_are_more(stand: Stand) {
-    let (bank, before) = restarted(stand, FEW, MANY).await;
+async fn work_of_few_queues_is_posted_when_there_are_more(store_kind: StoreKind) {
+    let (bank, before) = restarted(store_kind, FEW, MANY).await;
     let client = bank.client(0);
     let depths = depths(&client).await;
     assert_eq!(depths.len(), usize::from(MANY));
@@ -42,10 +42,10 @@ async fn work_of_few_queues_is_posted_when_there_are_more(stand: Stand) {
     everything_is_posted(&client, before).await;
 }
 
-/// A bank whose work waits behind the gate, spread over one number of queues, and whose processes were
-/// all stopped and started again with another number.
-async fn restarted(stand: Stand, from: u16, to: u16) -> (Scenario, Vec<(AccountKey, MessageId)>) {
-    let mut bank = Plan::on(stand).processes(1, 1).with(SETTING, &from.to_string()).start().await;
+/// A bank whose work is held by the gate on one number of queues, and whose processes were all restarted
+/// with another number.
+async fn restarted(store_kind: StoreKind, from: u16, to: u16) -> (Scenario, Vec<(AccountKey, MessageId)>) {
+    let mut bank = Plan::on(store_kind).processes(1, 1).with(SETTING, &from.to_string()).start().await;
     let client = bank.client(0);
     bank.until_workers_ready().await;
     drop(client.hold(1).await);
@@ -68,7 +68,7 @@ async fn restarted(stand: Stand, from: u16, to: u16) -> (Scenario, Vec<(AccountK
     (bank, waiting)
 }
 
-/// The depth of each queue, by its name.
+/// The depth of each queue, by name.
 async fn depths(client: &Client) -> Vec<(String, u64)> {
     let answer = client.get("/v1/admin/queues").await.expect(200);
     let queues = answer.body.pointer("/queues").and_then(Value::as_array).expect("the queues");
@@ -84,6 +84,6 @@ async fn everything_is_posted(client: &Client, waiting: Vec<(AccountKey, Message
     for (account, id) in waiting {
         assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
     }
-    client.until_drained(wait::PATIENCE).await;
+    client.until_drained(wait::TIMEOUT).await;
     assert_eq!(client.dead_letters().await, Vec::<Value>::new());
 }

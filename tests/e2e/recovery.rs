@@ -1,44 +1,44 @@
-//! Work that the log knows and the queue lost: found again, and posted once.
+//! Work in the log without a message is found and posted once.
 
 use std::time::Duration;
 
 use postonce_shared::messaging::envelope;
 use postonce_shared::ports::queue::RECEIVE_MAX;
-use postonce_tests::client::Wish;
-use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
+use postonce_tests::client::Submission;
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait;
 
-on_both_stands![an_operator_recovers_work_whose_messages_were_lost];
+on_both_stores![an_operator_recovers_work_whose_messages_were_lost];
 
-async fn an_operator_recovers_work_whose_messages_were_lost(stand: Stand) {
-    let mut bank = Plan::on(stand).processes(1, 0).start().await;
+async fn an_operator_recovers_work_whose_messages_were_lost(store_kind: StoreKind) {
+    let mut bank = Plan::on(store_kind).processes(1, 0).start().await;
     let client = bank.client(0);
     let account = fresh_account();
     client.open(account).await;
     for _ in 0..5 {
-        drop(client.submit(account, fresh_id(), &Wish::deposit("1.00")).await.expect(202));
+        drop(client.submit(account, fresh_id(), &Submission::deposit("1.00")).await.expect(202));
     }
     lose_messages(&bank).await;
     bank.start_worker();
     let printed = bank.operate(&["recover"]);
     assert!(printed.contains("enqueued 5"), "{printed}");
-    client.until_drained(wait::PATIENCE).await;
+    client.until_drained(wait::TIMEOUT).await;
     assert_eq!(client.balance(account).await, "5.00");
     assert_eq!(client.listing(account, None, 100).await.len(), 5);
-    // A second time there is nothing to recover.
+    // The second run finds nothing to recover.
     drop(bank.operate(&["recover"]));
-    client.until_drained(wait::PATIENCE).await;
+    client.until_drained(wait::TIMEOUT).await;
     assert_eq!(client.balance(account).await, "5.00");
 }
 
 #[tokio::test]
 async fn a_process_on_sqlite_recovers_lost_work_when_it_starts() {
-    let mut bank = Plan::on(Stand::Sqlite).processes(1, 0).start().await;
+    let mut bank = Plan::on(StoreKind::Sqlite).processes(1, 0).start().await;
     let account = fresh_account();
     let ids = [fresh_id(), fresh_id(), fresh_id()];
     bank.client(0).open(account).await;
     for id in ids {
-        drop(bank.client(0).submit(account, id, &Wish::deposit("1.00")).await.expect(202));
+        drop(bank.client(0).submit(account, id, &Submission::deposit("1.00")).await.expect(202));
     }
     lose_messages(&bank).await;
     bank.webs.remove(0).kill();
@@ -52,7 +52,7 @@ async fn a_process_on_sqlite_recovers_lost_work_when_it_starts() {
     assert_eq!(client.balance(account).await, "3.00");
 }
 
-/// Takes all messages off the queues, as a queue that was lost and made anew.
+/// Deletes all messages, as if the queues had been lost and created again.
 async fn lose_messages(bank: &Scenario) {
     let store = bank.store().await;
     let mut lost: usize = 0;

@@ -1,4 +1,4 @@
-//! The same work more than once on its way to the worker, and work that was stored but not sent.
+//! The same work in several messages, and work that was stored but not sent.
 
 use std::time::Duration;
 
@@ -10,50 +10,50 @@ use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::envelope::{self, Envelope};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::ledger::{AcceptOutcome, NewTransaction};
-use postonce_tests::client::{Client, Wish};
+use postonce_tests::client::{Client, Submission};
 use postonce_tests::proxy::Mode;
-use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait;
 
-/// Queues that share the work in these tests.
+/// Number of queues in these tests.
 const QUEUE_COUNT: u16 = 2;
 
-on_both_stands![
+on_both_stores![
     work_twice_in_one_envelope_posts_once,
     work_in_two_envelopes_of_one_receive_posts_once,
-    work_that_comes_again_after_it_was_posted_posts_once,
+    work_that_is_sent_again_after_it_was_posted_posts_once,
     work_on_the_wrong_queue_posts_once,
 ];
 
-async fn work_twice_in_one_envelope_posts_once(stand: Stand) {
-    let (bank, client, works) = waiting_work(stand).await;
+async fn work_twice_in_one_envelope_posts_once(store_kind: StoreKind) {
+    let (bank, client, works) = waiting_work(store_kind).await;
     let doubled: Vec<Work> = works.iter().chain(&works).cloned().collect();
     send(&bank, &works, doubled).await;
     posts_once(bank, client, &works).await;
 }
 
-async fn work_in_two_envelopes_of_one_receive_posts_once(stand: Stand) {
-    let (bank, client, works) = waiting_work(stand).await;
-    // With the message of the acceptance, each stands three times on its queue.
+async fn work_in_two_envelopes_of_one_receive_posts_once(store_kind: StoreKind) {
+    let (bank, client, works) = waiting_work(store_kind).await;
+    // Including the message of the acceptance, each item is on its queue three times.
     send(&bank, &works, works.clone()).await;
     send(&bank, &works, works.clone()).await;
     posts_once(bank, client, &works).await;
 }
 
-async fn work_that_comes_again_after_it_was_posted_posts_once(stand: Stand) {
-    let (mut bank, client, works) = waiting_work(stand).await;
+async fn work_that_is_sent_again_after_it_was_posted_posts_once(store_kind: StoreKind) {
+    let (mut bank, client, works) = waiting_work(store_kind).await;
     bank.start_worker();
-    client.until_drained(wait::PATIENCE).await;
+    client.until_drained(wait::TIMEOUT).await;
     send(&bank, &works, works.clone()).await;
-    client.until_drained(wait::PATIENCE).await;
-    // A worker that has never seen the account, and one whose cache is warm.
+    client.until_drained(wait::TIMEOUT).await;
+    // A worker without the account in its cache, and one with it.
     bank.start_worker();
     send(&bank, &works, works.iter().chain(&works).cloned().collect()).await;
     posts_once(bank, client, &works).await;
 }
 
-async fn work_on_the_wrong_queue_posts_once(stand: Stand) {
-    let (bank, client, works) = waiting_work(stand).await;
+async fn work_on_the_wrong_queue_posts_once(store_kind: StoreKind) {
+    let (bank, client, works) = waiting_work(store_kind).await;
     let store = bank.store().await;
     let body = Envelope::of(works.clone(), None).encode(&bank.seal().await);
     for queue in envelope::queues(QUEUE_COUNT) {
@@ -62,59 +62,59 @@ async fn work_on_the_wrong_queue_posts_once(stand: Stand) {
     posts_once(bank, client, &works).await;
 }
 
-/// A web died between the insert and the send; its client comes back to another web.
+/// A web process crashed between the insert and the send; its client repeats the request at another one.
 #[tokio::test]
 async fn a_replay_of_work_that_was_never_sent_sends_it_and_posts_once() {
-    let bank = Plan::on(Stand::Azurite).processes(1, 1).start().await;
+    let bank = Plan::on(StoreKind::Azurite).processes(1, 1).start().await;
     let client = bank.client(0);
     let (account, id) = (fresh_account(), fresh_id());
     client.open(account).await;
     insert_only(&bank.store().await, account, id).await;
     let accepted = client.transaction(account, id).await.expect(200);
     assert_eq!(accepted.transaction_status(), "accepted");
-    let replayed = client.submit(account, id, &Wish::deposit("7.00")).await.expect(202);
+    let replayed = client.submit(account, id, &Submission::deposit("7.00")).await.expect(202);
     assert_eq!(replayed.header("idempotent-replayed"), "true");
     assert_eq!(client.until_final(account, id).await.transaction_status(), "posted");
     assert_eq!(client.balance(account).await, "7.00");
-    client.until_drained(wait::PATIENCE).await;
+    client.until_drained(wait::TIMEOUT).await;
 }
 
 #[tokio::test]
-async fn nothing_is_promised_without_a_confirmed_send() {
-    let bank = Plan::on(Stand::Azurite).processes(2, 1).behind_proxies().start().await;
+async fn nothing_is_acknowledged_without_a_confirmed_send() {
+    let bank = Plan::on(StoreKind::Azurite).processes(2, 1).behind_proxies().start().await;
     let (one, other) = (bank.client(0), bank.client(1));
     let (account, inserted, fresh) = (fresh_account(), fresh_id(), fresh_id());
     one.open(account).await;
     insert_only(&bank.store().await, account, inserted).await;
 
     bank.proxies().queues.switch(Mode::Refuse);
-    let wish = Wish::deposit("7.00");
+    let submission = Submission::deposit("7.00");
     for client in [&one, &other, &one] {
         for id in [inserted, fresh] {
-            let answer = client.submit(account, id, &wish).await.expect(503);
+            let answer = client.submit(account, id, &submission).await.expect(503);
             assert_eq!(answer.code(), "storage_unavailable");
             assert!(!answer.header("retry-after").is_empty(), "{answer:?}");
         }
     }
-    // The log knows both: they were stored, but nobody promised anything.
+    // The log has both: they were stored, but not acknowledged.
     assert_eq!(one.transaction(account, fresh).await.expect(200).transaction_status(), "accepted");
-    // Other content is refused although nothing was promised: the id stands for what was stored.
-    let other_content = one.submit(account, fresh, &Wish::deposit("7.01")).await.expect(422);
+    // Other content is refused although nothing was acknowledged: the id belongs to the stored content.
+    let other_content = one.submit(account, fresh, &Submission::deposit("7.01")).await.expect(422);
     assert_eq!(other_content.code(), "idempotency_key_reused");
 
     bank.proxies().queues.switch(Mode::Forward);
     for id in [inserted, fresh] {
-        let answer = other.submit_and_wait(account, id, &wish).await;
+        let answer = other.submit_and_wait(account, id, &submission).await;
         assert!([200, 202].contains(&answer.status), "{answer:?}");
         assert_eq!(one.until_final(account, id).await.transaction_status(), "posted");
     }
     assert_eq!(one.balance(account).await, "14.00");
-    one.until_drained(wait::PATIENCE).await;
+    one.until_drained(wait::TIMEOUT).await;
 }
 
-/// Three accepted deposits of one account, while no worker runs.
-async fn waiting_work(stand: Stand) -> (Scenario, Client, Vec<Work>) {
-    let plan = Plan::on(stand).processes(1, 0).with("POSTONCE_QUEUE_COUNT", &QUEUE_COUNT.to_string());
+/// Three accepted deposits on one account, and no running worker.
+async fn waiting_work(store_kind: StoreKind) -> (Scenario, Client, Vec<Work>) {
+    let plan = Plan::on(store_kind).processes(1, 0).with("POSTONCE_QUEUE_COUNT", &QUEUE_COUNT.to_string());
     let bank = plan.polling_often().receipts(2, 3).start().await;
     let client = bank.client(0);
     let account = fresh_account();
@@ -123,7 +123,7 @@ async fn waiting_work(stand: Stand) -> (Scenario, Client, Vec<Work>) {
     let mut works = Vec::new();
     for _ in 0..3 {
         let id = fresh_id();
-        drop(client.submit(account, id, &Wish::deposit("7.00")).await.expect(202));
+        drop(client.submit(account, id, &Submission::deposit("7.00")).await.expect(202));
         let stored = store.ledger.transaction(&key(account, id)).await.expect("the log can be read");
         works.push(stored.expect("it was accepted").work().expect("no worker runs"));
     }
@@ -141,7 +141,7 @@ async fn posts_once(mut bank: Scenario, client: Client, works: &[Work]) {
     if bank.workers.is_empty() {
         bank.start_worker();
     }
-    client.until_drained(wait::PATIENCE).await;
+    client.until_drained(wait::TIMEOUT).await;
     let account = works.first().expect("there is work").key.account;
     assert_eq!(client.balance(account).await, "21.00");
     assert_eq!(client.listing(account, None, 100).await.len(), 3);
@@ -149,7 +149,7 @@ async fn posts_once(mut bank: Scenario, client: Client, works: &[Work]) {
     assert_eq!(client.dead_letters().await, Vec::<serde_json::Value>::new());
 }
 
-/// Stores the row of a deposit of 7.00 as a web does that dies right afterwards.
+/// Stores the row of a deposit of 7.00, as a web process does that crashes right afterwards.
 async fn insert_only(store: &Store, account: AccountKey, id: MessageId) {
     let euro = Currency::parse("EUR").expect("the euro is a currency");
     let amount = Amount::parse("7.00", euro).expect("7.00 is an amount");

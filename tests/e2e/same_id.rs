@@ -1,77 +1,77 @@
-//! The same id many times at once, at one web process and at two.
+//! Many concurrent requests with the same id, at one web process and at two.
 
 use futures::future::join_all;
-use postonce_tests::client::{Answer, Wish};
-use postonce_tests::scenario::{Plan, Stand, fresh_account, fresh_id};
+use postonce_tests::client::{Answer, Submission};
+use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
 
-/// Requests with the one id.
+/// Number of requests with one id.
 const REQUESTS: usize = 200;
-/// Connections that they come over.
+/// Number of connections.
 const CONNECTIONS: usize = 20;
-/// Ids that are sent to two processes at once.
+/// Number of ids that are sent to two processes at once.
 const IDS_IN_FLIGHT: usize = 60;
 
-on_both_stands![
-    two_hundred_requests_with_one_id_post_once_and_tell_one_story,
+on_both_stores![
+    two_hundred_requests_with_one_id_post_once_and_have_the_same_answer,
     ids_in_flight_at_two_webs_post_once,
 ];
 
-async fn two_hundred_requests_with_one_id_post_once_and_tell_one_story(stand: Stand) {
-    let bank = Plan::on(stand).start().await;
+async fn two_hundred_requests_with_one_id_post_once_and_have_the_same_answer(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).start().await;
     let client = bank.client(0);
     let (account, id) = (fresh_account(), fresh_id());
     client.open(account).await;
-    let wish = Wish::deposit("3.00").with("reference", "once");
+    let submission = Submission::deposit("3.00").with("reference", "once");
     let connections = (0..CONNECTIONS).map(|_| {
-        let (client, wish) = (client.on_own_connections(), wish.clone());
+        let (client, submission) = (client.on_own_connections(), submission.clone());
         async move {
             let mut answers = Vec::new();
             for _ in 0..REQUESTS / CONNECTIONS {
-                answers.push(client.submit(account, id, &wish).await);
+                answers.push(client.submit(account, id, &submission).await);
             }
             answers
         }
     });
     let answers: Vec<Answer> = join_all(connections).await.into_iter().flatten().collect();
-    let told = client.until_final(account, id).await;
+    let posted = client.until_final(account, id).await;
     assert_eq!(answers.len(), REQUESTS);
-    check_story(&answers, &told);
+    check_answers(&answers, &posted);
     let firsts = answers.iter().filter(|answer| answer.header("idempotent-replayed") != "true").count();
     assert_eq!(firsts, 1, "exactly one of them was the first");
     assert_eq!(client.balance(account).await, "3.00");
-    assert_eq!(client.listing(account, None, 100).await, [told.body]);
+    assert_eq!(client.listing(account, None, 100).await, [posted.body]);
 }
 
-async fn ids_in_flight_at_two_webs_post_once(stand: Stand) {
-    let bank = Plan::on(stand).processes(2, 1).start().await;
+async fn ids_in_flight_at_two_webs_post_once(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).processes(2, 1).start().await;
     let (one, other) = (bank.client(0), bank.client(1));
     let account = fresh_account();
     one.open(account).await;
-    let wish = Wish::deposit("1.00");
+    let submission = Submission::deposit("1.00");
     let ids: Vec<_> = (0..IDS_IN_FLIGHT).map(|_| fresh_id()).collect();
     let submissions = ids.iter().map(|id| async {
-        let both = [one.submit(account, *id, &wish), other.submit(account, *id, &wish)];
+        let both = [one.submit(account, *id, &submission), other.submit(account, *id, &submission)];
         join_all(both).await
     });
     let answers = join_all(submissions).await;
     for (id, answers) in ids.iter().zip(&answers) {
-        check_story(answers, &other.until_final(account, *id).await);
+        check_answers(answers, &other.until_final(account, *id).await);
     }
     assert_eq!(one.balance(account).await, format!("{IDS_IN_FLIGHT}.00"));
     assert_eq!(one.listing(account, None, 7).await.len(), IDS_IN_FLIGHT);
     assert_eq!(other.listing(account, Some("rejected"), 7).await.len(), 0);
 }
 
-/// Every answer is the transaction as it was or as it became, and nothing else.
-fn check_story(answers: &[Answer], told: &Answer) {
+/// Checks that every answer is the accepted or the final transaction.
+fn check_answers(answers: &[Answer], last: &Answer) {
     for answer in answers {
         if answer.is_final() {
-            assert_eq!((answer.status, &answer.body), (200, &told.body));
+            assert_eq!((answer.status, &answer.body), (200, &last.body));
             continue;
         }
         assert_eq!((answer.status, answer.transaction_status()), (202, "accepted"), "{answer:?}");
         for member in ["message_id", "user_id", "account_id", "type", "amount", "currency", "accepted_at"] {
-            assert_eq!(answer.body.get(member), told.body.get(member), "{member} of {answer:?}");
+            assert_eq!(answer.body.get(member), last.body.get(member), "{member} of {answer:?}");
         }
     }
 }

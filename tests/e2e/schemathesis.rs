@@ -1,21 +1,21 @@
-//! schemathesis against the running service: every operation of the OpenAPI document, examples, limits,
-//! random data and chains of requests, with every check that it has and without an exception.
+//! schemathesis against the running service: every operation of the OpenAPI document, with examples,
+//! limits, random data and sequences of requests, with all checks and without exceptions.
 
 use std::time::Duration;
 
 use postonce_tests::process::{Launch, Process};
 use postonce_tests::python;
-use postonce_tests::scenario::{Plan, Stand};
+use postonce_tests::scenario::{Plan, StoreKind};
 use postonce_tests::wait;
 
-/// Most requests for each operation and phase.
+/// Maximum number of requests for each operation and phase.
 const EXAMPLES_MAX: &str = "40";
 /// Longest run; it takes about 30 s on an idle machine.
 const RUN_TIME_MAX: Duration = Duration::from_secs(600);
 
 #[tokio::test]
 async fn schemathesis_finds_nothing() {
-    let bank = Plan::on(Stand::Sqlite).start().await;
+    let bank = Plan::on(StoreKind::Sqlite).start().await;
     let address = bank.webs.first().expect("the bank has a web process").address();
     let folder = tempfile::tempdir().unwrap();
     let authorization = format!("Authorization: Bearer {}", bank.key());
@@ -25,18 +25,18 @@ async fn schemathesis_finds_nothing() {
     let mut launch = Launch::of("schemathesis", python::program(), folder.path())
         .arguments(arguments.into_iter().chain(known).chain(output))
         .arguments([format!("{address}/openapi.json")]);
-    // Where valid data cannot be told by a schema, it is made here.
+    // These hooks create valid data where a schema cannot describe it.
     launch.environment.insert("SCHEMATHESIS_HOOKS".to_owned(), "valid_data".to_owned());
     launch.environment.insert("PYTHONPATH".to_owned(), python::directory().display().to_string());
     let mut run = Process::start(&launch);
-    let status = wait::until("schemathesis is done", RUN_TIME_MAX, async || {
+    let status = wait::until("schemathesis ends", RUN_TIME_MAX, async || {
         run.ended().ok_or_else(|| run.log().lines().last().cloned().unwrap_or_default())
     })
     .await;
     run.wait_for_output();
     let report = run.log().lines().join("\n");
     assert!(status.success(), "schemathesis ended with {status}:\n{report}");
-    // What is not tested cannot be wrong.
+    // Every phase must have run.
     let all = ["Examples", "Coverage", "Fuzzing", "Stateful"]
         .iter()
         .all(|phase| report.lines().any(|line| line.contains(&format!("✅  {phase}"))));

@@ -1,6 +1,6 @@
-//! Keys, names and references never stand in a log line, however much is logged and whatever is wrong with
-//! what was sent. Everything that is sent here carries a mark, in every place where a client can write
-//! something, and no line of any process may have it.
+//! Keys, names and references are never logged, at any log level and for any invalid input. Everything that
+//! the test sends contains a mark wherever a client can write text, and no log line of any process may
+//! contain it.
 
 use std::time::Duration;
 
@@ -8,31 +8,28 @@ use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::messaging::envelope;
 use postonce_tests::client::path_of;
 use postonce_tests::raw_http::{RawAnswer, RawConnection};
-use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-on_both_stands![
-    nothing_that_was_sent_stands_in_a_line_of_text,
-    nothing_that_was_sent_stands_in_a_line_of_json
-];
+on_both_stores![no_sent_secret_is_in_a_text_log, no_sent_secret_is_in_a_json_log];
 
-/// In everything that was sent and must not be logged; no id has it in it.
+/// A mark in all content that must not be logged; no id contains it.
 const MARK: &str = "Zq9x";
-/// How long an answer may take on a busy machine.
+/// Longest time for an answer on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
-async fn nothing_that_was_sent_stands_in_a_line_of_text(stand: Stand) {
-    search(stand, "text").await;
+async fn no_sent_secret_is_in_a_text_log(store_kind: StoreKind) {
+    search(store_kind, "text").await;
 }
 
-async fn nothing_that_was_sent_stands_in_a_line_of_json(stand: Stand) {
-    search(stand, "json").await;
+async fn no_sent_secret_is_in_a_json_log(store_kind: StoreKind) {
+    search(store_kind, "json").await;
 }
 
-async fn search(stand: Stand, log_format: &str) {
-    let mut bank = Plan::on(stand)
+async fn search(store_kind: StoreKind, log_format: &str) {
+    let mut bank = Plan::on(store_kind)
         .processes(1, 1)
         .polling_often()
         .with("POSTONCE_QUEUE_COUNT", "1")
@@ -42,7 +39,7 @@ async fn search(stand: Stand, log_format: &str) {
         .start()
         .await;
     let account = fresh_account();
-    // It ends in the mark, as one that somebody chose might.
+    // The key ends in the mark, like a key that somebody has chosen.
     let reader = bank.add_key("reader", &["accounts:read"]);
     let mut statuses = Vec::new();
     for request in requests(&bank, account, &reader) {
@@ -52,11 +49,11 @@ async fn search(stand: Stand, log_format: &str) {
         assert!(statuses.contains(&Some(kind)), "no answer {kind} among {statuses:?}");
     }
     write_to_the_queue(&bank, account).await;
-    let letters = decide_about_letters(&bank).await;
-    bank.client(0).until_drained(wait::PATIENCE).await;
+    let letters = resolve_letters(&bank).await;
+    bank.client(0).until_drained(wait::TIMEOUT).await;
     let printed = [bank.operate(&["recover"]), bank.operate(&["sweep"]), bank.operate(&["keys", "list"])];
 
-    // Asked for before the end, as nobody answers after it.
+    // Read before the processes stop.
     let posted = bank.client(0).listing(account, None, 10).await;
     for process in bank.workers.iter_mut().chain(&mut bank.webs) {
         process.drain().await;
@@ -73,8 +70,8 @@ async fn search(stand: Stand, log_format: &str) {
         .collect();
     assert!(found.is_empty(), "{} of {} lines:\n{found:#?}", found.len(), lines.len());
 
-    // What was looked for was there to be logged, and there were lines to find it in.
-    assert!(letters.to_string().contains(MARK), "no mark came through the queue: {letters}");
+    // The mark was received, and there were log lines to search.
+    assert!(letters.to_string().contains(MARK), "no dead letter contains the mark: {letters}");
     assert!(json!(posted).to_string().contains(MARK), "no mark was posted: {posted:?}");
     for word in
         ["account.open", "dead_letter.discard", "work.recover", "answered 422", "api_key_invalid", "DEBUG"]
@@ -83,15 +80,15 @@ async fn search(stand: Stand, log_format: &str) {
     }
 }
 
-/// One request as bytes.
-struct Request {
+/// A request as bytes.
+struct RawRequest {
     method: String,
     target: String,
     headers: String,
     body: String,
 }
 
-impl Request {
+impl RawRequest {
     async fn send(&self, bank: &Scenario) -> Option<RawAnswer> {
         let Self { method, target, headers, body } = self;
         let mut connection = RawConnection::open(bank.webs.first().expect("a web process").address()).await;
@@ -111,12 +108,17 @@ fn request(
     target: impl Into<String>,
     headers: impl Into<String>,
     body: impl Into<String>,
-) -> Request {
-    Request { method: method.to_owned(), target: target.into(), headers: headers.into(), body: body.into() }
+) -> RawRequest {
+    RawRequest {
+        method: method.to_owned(),
+        target: target.into(),
+        headers: headers.into(),
+        body: body.into(),
+    }
 }
 
-/// A mark in every place that a request has.
-fn requests(bank: &Scenario, account: AccountKey, reader: &str) -> Vec<Request> {
+/// Requests with a mark in every possible position.
+fn requests(bank: &Scenario, account: AccountKey, reader: &str) -> Vec<RawRequest> {
     let bearer = format!("Authorization: Bearer {}\r\n", bank.key());
     let path = path_of(account);
     let json = format!("{bearer}Content-Type: application/json\r\n");
@@ -180,7 +182,7 @@ fn requests(bank: &Scenario, account: AccountKey, reader: &str) -> Vec<Request> 
         request("PUT", "/v1/admin/gate", &json, format!(r#"{{"state":"held","release_at":"{MARK}"}}"#)),
         request(&MARK.to_uppercase(), &path, &bearer, ""),
         request("POST", "/internal/ring", format!("X-Postonce-Signature: {MARK}\r\n"), MARK),
-        // What is not HTTP at all.
+        // Bytes that are not HTTP.
         request(&format!("{MARK} {MARK}"), &path, &bearer, ""),
         request("GET", &path, format!("{bearer}{MARK}\r\n"), ""),
         request("GET", &path, format!("{bearer}X-Large: {}\r\n", MARK.repeat(20_000)), ""),
@@ -189,7 +191,7 @@ fn requests(bank: &Scenario, account: AccountKey, reader: &str) -> Vec<Request> 
     all
 }
 
-/// Bodies that are wrong in every way.
+/// Bodies with all kinds of errors.
 fn bodies() -> Vec<String> {
     vec![
         MARK.to_owned(),
@@ -207,7 +209,7 @@ fn bodies() -> Vec<String> {
     ]
 }
 
-/// What direct producers write, right and wrong.
+/// Writes valid and invalid bodies of direct producers.
 async fn write_to_the_queue(bank: &Scenario, account: AccountKey) {
     let AccountKey { user, account } = account;
     let bodies = [
@@ -229,10 +231,10 @@ async fn write_to_the_queue(bank: &Scenario, account: AccountKey) {
     }
 }
 
-/// Looks at the dead letters, sends one again and discards all; what they were.
-async fn decide_about_letters(bank: &Scenario) -> Value {
+/// Replays one of the dead letters and discards the others. Returns their content.
+async fn resolve_letters(bank: &Scenario) -> Value {
     let client = bank.client(0);
-    let letters = wait::until("what cannot be read is set aside", wait::PATIENCE, async || {
+    let letters = wait::until("unreadable messages are set aside", wait::TIMEOUT, async || {
         let letters = client.dead_letters().await;
         if letters.len() >= 6 { Ok(letters) } else { Err(format!("{letters:?}")) }
     })

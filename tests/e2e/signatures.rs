@@ -1,5 +1,5 @@
-//! Signed requests against the real processes: what was tampered with on its way is refused, and what is
-//! repeated moves money once.
+//! Signed requests against the real processes: a request that was changed in transit is refused, and a
+//! repeated request moves money once.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use postonce_shared::domain::partner::{Partner, SignatureKey};
 use postonce_shared::ports::sync_store::Swapped;
 use postonce_shared::ports::world::World as _;
 use postonce_tests::client::{Answer, Client, path_of};
-use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
-use postonce_tests::signer::{Draft, Signer};
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
+use postonce_tests::signer::{Signer, UnsignedRequest};
 use reqwest::Method;
 
-on_both_stands![a_partner_that_signs_is_protected_from_whoever_stands_between];
+on_both_stores![a_signed_request_cannot_be_changed_in_transit];
 
 const BODY: &str = r#"{"amount":"5.00","currency":"EUR"}"#;
 const SCOPES: [&str; 4] = ["accounts:read", "accounts:write", "transactions:read", "transactions:write"];
 
-/// A deposit as it is sent, with the headers that somebody signed.
+/// A deposit to send, with signed headers.
 struct Sent<'a> {
     client: &'a Client,
     path: String,
@@ -43,28 +43,29 @@ impl Sent<'_> {
     }
 }
 
-/// A deposit that is signed as it is sent.
+/// A deposit with a valid signature.
 fn signed<'a>(bank: &Scenario, client: &'a Client, account: AccountKey, signer: &Signer) -> Sent<'a> {
     let (path, id) = (format!("{}/deposits", path_of(account)), format!("\"{}\"", fresh_id()));
     let address = bank.webs.first().expect("a web process").address();
-    let draft = Draft { method: "POST", address, path: &path, id: &id, body: BODY };
+    let draft = UnsignedRequest { method: "POST", address, path: &path, id: &id, body: BODY };
     let headers = signer.headers(draft, SystemWorld::new().now());
     Sent { client, path, id, body: BODY.to_owned(), headers }
 }
 
-/// Makes a partner sign, past the processes: what they remember of it is from before.
-async fn make_sign(bank: &Scenario, partner: &str, keys: Vec<SignatureKey>) {
+/// Requires signatures of a partner by a change of the store; the processes have nothing in their caches
+/// yet.
+async fn require_signatures(bank: &Scenario, partner: &str, keys: Vec<SignatureKey>) {
     let id = PartnerId::parse(partner).expect("a name");
     let store = bank.store().await;
     let found = store.partners.find(&id).await.expect("the store answers");
     let Versioned { value, revision } = found.expect("the partner has a record");
     let changed = Partner { signature_required: true, signature_keys: keys, ..value };
     let saved = store.partners.save(&changed, Some(&revision)).await.expect("the store answers");
-    assert!(matches!(saved, Swapped::Done(_)), "somebody else changed it");
+    assert!(matches!(saved, Swapped::Done(_)), "the record changed concurrently");
 }
 
-async fn a_partner_that_signs_is_protected_from_whoever_stands_between(stand: Stand) {
-    let bank = Plan::on(stand).with("POSTONCE_SIGNATURE_AGE_MAX_S", "60").start().await;
+async fn a_signed_request_cannot_be_changed_in_transit(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).with("POSTONCE_SIGNATURE_AGE_MAX_S", "60").start().await;
     let account = fresh_account();
     bank.client(0).open(account).await;
     let secret = [7; 32];
@@ -72,13 +73,13 @@ async fn a_partner_that_signs_is_protected_from_whoever_stands_between(stand: St
     let other = Signer::hmac("other-hmac", &[8; 32]);
     let shop = bank.client(0).with_key(&bank.add_key("shop", &SCOPES));
     let other_key = bank.add_key("other", &SCOPES);
-    make_sign(&bank, "shop", signers.iter().map(Signer::known_as).collect()).await;
-    make_sign(&bank, "other", vec![other.known_as()]).await;
+    require_signatures(&bank, "shop", signers.iter().map(Signer::known_as).collect()).await;
+    require_signatures(&bank, "other", vec![other.known_as()]).await;
 
     for signer in &signers {
         let sent = signed(&bank, &shop, account, signer);
         drop(sent.answer().await.expect(202));
-        // The same again within its time is let in, and is the same deposit.
+        // A repetition within the lifetime of the signature is accepted as a replay.
         assert_eq!(sent.answer().await.header("Idempotent-Replayed"), "true");
 
         let fresh = || signed(&bank, &shop, account, signer);
@@ -100,14 +101,14 @@ async fn a_partner_that_signs_is_protected_from_whoever_stands_between(stand: St
         old.age = Duration::from_secs(90);
         signed(&bank, &shop, account, &old).refused("signature_expired").await;
     }
-    // A key that is right is right for its own partner only.
+    // A valid key is accepted only for its own partner.
     signed(&bank, &shop, account, &other).refused("signature_invalid").await;
     let thief = bank.client(0).with_key(&other_key);
     signed(&bank, &thief, account, &signers[0]).refused("signature_invalid").await;
 
-    bank.client(0).until_drained(postonce_tests::wait::PATIENCE).await;
+    bank.client(0).until_drained(postonce_tests::wait::TIMEOUT).await;
     assert_eq!(bank.client(0).balance(account).await, "10.00", "one deposit of each signer");
-    // Each refusal stands in the audit trail, with the partner and without the signature.
+    // Each refusal is in the audit trail, with the partner and without the signature.
     let web = bank.webs.first().expect("a web process");
     let refusals = web.log().lines().into_iter().filter(|line| line.contains("signature_expired")).count();
     assert_eq!(refusals, signers.len(), "{}", web.log().lines().join("\n"));

@@ -1,37 +1,37 @@
-//! The SOAP service with a client made from its WSDL, over both versions and both stores.
+//! The SOAP service, with a client that is generated from its WSDL, in both versions and on both stores.
 
 use std::collections::BTreeMap;
 use std::fs;
 
-use postonce_tests::client::Wish;
+use postonce_tests::client::Submission;
 use postonce_tests::contracts::validate_xml;
 use postonce_tests::dialects::Dialect;
 use postonce_tests::hostile::soap_request;
-use postonce_tests::scenario::{Plan, Stand, fresh_account, fresh_id};
+use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
 use postonce_tests::soap::{Port, SoapAnswer, SoapClient};
 use postonce_tests::workspace;
 use postonce_web::api::soap::envelope::Version;
 use serde_json::json;
 
-on_both_stands![
-    a_client_made_from_the_wsdl_moves_money,
+on_both_stores![
+    a_client_generated_from_the_wsdl_moves_money,
     one_instruction_in_four_formats_is_one_posting,
-    every_operation_is_guarded,
+    every_operation_checks_key_scope_and_reach,
 ];
 
-/// Where the schema of the messages is.
+/// The schema of the messages.
 const SCHEMA: &str = "xsd/user-account-service.xsd";
 
 #[track_caller]
-fn sound(answer: SoapAnswer) -> SoapAnswer {
+fn valid(answer: SoapAnswer) -> SoapAnswer {
     if let Err(errors) = validate_xml(SCHEMA, answer.message()) {
         panic!("{errors:?}: {answer:?}");
     }
     answer
 }
 
-async fn a_client_made_from_the_wsdl_moves_money(stand: Stand) {
-    let bank = Plan::on(stand).start().await;
+async fn a_client_generated_from_the_wsdl_moves_money(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).start().await;
     let client = bank.client(0);
     let address = bank.webs.first().expect("there is a web").address().to_owned();
     let account = fresh_account();
@@ -41,8 +41,8 @@ async fn a_client_made_from_the_wsdl_moves_money(stand: Stand) {
         let mut soap = SoapClient::of(&address, port, bank.key());
         let money = json!({"Amount": "10.00", "Currency": "EUR", "Reference": "<invoice> & 7", "WaitSeconds": "30",
             "Metadata": {"Entry": [{"Name": "shop", "Value": "12"}]}});
-        // The id that the client makes by itself.
-        let first = sound(soap.call("ReliableInsertMoney", account, &money, None));
+        // The client creates the id.
+        let first = valid(soap.call("ReliableInsertMoney", account, &money, None));
         balance = balance.saturating_add(1000);
         let returned = |path: &str| first.text(&format!("/returned/Transaction/{path}")).to_owned();
         assert_eq!(returned("Status"), "posted", "{first:?}");
@@ -52,13 +52,14 @@ async fn a_client_made_from_the_wsdl_moves_money(stand: Stand) {
         let id = first.text("/message_id").strip_prefix("urn:uuid:").expect("a URN").parse().expect("a UUID");
         assert_eq!(first.text("/relates_to"), first.text("/message_id"));
 
-        // The same again, by SOAP and by JSON, is the same transaction.
-        let again = sound(soap.call("ReliableInsertMoney", account, &money, Some(id)));
+        // A repetition over SOAP or JSON is the same transaction.
+        let again = valid(soap.call("ReliableInsertMoney", account, &money, Some(id)));
         assert_eq!(again.whole()["returned"]["Replayed"], true, "{again:?}");
         assert_eq!(again.text("/returned/Transaction/OrderNumber"), returned("OrderNumber"));
-        let wish =
-            Wish::deposit("10.00").with("reference", "<invoice> & 7").with("metadata", json!({"shop": "12"}));
-        let json = client.submit(account, id, &wish).await.expect(200);
+        let submission = Submission::deposit("10.00")
+            .with("reference", "<invoice> & 7")
+            .with("metadata", json!({"shop": "12"}));
+        let json = client.submit(account, id, &submission).await.expect(200);
         assert_eq!(json.text_at("/order_number"), returned("OrderNumber"));
 
         let mut other = money.clone();
@@ -70,17 +71,17 @@ async fn a_client_made_from_the_wsdl_moves_money(stand: Stand) {
         assert_eq!(refused.fault().1, "idempotency_key_reused", "{refused:?}");
 
         let more = json!({"Amount": "500.00", "Currency": "EUR", "WaitSeconds": "30"});
-        let rejected = sound(soap.call("ReliableWithdrawMoney", account, &more, Some(fresh_id())));
+        let rejected = valid(soap.call("ReliableWithdrawMoney", account, &more, Some(fresh_id())));
         assert_eq!(rejected.text("/returned/Transaction/Reason"), "insufficient_funds", "{rejected:?}");
         let less = json!({"Amount": "2.50", "Currency": "EUR", "WaitSeconds": "30"});
-        let posted = sound(soap.call("ReliableWithdrawMoney", account, &less, Some(fresh_id())));
+        let posted = valid(soap.call("ReliableWithdrawMoney", account, &less, Some(fresh_id())));
         balance = balance.saturating_sub(250);
         let expected = format!("{}.{:02}", balance.div_euclid(100), balance.rem_euclid(100));
         assert_eq!(posted.text("/returned/Transaction/BalanceAfter"), expected, "{posted:?}");
 
-        let found = sound(soap.call("GetUserAccount", account, &json!({}), None));
+        let found = valid(soap.call("GetUserAccount", account, &json!({}), None));
         assert_eq!(found.text("/returned/Balance"), expected, "{found:?}");
-        let found = sound(soap.call("GetTransaction", account, &json!({"MessageId": id.to_string()}), None));
+        let found = valid(soap.call("GetTransaction", account, &json!({"MessageId": id.to_string()}), None));
         assert_eq!(found.text("/returned/OrderNumber"), returned("OrderNumber"), "{found:?}");
 
         let wrong = json!({"Amount": "0.001", "Currency": "EUX"});
@@ -91,12 +92,13 @@ async fn a_client_made_from_the_wsdl_moves_money(stand: Stand) {
     assert_eq!(client.balance(account).await, "15.00");
 }
 
-async fn one_instruction_in_four_formats_is_one_posting(stand: Stand) {
-    let bank = Plan::on(stand).start().await;
+async fn one_instruction_in_four_formats_is_one_posting(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).start().await;
     let client = bank.client(0);
     let address = bank.webs.first().expect("there is a web").address().to_owned();
-    let wish =
-        |amount| Wish::deposit(amount).with("reference", "rent & tip").with("metadata", json!({"a": "b"}));
+    let submission = |amount| {
+        Submission::deposit(amount).with("reference", "rent & tip").with("metadata", json!({"a": "b"}))
+    };
     let money = |amount: &str| {
         json!({"Amount": amount, "Currency": "EUR", "Reference": "rent & tip",
             "Metadata": {"Entry": [{"Name": "a", "Value": "b"}]}, "WaitSeconds": "30"})
@@ -108,21 +110,25 @@ async fn one_instruction_in_four_formats_is_one_posting(stand: Stand) {
         let mut insert = |amount: &str| soap.call("ReliableInsertMoney", account, &money(amount), Some(id));
         let mut order_numbers = Vec::new();
         let mut by_soap = |order_numbers: &mut Vec<String>| {
-            let answer = sound(insert("125.50"));
-            let told = |name: &str| answer.text(&format!("/returned/Transaction/{name}")).to_owned();
-            assert_eq!((told("Status"), told("BalanceAfter")), ("posted".to_owned(), "125.50".to_owned()));
-            order_numbers.push(told("OrderNumber"));
+            let answer = valid(insert("125.50"));
+            let text = |name: &str| answer.text(&format!("/returned/Transaction/{name}")).to_owned();
+            assert_eq!((text("Status"), text("BalanceAfter")), ("posted".to_owned(), "125.50".to_owned()));
+            order_numbers.push(text("OrderNumber"));
         };
         if soap_first {
             by_soap(&mut order_numbers);
         }
         for dialect in Dialect::ALL {
-            drop(client.send(dialect.submission(&client, account, id, &wish("125.50"))).await);
+            drop(client.send(dialect.submission(&client, account, id, &submission("125.50"))).await);
             drop(client.until_final(account, id).await);
-            let answer = client.send(dialect.submission(&client, account, id, &wish("125.50"))).await;
-            let told = dialect.told(&answer.expect(200));
-            assert_eq!((told.status.as_str(), told.balance_after.as_str()), ("posted", "125.50"), "{told:?}");
-            order_numbers.push(told.order_number);
+            let answer = client.send(dialect.submission(&client, account, id, &submission("125.50"))).await;
+            let reported = dialect.transaction(&answer.expect(200));
+            assert_eq!(
+                (reported.status.as_str(), reported.balance_after.as_str()),
+                ("posted", "125.50"),
+                "{reported:?}"
+            );
+            order_numbers.push(reported.order_number);
         }
         if !soap_first {
             by_soap(&mut order_numbers);
@@ -130,7 +136,7 @@ async fn one_instruction_in_four_formats_is_one_posting(stand: Stand) {
         order_numbers.dedup();
         assert_eq!(order_numbers.len(), 1, "one posting has one number: {order_numbers:?}");
         for dialect in Dialect::ALL {
-            let refused = client.send(dialect.submission(&client, account, id, &wish("125.51"))).await;
+            let refused = client.send(dialect.submission(&client, account, id, &submission("125.51"))).await;
             assert_eq!(dialect.code(&refused.expect(422)), "idempotency_key_reused");
         }
         assert_eq!(insert("125.51").fault().1, "idempotency_key_reused");
@@ -140,9 +146,9 @@ async fn one_instruction_in_four_formats_is_one_posting(stand: Stand) {
 }
 
 #[test]
-fn samples_are_what_they_are_called_by_the_schema_and_by_the_program() {
+fn the_schema_and_the_program_agree_with_the_folders_of_the_samples() {
     let folder = workspace::root().join("schemas/samples/soap");
-    let expected = fs::read_to_string(folder.join("invalid/expected.toml")).expect("it says what is wrong");
+    let expected = fs::read_to_string(folder.join("invalid/expected.toml")).expect("it names the errors");
     let expected: BTreeMap<String, String> = toml::from_str(&expected).expect("it is TOML");
     let mut invalid = 0_usize;
     for name in ["valid", "invalid"] {
@@ -174,8 +180,8 @@ fn samples_are_what_they_are_called_by_the_schema_and_by_the_program() {
     assert_eq!(invalid, expected.len(), "each invalid sample has its reason");
 }
 
-async fn every_operation_is_guarded(stand: Stand) {
-    let bank = Plan::on(stand).start().await;
+async fn every_operation_checks_key_scope_and_reach(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).start().await;
     let address = bank.webs.first().expect("there is a web").address().to_owned();
     let (own, foreign) = (fresh_account(), fresh_account());
     bank.client(0).open(own).await;
@@ -210,7 +216,7 @@ async fn every_operation_is_guarded(stand: Stand) {
             assert_eq!(refused(&mut scopeless, own).fault(), (403, "scope_missing"), "{operation}");
             assert_eq!(refused(&mut narrow, foreign).fault(), (404, *unknown), "{operation}");
         }
-        let found = sound(narrow.call("GetUserAccount", own, &json!({}), None));
+        let found = valid(narrow.call("GetUserAccount", own, &json!({}), None));
         assert_eq!(found.text("/returned/Balance"), "0.00");
     }
 }

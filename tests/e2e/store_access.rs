@@ -1,5 +1,5 @@
-//! Access from outside to the internals of a bank: other users of the machine cannot read the embedded
-//! store, and the port of the partners takes no requests of the bank's own processes.
+//! External access to internals of a bank: other users of the machine cannot read the embedded store, and
+//! the port of the API accepts no requests of the bank's own processes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,30 +12,30 @@ use postonce_shared::adapters::http::signature::{
     ADDRESSEE_HEADER, NONCE_HEADER, SIGNATURE_HEADER, Stamp, TIMESTAMP_HEADER,
 };
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::cluster::completions::{Completion, note};
+use postonce_shared::cluster::completions::{Completion, reply_body};
 use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
 use postonce_shared::domain::ids::{OrderNumber, PartnerId, TransactionKey};
 use postonce_shared::domain::money::{Balance, Currency};
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::world::{World as _, WorldExt as _};
+use postonce_tests::attack_findings::AttackFindings;
 use postonce_tests::binaries::Binary;
-use postonce_tests::breaches::Breaches;
-use postonce_tests::client::Wish;
+use postonce_tests::client::Submission;
 use postonce_tests::process::Process;
-use postonce_tests::scenario::{Plan, Stand, fresh_account, fresh_id};
+use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
 use postonce_tests::service::{Settings, launch};
 use postonce_tests::wait;
 use tempfile::TempDir;
 
-on_both_stands![the_port_of_the_partners_takes_no_completions];
+on_both_stores![the_port_of_the_api_accepts_no_completions];
 
 /// Mode bits without the type of the file.
 const PERMISSIONS: u32 = 0o7777;
 
 #[test]
-fn only_its_owner_can_read_the_embedded_store() {
-    let mut breaches = Vec::new();
+fn only_the_owner_can_read_the_embedded_store() {
+    let mut findings = Vec::new();
     for umask in ["022", "000"] {
         let directory = TempDir::with_prefix("postonce-test-").expect("a directory for a test");
         let folder = directory.path().join("data");
@@ -47,14 +47,14 @@ fn only_its_owner_can_read_the_embedded_store() {
             let found = fs::metadata(&path).map(|it| it.permissions().mode() & PERMISSIONS);
             let found = found.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             if found != expected {
-                breaches.push(format!("umask {umask}: data/{name} has {found:o}, expected {expected:o}"));
+                findings.push(format!("umask {umask}: data/{name} has {found:o}, expected {expected:o}"));
             }
         }
     }
-    assert!(breaches.is_empty(), "{}", breaches.join("\n"));
+    assert!(findings.is_empty(), "{}", findings.join("\n"));
 }
 
-/// Starts a web process with a worker under this umask, on a store that does not exist yet.
+/// Starts a web process that hosts a worker under this umask, on a store that does not exist yet.
 fn start(umask: &str, directory: &Path, store: &Path) -> Process {
     let settings = Settings::default()
         .with("POSTONCE_STORAGE", format!("sqlite:{}", store.display()))
@@ -65,16 +65,16 @@ fn start(umask: &str, directory: &Path, store: &Path) -> Process {
     let program = std::mem::replace(&mut launch.program, "sh".into()).into_os_string();
     launch.arguments.splice(0..0, ["-c".into(), script.into(), program]);
     let mut process = Process::start(&launch);
-    process.wait_for_line("listening on http…", wait::PATIENCE, |line| {
+    process.wait_for_line("listening on http…", wait::TIMEOUT, |line| {
         line.contains("listening on http").then_some(())
     });
     process
 }
 
-/// Not even when they are signed with the secret of the processes.
-async fn the_port_of_the_partners_takes_no_completions(stand: Stand) {
+/// Completions are refused even if they are signed with the secret of the processes.
+async fn the_port_of_the_api_accepts_no_completions(store_kind: StoreKind) {
     const SECRET: &str = "a-secret-of-the-processes-0123456789";
-    let bank = Plan::on(stand).processes(1, 0).with("POSTONCE_RING_SECRET", SECRET).start().await;
+    let bank = Plan::on(store_kind).processes(1, 0).with("POSTONCE_RING_SECRET", SECRET).start().await;
     let client = bank.client(0);
     let (account, id) = (fresh_account(), fresh_id());
     client.open(account).await;
@@ -88,7 +88,7 @@ async fn the_port_of_the_partners_takes_no_completions(stand: Stand) {
         posted_at: world.now(),
     };
     let key = TransactionKey { account, partner, message: id };
-    let body = note::encode(&[Completion { key, outcome }]);
+    let body = reply_body::encode(&[Completion { key, outcome }]);
     let keys = DoorbellKeys::parse(SECRET).expect("a sound secret");
     let forge = async || {
         let addressee = Address::parse(&bank.webs[0].internal_address()).expect("an address");
@@ -103,10 +103,10 @@ async fn the_port_of_the_partners_takes_no_completions(stand: Stand) {
             .body(body.clone());
         request.send().await.expect("the process answers").status().as_u16()
     };
-    let waiting = client.submission(account, id, &Wish::deposit("10.00")).header("Prefer", "wait=5");
+    let waiting = client.submission(account, id, &Submission::deposit("10.00")).header("Prefer", "wait=5");
     let (answer, forged) = join(client.send(waiting), async {
         // The request registers its wait before the transaction is accepted.
-        wait::until("the deposit is accepted", wait::PATIENCE, async || {
+        wait::until("the deposit is accepted", wait::TIMEOUT, async || {
             match client.transaction(account, id).await.status {
                 200 => Ok(()),
                 other => Err(other.to_string()),
@@ -116,12 +116,12 @@ async fn the_port_of_the_partners_takes_no_completions(stand: Stand) {
         forge().await
     })
     .await;
-    let mut breaches = Breaches::default();
+    let mut findings = AttackFindings::default();
     let unsigned = reqwest::Client::new().post(format!("{}{COMPLETIONS_PATH}", bank.webs[0].address()));
     let unsigned = unsigned.timeout(Duration::from_secs(20)).send().await.expect("the process answers");
-    breaches.compare("status of a signed completion", &forged, &404);
-    breaches.compare("status of an unsigned one", &unsigned.status().as_u16(), &404);
+    findings.compare("status of a signed completion", &forged, &404);
+    findings.compare("status of an unsigned one", &unsigned.status().as_u16(), &404);
     let answered = (answer.status, answer.transaction_status().to_owned(), answer.text_at("/balance_after"));
-    breaches.compare("answer to the waiting client", &answered, &(202, "accepted".to_owned(), ""));
-    breaches.conclude(&bank).await;
+    findings.compare("answer to the waiting client", &answered, &(202, "accepted".to_owned(), ""));
+    findings.conclude(&bank).await;
 }

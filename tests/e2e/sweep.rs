@@ -1,5 +1,5 @@
-//! `postonce-web sweep`: an operator removes payloads that nobody needs any more. Old ones go, and only
-//! when their work is final.
+//! `postonce-web sweep`: an operator removes payloads that are no longer needed: old ones whose work is
+//! final.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::world::World;
 use postonce_shared::testing::conformance::sealed::seal;
 use postonce_shared::testing::decorators::WorldDecorator;
-use postonce_tests::client::Wish;
-use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
+use postonce_tests::client::Submission;
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::wait;
 
-on_both_stands![a_sweep_leaves_what_is_young];
+on_both_stores![a_sweep_keeps_young_payloads];
 
-/// A payload as it was stored long ago: as old as it must be, and a minute.
+/// A world whose clock is behind by the minimum age of a swept payload, plus one minute.
 struct LongAgo(SystemWorld);
 
 #[async_trait]
@@ -38,18 +38,18 @@ impl WorldDecorator for LongAgo {
     }
 }
 
-/// Work as it stands in the log while it is accepted.
+/// An accepted transaction, and its work in the log.
 async fn accepted(bank: &Scenario, account: AccountKey) -> (MessageId, Work) {
     let message = fresh_id();
-    drop(bank.client(0).submit(account, message, &Wish::deposit("1.00")).await.expect(202));
+    drop(bank.client(0).submit(account, message, &Submission::deposit("1.00")).await.expect(202));
     let partner = PartnerId::parse("bootstrap").expect("the first key is of that partner");
     let key = TransactionKey { account, partner, message };
     let stored = bank.store().await.ledger.transaction(&key).await.expect("the ledger answers");
     (message, stored.expect("it was accepted").work().expect("it is not final"))
 }
 
-/// Keeps work in a payload; returns its name.
-async fn keep(store: &Store, world: Arc<dyn World>, work: &[&Work]) -> String {
+/// Stores work in a payload. Returns the name of the payload.
+async fn store_payload(store: &Store, world: Arc<dyn World>, work: &[&Work]) -> String {
     let work = work.iter().map(|&work| work.clone()).collect();
     let kept = ClaimCheck::new(store, &seal(), world).put(Envelope::of(work, None)).await;
     kept.expect("the payload store answers").payload.expect("it is a claim")
@@ -60,10 +60,10 @@ async fn payloads(store: &Store) -> Vec<String> {
     listing.items.into_iter().map(|entry| entry.name).collect()
 }
 
-/// Only in a file can a payload be stored as of yesterday.
+/// Only a file store can store a payload with an old time.
 #[tokio::test]
 async fn a_sweep_removes_old_payloads_of_final_work_and_nothing_else() {
-    let mut bank = Plan::on(Stand::Sqlite).processes(1, 1).start().await;
+    let mut bank = Plan::on(StoreKind::Sqlite).processes(1, 1).start().await;
     let account = fresh_account();
     bank.client(0).open(account).await;
     bank.workers.remove(0).drain().await;
@@ -76,10 +76,10 @@ async fn a_sweep_removes_old_payloads_of_final_work_and_nothing_else() {
     let (now, then): (Arc<dyn World>, Arc<dyn World>) =
         (Arc::new(SystemWorld::new()), Arc::new(LongAgo(SystemWorld::new())));
     let (store, old) = (bank.store().await, bank.store_in(Arc::clone(&then)).await);
-    let needless = keep(&old, Arc::clone(&then), &[&of_posted]).await;
-    let open = keep(&old, then, &[&of_posted, &of_open]).await;
-    let young = keep(&store, now, &[&of_posted]).await;
-    for (name, body) in [("work-0", "what nobody can read"), ("keys", "what is no work")] {
+    let needless = store_payload(&old, Arc::clone(&then), &[&of_posted]).await;
+    let open = store_payload(&old, then, &[&of_posted, &of_open]).await;
+    let young = store_payload(&store, now, &[&of_posted]).await;
+    for (name, body) in [("work-0", "not readable"), ("keys", "not work")] {
         old.payloads.put(name, body.as_bytes()).await.expect("the payload store answers");
     }
 
@@ -92,9 +92,9 @@ async fn a_sweep_removes_old_payloads_of_final_work_and_nothing_else() {
     assert_eq!(payloads(&store).await, kept);
     assert!(!kept.contains(&needless));
 
-    // As soon as the rest is final as well, it goes.
+    // The payload is removed after the rest of its work is final.
     bank.start_worker();
-    bank.client(0).until_drained(wait::PATIENCE).await;
+    bank.client(0).until_drained(wait::TIMEOUT).await;
     let printed = bank.operate(&["sweep"]);
     assert!(printed.contains("removed 1 payloads; kept 0 with open work"), "{printed}");
     kept.retain(|name| *name != open);
@@ -102,13 +102,13 @@ async fn a_sweep_removes_old_payloads_of_final_work_and_nothing_else() {
     assert_eq!(bank.client(0).balance(account).await, "2.00");
 }
 
-async fn a_sweep_leaves_what_is_young(stand: Stand) {
-    let bank = Plan::on(stand).processes(1, 0).start().await;
+async fn a_sweep_keeps_young_payloads(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).processes(1, 0).start().await;
     let account = fresh_account();
     bank.client(0).open(account).await;
     let (_, work) = accepted(&bank, account).await;
     let store = bank.store().await;
-    let name = keep(&store, Arc::new(SystemWorld::new()), &[&work]).await;
+    let name = store_payload(&store, Arc::new(SystemWorld::new()), &[&work]).await;
     let printed = bank.operate(&["sweep"]);
     let expected =
         "removed 0 payloads; kept 0 with open work, 0 that cannot be read and 1 younger than a day";

@@ -1,5 +1,5 @@
-//! TLS in the process itself: partners come in over it, the processes of the bank still reach each other,
-//! certificates are renewed without a restart, and whoever does not speak it is turned away soon.
+//! TLS of the web process: partners use it, the processes of the bank still reach each other, certificates
+//! are renewed without a restart, and plain connections are closed soon.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -10,10 +10,10 @@ use std::time::Duration;
 use futures::future::join_all;
 use postonce_tests::binaries::Binary;
 use postonce_tests::certificates::{Authority, TlsFiles};
-use postonce_tests::client::{Client, Wish, path_of};
+use postonce_tests::client::{Client, Submission, path_of};
 use postonce_tests::process::Process;
 use postonce_tests::raw_http::RawConnection;
-use postonce_tests::scenario::{Plan, Scenario, Stand, fresh_account, fresh_id};
+use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::service::{Settings, launch};
 use postonce_tests::wait::{self, Stopwatch};
 use rustls::pki_types::CertificateDer;
@@ -21,12 +21,12 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tempfile::TempDir;
 
-on_both_stands![deposits_come_in_over_tls_and_the_processes_still_reach_each_other];
+on_both_stores![deposits_work_over_tls_and_the_processes_still_reach_each_other];
 
-/// How long something may take on a busy machine that has no reason to wait.
+/// Longest time on a busy machine for a step without a reason to wait.
 const SOON: Duration = Duration::from_secs(20);
 
-/// An authority, the files of a bank that it certified, and where they lie.
+/// An authority, and the files of a bank with a certificate of it.
 struct Certificates {
     authority: Authority,
     files: TlsFiles,
@@ -42,7 +42,7 @@ impl Certificates {
     }
 
     fn plan(&self) -> Plan {
-        self.files.serve(Plan::on(Stand::Sqlite), &self.authority)
+        self.files.serve(Plan::on(StoreKind::Sqlite), &self.authority)
     }
 }
 
@@ -50,91 +50,91 @@ fn address_of(bank: &Scenario) -> String {
     bank.webs.first().expect("a web process").address().to_owned()
 }
 
-/// The same address without what is spoken there.
+/// The same address without the scheme.
 fn socket_of(bank: &Scenario) -> String {
     address_of(bank).trim_start_matches("https://").to_owned()
 }
 
-async fn deposits_come_in_over_tls_and_the_processes_still_reach_each_other(stand: Stand) {
+async fn deposits_work_over_tls_and_the_processes_still_reach_each_other(store_kind: StoreKind) {
     let certificates = Certificates::new();
-    let plan = Plan::on(stand).processes(1, 1);
+    let plan = Plan::on(store_kind).processes(1, 1);
     let bank = certificates.files.serve(plan, &certificates.authority).start().await;
     bank.until_workers_ready().await;
     assert!(address_of(&bank).starts_with("https://"));
     let (client, account) = (bank.client(0), fresh_account());
     client.open(account).await;
-    // The worker looks for work once a minute unless it is rung, and only its reply ends the wait early.
+    // The worker polls once a minute unless it is rung, and only its reply ends the wait early.
     let started = Stopwatch::start();
-    let answer = client.submit_and_wait(account, fresh_id(), &Wish::deposit("12.50")).await.expect(200);
+    let answer = client.submit_and_wait(account, fresh_id(), &Submission::deposit("12.50")).await.expect(200);
     assert_eq!(answer.transaction_status(), "posted");
     assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
     assert_eq!(client.balance(account).await, "12.50");
 
-    // Partners and processes have a door each.
+    // Partners and processes use separate ports.
     assert_eq!(client.get("/internal/status").await.status, 404);
     let web = bank.webs.first().expect("a web process");
     let peers = web.internal_address();
     assert_ne!(peers, web.address());
-    // Not by the client of the API: what is behind this door is not in the API's document.
-    let door = reqwest::Client::new();
+    // Not with the client of the API, since this port is not in the OpenAPI document.
+    let http = reqwest::Client::new();
     for (path, status) in
         [("/livez", 404), ("/metrics", 404), (&path_of(account), 404), ("/internal/status", 401)]
     {
-        let answer = door
+        let answer = http
             .get(format!("{peers}{path}"))
             .bearer_auth(bank.key())
             .send()
             .await
-            .expect("the door answers");
+            .expect("the process answers");
         assert_eq!(answer.status().as_u16(), status, "{path}");
     }
 }
 
 #[tokio::test]
-async fn who_does_not_speak_tls_is_turned_away_soon() {
+async fn a_connection_without_tls_is_closed_soon() {
     let certificates = Certificates::new();
     let bank = certificates.plan().start().await;
     let mut plain = RawConnection::open(&socket_of(&bank)).await;
     let started = Stopwatch::start();
     assert!(plain.send("GET /livez HTTP/1.1\r\nHost: bank\r\n\r\n").await);
-    assert_eq!(plain.answer(SOON).await, None, "nothing is said in the clear");
+    assert_eq!(plain.answer(SOON).await, None, "nothing is sent without TLS");
     assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
-    // Who trusts another authority does not talk to us either.
-    let stranger = Client::trusting(&address_of(&bank), bank.key(), Authority::named("other").pem(), None);
-    assert!(stranger.try_send(stranger.request(reqwest::Method::GET, "/livez")).await.is_err());
+    // A client that trusts another authority does not connect.
+    let outsider = Client::trusting(&address_of(&bank), bank.key(), Authority::named("other").pem(), None);
+    assert!(outsider.try_send(outsider.request(reqwest::Method::GET, "/livez")).await.is_err());
     bank.client(0).until_ready().await;
 }
 
 #[tokio::test]
-async fn a_handshake_that_takes_too_long_is_given_up_and_a_crowd_of_them_keeps_nobody_waiting() {
+async fn slow_handshakes_time_out_and_delay_no_other_request() {
     let certificates = Certificates::new();
     let bank = certificates.plan().start().await;
-    let mut crowd = Vec::new();
+    let mut slow = Vec::new();
     for _ in 0..600 {
         let mut connection = RawConnection::open(&socket_of(&bank)).await;
-        // The start of a record, and then nothing.
+        // The start of a record, and nothing more.
         assert!(connection.send([22, 3, 1]).await);
-        crowd.push(connection);
+        slow.push(connection);
     }
     let started = Stopwatch::start();
-    let honest = bank.client(0).on_own_connections();
-    drop(honest.get("/livez").await.expect(200));
-    assert!(started.elapsed() < Duration::from_secs(4), "an honest client waited {:?}", started.elapsed());
-    let ended = join_all(crowd.iter_mut().map(async |connection| connection.answer(SOON).await)).await;
+    let regular = bank.client(0).on_own_connections();
+    drop(regular.get("/livez").await.expect(200));
+    assert!(started.elapsed() < Duration::from_secs(4), "a regular client waited {:?}", started.elapsed());
+    let ended = join_all(slow.iter_mut().map(async |connection| connection.answer(SOON).await)).await;
     assert!(ended.iter().all(Option::is_none));
-    assert!(started.elapsed() < SOON, "a handshake is waited for without end: {:?}", started.elapsed());
+    assert!(started.elapsed() < SOON, "a handshake has no timeout: {:?}", started.elapsed());
 }
 
 #[tokio::test]
 async fn certificates_of_clients_are_optional_or_required() {
     let certificates = Certificates::new();
-    let (partners, strangers) = (Authority::named("partners"), Authority::named("strangers"));
+    let (partners, others) = (Authority::named("partners"), Authority::named("others"));
     fs::write(&certificates.files.authorities, partners.pem()).expect("a file can be written");
     let plan = || {
         let authorities = certificates.files.authorities.to_string_lossy().into_owned();
         certificates.plan().with("POSTONCE_TLS_CLIENT_CA", &authorities)
     };
-    let (known, unknown) = (partners.certify("shop"), strangers.certify("shop"));
+    let (known, unknown) = (partners.certify("shop"), others.certify("shop"));
     let answers = async |bank: &Scenario, identity| {
         let trusted = certificates.authority.pem();
         let client = Client::trusting(&address_of(bank), bank.key(), trusted, identity);
@@ -143,7 +143,7 @@ async fn certificates_of_clients_are_optional_or_required() {
     let optional = plan().start().await;
     assert!(answers(&optional, None).await);
     assert!(answers(&optional, Some(&known)).await);
-    assert!(!answers(&optional, Some(&unknown)).await, "one that is shown has to be a good one");
+    assert!(!answers(&optional, Some(&unknown)).await, "a certificate that is sent must be valid");
     let required =
         plan().with("POSTONCE_TLS_CLIENT_CERTIFICATES", "required").identified(&known).start().await;
     assert!(!answers(&required, None).await);
@@ -152,12 +152,12 @@ async fn certificates_of_clients_are_optional_or_required() {
 }
 
 #[tokio::test]
-async fn a_renewed_certificate_is_taken_up_and_a_broken_one_is_not() {
+async fn a_renewed_certificate_is_used_and_an_invalid_one_is_not() {
     let certificates = Certificates::new();
     let bank = certificates.plan().start().await;
     let renewed = Authority::named("renewed");
     let until_trusted = async |authority: &Authority| {
-        wait::until("the certificate of that authority is served", wait::PATIENCE, async || {
+        wait::until("the certificate of that authority is served", wait::TIMEOUT, async || {
             let client = Client::trusting(&address_of(&bank), bank.key(), authority.pem(), None);
             let answer = client.try_send(client.request(reqwest::Method::GET, "/livez")).await;
             answer.map(drop).map_err(|error| format!("{error:?}"))
@@ -167,7 +167,7 @@ async fn a_renewed_certificate_is_taken_up_and_a_broken_one_is_not() {
     until_trusted(&certificates.authority).await;
     fs::write(&certificates.files.key, "not a key").expect("a file can be written");
     let web = bank.webs.first().expect("a web process");
-    let warned = wait::until("it says that the new files are no good", wait::PATIENCE, async || {
+    let warned = wait::until("the invalid files are logged", wait::TIMEOUT, async || {
         let line = web.log().find(|line| line.contains("TLS goes on").then(|| line.to_owned()));
         line.ok_or_else(|| web.log().lines().join("\n"))
     })
@@ -182,10 +182,10 @@ async fn a_renewed_certificate_is_taken_up_and_a_broken_one_is_not() {
 }
 
 #[test]
-fn files_that_cannot_be_used_stop_the_start_with_setting_file_and_reason() {
+fn unusable_files_stop_the_start_with_setting_file_and_reason() {
     let certificates = Certificates::new();
     let TlsFiles { certificate, key, authorities } = &certificates.files;
-    let directory = certificate.parent().expect("files lie in a directory");
+    let directory = certificate.parent().expect("the file is in a directory");
     let [other, empty, absent] = ["other.pem", "empty.pem", "absent.pem"].map(|name| directory.join(name));
     fs::write(&other, certificates.authority.certify("other").key).expect("a file can be written");
     fs::write(&empty, "nothing here").expect("a file can be written");
@@ -195,7 +195,7 @@ fn files_that_cannot_be_used_stop_the_start_with_setting_file_and_reason() {
         let base = Settings::default().with("POSTONCE_STORAGE", storage).with("POSTONCE_BIND", "127.0.0.1:0");
         let settings = settings.iter().fold(base, |all, (name, value)| all.with(name, *value));
         let mut process = Process::start(&launch(Binary::Web, &settings, &[], directory));
-        let status = process.wait(wait::PATIENCE);
+        let status = process.wait(wait::TIMEOUT);
         process.wait_for_output();
         let said = process.log().lines().join("\n");
         assert!(!status.success() && words.iter().all(|word| said.contains(word)), "{words:?} in:\n{said}");
@@ -219,7 +219,7 @@ fn files_that_cannot_be_used_stop_the_start_with_setting_file_and_reason() {
 }
 
 #[tokio::test]
-async fn half_a_head_is_not_waited_for_without_end_and_http_2_is_offered() {
+async fn half_a_head_times_out_and_http_2_is_offered() {
     let certificates = Certificates::new();
     let bank = certificates
         .plan()
@@ -236,21 +236,21 @@ async fn half_a_head_is_not_waited_for_without_end_and_http_2_is_offered() {
         assert!(some[..count].starts_with(b"HTTP/1.1 200"), "{:?}", String::from_utf8_lossy(&some[..count]));
         stream.write_all(b"GET /li").expect("it listens");
         stream.sock.set_read_timeout(Some(SOON)).expect("a socket option");
-        // The rest of that answer, perhaps a 408, and then the end.
+        // The rest of the answer, possibly a 408, and then the end.
         let ended = std::iter::repeat_with(|| stream.read(&mut some)).find(|read| !matches!(read, Ok(1..)));
         let is_timeout = |error: &std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
         assert!(
             !matches!(&ended, Some(Err(error)) if is_timeout(error)),
-            "half a head is waited for: {ended:?}"
+            "half a head has no timeout: {ended:?}"
         );
         let mut second = connect(&address, &trusted, b"h2");
         second.flush().expect("a handshake");
         assert_eq!(second.conn.alpn_protocol(), Some(b"h2".as_slice()));
     };
-    tokio::task::spawn_blocking(talk).await.expect("the conversation goes as it should");
+    tokio::task::spawn_blocking(talk).await.expect("the exchange succeeds");
 }
 
-/// A connection over TLS whose bytes are written by hand.
+/// A TLS connection for bytes that are written directly.
 fn connect(address: &str, trusted: &str, protocol: &[u8]) -> StreamOwned<ClientConnection, TcpStream> {
     let mut roots = RootCertStore::empty();
     roots

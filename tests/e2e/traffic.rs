@@ -1,4 +1,4 @@
-//! Much traffic at once, with duplicates, over several processes; the auditor has the last word.
+//! Much concurrent traffic with duplicates over several processes, checked by the auditor.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use futures::future::join_all;
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, UserId};
 use postonce_tests::auditor::Auditor;
-use postonce_tests::client::{Client, Wish};
-use postonce_tests::scenario::{Plan, Scenario, Stand};
+use postonce_tests::client::{Client, Submission};
+use postonce_tests::scenario::{Plan, Scenario, StoreKind};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use uuid::Uuid;
 
-/// Repeats a run.
+/// The variable with the seed of a run to repeat.
 const SEED_VARIABLE: &str = "POSTONCE_TESTS_SEED";
 /// Longest time for all work to become final after the last answer.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// How much, and over how many.
+/// The amount of traffic.
 struct Load {
     requests: usize,
     accounts: usize,
@@ -25,30 +25,30 @@ struct Load {
 }
 
 #[tokio::test]
-async fn ten_thousand_requests_at_two_webs_and_two_workers_agree_with_the_auditor_on_azurite() {
+async fn ten_thousand_requests_at_two_webs_and_two_workers_on_azurite_pass_the_audit() {
     let load = Load { requests: 10_000, accounts: 50, connections: 16 };
-    run(Plan::on(Stand::Azurite).processes(2, 2).start().await, &load).await;
+    run(Plan::on(StoreKind::Azurite).processes(2, 2).start().await, &load).await;
 }
 
 #[tokio::test]
 async fn two_webs_and_two_workers_share_one_sqlite_file() {
     let load = Load { requests: 3_000, accounts: 50, connections: 16 };
-    run(Plan::on(Stand::Sqlite).processes(2, 2).start().await, &load).await;
+    run(Plan::on(StoreKind::Sqlite).processes(2, 2).start().await, &load).await;
 }
 
 #[tokio::test]
-async fn one_process_on_sqlite_does_it_all() {
+async fn one_process_on_sqlite_passes_the_audit() {
     let load = Load { requests: 3_000, accounts: 20, connections: 16 };
-    run(Plan::on(Stand::Sqlite).start().await, &load).await;
+    run(Plan::on(StoreKind::Sqlite).start().await, &load).await;
 }
 
 /// One request of the load.
 #[derive(Clone)]
-struct Request {
+struct LoadRequest {
     account: AccountKey,
     id: MessageId,
-    wish: Wish,
-    /// Afterwards the id is sent with other content, which has to be refused.
+    submission: Submission,
+    /// Whether the id is sent again with other content, which must be refused.
     reuse: bool,
     web: usize,
 }
@@ -69,10 +69,11 @@ async fn run(bank: Scenario, load: &Load) {
         auditor.borrow_mut().account(*account, overdraft);
     }
 
-    let requests = invent(load, &accounts, clients.len(), &mut rng);
+    let requests = random_requests(load, &accounts, clients.len(), &mut rng);
     let connections = (0..load.connections).map(|connection| {
         let clients: Vec<Client> = clients.iter().map(Client::on_own_connections).collect();
-        let own: Vec<Request> = requests.iter().skip(connection).step_by(load.connections).cloned().collect();
+        let own: Vec<LoadRequest> =
+            requests.iter().skip(connection).step_by(load.connections).cloned().collect();
         let auditor = &auditor;
         async move {
             for request in own {
@@ -84,28 +85,28 @@ async fn run(bank: Scenario, load: &Load) {
 
     first.until_drained(DRAIN_TIME_MAX).await;
     assert_eq!(first.dead_letters().await, Vec::<serde_json::Value>::new());
-    let audited = auditor.into_inner().audit(first, &bank.store().await).await;
-    println!("{audited:?}");
-    assert!(audited.posted > 0 && audited.rejected > 0, "both kinds of answers occur: {audited:?}");
+    let totals = auditor.into_inner().audit(first, &bank.store().await).await;
+    println!("{totals:?}");
+    assert!(totals.posted > 0 && totals.rejected > 0, "both kinds of outcomes occur: {totals:?}");
 }
 
-async fn submit(clients: &[Client], request: &Request, auditor: &RefCell<Auditor>) {
-    let Request { account, id, wish, reuse, web } = request;
-    let client = clients.get(*web).expect("there is such a web process");
-    auditor.borrow_mut().sent(*account, *id, wish);
-    let answer = client.submit_until_accepted(*account, *id, wish).await;
-    auditor.borrow_mut().heard(*account, *id, &answer);
+async fn submit(clients: &[Client], request: &LoadRequest, auditor: &RefCell<Auditor>) {
+    let LoadRequest { account, id, submission, reuse, web } = request;
+    let client = clients.get(*web).expect("the web process exists");
+    auditor.borrow_mut().sent(*account, *id, submission);
+    let answer = client.submit_until_accepted(*account, *id, submission).await;
+    auditor.borrow_mut().answered(*account, *id, &answer);
     if *reuse {
-        let other = wish.clone().with("reference", "something else");
+        let other = submission.clone().with("reference", "something else");
         let refused = client.submit(*account, *id, &other).await;
         assert!([422, 503].contains(&refused.status), "{refused:?}");
     }
 }
 
-/// Deposits and withdrawals in random order; about one in six repeats an earlier request, mostly
-/// one that is still under way.
-fn invent(load: &Load, accounts: &[AccountKey], webs: usize, rng: &mut StdRng) -> Vec<Request> {
-    let mut requests: Vec<Request> = Vec::with_capacity(load.requests);
+/// Deposits and withdrawals in random order. About one in six repeats an earlier request, usually one
+/// without an answer yet.
+fn random_requests(load: &Load, accounts: &[AccountKey], webs: usize, rng: &mut StdRng) -> Vec<LoadRequest> {
+    let mut requests: Vec<LoadRequest> = Vec::with_capacity(load.requests);
     while requests.len() < load.requests {
         let web = rng.random_range(0..webs);
         let recent = requests.len().saturating_sub(load.connections.saturating_mul(4));
@@ -115,11 +116,11 @@ fn invent(load: &Load, accounts: &[AccountKey], webs: usize, rng: &mut StdRng) -
             _ => None,
         };
         let request = match repeated {
-            Some(repeated) => Request { web, ..repeated.clone() },
-            None => Request {
+            Some(repeated) => LoadRequest { web, ..repeated.clone() },
+            None => LoadRequest {
                 account: accounts.get(rng.random_range(0..accounts.len())).copied().expect("an account"),
                 id: MessageId::from_uuid(uuid(rng)),
-                wish: wish(rng),
+                submission: submission(rng),
                 reuse: rng.random_range(0..50) == 0,
                 web,
             },
@@ -129,9 +130,9 @@ fn invent(load: &Load, accounts: &[AccountKey], webs: usize, rng: &mut StdRng) -
     requests
 }
 
-fn wish(rng: &mut StdRng) -> Wish {
+fn submission(rng: &mut StdRng) -> Submission {
     let amount = format!("{}.{:02}", rng.random_range(0..100), rng.random_range(1..100));
-    if rng.random_range(0..100) < 55 { Wish::deposit(&amount) } else { Wish::withdrawal(&amount) }
+    if rng.random_range(0..100) < 55 { Submission::deposit(&amount) } else { Submission::withdrawal(&amount) }
 }
 
 fn account(rng: &mut StdRng) -> AccountKey {

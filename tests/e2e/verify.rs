@@ -1,5 +1,5 @@
-//! `postonce-web verify`: an operator audits the ledger while it is in use. It finds whatever somebody
-//! changed past the bank, and never what the bank itself is just doing.
+//! `postonce-web verify`: an operator audits the ledger while it is in use. The audit finds every change
+//! that bypassed the bank, and never reports work in progress.
 
 use std::cell::Cell;
 
@@ -9,20 +9,20 @@ use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
 use postonce_shared::domain::journal::{JournalPage, PageHash};
 use postonce_shared::domain::money::{Amount, Balance};
 use postonce_shared::ports::Store;
-use postonce_tests::client::{Client, Wish};
-use postonce_tests::scenario::{Plan, Stand, fresh_account, fresh_id};
+use postonce_tests::client::{Client, Submission};
+use postonce_tests::scenario::{Plan, StoreKind, fresh_account, fresh_id};
 use postonce_tests::tamper::Tamper;
 use postonce_tests::verify::{verify, verify_with};
 
-on_both_stands![
+on_both_stores![
     a_ledger_under_load_gives_no_finding,
-    whatever_was_changed_is_found_and_named,
-    an_audit_of_the_wrong_store_is_no_clean_one,
+    every_change_is_found_and_named,
+    an_audit_of_the_wrong_store_fails,
 ];
 
-async fn a_ledger_under_load_gives_no_finding(stand: Stand) {
+async fn a_ledger_under_load_gives_no_finding(store_kind: StoreKind) {
     const ROUNDS: usize = 3;
-    let bank = Plan::on(stand).start().await;
+    let bank = Plan::on(store_kind).start().await;
     let client = bank.client(0);
     let accounts: Vec<AccountKey> = (0..4).map(|_| fresh_account()).collect();
     for account in &accounts {
@@ -31,13 +31,17 @@ async fn a_ledger_under_load_gives_no_finding(stand: Stand) {
     let (auditing, sent) = (Cell::new(true), Cell::new(0_u64));
     let load = async {
         while auditing.get() {
-            let wishes = accounts.iter().flat_map(|account| {
-                let wishes = [Wish::deposit("2.00"), Wish::withdrawal("1.50"), Wish::withdrawal("9999.00")];
-                wishes.map(|wish| (*account, wish))
+            let submissions = accounts.iter().flat_map(|account| {
+                let submissions = [
+                    Submission::deposit("2.00"),
+                    Submission::withdrawal("1.50"),
+                    Submission::withdrawal("9999.00"),
+                ];
+                submissions.map(|submission| (*account, submission))
             });
             let client = &client;
-            let submissions = wishes.map(async |(account, wish)| {
-                let answer = client.submit(account, fresh_id(), &wish).await;
+            let submissions = submissions.map(async |(account, submission)| {
+                let answer = client.submit(account, fresh_id(), &submission).await;
                 assert!([200, 202].contains(&answer.status), "{answer:?}");
                 sent.set(sent.get().saturating_add(1));
             });
@@ -45,7 +49,7 @@ async fn a_ledger_under_load_gives_no_finding(stand: Stand) {
         }
     };
     let audits = async {
-        // An audit during which nothing moved, on a machine that was busy elsewhere, shows nothing.
+        // Only audits during which money moved count; on a busy machine nothing may have moved.
         let mut under_load = 0_usize;
         for round in 0..ROUNDS.saturating_mul(10) {
             let before = sent.get();
@@ -62,13 +66,13 @@ async fn a_ledger_under_load_gives_no_finding(stand: Stand) {
         auditing.set(false);
     };
     join(load, audits).await;
-    client.until_drained(postonce_tests::wait::PATIENCE).await;
+    client.until_drained(postonce_tests::wait::TIMEOUT).await;
     let verified = verify(&bank, &["--concurrency", "1"]).await;
     assert_eq!(verified.code, Some(0), "{:#?}", verified.lines);
     assert_eq!(verified.count("transactions"), sent.get(), "everything is read");
 }
 
-/// An account with four deposits, each on a page of its own, and a rejected withdrawal.
+/// An account with four deposits, each on its own page, and a rejected withdrawal.
 struct Subject {
     account: Account,
     pages: Vec<JournalPage>,
@@ -79,9 +83,9 @@ impl Subject {
         let key = fresh_account();
         client.open(key).await;
         for amount in ["1.00", "2.00", "3.00", "4.00"] {
-            drop(client.submit_and_wait(key, fresh_id(), &Wish::deposit(amount)).await.expect(200));
+            drop(client.submit_and_wait(key, fresh_id(), &Submission::deposit(amount)).await.expect(200));
         }
-        drop(client.submit_and_wait(key, fresh_id(), &Wish::withdrawal("99.00")).await);
+        drop(client.submit_and_wait(key, fresh_id(), &Submission::withdrawal("99.00")).await);
         let pages = store.log.pages(key, 1, 100).await.expect("the journal can be read");
         assert_eq!(pages.len(), 4, "one deposit after the other makes one page each");
         let account = store.ledger.account(key).await.expect("the account can be read");
@@ -98,7 +102,7 @@ impl Subject {
         TransactionKey { account: self.key(), partner: entry.partner.clone(), message: entry.message }
     }
 
-    /// Writes all pages with hashes that fit, and an account that fits them.
+    /// Writes all pages with matching hashes, and a matching account.
     async fn write_resealed(mut self, tamper: &Tamper) {
         let mut previous = PageHash::GENESIS;
         for page in &mut self.pages {
@@ -112,10 +116,10 @@ impl Subject {
     }
 }
 
-/// An account, the first entry that must be named, and the kinds of all that must be found.
+/// An account, the first entry that must be named, and the kinds of all expected findings.
 type Expected = (AccountKey, u64, Vec<&'static str>);
 
-/// Changes one account after the other, each in its own way.
+/// Changes several accounts, each in another way.
 async fn change_accounts(client: &Client, store: &Store, tamper: &Tamper) -> Vec<Expected> {
     let subject = async || Subject::new(client, store).await;
     let mut expected: Vec<Expected> = Vec::new();
@@ -168,8 +172,8 @@ async fn change_accounts(client: &Client, store: &Store, tamper: &Tamper) -> Vec
     expected
 }
 
-/// Gives two accounts the same number, and everything else on both of them fits: only the ledger as a
-/// whole knows better.
+/// Gives two accounts the same order number, and keeps everything else consistent, so that only an audit of
+/// the whole ledger can find it.
 async fn repeat_a_number(client: &Client, store: &Store, tamper: &Tamper) -> ([AccountKey; 2], OrderNumber) {
     let (first, mut repeated) = (Subject::new(client, store).await, Subject::new(client, store).await);
     let number = first.pages[0].entries[0].order_number;
@@ -180,8 +184,8 @@ async fn repeat_a_number(client: &Client, store: &Store, tamper: &Tamper) -> ([A
     (keys, number)
 }
 
-async fn whatever_was_changed_is_found_and_named(stand: Stand) {
-    let bank = Plan::on(stand).start().await;
+async fn every_change_is_found_and_named(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).start().await;
     let (client, store, tamper) = (bank.client(0), bank.store().await, bank.tamper());
     let untouched = Subject::new(&client, &store).await.key();
     let expected = change_accounts(&client, &store, &tamper).await;
@@ -199,17 +203,17 @@ async fn whatever_was_changed_is_found_and_named(stand: Stand) {
         assert!(verified.on(*account).any(names_it), "entry {sequence}: {:#?}", verified.lines);
     }
     assert_eq!(verified.kinds(untouched), Vec::<&str>::new());
-    let told: Vec<&serde_json::Value> = keys.iter().flat_map(|account| verified.on(*account)).collect();
-    let [told] = told.as_slice() else { panic!("one finding about the number, not {told:#?}") };
-    assert_eq!(told.get("kind"), Some(&"order_number_repeated".into()));
-    let message = told.get("message").and_then(serde_json::Value::as_str).unwrap_or_default();
+    let repeated: Vec<&serde_json::Value> = keys.iter().flat_map(|account| verified.on(*account)).collect();
+    let [repeated] = repeated.as_slice() else { panic!("one finding about the number, not {repeated:#?}") };
+    assert_eq!(repeated.get("kind"), Some(&"order_number_repeated".into()));
+    let message = repeated.get("message").and_then(serde_json::Value::as_str).unwrap_or_default();
     for part in [keys[0].to_string(), keys[1].to_string(), number.to_string()] {
         assert!(message.contains(&part), "{message} has no {part}");
     }
     let found: usize = expected.iter().map(|(_, _, kinds)| kinds.len()).sum();
     assert_eq!(verified.findings.len(), found.saturating_add(1), "and nothing else: {:#?}", verified.lines);
 
-    // One account alone is as sound or unsound as it was among the others.
+    // The audit of one account alone has the same findings.
     let (account, _, kinds) = &expected[0];
     let one = verify(&bank, &["--account", &account.to_string()]).await;
     assert_eq!((one.code, one.kinds(*account)), (Some(1), kinds.clone()), "{:#?}", one.lines);
@@ -217,18 +221,18 @@ async fn whatever_was_changed_is_found_and_named(stand: Stand) {
     assert_eq!((one.code, one.findings.len()), (Some(0), 0), "{:#?}", one.lines);
 }
 
-async fn an_audit_of_the_wrong_store_is_no_clean_one(stand: Stand) {
-    let bank = Plan::on(stand).start().await;
-    let stranger = verify(&bank, &["--account", &fresh_account().to_string()]).await;
-    assert_eq!(stranger.code, Some(2), "{:#?}", stranger.lines);
-    assert!(stranger.lines.iter().any(|line| line.contains("there is no account")), "{:#?}", stranger.lines);
-    let elsewhere = match stand {
-        Stand::Sqlite => bank.settings.clone().with("POSTONCE_STORAGE", "sqlite:nowhere.db"),
-        Stand::Azurite => bank.settings.clone().with("POSTONCE_NAME_PREFIX", "nowhere"),
+async fn an_audit_of_the_wrong_store_fails(store_kind: StoreKind) {
+    let bank = Plan::on(store_kind).start().await;
+    let unknown = verify(&bank, &["--account", &fresh_account().to_string()]).await;
+    assert_eq!(unknown.code, Some(2), "{:#?}", unknown.lines);
+    assert!(unknown.lines.iter().any(|line| line.contains("there is no account")), "{:#?}", unknown.lines);
+    let elsewhere = match store_kind {
+        StoreKind::Sqlite => bank.settings.clone().with("POSTONCE_STORAGE", "sqlite:nowhere.db"),
+        StoreKind::Azurite => bank.settings.clone().with("POSTONCE_NAME_PREFIX", "nowhere"),
     };
     let verified = verify_with(&elsewhere, &bank, &[]).await;
     assert_eq!(verified.code, Some(2), "{:#?}", verified.lines);
-    assert!(!bank.directory().join("nowhere.db").exists(), "an audit makes no store");
+    assert!(!bank.directory().join("nowhere.db").exists(), "an audit creates no store");
     let unusable = bank.settings.clone().with("POSTONCE_STORAGE", "what:ever");
     assert_eq!(verify_with(&unusable, &bank, &[]).await.code, Some(2));
 }

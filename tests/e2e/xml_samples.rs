@@ -1,19 +1,21 @@
-//! The samples of XML: the schemas, the program and the samples agree. Beside the invalid ones stands what
-//! the program has to say. What is `refused` is beyond a schema, so only the program sees it.
+//! The XML samples: the schemas and the program agree with them. The file `expected.toml` beside the
+//! invalid samples contains the message of the program. Only the program can detect the errors of `refused`
+//! samples.
 
 use std::fs;
 
 use actix_web::web::Bytes;
 use postonce_shared::messaging::xml::{self, Element, Node, XmlLimits};
 use postonce_tests::contracts::{schema_of, validate_xml};
+use postonce_tests::dialects::Dialect;
 use postonce_tests::samples::{self, XmlSample, xml_samples};
 use postonce_web::api::translate::{self, InboundDocument};
 use postonce_web::error::ApiError;
-use postonce_web::formats::Shape;
 use postonce_web::formats::table::{parse, read_root};
+use postonce_web::formats::{FORMATS, Shape};
 
-/// Reads a sample as the program does: requests are translated; answers are read into their members,
-/// written again, and must be the same.
+/// Reads a sample as the program does: a request is translated; an answer is parsed, written again, and
+/// must be the same.
 fn read(sample: &XmlSample) -> Result<(), String> {
     let limits = XmlLimits::default();
     let document = || InboundDocument::of(sample.format, Bytes::from(sample.body.clone()), limits);
@@ -27,31 +29,30 @@ fn read(sample: &XmlSample) -> Result<(), String> {
         | Shape::AccountPage
         | Shape::Problem => return read_answer(sample),
     };
-    translated.map_err(|error| told(&error))
+    translated.map_err(|error| message_of(&error))
 }
 
 fn read_answer(sample: &XmlSample) -> Result<(), String> {
     let table = sample.format.of(sample.shape);
-    let root = parse(&sample.body, &XmlLimits::default()).map_err(|error| told(&error))?;
-    let mut reading = read_root(table, &root).map_err(|error| told(&error))?;
-    if !reading.violations.is_empty() {
-        let lines = reading.violations.iter().map(|it| format!("{} {}", it.field, it.message));
+    let root = parse(&sample.body, &XmlLimits::default()).map_err(|error| message_of(&error))?;
+    let (members, violations) = read_root(table, &root).map_err(|error| message_of(&error))?.into_object("");
+    if !violations.is_empty() {
+        let lines = violations.iter().map(|it| format!("{} {}", it.field, it.message));
         return Err(lines.collect::<Vec<_>>().join("\n"));
     }
-    reading.members.insert(String::new(), reading.elements.into());
-    let again = xml::write(&table.write(&reading.members));
+    let again = xml::write(&table.write(&members));
     assert_eq!(again, xml::write(&without_layout(root)), "{}", sample.place());
     Ok(())
 }
 
-/// All that a refusal says.
-fn told(error: &ApiError) -> String {
+/// The whole text of a refusal.
+fn message_of(error: &ApiError) -> String {
     let problem = error.problem();
     let violations = problem.violations.iter().map(|it| format!("{} {}", it.field, it.message));
     std::iter::once(problem.detail.clone()).chain(violations).collect::<Vec<_>>().join("\n")
 }
 
-/// Without the white space between elements, and the declarations of what only tells where the schema is.
+/// Removes the white space between elements, and declarations that only give the location of the schema.
 fn without_layout(mut element: Element) -> Element {
     let has_elements = element.elements().next().is_some();
     element.children.retain(|child| match child {
@@ -63,7 +64,7 @@ fn without_layout(mut element: Element) -> Element {
             *inner = without_layout(inner.clone());
         }
     }
-    // An empty table has nothing but the line end between its tags.
+    // An empty table contains only the line end between its tags.
     if !has_elements && element.text().is_some_and(xml::is_white_space) {
         element.children.clear();
     }
@@ -71,7 +72,7 @@ fn without_layout(mut element: Element) -> Element {
 }
 
 #[test]
-fn the_program_reads_the_samples_as_they_are_filed() {
+fn the_program_agrees_with_the_folders_of_the_samples() {
     for sample in xml_samples() {
         let (place, read) = (sample.place(), read(&sample));
         if sample.folder == "valid" {
@@ -83,13 +84,13 @@ fn the_program_reads_the_samples_as_they_are_filed() {
         let table: toml::Table = table.parse().expect("a table of samples");
         let expected = table.get(&sample.name).and_then(|it| it.get("says")?.as_str());
         let expected = expected.unwrap_or_else(|| panic!("nothing is expected of {place}"));
-        let told = read.expect_err(&format!("{place} is taken"));
-        assert!(told.lines().any(|line| line.starts_with(expected)), "{place}: {told}");
+        let message = read.expect_err(&format!("{place} is accepted"));
+        assert!(message.lines().any(|line| line.starts_with(expected)), "{place}: {message}");
     }
 }
 
 #[test]
-fn the_schemas_take_the_samples_as_they_are_filed() {
+fn the_schemas_agree_with_the_folders_of_the_samples() {
     for sample in xml_samples() {
         let table = sample.format.of(sample.shape);
         let schema = schema_of(table.namespace).expect("every namespace has a schema");
@@ -98,7 +99,22 @@ fn the_schemas_take_the_samples_as_they_are_filed() {
     }
 }
 
-/// A folder that nobody reads would be samples that nobody checks.
+#[test]
+fn every_format_has_samples_and_a_client() {
+    let all: Vec<(&str, &str)> = FORMATS.iter().map(|it| (it.name(), it.media_type())).collect();
+    let sampled = samples::FORMATS.map(|format| (format.name, format.media_type));
+    assert!(all.iter().skip(1).eq(&sampled), "samples are of {sampled:?}, formats of XML are of {all:?}");
+    let spoken = Dialect::ALL.map(Dialect::media_type);
+    assert!(
+        all.iter().map(|(_, media_type)| *media_type).eq(spoken),
+        "clients speak {spoken:?}, formats are {all:?}"
+    );
+    for table in samples::FORMATS.iter().flat_map(|format| samples::SHAPES.map(|shape| format.of(shape))) {
+        assert!(schema_of(table.namespace).is_some(), "{} has no schema", table.namespace);
+    }
+}
+
+/// Samples in an unknown folder would not be checked.
 #[test]
 fn every_folder_of_samples_has_its_document() {
     for format in samples::FORMATS {
@@ -106,7 +122,7 @@ fn every_folder_of_samples_has_its_document() {
         let folder = samples::directory(format, Shape::Problem);
         for entry in fs::read_dir(folder.parent().expect("it has one")).expect("the samples can be listed") {
             let name = entry.expect("a folder can be listed").file_name().to_string_lossy().into_owned();
-            assert!(known.contains(&name.as_str()), "{name} is no document of {}", format.name);
+            assert!(known.contains(&name.as_str()), "{name} is not a document of {}", format.name);
         }
     }
 }

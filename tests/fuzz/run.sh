@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs every fuzz target, two at a time: tests/fuzz/run.sh [MINUTES] [TARGET…]; ten minutes each unless told.
-# Needs a nightly toolchain, a C++ compiler and `cargo install cargo-fuzz`. What is found lies in
-# tests/fuzz/artifacts; replay it with `cargo +nightly fuzz run TARGET FILE` in tests/.
+# Runs every fuzz target, two at a time: tests/fuzz/run.sh [MINUTES] [TARGET…]; ten minutes each by default.
+# Needs a nightly toolchain, a C++ compiler and `cargo install cargo-fuzz`. Failing inputs are stored in
+# tests/fuzz/artifacts; replay one with `cargo +nightly fuzz run TARGET FILE` in tests/.
 set -eu
 cd "$(dirname "$0")/.."
 minutes=${1:-10}
@@ -9,10 +9,10 @@ minutes=${1:-10}
 cargo +nightly fuzz build
 [ $# -gt 0 ] || set -- $(cargo +nightly fuzz list)
 export seconds=$((minutes * 60))
-# The router of actix never frees the names in a route, and SQLite has one name twice.
+# The router of actix never frees the names in a route, and SQLite defines one symbol twice.
 export ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0
 
-# New inputs go beside the build; the committed corpus is read, and stays small. To add what was learned:
+# New inputs are stored beside the build; the committed corpus is only read, and stays small. To extend it:
 # cargo +nightly fuzz cmin TARGET fuzz/target/corpus/TARGET, and copy a few dozen files.
 printf '%s\n' "$@" | xargs -P 2 -I TARGET sh -eu -c '
     mkdir -p fuzz/target/corpus/TARGET fuzz/artifacts/TARGET

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Copies the samples of XML into the corpora, where the fuzzer starts from them. Run it after a sample changed;
-# a test compares.
+# Copies the XML samples into the corpora, from which the fuzzer starts. Run it after a change of a sample;
+# a test compares them.
 set -eu
 cd "$(dirname "$0")/corpus"
 mkdir -p xml_request wwi_request xml_tree soap_request

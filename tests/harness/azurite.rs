@@ -1,5 +1,5 @@
-//! Azurite, which stands in for Azure Storage: one per test process, shared by its tests (each has
-//! its own prefix of names), or a private one that a test stops and starts again.
+//! Azurite, the emulator of Azure Storage. One instance is shared by the tests of a process, each of which
+//! has its own name prefix. A test can also have a private instance, which it stops and starts again.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -9,11 +9,11 @@ use tempfile::TempDir;
 use crate::process::{Launch, Process};
 use crate::{azurite_install, wait};
 
-/// The account that Azurite always has, and its published key. Not a secret.
+/// The fixed account of Azurite and its published key, which is not a secret.
 const ACCOUNT: &str = "devstoreaccount1";
 const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-/// The ports of the three services, on loopback.
+/// The ports of the three services on loopback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ports {
     /// Large bodies.
@@ -25,7 +25,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Lets the system choose.
+    /// Ports that the operating system chooses.
     const FREE: Self = Self { blob: 0, queue: 0, table: 0 };
 
     /// The connection string for services at these ports.
@@ -42,66 +42,66 @@ impl Ports {
     }
 }
 
-/// Where Azurite keeps what it is given.
+/// Where Azurite stores its data.
 #[derive(Debug)]
-enum Keeping {
-    /// Nowhere: gone when it stops.
+enum Persistence {
+    /// In memory; the data is lost when it stops.
     Memory,
-    /// In a directory, until this is dropped.
+    /// In a directory, which is deleted when this value is dropped.
     Directory(TempDir),
 }
 
-/// A running Azurite, or one that was stopped and can be started again on the same ports.
+/// A running Azurite, or a stopped one that can be started again on the same ports.
 #[derive(Debug)]
 pub struct Azurite {
     ports: Ports,
     program: PathBuf,
-    keeping: Keeping,
+    persistence: Persistence,
     process: Option<Process>,
 }
 
 impl Azurite {
-    /// The one that the tests of this process share.
+    /// The instance that the tests of this process share.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Azurite> = OnceLock::new();
-        SHARED.get_or_init(|| Self::start(Keeping::Memory))
+        SHARED.get_or_init(|| Self::start(Persistence::Memory))
     }
 
-    /// A private one that keeps its data across [`Self::stop`] and [`Self::resume`].
+    /// A private instance that keeps its data between [`Self::stop`] and [`Self::resume`].
     pub fn private() -> Self {
-        Self::start(Keeping::Directory(TempDir::with_prefix("postonce-azurite-").expect("a directory")))
+        Self::start(Persistence::Directory(TempDir::with_prefix("postonce-azurite-").expect("a directory")))
     }
 
-    /// A private one that keeps its data in memory, as the shared one does.
+    /// A private instance that keeps its data in memory, as the shared one does.
     pub fn private_in_memory() -> Self {
-        Self::start(Keeping::Memory)
+        Self::start(Persistence::Memory)
     }
 
-    fn start(keeping: Keeping) -> Self {
+    fn start(persistence: Persistence) -> Self {
         let mut azurite =
-            Self { ports: Ports::FREE, program: azurite_install::program(), keeping, process: None };
+            Self { ports: Ports::FREE, program: azurite_install::program(), persistence, process: None };
         azurite.resume();
         azurite
     }
 
-    /// Its ports.
+    /// The ports.
     pub const fn ports(&self) -> Ports {
         self.ports
     }
 
-    /// Stops it with SIGTERM; it saves what it holds first.
+    /// Stops it with SIGTERM. It saves its data first.
     pub fn stop(&mut self) {
         if let Some(mut process) = self.process.take() {
-            process.terminate(wait::PATIENCE);
+            process.terminate(wait::TIMEOUT);
         }
     }
 
-    /// Starts it again, on the ports that it had.
+    /// Starts it again on the same ports.
     pub fn resume(&mut self) {
         let Ports { blob, queue, table } = self.ports;
-        let directory = match &self.keeping {
-            Keeping::Memory => std::env::temp_dir(),
-            Keeping::Directory(directory) => directory.path().to_owned(),
+        let directory = match &self.persistence {
+            Persistence::Memory => std::env::temp_dir(),
+            Persistence::Directory(directory) => directory.path().to_owned(),
         };
         let mut launch = Launch::of("azurite", "node", &directory)
             .arguments([&self.program])
@@ -109,15 +109,17 @@ impl Azurite {
             .arguments(["--blobPort".to_owned(), blob.to_string()])
             .arguments(["--queuePort".to_owned(), queue.to_string()])
             .arguments(["--tablePort".to_owned(), table.to_string()]);
-        launch = match &self.keeping {
-            Keeping::Memory => launch.arguments(["--inMemoryPersistence"]),
-            Keeping::Directory(directory) => launch.arguments([Path::new("--location"), directory.path()]),
+        launch = match &self.persistence {
+            Persistence::Memory => launch.arguments(["--inMemoryPersistence"]),
+            Persistence::Directory(directory) => {
+                launch.arguments([Path::new("--location"), directory.path()])
+            }
         };
         let mut process = Process::start(&launch);
         let mut port = |service: &str| {
             let start = format!("Azurite {service} service is successfully listening at http://127.0.0.1:");
             process
-                .wait_for_line(&start, wait::PATIENCE, |line| line.strip_prefix(&start)?.trim().parse().ok())
+                .wait_for_line(&start, wait::TIMEOUT, |line| line.strip_prefix(&start)?.trim().parse().ok())
         };
         self.ports = Ports { blob: port("Blob"), queue: port("Queue"), table: port("Table") };
         self.process = Some(process);

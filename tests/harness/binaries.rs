@@ -1,8 +1,8 @@
-//! The binaries under test, built by the test process itself: a test of another package is not told
-//! where they are, and must never run what an earlier build left behind.
+//! The binaries under test, built by the test process. A test of another package does not receive their
+//! paths, and must never run the result of an earlier build.
 //!
-//! Built with the profile and into the directory of the tests, for the whole workspace at once, so
-//! that features unify as in `cargo test --workspace` and no dependency is built twice.
+//! They are built with the profile and into the target directory of the tests, for the whole workspace at
+//! once, so that features unify as in `cargo test --workspace` and no dependency is built twice.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,15 +20,15 @@ const BUILD_TIME_MAX: Duration = Duration::from_secs(1500);
 /// A binary of the workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Binary {
-    /// The HTTP process.
+    /// The web process.
     Web,
     /// The worker process.
     Worker,
-    /// The worker over ports that die at a named point; of the tests themselves.
-    DyingWorker,
-    /// The classic design, which benchmarks compare the bank with.
+    /// The worker with ports that crash at a named point, which only tests use.
+    CrashingWorker,
+    /// The classic design, for comparison in benchmarks.
     PeerClassic,
-    /// A service on PostgreSQL, which benchmarks compare the bank with.
+    /// A service on PostgreSQL, for comparison in benchmarks.
     PeerPostgres,
 }
 
@@ -38,27 +38,27 @@ impl Binary {
         match self {
             Self::Web => "postonce-web",
             Self::Worker => "postonce-worker",
-            Self::DyingWorker => "postonce-dying-worker",
+            Self::CrashingWorker => "postonce-crashing-worker",
             Self::PeerClassic => "postonce-peer-classic",
             Self::PeerPostgres => "postonce-peer-postgres",
         }
     }
 
-    /// Whether it serves HTTP.
+    /// Whether the process serves HTTP.
     pub const fn serves(self) -> bool {
         match self {
             Self::Web | Self::Worker | Self::PeerClassic | Self::PeerPostgres => true,
-            Self::DyingWorker => false,
+            Self::CrashingWorker => false,
         }
     }
 
-    /// Where it is. Builds it first, with those that are used beside it, once per test process.
+    /// The path of the binary. The first call in a test process builds it and its group.
     pub fn path(self) -> &'static Path {
         static BANK: OnceLock<BTreeMap<String, PathBuf>> = OnceLock::new();
         static PEERS: OnceLock<BTreeMap<String, PathBuf>> = OnceLock::new();
         let built = match self {
-            Self::Web | Self::Worker | Self::DyingWorker => {
-                BANK.get_or_init(|| build(&[Self::Web, Self::Worker, Self::DyingWorker]))
+            Self::Web | Self::Worker | Self::CrashingWorker => {
+                BANK.get_or_init(|| build(&[Self::Web, Self::Worker, Self::CrashingWorker]))
             }
             Self::PeerClassic | Self::PeerPostgres => {
                 PEERS.get_or_init(|| build(&[Self::PeerClassic, Self::PeerPostgres]))
@@ -75,7 +75,7 @@ fn build(binaries: &[Binary]) -> BTreeMap<String, PathBuf> {
         .arguments(binaries.iter().flat_map(|binary| ["--bin", binary.name()]))
         .arguments(["--profile", &workspace::profile()])
         .arguments([std::ffi::OsStr::new("--target-dir"), workspace::target_directory().as_os_str()]);
-    // What Cargo told this test about its own package is not about the packages to be built.
+    // The variables that Cargo sets for this test do not apply to the packages that are built.
     launch.hidden_prefixes =
         vec!["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
     let mut process = Process::start(&launch);
@@ -86,7 +86,7 @@ fn build(binaries: &[Binary]) -> BTreeMap<String, PathBuf> {
     lines.iter().filter_map(|line| executable(line)).collect()
 }
 
-/// The binary that a line of Cargo's JSON output tells about.
+/// The binary in a line of Cargo's JSON output.
 fn executable(line: &str) -> Option<(String, PathBuf)> {
     let message: Value = serde_json::from_str(line).ok()?;
     let path = message.get("executable")?.as_str()?;

@@ -1,4 +1,4 @@
-//! Certificates for tests: authorities that nobody else trusts, and what they issue.
+//! Test certificates: authorities that are trusted only by the tests, and certificates that they issue.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use rcgen::{
 
 use crate::scenario::Plan;
 
-/// An authority.
+/// A certificate authority.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
 }
 
-/// A certificate with its private key, both PEM.
+/// A certificate and its private key, in PEM.
 #[derive(Debug, Clone)]
 pub struct Certified {
     /// The certificate.
@@ -26,23 +26,23 @@ pub struct Certified {
 }
 
 impl Authority {
-    /// A new authority of that name.
+    /// A new authority with that name.
     pub fn named(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         let key = KeyPair::generate().expect("a key");
-        let pem = params.self_signed(&key).expect("an authority certifies itself").pem();
+        let pem = params.self_signed(&key).expect("an authority signs its own certificate").pem();
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// Its own certificate.
+    /// The certificate of the authority.
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// A certificate for a server on this machine, and for a client.
+    /// Issues a certificate for a server on this machine, and for a client.
     pub fn certify(&self, name: &str) -> Certified {
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
         let mut params = CertificateParams::new(names).expect("names of this machine");
@@ -50,36 +50,37 @@ impl Authority {
         params.extended_key_usages =
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         let key = KeyPair::generate().expect("a key");
-        let certificate = params.signed_by(&key, &self.issuer).expect("an authority certifies").pem();
+        let certificate =
+            params.signed_by(&key, &self.issuer).expect("an authority issues certificates").pem();
         Certified { certificate, key: key.serialize_pem() }
     }
 }
 
-/// The files that a bank is served over TLS with.
+/// The TLS files of a bank.
 #[derive(Debug, Clone)]
 pub struct TlsFiles {
     /// The certificate.
     pub certificate: PathBuf,
     /// The key.
     pub key: PathBuf,
-    /// The authorities of clients.
+    /// The authorities of client certificates.
     pub authorities: PathBuf,
 }
 
 impl TlsFiles {
-    /// Names for them in a directory.
+    /// The paths of the files in a directory.
     pub fn within(directory: &Path) -> Self {
         let file = |name: &str| directory.join(name);
         Self { certificate: file("certificate.pem"), key: file("key.pem"), authorities: file("clients.pem") }
     }
 
-    /// Writes a certificate and its key.
+    /// Writes a certificate and its key to the files.
     pub fn write(&self, certified: &Certified) {
         fs::write(&self.certificate, &certified.certificate).expect("a file can be written");
         fs::write(&self.key, &certified.key).expect("a file can be written");
     }
 
-    /// Serves with them, to clients that trust that authority.
+    /// Configures the bank to serve TLS with these files, and its clients to trust that authority.
     #[must_use]
     pub fn serve(&self, plan: Plan, trusted: &Authority) -> Plan {
         plan.with("POSTONCE_TLS_CERTIFICATE", &self.certificate.to_string_lossy())

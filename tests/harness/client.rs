@@ -1,5 +1,5 @@
-//! A client of the HTTP API, as a partner would write one: connections are kept, and every request
-//! can be repeated with the same id.
+//! A client of the HTTP API as a partner would write it: connections are kept, and every request can be
+//! repeated with the same id.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,26 +7,26 @@ use std::time::Duration;
 use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_shared::domain::instruction::TransactionKind;
 use reqwest::header::{HeaderMap, HeaderValue};
-use reqwest::{Method, StatusCode};
+use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 
 use crate::certificates::Certified;
-use crate::contracts::{self, Given, OpenApi};
+use crate::contracts::{self, OpenApi, ReceivedAnswer};
 use crate::wait;
 
-/// Longest time that one request may take.
+/// Longest time of one request.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// What a partner asks for.
+/// A deposit or a withdrawal to submit.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Wish {
-    /// Which way the money moves.
+pub struct Submission {
+    /// The direction of the money.
     pub kind: TransactionKind,
     /// The body of the request.
     pub body: Value,
 }
 
-impl Wish {
+impl Submission {
     /// A deposit in euro.
     pub fn deposit(amount: &str) -> Self {
         Self::of(TransactionKind::Deposit, amount)
@@ -41,33 +41,33 @@ impl Wish {
         Self { kind, body: json!({"amount": amount, "currency": "EUR"}) }
     }
 
-    /// With another member, or another value of one.
+    /// Sets a member of the body.
     #[must_use]
     pub fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
-        let members = self.body.as_object_mut().expect("a wish is an object");
+        let members = self.body.as_object_mut().expect("the body is an object");
         drop(members.insert(member.to_owned(), value.into()));
         self
     }
 }
 
-/// What came back.
+/// A response of the API.
 #[derive(Clone)]
 pub struct Answer {
     /// The HTTP status.
     pub status: u16,
     /// The headers.
     pub headers: HeaderMap,
-    /// The body, as it is.
+    /// The body as text.
     pub text: String,
-    /// The body, where it is JSON.
+    /// The body, if it is JSON.
     pub body: Value,
 }
 
 impl Answer {
-    /// The answer, which must have that HTTP status.
+    /// Returns the answer if it has that HTTP status.
     ///
     /// # Panics
-    /// When it has another one.
+    /// When it has another status.
     #[must_use]
     #[track_caller]
     pub fn expect(self, status: u16) -> Self {
@@ -75,12 +75,12 @@ impl Answer {
         self
     }
 
-    /// A text within the body, by its JSON pointer; empty where there is none.
+    /// A string in the body, by its JSON pointer; empty if it is missing.
     pub fn text_at(&self, pointer: &str) -> &str {
         self.body.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// A number within the body, by its JSON pointer.
+    /// A number in the body, by its JSON pointer.
     #[track_caller]
     pub fn number_at(&self, pointer: &str) -> u64 {
         let found = self.body.pointer(pointer).and_then(Value::as_u64);
@@ -97,7 +97,7 @@ impl Answer {
         self.text_at("/code")
     }
 
-    /// A header, empty where there is none.
+    /// A header; empty if it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
@@ -124,7 +124,7 @@ pub struct Client {
     trust: Option<Trust>,
 }
 
-/// Whom a client over TLS trusts, and who it is.
+/// The authority that a TLS client trusts, and its own certificate.
 #[derive(Debug, Clone)]
 struct Trust {
     authority: String,
@@ -150,7 +150,7 @@ fn builder() -> reqwest::ClientBuilder {
 }
 
 fn plain() -> reqwest::Client {
-    builder().build().expect("a client without special wishes")
+    builder().build().expect("a client with default settings")
 }
 
 impl Client {
@@ -159,7 +159,7 @@ impl Client {
         Self { http: plain(), address: address.to_owned(), key: key.to_owned(), trust: None }
     }
 
-    /// A client over TLS that trusts one authority only, and may have a certificate of its own.
+    /// A TLS client that trusts one authority only, and may have its own certificate.
     pub fn trusting(address: &str, key: &str, authority: &str, own: Option<&Certified>) -> Self {
         let trust = Trust {
             authority: authority.to_owned(),
@@ -168,68 +168,69 @@ impl Client {
         Self { http: trust.client(), address: address.to_owned(), key: key.to_owned(), trust: Some(trust) }
     }
 
-    /// A client with connections of its own.
+    /// A client with separate connections.
     #[must_use]
     pub fn on_own_connections(&self) -> Self {
         let http = self.trust.as_ref().map_or_else(plain, Trust::client);
         Self { http, ..self.clone() }
     }
 
-    /// The same for another process, over the same connections.
+    /// A client of another process, over the same connections.
     #[must_use]
     pub fn at(&self, address: &str) -> Self {
         Self { address: address.to_owned(), ..self.clone() }
     }
 
-    /// The same with another key.
+    /// The same client with another key.
     #[must_use]
     pub fn with_key(&self, key: &str) -> Self {
         Self { key: key.to_owned(), ..self.clone() }
     }
 
-    /// A request with the key in it; the caller adds what it wants.
-    pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+    /// A request with the API key, for further changes by the caller.
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.http.request(method, format!("{}{path}", self.address)).bearer_auth(&self.key)
     }
 
-    /// Sends a request, and holds the answer to the OpenAPI document.
+    /// Sends a request, and checks the answer against the OpenAPI document.
     ///
     /// # Errors
-    /// When there is no whole answer: the process is away, or was killed.
+    /// When there is no complete answer, because the process does not run or was killed.
     ///
     /// # Panics
-    /// When the answer breaks its contract.
-    pub async fn try_send(&self, request: reqwest::RequestBuilder) -> Result<Answer, reqwest::Error> {
+    /// When the answer violates its contract.
+    pub async fn try_send(&self, request: RequestBuilder) -> Result<Answer, reqwest::Error> {
         let request = request.build()?;
         let (method, path) = (request.method().clone(), request.url().path().to_owned());
         let response = self.http.execute(request).await?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let bytes = response.bytes().await?;
-        let given = Given { method: method.as_str(), path: &path, status, headers: &headers, body: &bytes };
+        let given =
+            ReceivedAnswer { method: method.as_str(), path: &path, status, headers: &headers, body: &bytes };
         let held = contracts::check(OpenApi::published(), &given);
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let body = serde_json::from_str(&text).unwrap_or(Value::Null);
         let answer = Answer { status, headers, text, body };
-        if let Err(breaches) = held {
-            let breaches = breaches.join("\n- ");
-            panic!("the answer to {method} {path} breaks its contract:\n- {breaches}\n{answer:?}");
+        if let Err(violations) = held {
+            let violations = violations.join("\n- ");
+            panic!("the answer to {method} {path} violates its contract:\n- {violations}\n{answer:?}");
         }
         Ok(answer)
     }
 
-    /// Sends a request to a process that must be there.
-    pub async fn send(&self, request: reqwest::RequestBuilder) -> Answer {
+    /// Sends a request to a process that must answer.
+    pub async fn send(&self, request: RequestBuilder) -> Answer {
         self.try_send(request).await.unwrap_or_else(|error| panic!("no answer: {error:?}"))
     }
 
-    /// `GET`.
+    /// Sends a `GET` request.
     pub async fn get(&self, path: &str) -> Answer {
         self.send(self.request(Method::GET, path)).await
     }
 
-    /// `GET`, again and again while the storage is away; anything else than 200 fails.
-    async fn read(&self, request: reqwest::RequestBuilder) -> Answer {
-        wait::until("the storage answers", wait::PATIENCE, async || {
+    /// Sends a `GET` request, repeated while the storage is unavailable; any other status than 200 fails.
+    async fn read(&self, request: RequestBuilder) -> Answer {
+        wait::until("the storage answers", wait::TIMEOUT, async || {
             let request = request.try_clone().expect("a request without a body can be repeated");
             let answer = self.send(request).await;
             if answer.status == 503 { Err(format!("{answer:?}")) } else { Ok(answer) }
@@ -238,7 +239,7 @@ impl Client {
         .expect(200)
     }
 
-    /// Any other method, with a body.
+    /// Sends a request with another method and a body.
     pub async fn call(&self, method: Method, path: &str, body: &Value) -> Answer {
         self.send(self.request(method, path).json(body)).await
     }
@@ -254,32 +255,37 @@ impl Client {
         drop(self.call(Method::PUT, &path_of(account), &terms).await.expect(201));
     }
 
-    /// The account as it is.
+    /// Reads the account.
     pub async fn account(&self, account: AccountKey) -> Answer {
         self.read(self.request(Method::GET, &path_of(account))).await
     }
 
-    /// The balance as it is.
+    /// Reads the balance.
     pub async fn balance(&self, account: AccountKey) -> String {
         self.account(account).await.text_at("/balance").to_owned()
     }
 
-    /// The request that submits a wish.
-    pub fn submission(&self, account: AccountKey, id: MessageId, wish: &Wish) -> reqwest::RequestBuilder {
-        let path = format!("{}/{}s", path_of(account), wish.kind.code());
-        self.request(Method::POST, &path).header("Idempotency-Key", quoted(id)).json(&wish.body)
+    /// The request that submits a deposit or withdrawal.
+    pub fn submission(&self, account: AccountKey, id: MessageId, sent: &Submission) -> RequestBuilder {
+        let path = format!("{}/{}s", path_of(account), sent.kind.code());
+        self.request(Method::POST, &path).header("Idempotency-Key", quoted(id)).json(&sent.body)
     }
 
-    /// Submits a wish.
-    pub async fn submit(&self, account: AccountKey, id: MessageId, wish: &Wish) -> Answer {
-        self.send(self.submission(account, id, wish)).await
+    /// Submits a deposit or withdrawal.
+    pub async fn submit(&self, account: AccountKey, id: MessageId, submission: &Submission) -> Answer {
+        self.send(self.submission(account, id, submission)).await
     }
 
-    /// Submits a wish; the same again while the answer is 503, as a partner does: a busy machine may be
-    /// slow enough for a time-out of the storage.
-    pub async fn submit_until_accepted(&self, account: AccountKey, id: MessageId, wish: &Wish) -> Answer {
-        let answer = wait::until("it is accepted", wait::PATIENCE, async || {
-            let answer = self.submit(account, id, wish).await;
+    /// Submits, and repeats the request while the answer is 503, as a partner does: on a busy machine a
+    /// storage request may time out.
+    pub async fn submit_until_accepted(
+        &self,
+        account: AccountKey,
+        id: MessageId,
+        sent: &Submission,
+    ) -> Answer {
+        let answer = wait::until("it is accepted", wait::TIMEOUT, async || {
+            let answer = self.submit(account, id, sent).await;
             if answer.status == 503 { Err(format!("{answer:?}")) } else { Ok(answer) }
         })
         .await;
@@ -287,30 +293,30 @@ impl Client {
         answer
     }
 
-    /// Submits a wish and waits up to 30 s for what becomes of it.
-    pub async fn submit_and_wait(&self, account: AccountKey, id: MessageId, wish: &Wish) -> Answer {
-        self.send(self.submission(account, id, wish).header("Prefer", "wait=30")).await
+    /// Submits and waits up to 30 s for the outcome.
+    pub async fn submit_and_wait(&self, account: AccountKey, id: MessageId, sent: &Submission) -> Answer {
+        self.send(self.submission(account, id, sent).header("Prefer", "wait=30")).await
     }
 
-    /// Submits a wish and waits until it is posted.
-    pub async fn post(&self, account: AccountKey, id: MessageId, wish: &Wish) -> Answer {
-        let answer = self.submit_and_wait(account, id, wish).await;
+    /// Submits and waits until it is posted.
+    pub async fn post(&self, account: AccountKey, id: MessageId, submission: &Submission) -> Answer {
+        let answer = self.submit_and_wait(account, id, submission).await;
         let answer = if answer.status == 202 { self.until_final(account, id).await } else { answer };
         assert!(answer.transaction_status() == "posted", "expected it posted, got {answer:?}");
         answer
     }
 
-    /// The transaction as it is.
+    /// Reads the transaction.
     pub async fn transaction(&self, account: AccountKey, id: MessageId) -> Answer {
         self.get(&format!("{}/transactions/{id}", path_of(account))).await
     }
 
-    /// The transaction once it is final.
+    /// Waits until the transaction is final.
     pub async fn until_final(&self, account: AccountKey, id: MessageId) -> Answer {
-        self.until_final_within(account, id, wait::PATIENCE).await
+        self.until_final_within(account, id, wait::TIMEOUT).await
     }
 
-    /// As [`Self::until_final`], with another deadline.
+    /// As [`Self::until_final`], with another timeout.
     pub async fn until_final_within(&self, account: AccountKey, id: MessageId, within: Duration) -> Answer {
         let what = format!("transaction {id} becomes final");
         wait::until(&what, within, async || {
@@ -320,7 +326,7 @@ impl Client {
         .await
     }
 
-    /// The whole statement, or the whole listing of a status, page by page.
+    /// The whole statement, or all transactions with a status, page by page.
     pub async fn listing(&self, account: AccountKey, status: Option<&str>, limit: u32) -> Vec<Value> {
         let mut found = Vec::new();
         let mut cursor: Option<String> = None;
@@ -340,28 +346,28 @@ impl Client {
         }
     }
 
-    /// Whether the process says that it is ready; with what it says.
+    /// Reads the readiness of the process.
     pub async fn ready(&self) -> Answer {
         self.get("/readyz").await
     }
 
-    /// Waits until the process says that it is ready.
+    /// Waits until the process is ready.
     pub async fn until_ready(&self) {
-        wait::until("ready", wait::PATIENCE, async || {
+        wait::until("ready", wait::TIMEOUT, async || {
             let answer = self.ready().await;
             if answer.status == StatusCode::OK { Ok(()) } else { Err(format!("{answer:?}")) }
         })
         .await;
     }
 
-    /// The dead letters that nobody decided about.
+    /// The open dead letters.
     pub async fn dead_letters(&self) -> Vec<Value> {
         let answer = self.read(self.request(Method::GET, "/v1/admin/dead-letters")).await;
         let letters = answer.body.pointer("/dead_letters").and_then(Value::as_array);
         letters.unwrap_or_else(|| panic!("no dead_letters in {answer:?}")).clone()
     }
 
-    /// Sum of a count over all queues, such as `depth`.
+    /// The sum of a count over all queues, such as `depth`.
     pub async fn over_queues(&self, count: &str) -> u64 {
         let answer = self.read(self.request(Method::GET, "/v1/admin/queues")).await;
         let queues = answer.body.pointer("/queues").and_then(Value::as_array);
@@ -369,7 +375,7 @@ impl Client {
         queues.iter().filter_map(|queue| queue.get(count).and_then(Value::as_u64)).sum()
     }
 
-    /// Waits until no message is left on any queue.
+    /// Waits until all queues are empty.
     pub async fn until_drained(&self, within: Duration) {
         wait::until("all queues are empty", within, async || match self.over_queues("depth").await {
             0 => Ok(()),
@@ -384,7 +390,7 @@ pub fn path_of(account: AccountKey) -> String {
     format!("/v1/users/{}/accounts/{}", account.user, account.account)
 }
 
-/// An id as the header has it.
+/// The id as the header contains it.
 fn quoted(id: MessageId) -> HeaderValue {
-    HeaderValue::try_from(format!("\"{id}\"")).expect("a UUID can stand in a header")
+    HeaderValue::try_from(format!("\"{id}\"")).expect("a UUID is a valid header value")
 }

@@ -1,8 +1,8 @@
-//! The formats in which partners speak, written and read as a client of each would, by hand and not with the
-//! tables of the bank: a wish becomes a request, an answer becomes what it [tells](Told), in words that are
-//! the same for all.
+//! The formats of partners, written and parsed by hand as a client of each would do it, without the tables
+//! of the bank. A submission becomes a request; an answer becomes a [`ReportedTransaction`], which is the
+//! same for all formats.
 //!
-//! **To add a format**: a variant, and what the match arms then ask for.
+//! **To add a format**: add a variant, and fill in the match arms.
 
 use postonce_shared::domain::ids::{AccountKey, MessageId};
 use postonce_shared::domain::instruction::TransactionKind;
@@ -10,12 +10,13 @@ use postonce_shared::messaging::xml::{self, Element, XmlLimits};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use crate::client::{Answer, Client, Wish, path_of};
+use crate::client::{Answer, Client, Submission, path_of};
 
-/// What the bank does not know, and gives back: a member of JSON, an element of another namespace.
-const STRANGER: &str = "<x:loyalty xmlns:x=\"urn:example:loyalty\" card=\"77\">gold</x:loyalty>";
+/// Content that the bank does not know and returns unchanged: a member of JSON, an element of another
+/// namespace.
+const UNKNOWN_ELEMENT: &str = "<x:loyalty xmlns:x=\"urn:example:loyalty\" card=\"77\">gold</x:loyalty>";
 
-/// A format that partners speak.
+/// A format of partners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     /// JSON.
@@ -26,9 +27,9 @@ pub enum Dialect {
     Wwi,
 }
 
-/// What an answer says about a transaction.
+/// The content of an answer about a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct ReportedTransaction {
     /// The id.
     pub message_id: String,
     /// The account.
@@ -41,23 +42,23 @@ pub struct Told {
     pub currency: String,
     /// `accepted`, `posted` or `rejected`.
     pub status: String,
-    /// The words on the statement; empty for none.
+    /// The reference on the statement; empty for none.
     pub reference: String,
     /// The only entry of the metadata, as `name=value`; empty for none.
     pub metadata: String,
-    /// When posted.
+    /// The order number of a posted transaction.
     pub order_number: String,
-    /// When posted, a decimal number.
+    /// The balance after a posted transaction, a decimal number.
     pub balance_after: String,
-    /// What the bank does not know, as it came back; empty for nothing.
-    pub stranger: String,
+    /// The unknown content, as it was returned; empty for none.
+    pub unknown_content: String,
 }
 
 impl Dialect {
-    /// Every one.
+    /// All formats.
     pub const ALL: [Self; 3] = [Self::Json, Self::Xml, Self::Wwi];
 
-    /// Its media type.
+    /// The media type.
     pub const fn media_type(self) -> &'static str {
         match self {
             Self::Json => "application/json",
@@ -66,7 +67,7 @@ impl Dialect {
         }
     }
 
-    /// The media type of its refusals.
+    /// The media type of refusals.
     pub const fn problem_media_type(self) -> &'static str {
         match self {
             Self::Json => "application/problem+json",
@@ -75,27 +76,27 @@ impl Dialect {
         }
     }
 
-    /// The request that submits a wish. No header says how it is answered.
+    /// The request that submits a deposit or withdrawal. No header selects the format of the answer.
     pub fn submission(
         self,
         client: &Client,
         account: AccountKey,
         id: MessageId,
-        wish: &Wish,
+        submission: &Submission,
     ) -> RequestBuilder {
-        let path = format!("{}/{}s", path_of(account), wish.kind.code());
+        let path = format!("{}/{}s", path_of(account), submission.kind.code());
         let request = client.request(Method::POST, &path).header("Idempotency-Key", id.to_string());
-        request.header("Content-Type", self.media_type()).body(self.body(wish))
+        request.header("Content-Type", self.media_type()).body(self.body(submission))
     }
 
     /// The body of a request.
-    pub fn body(self, wish: &Wish) -> String {
-        let text = |name: &str| wish.body.get(name).and_then(Value::as_str).map(escaped);
+    pub fn body(self, submission: &Submission) -> String {
+        let text = |name: &str| submission.body.get(name).and_then(Value::as_str).map(escaped);
         let element = |local: &str, name: &str| {
             text(name).map(|text| format!("<{local}>{text}</{local}>")).unwrap_or_default()
         };
         let metadata = |all: &str, entry: &str, name: &str, value: &str| {
-            let entries = wish.body.get("metadata").and_then(Value::as_object).into_iter().flatten();
+            let entries = submission.body.get("metadata").and_then(Value::as_object).into_iter().flatten();
             let entries: String = entries
                 .map(|(key, text)| {
                     let (key, text) = (escaped(key), escaped(text.as_str().unwrap_or_default()));
@@ -104,11 +105,11 @@ impl Dialect {
                 .collect();
             if entries.is_empty() { entries } else { format!("<{all}>{entries}</{all}>") }
         };
-        let stranger = wish.body.get("loyalty").map(|_| STRANGER).unwrap_or_default();
+        let unknown = submission.body.get("loyalty").map(|_| UNKNOWN_ELEMENT).unwrap_or_default();
         match self {
-            Self::Json => wish.body.to_string(),
+            Self::Json => submission.body.to_string(),
             Self::Xml => format!(
-                "<TransactionRequest xmlns=\"urn:postonce:xml:1\">{}{}{}{}{stranger}</TransactionRequest>",
+                "<TransactionRequest xmlns=\"urn:postonce:xml:1\">{}{}{}{}{unknown}</TransactionRequest>",
                 element("Amount", "amount"),
                 element("Currency", "currency"),
                 element("Reference", "reference"),
@@ -118,13 +119,13 @@ impl Dialect {
                 let amount = text("amount").unwrap_or_default();
                 let (whole, decimals) = amount.split_once('.').unwrap_or((&amount, ""));
                 let digits = format!("{whole}{decimals}");
-                let sign = match wish.kind {
+                let sign = match submission.kind {
                     TransactionKind::Deposit => "+",
                     TransactionKind::Withdrawal => "-",
                 };
                 format!(
                     "<BookingOrder xmlns=\"urn:wideworldimporters:account:1\"><Value><Money><Sign>{sign}</Sign>\
-                     <Digits>{}</Digits><Decimals>{}</Decimals></Money>{}</Value>{}{}{stranger}</BookingOrder>",
+                     <Digits>{}</Digits><Decimals>{}</Decimals></Money>{}</Value>{}{}{unknown}</BookingOrder>",
                     digits.trim_start_matches('0'),
                     decimals.len(),
                     element("CurrencyCode", "currency"),
@@ -135,30 +136,30 @@ impl Dialect {
         }
     }
 
-    /// The wish, with something in it that the bank does not know.
+    /// The submission with some unknown content.
     #[must_use]
-    pub fn with_stranger(wish: Wish) -> Wish {
-        wish.with("loyalty", json!({"card": "77", "rank": "gold"}))
+    pub fn with_unknown_content(submission: Submission) -> Submission {
+        submission.with("loyalty", json!({"card": "77", "rank": "gold"}))
     }
 
-    /// What comes back of what the bank does not know, in this format.
-    pub fn stranger(self) -> String {
+    /// The unknown content of [`Self::with_unknown_content`], as it is returned in this format.
+    pub fn unknown_content(self) -> String {
         match self {
             Self::Json => json!({"card": "77", "rank": "gold"}).to_string(),
-            Self::Xml | Self::Wwi => STRANGER.to_owned(),
+            Self::Xml | Self::Wwi => UNKNOWN_ELEMENT.to_owned(),
         }
     }
 
-    /// What an answer tells about a transaction.
+    /// Parses an answer about a transaction.
     ///
     /// # Panics
     /// When it is in another format.
-    pub fn told(self, answer: &Answer) -> Told {
+    pub fn transaction(self, answer: &Answer) -> ReportedTransaction {
         self.expect_type(answer, self.media_type());
         match self {
-            Self::Json => told_in_json(answer),
-            Self::Xml => told_in_xml(&root(answer, "Transaction")),
-            Self::Wwi => told_by_wwi(&root(answer, "Booking")),
+            Self::Json => json_transaction(answer),
+            Self::Xml => xml_transaction(&root(answer, "Transaction")),
+            Self::Wwi => wwi_transaction(&root(answer, "Booking")),
         }
     }
 
@@ -180,11 +181,11 @@ impl Dialect {
     }
 }
 
-fn told_in_json(answer: &Answer) -> Told {
+fn json_transaction(answer: &Answer) -> ReportedTransaction {
     let text = |name: &str| answer.text_at(&format!("/{name}")).to_owned();
     let metadata = answer.body.get("metadata").and_then(Value::as_object).into_iter().flatten();
     let metadata = metadata.map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()));
-    Told {
+    ReportedTransaction {
         message_id: text("message_id"),
         account: format!("{}/{}", text("user_id"), text("account_id")),
         kind: text("type"),
@@ -195,13 +196,13 @@ fn told_in_json(answer: &Answer) -> Told {
         metadata: metadata.collect(),
         order_number: text("order_number"),
         balance_after: text("balance_after"),
-        stranger: answer.body.get("loyalty").map(Value::to_string).unwrap_or_default(),
+        unknown_content: answer.body.get("loyalty").map(Value::to_string).unwrap_or_default(),
     }
 }
 
-fn told_in_xml(root: &Element) -> Told {
+fn xml_transaction(root: &Element) -> ReportedTransaction {
     let text = |path: &str| at(root, path);
-    Told {
+    ReportedTransaction {
         message_id: text("MessageId"),
         account: format!("{}/{}", text("UserId"), text("AccountId")),
         kind: text("Type"),
@@ -212,11 +213,11 @@ fn told_in_xml(root: &Element) -> Told {
         metadata: pair(&text("Metadata/Entry/Name"), &text("Metadata/Entry/Value")),
         order_number: text("OrderNumber"),
         balance_after: text("BalanceAfter"),
-        stranger: stranger_in(root),
+        unknown_content: unknown_content_in(root),
     }
 }
 
-fn told_by_wwi(root: &Element) -> Told {
+fn wwi_transaction(root: &Element) -> ReportedTransaction {
     let text = |path: &str| at(root, path);
     let sum = |path: &str| {
         let part = |name: &str| text(&format!("{path}/{name}"));
@@ -234,9 +235,9 @@ fn told_by_wwi(root: &Element) -> Told {
         "PENDING" => "accepted",
         "BOOKED" => "posted",
         "REFUSED" => "rejected",
-        other => panic!("{other:?} is no state"),
+        other => panic!("{other:?} is not a state"),
     };
-    Told {
+    ReportedTransaction {
         message_id: text("BookingNo"),
         account: format!("{}/{}", text("Customer"), text("AccountNo")),
         kind: if sign == "-" { "withdrawal" } else { "deposit" }.to_owned(),
@@ -247,11 +248,11 @@ fn told_by_wwi(root: &Element) -> Told {
         metadata: pair(&text("Tags/Tag/Key"), &text("Tags/Tag/Content")),
         order_number: text("Receipt/Number"),
         balance_after,
-        stranger: stranger_in(root),
+        unknown_content: unknown_content_in(root),
     }
 }
 
-/// The outermost element of an answer in XML.
+/// The root element of an XML answer.
 fn root(answer: &Answer, name: &str) -> Element {
     let root = xml::read(answer.text.as_bytes(), &XmlLimits::default());
     let root = root.unwrap_or_else(|error| panic!("{error}: {answer:?}"));
@@ -259,7 +260,7 @@ fn root(answer: &Answer, name: &str) -> Element {
     root
 }
 
-/// The text at a path of elements; empty where there is none.
+/// The text at a path of elements; empty if it is missing.
 fn at(root: &Element, path: &str) -> String {
     let step = |element, name: &str| Element::elements(element).find(|inner| inner.name.local == name);
     let found = path.split('/').try_fold(root, step);
@@ -270,7 +271,7 @@ fn pair(name: &str, value: &str) -> String {
     if name.is_empty() { String::new() } else { format!("{name}={value}") }
 }
 
-fn stranger_in(root: &Element) -> String {
+fn unknown_content_in(root: &Element) -> String {
     root.elements().filter(|inner| inner.name.namespace != root.name.namespace).map(xml::write).collect()
 }
 

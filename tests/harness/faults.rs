@@ -1,8 +1,8 @@
-//! Ports that fail on purpose: the fault points of the tests, outside production code.
+//! Ports that fail on purpose: the fault injection of the tests, outside of production code.
 //!
-//! [`deadly`] ports die at a named point: the process that uses them kills itself with SIGKILL right
-//! there, so that nothing is finished, flushed or dropped. [`unreliable`] ports are away while they
-//! are told to. [`hasty`] ports make a worker of which tests have to find out that it is wrong.
+//! [`crashing`] ports kill their process with SIGKILL at a named point, so that nothing is finished,
+//! flushed or dropped. [`unreliable`] ports are unavailable on demand. [`deleting_early`] ports
+//! make a worker faulty, which tests must detect.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -19,18 +19,18 @@ use postonce_shared::testing::decorators::{LedgerDecorator, WorkQueueDecorator};
 
 use crate::wait;
 
-/// Where a worker dies.
+/// Where a worker crashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Point {
-    /// Messages were received; nothing was decided.
+pub enum CrashPoint {
+    /// After messages were received, and before a decision.
     AfterReceive,
-    /// A commit was decided; nothing was written.
+    /// After a decision, and before the commit is written.
     BeforeCommit,
-    /// A commit was written; its message was not deleted.
+    /// After the commit was written, and before its message is deleted.
     AfterCommit,
 }
 
-impl Point {
+impl CrashPoint {
     /// The name on the command line.
     pub const fn code(self) -> &'static str {
         match self {
@@ -48,9 +48,9 @@ impl Point {
     }
 }
 
-/// The same store, but whoever uses it dies at that point.
-pub fn deadly(store: Store, point: Point) -> Store {
-    with_fate(store, &Fate::DiesAt(point))
+/// The same store; its process crashes at that point.
+pub fn crashing(store: Store, point: CrashPoint) -> Store {
+    with_fault(store, &PortFault::DiesAt(point))
 }
 
 /// Ends this process with SIGKILL.
@@ -65,86 +65,87 @@ fn die() -> ! {
 
 /// What happens before and after an operation of a port.
 #[derive(Debug, Clone)]
-enum Fate {
-    DiesAt(Point),
-    Weather(Arc<Weather>),
+enum PortFault {
+    DiesAt(CrashPoint),
+    Outage(Arc<Outage>),
     DeletesEarly,
 }
 
-/// What is away at the moment.
+/// Which operations are unavailable.
 #[derive(Debug, Default)]
-pub struct Weather {
-    /// Nothing can be committed, though the ledger answers otherwise.
-    pub commits_away: AtomicBool,
-    /// Messages can be received, but neither given back nor deleted.
-    pub leases_away: AtomicBool,
-    /// Messages that were received so far.
+pub struct Outage {
+    /// Commits fail, while the rest of the ledger works.
+    pub commits_unavailable: AtomicBool,
+    /// Messages can be received, but neither extended nor deleted.
+    pub leases_unavailable: AtomicBool,
+    /// Number of messages that were received.
     pub received: AtomicU32,
 }
 
-/// The same store, but parts of it are away while the weather says so.
-pub fn unreliable(store: Store, weather: Arc<Weather>) -> Store {
-    with_fate(store, &Fate::Weather(weather))
+/// The same store; some operations fail while `outage` says so.
+pub fn unreliable(store: Store, outage: Arc<Outage>) -> Store {
+    with_fault(store, &PortFault::Outage(outage))
 }
 
-/// The name of [`hasty`] ports on the command line.
+/// The name of [`deleting_early`] ports on the command line.
 pub const DELETES_EARLY: &str = "deletes-early";
 
-/// How long [`hasty`] ports keep what they deleted, so that who is killed mostly has something in hand.
-const HASTE: Duration = Duration::from_millis(150);
+/// How long [`deleting_early`] ports hold deleted messages, so that a killed process usually loses some.
+const HOLD_TIME: Duration = Duration::from_millis(150);
 
-/// The same store, but a message is deleted as soon as it is received: its work is lost when whoever
-/// received it dies before the commit.
-pub fn hasty(store: Store) -> Store {
-    with_fate(store, &Fate::DeletesEarly)
+/// The same store, but a message is deleted as soon as it is received: its work is lost if the process ends
+/// before the commit.
+pub fn deleting_early(store: Store) -> Store {
+    with_fault(store, &PortFault::DeletesEarly)
 }
 
-fn with_fate(store: Store, fate: &Fate) -> Store {
-    let ledger = Arc::new(FatefulLedger { inner: Arc::clone(&store.ledger), fate: fate.clone() });
-    let queue = Arc::new(FatefulQueue { inner: Arc::clone(&store.queue), fate: fate.clone() });
+fn with_fault(store: Store, fault: &PortFault) -> Store {
+    let ledger = Arc::new(FaultyLedger { inner: Arc::clone(&store.ledger), fault: fault.clone() });
+    let queue = Arc::new(FaultyQueue { inner: Arc::clone(&store.queue), fault: fault.clone() });
     Store { ledger, queue, ..store }
 }
 
-impl Fate {
-    fn strikes(&self, here: Point) {
+impl PortFault {
+    fn reaches(&self, here: CrashPoint) {
         match self {
             Self::DiesAt(point) if *point == here => die(),
-            Self::DiesAt(_) | Self::Weather(_) | Self::DeletesEarly => {}
+            Self::DiesAt(_) | Self::Outage(_) | Self::DeletesEarly => {}
         }
     }
 
     fn check_commits(&self) -> Result<(), StoreFault> {
-        self.check(|weather| &weather.commits_away)
+        self.check(|outage| &outage.commits_unavailable)
     }
 
     fn check_leases(&self) -> Result<(), StoreFault> {
-        self.check(|weather| &weather.leases_away)
+        self.check(|outage| &outage.leases_unavailable)
     }
 
-    fn check(&self, part: impl Fn(&Weather) -> &AtomicBool) -> Result<(), StoreFault> {
+    fn check(&self, part: impl Fn(&Outage) -> &AtomicBool) -> Result<(), StoreFault> {
         match self {
-            Self::Weather(weather) if part(weather).load(Ordering::Relaxed) => {
-                Err(StoreFault::Unavailable { doing: "what a test forbids", source: "bad weather".into() })
-            }
-            Self::Weather(_) | Self::DiesAt(_) | Self::DeletesEarly => Ok(()),
+            Self::Outage(outage) if part(outage).load(Ordering::Relaxed) => Err(StoreFault::Unavailable {
+                doing: "an operation that a test disabled",
+                source: "an outage".into(),
+            }),
+            Self::Outage(_) | Self::DiesAt(_) | Self::DeletesEarly => Ok(()),
         }
     }
 
     fn note_received(&self, messages: &[Message]) {
-        if let Self::Weather(weather) = self {
+        if let Self::Outage(outage) = self {
             let count = u32::try_from(messages.len()).expect("at most 32 messages");
-            weather.received.fetch_add(count, Ordering::Relaxed);
+            outage.received.fetch_add(count, Ordering::Relaxed);
         }
     }
 }
 
-struct FatefulQueue {
+struct FaultyQueue {
     inner: Arc<dyn WorkQueue>,
-    fate: Fate,
+    fault: PortFault,
 }
 
 #[async_trait]
-impl WorkQueueDecorator for FatefulQueue {
+impl WorkQueueDecorator for FaultyQueue {
     fn inner(&self) -> &dyn WorkQueue {
         &*self.inner
     }
@@ -156,15 +157,15 @@ impl WorkQueueDecorator for FatefulQueue {
         visibility: Duration,
     ) -> Result<Vec<Message>, StoreFault> {
         let messages = self.inner.receive(queue, max, visibility).await?;
-        self.fate.note_received(&messages);
-        if matches!(self.fate, Fate::DeletesEarly) && !messages.is_empty() {
+        self.fault.note_received(&messages);
+        if matches!(self.fault, PortFault::DeletesEarly) && !messages.is_empty() {
             for message in &messages {
                 drop(self.inner.delete(queue, &message.lease).await?);
             }
-            wait::pass(HASTE).await;
+            wait::pass(HOLD_TIME).await;
         }
         if !messages.is_empty() {
-            self.fate.strikes(Point::AfterReceive);
+            self.fault.reaches(CrashPoint::AfterReceive);
         }
         Ok(messages)
     }
@@ -176,33 +177,33 @@ impl WorkQueueDecorator for FatefulQueue {
         body: &[u8],
         visibility: Duration,
     ) -> Result<Held<Lease>, StoreFault> {
-        self.fate.check_leases()?;
+        self.fault.check_leases()?;
         self.inner.extend(queue, lease, body, visibility).await
     }
 
     async fn delete(&self, queue: &QueueName, lease: &Lease) -> Result<Held<()>, StoreFault> {
-        self.fate.check_leases()?;
+        self.fault.check_leases()?;
         self.inner.delete(queue, lease).await
     }
 }
 
-struct FatefulLedger {
+struct FaultyLedger {
     inner: Arc<dyn Ledger>,
-    fate: Fate,
+    fault: PortFault,
 }
 
 #[async_trait]
-impl LedgerDecorator for FatefulLedger {
+impl LedgerDecorator for FaultyLedger {
     fn inner(&self) -> &dyn Ledger {
         &*self.inner
     }
 
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
-        self.fate.check_commits()?;
-        self.fate.strikes(Point::BeforeCommit);
+        self.fault.check_commits()?;
+        self.fault.reaches(CrashPoint::BeforeCommit);
         let committed = self.inner.commit(commit).await?;
         if matches!(committed, Committed::Done { .. }) {
-            self.fate.strikes(Point::AfterCommit);
+            self.fault.reaches(CrashPoint::AfterCommit);
         }
         Ok(committed)
     }

@@ -1,5 +1,5 @@
 //! An attacker with shared access signatures (SAS) for a queue and the payloads of a bank. The attacks run
-//! in Python on Microsoft's SDK, so they share no code with the bank.
+//! in Python with Microsoft's SDK, so they share no code with the bank.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -13,16 +13,16 @@ use serde_json::{Value, json};
 use crate::python;
 use crate::scenario::Scenario;
 
-/// Attacks a bank on Azurite that has one queue.
+/// Attacks a bank on Azurite with one queue.
 #[derive(Debug)]
 pub struct Forger {
-    /// Connection string, name of the queue and name of the container.
+    /// The connection string, the queue and the container.
     target: Value,
 }
 
 /// How the message of one transaction is changed.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct Interception {
     /// The transaction.
     pub id: MessageId,
     /// The name of a function in `forge.py`.
@@ -68,27 +68,27 @@ impl Forger {
         drop(self.run("claim", &json!({ "envelopes": envelopes })));
     }
 
-    /// Stores payloads under these names, whatever names these are. The container must exist.
+    /// Stores payloads under any names. The container must exist.
     pub fn store_under(&self, names: &[&str]) {
         drop(self.run("store", &json!({ "names": names })));
     }
 
-    /// As [`Self::claim_envelopes`], with these bytes as the payloads.
+    /// As [`Self::claim_envelopes`], with these bytes as payloads.
     pub fn claim_payloads(&self, payloads: &[Vec<u8>]) {
         let payloads: Vec<String> = payloads.iter().map(|payload| STANDARD.encode(payload)).collect();
         drop(self.run("claim", &json!({ "payloads": payloads })));
     }
 
-    /// Receives all messages, each of one transaction, and carries out the plan of that transaction.
-    /// Returns the items as they were received.
-    pub fn intercept(&self, plans: &[Plan]) -> Vec<Value> {
-        let plans: Vec<Value> = plans
+    /// Receives all messages, each with one transaction, and carries out the interception of that
+    /// transaction. Returns the items as they were received.
+    pub fn intercept(&self, interceptions: &[Interception]) -> Vec<Value> {
+        let interceptions: Vec<Value> = interceptions
             .iter()
-            .map(|Plan { id, way, change }| json!({"message_id": id.simple(), "way": way, "change": change}))
+            .map(|Interception { id, way, change }| json!({"message_id": id.simple(), "way": way, "change": change}))
             .collect();
-        let done = self.run("intercept", &json!({ "plans": plans }));
+        let done = self.run("intercept", &json!({ "interceptions": interceptions }));
         let items = done["items"].as_array().expect("it returns the items").clone();
-        assert_eq!(items.len(), plans.len(), "every transaction has one message");
+        assert_eq!(items.len(), interceptions.len(), "every transaction has one message");
         items
     }
 

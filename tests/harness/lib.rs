@@ -1,17 +1,17 @@
-//! What the end-to-end tests stand on: Azurite, the real binaries as processes, a client of the
-//! HTTP API that holds every answer to its [contract](contracts), proxies that take a service away,
-//! workers that die at a named point, an auditor that keeps books of its own, and chaos made of all
-//! of them. Beside them stand the bank in a [simulated world](simulation), its protocol as a
-//! [model](model) for a checker, and what must hold for [hostile input](hostile).
+//! The harness of the end-to-end tests: Azurite, the real binaries as processes, a client of the HTTP API
+//! that checks every answer against its [contract](contracts), proxies that make a service unavailable,
+//! workers that crash at a named point, an independent auditor, and chaos tests that combine them. It also
+//! contains the bank in a [simulated world](simulation), its protocol as a [model](model) for a model
+//! checker, and the properties that hold for [hostile input](hostile).
 //!
-//! Everything listens on loopback only. Nothing that is started here outlives the test process,
-//! however that ends ([`reaper`]). Every wait is for a condition, with a deadline ([`wait`]). The
-//! harness is test code: where it cannot go on it panics, with what it was about to do, and the
-//! logs of the processes are printed with the failure.
+//! Everything listens on loopback only. No process that is started here outlives the test process, however
+//! that ends ([`process_guard`]). Every wait is for a condition, with a deadline ([`wait`]). The harness is
+//! test code: on an error it panics with a message, and the logs of the processes are printed with the
+//! failure.
 
 pub mod wait;
 
-pub mod reaper;
+pub mod process_guard;
 
 pub mod process;
 
@@ -43,7 +43,7 @@ pub mod signer;
 
 pub mod raw_http;
 
-pub mod vitals;
+pub mod process_probe;
 
 pub mod gate;
 
@@ -53,7 +53,7 @@ pub mod scenario;
 
 pub mod auditor;
 
-pub mod breaches;
+pub mod attack_findings;
 pub mod forger;
 pub mod soap;
 pub mod tamper;

@@ -1,9 +1,9 @@
-//! A private PostgreSQL, for the peer that the benchmark compares the bank with: a cluster of its own in
-//! a directory of its own, reached only through a Unix socket, gone with its files when it is dropped.
+//! A private PostgreSQL for the benchmark peer: a separate cluster in its own directory, reachable only
+//! through a Unix socket, and deleted with its files when it is dropped.
 //!
-//! Configured as Debian ships it, with full durability (`fsync`, `synchronous_commit`,
-//! `full_page_writes`, and `wal_sync_method` at its default on Linux, fdatasync, the same call that SQLite
-//! makes), and what an able administrator sets for this work: see [`SETTINGS`].
+//! It is configured as Debian ships it, with full durability (`fsync`, `synchronous_commit`,
+//! `full_page_writes`, and `wal_sync_method` at its default on Linux, fdatasync, which SQLite uses as
+//! well), and with the tuning of an experienced administrator for this load: see [`SETTINGS`].
 
 use std::ffi::OsString;
 use std::os::unix::fs::chown;
@@ -16,18 +16,18 @@ use crate::postgres_install::{Programs, is_root};
 use crate::process::{Launch, Log, Process};
 use crate::wait;
 
-/// What is set besides Debian's defaults, and why. None of it gives up durability.
+/// Settings that differ from Debian's defaults, with reasons. None of them reduces durability.
 ///
 /// | setting | why |
 /// |---|---|
-/// | `listen_addresses`, `unix_socket_permissions` | a Unix socket only: faster than TCP for a client on the same machine, and nobody else's |
+/// | `listen_addresses`, `unix_socket_permissions` | a Unix socket only: faster than TCP for a local client, and not accessible to other users |
 /// | `max_connections` | room for every pool that is tried; 100 is the default |
-/// | `shared_buffers` | all tables and indexes of a run stay in memory; 128 MB is the default |
-/// | `max_wal_size`, `checkpoint_timeout` | checkpoints, after which every page is logged in full once more, come seldom; 1 GB and 5 minutes are the defaults |
-/// | `min_wal_size` | files of the log are kept and used again: see [`AGE`] |
+/// | `shared_buffers` | all tables and indexes of a run fit in memory; 128 MB is the default |
+/// | `max_wal_size`, `checkpoint_timeout` | checkpoints are rare, since every page is logged in full once after a checkpoint; 1 GB and 5 minutes are the defaults |
+/// | `min_wal_size` | WAL files are kept and reused: see [`WARM_UP`] |
 ///
-/// Tried and left as they are, because nothing got better: `commit_delay` (worse where few accounts are
-/// busy), `wal_compression`, `wal_level` with `track_activities`.
+/// Tried without a benefit: `commit_delay` (slower with few busy accounts), `wal_compression`, `wal_level`
+/// with `track_activities`.
 const SETTINGS: [(&str, &str); 7] = [
     ("listen_addresses", ""),
     ("unix_socket_permissions", "0700"),
@@ -38,30 +38,30 @@ const SETTINGS: [(&str, &str); 7] = [
     ("min_wal_size", "2GB"),
 ];
 
-/// The user of the database, who owns it.
+/// The user who owns the database.
 const USER: &str = "postonce";
-/// The database that every cluster has.
+/// The database that every cluster contains.
 const DATABASE: &str = "postgres";
-/// Longest path of a Unix socket, without the zero at its end.
+/// Maximum length of the path of a Unix socket, without the final zero.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 const PORT: &str = "5432";
 
-/// Gives a new cluster what one has that has run for a while: a gigabyte of files for its log, which it
-/// overwrites. Without them it would write each file twice, full of zeros first, while all postings wait.
-const AGE: [&str; 2] = [
+/// Gives a new cluster the state of one that has run for some time: a gigabyte of WAL files to overwrite. A
+/// new cluster without them would write each file twice, first with zeros, while all postings wait.
+const WARM_UP: [&str; 2] = [
     "DO $$ BEGIN FOR file IN 1..60 LOOP
         PERFORM pg_logical_emit_message(false, '', ''), pg_switch_wal();
     END LOOP; END $$",
-    // Lets go of the files, for use as the next ones.
+    // Releases the files for reuse.
     "CHECKPOINT",
 ];
 
-/// Who runs the cluster.
+/// The user who runs the cluster.
 #[derive(Debug, Clone, Copy)]
 enum Runner {
-    /// Whoever runs this process.
+    /// The user of this process.
     Same,
-    /// Debian's user for it, by id: PostgreSQL does not run as root.
+    /// Debian's user, by id: PostgreSQL does not run as root.
     Postgres { user: u32, group: u32 },
 }
 
@@ -79,14 +79,14 @@ impl Runner {
         Self::Postgres { user: id("-u"), group: id("-g") }
     }
 
-    /// Gives it a directory that only it can enter (and root).
+    /// Makes this user the owner of a directory.
     fn own(self, directory: &Path) {
         if let Self::Postgres { user, group } = self {
-            chown(directory, Some(user), Some(group)).expect("root can give a directory away");
+            chown(directory, Some(user), Some(group)).expect("root can change the owner of a directory");
         }
     }
 
-    /// What it runs. The process keeps its id: nothing stays between it and this one.
+    /// The launch of a program as this user. No other process remains between the program and this process.
     fn launch(self, program: &Path, arguments: &[&str], directory: &Path) -> Launch {
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut launch = match self {
@@ -97,7 +97,7 @@ impl Runner {
                 Launch::of(name, "setpriv", directory).arguments(ids).arguments([program])
             }
         };
-        // What a client of another PostgreSQL has set here is not for this one.
+        // PostgreSQL variables of the environment do not apply to this cluster.
         launch.hidden_prefixes = vec!["PG"];
         launch.arguments.extend(arguments.iter().map(OsString::from));
         launch
@@ -113,16 +113,16 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Makes a cluster in a new directory below this one, and starts it. PostgreSQL is installed first
-    /// where there is none.
+    /// Creates a cluster in a new directory below this one, and starts it. Installs PostgreSQL first if it
+    /// is missing.
     ///
     /// # Panics
-    /// When that does not work, with what to do about it.
+    /// When that fails. The message says how to fix it.
     pub fn start(parent_directory: &Path) -> Self {
         let programs = Programs::get();
         let runner = Runner::of_this_process();
         let files = TempDir::with_prefix_in("postonce-postgres-", parent_directory).expect("a directory");
-        // Not beside the files: the path of a socket must be short.
+        // Not beside the files, since the path of a socket must be short.
         let socket = TempDir::with_prefix("postonce-pg-").expect("a directory");
         runner.own(files.path());
         runner.own(socket.path());
@@ -133,7 +133,7 @@ impl Postgres {
         assert!(socket_path_bytes <= SOCKET_PATH_BYTES_MAX, "{socket_directory} is too long for a socket");
 
         let initdb = ["--pgdata", data, "--username", USER, "--encoding=UTF8", "--no-locale"];
-        // Who can reach the socket is let in.
+        // Everyone who can open the socket is trusted.
         let trust = ["--auth=trust"];
         run(&runner.launch(&programs.initdb, &[&initdb[..], &trust].concat(), files.path()));
 
@@ -141,55 +141,55 @@ impl Postgres {
         let mut options = vec!["-D", data, "-k", socket_directory, "-p", PORT];
         options.extend(settings.iter().map(String::as_str));
         let mut process = Process::start(&runner.launch(&programs.postgres, &options, files.path()));
-        process.wait_for_line("readiness of PostgreSQL", wait::PATIENCE, |line| {
+        process.wait_for_line("readiness of PostgreSQL", wait::TIMEOUT, |line| {
             line.contains("database system is ready to accept connections").then_some(())
         });
 
         let client = ["--no-psqlrc", "-h", socket_directory, "-p", PORT, "-U", USER, "-d", DATABASE];
-        let age = AGE.map(|statement| ["-v", "ON_ERROR_STOP=1", "-c", statement]).concat();
+        let age = WARM_UP.map(|statement| ["-v", "ON_ERROR_STOP=1", "-c", statement]).concat();
         run(&runner.launch(&programs.psql, &[&client[..], &age].concat(), files.path()));
         Self { process, socket, _files: files }
     }
 
-    /// How a client reaches it, as keywords and values of libpq.
+    /// The connection parameters for a client, as keywords and values of libpq.
     pub fn url(&self) -> String {
         format!("host='{}' port={PORT} user={USER} dbname={DATABASE}", self.socket.path().display())
     }
 
-    /// The id of the process that started all its others.
+    /// The id of the main process.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// What it wrote.
+    /// The log.
     pub fn log(&self) -> &Log {
         self.process.log()
     }
 }
 
 impl Drop for Postgres {
-    /// An immediate shutdown: it ends its processes and gives its memory back, but writes nothing more. The
-    /// files are deleted next, and a last checkpoint would only disturb what is measured after it.
+    /// An immediate shutdown: it ends the processes and frees the memory without further writes. The files
+    /// are deleted next, and a final checkpoint would disturb later measurements.
     fn drop(&mut self) {
         if self.process.ended().is_none() {
             let pid = self.process.pid().to_string();
             let asked = Command::new("sh").args(["-c", r#"kill -QUIT "$1""#, "kill", &pid]).status();
             if asked.is_ok_and(|status| status.success()) {
-                self.process.wait(wait::PATIENCE);
+                self.process.wait(wait::TIMEOUT);
             }
         }
     }
 }
 
-/// Runs a program to its end.
+/// Runs a program until it ends.
 fn run(launch: &Launch) {
     let mut process = Process::start(launch);
-    let status = process.wait(wait::PATIENCE);
+    let status = process.wait(wait::TIMEOUT);
     process.wait_for_output();
     assert!(
         status.success(),
         "{} failed in {} (where this runs as root, the user `postgres` must be able to enter every directory \
-         above): it said\n{}",
+         above): it printed\n{}",
         launch.name,
         launch.directory.display(),
         process.log().lines().join("\n")

@@ -1,4 +1,4 @@
-//! The programs of PostgreSQL: those of this machine, or Debian's package, installed.
+//! The programs of PostgreSQL: those of this machine, or those of Debian's package.
 
 use std::env;
 use std::fs::{self, File};
@@ -9,12 +9,12 @@ use std::time::Duration;
 use crate::process::{Launch, Process};
 use crate::workspace;
 
-/// Longest installation.
+/// Longest time for the installation.
 const INSTALL_TIME_MAX: Duration = Duration::from_secs(600);
-/// Where Debian keeps one directory for each version.
+/// The directory with one subdirectory for each version on Debian.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
-/// Installs the package. Debian then makes and starts a cluster of its own, on the usual port: not here.
+/// Installs the package, without the cluster that Debian normally creates and starts on the usual port.
 const INSTALL: &str = "
     set -e
     export DEBIAN_FRONTEND=noninteractive
@@ -28,22 +28,22 @@ const INSTALL: &str = "
     install postgresql
 ";
 
-/// The programs that make and run a cluster.
+/// The programs that create and run a cluster.
 #[derive(Debug, Clone)]
 pub struct Programs {
-    /// Makes a cluster.
+    /// Creates a cluster.
     pub initdb: PathBuf,
-    /// Runs it.
+    /// Runs a cluster.
     pub postgres: PathBuf,
-    /// Speaks to it.
+    /// The command-line client.
     pub psql: PathBuf,
 }
 
 impl Programs {
-    /// Those of this machine. Installs them where there are none.
+    /// The programs of this machine. Installs them if they are missing.
     ///
     /// # Panics
-    /// When there are none and they cannot be installed; with what to do about it.
+    /// When they are missing and cannot be installed. The message says how to fix it.
     pub fn get() -> Self {
         Self::find().unwrap_or_else(|| {
             install();
@@ -51,7 +51,7 @@ impl Programs {
         })
     }
 
-    /// From the path, where all are there; otherwise those of the newest version of Debian's.
+    /// Uses the path if it contains all programs, otherwise the newest version in Debian's directory.
     fn find() -> Option<Self> {
         let path = env::var_os("PATH").unwrap_or_default();
         env::split_paths(&path).find_map(|directory| Self::of(&directory)).or_else(|| {
@@ -72,7 +72,7 @@ impl Programs {
 }
 
 fn install() {
-    // One process installs, others that start at once wait here; then there is nothing left to do.
+    // One process installs, and others that start at once wait here and then find it installed.
     let lock_path = workspace::target_directory().join("installs-postgresql.lock");
     let lock_file = File::create(&lock_path).expect("Cargo's directory can be written");
     lock_file.lock().expect("a file can be locked");
@@ -85,7 +85,7 @@ fn install() {
     let launch = if is_root() {
         Launch::of("apt-get install postgresql", "sh", Path::new("/")).arguments(["-c", INSTALL])
     } else {
-        // Never asks for a password: nobody may be there to type it.
+        // Never asks for a password, since nobody may be there to enter it.
         assert!(succeeds("sudo", &["-n", "true"]), "{hint}; installing it needs root or sudo");
         let sudo = ["-n", "sh", "-c", INSTALL];
         Launch::of("sudo apt-get install postgresql", "sudo", Path::new("/")).arguments(sudo)
@@ -93,7 +93,7 @@ fn install() {
     let mut installation = Process::start(&launch);
     let status = installation.wait(INSTALL_TIME_MAX);
     installation.wait_for_output();
-    assert!(status.success(), "{hint}; apt-get said\n{}", installation.log().lines().join("\n"));
+    assert!(status.success(), "{hint}; apt-get printed\n{}", installation.log().lines().join("\n"));
 }
 
 /// Whether this process runs as root.

@@ -1,35 +1,36 @@
-//! One process that a test started: its log, its end.
+//! A child process of a test: its log and its end.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::{reaper, wait};
+use crate::{process_guard, wait};
+use parking_lot::Mutex;
 
-/// Lines of a log that are kept, the last ones: more than any test writes, and less than a benchmark does.
+/// Maximum number of log lines that are kept: more than any test writes, and less than a benchmark does.
 const LINES_KEPT_MAX: usize = 300_000;
-/// Lines of the log that are printed with a failure.
+/// Maximum number of log lines that are printed with a failure.
 const LINES_PRINTED_MAX: usize = 150;
 
-/// What to start.
+/// A program to start.
 #[derive(Debug, Clone)]
 pub struct Launch {
-    /// Names the process in failures.
+    /// The name of the process in failures.
     pub name: String,
     /// The program.
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// Variables that it gets besides those of the test process.
+    /// Variables in addition to those of the test process.
     pub environment: BTreeMap<String, String>,
-    /// Variables of the test process that start with one of these it does not get.
+    /// Prefixes of variables of the test process that are removed.
     pub hidden_prefixes: Vec<&'static str>,
-    /// Where it runs.
+    /// The working directory.
     pub directory: PathBuf,
 }
 
@@ -46,7 +47,7 @@ impl Launch {
         }
     }
 
-    /// With arguments.
+    /// Adds arguments.
     #[must_use]
     pub fn arguments(mut self, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         self.arguments.extend(arguments.into_iter().map(Into::into));
@@ -67,13 +68,13 @@ impl Launch {
     }
 }
 
-/// What a process wrote, both streams, line by line as they came.
+/// The output of a process, both streams, line by line in the order of arrival.
 #[derive(Debug, Default)]
 pub struct Log(Mutex<VecDeque<String>>);
 
 impl Log {
     fn push(&self, line: String) {
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.0.lock();
         if lines.len() == LINES_KEPT_MAX {
             drop(lines.pop_front());
         }
@@ -82,16 +83,16 @@ impl Log {
 
     /// The lines so far.
     pub fn lines(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.0.lock().iter().cloned().collect()
     }
 
-    /// The first thing that `pick` finds in a line.
+    /// The first result of `pick` over the lines.
     pub fn find<T>(&self, pick: impl Fn(&str) -> Option<T>) -> Option<T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().find_map(|line| pick(line))
+        self.0.lock().iter().find_map(|line| pick(line))
     }
 }
 
-/// A running process. Dropping it kills it.
+/// A running process, which is killed when it is dropped.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -104,21 +105,22 @@ pub struct Process {
 /// A signal that tests send.
 #[derive(Debug, Clone, Copy)]
 pub enum Signal {
-    /// Ends at once, without a last word.
+    /// Kills the process.
     Kill,
-    /// Asks to end.
+    /// Asks the process to end.
     Terminate,
-    /// Stands still, like a machine that is suspended.
+    /// Suspends the process.
     Stop,
-    /// Goes on.
+    /// Resumes the process.
     Continue,
 }
 
 impl Process {
-    /// Starts a program; its output is collected.
+    /// Starts a program and collects its output.
     pub fn start(launch: &Launch) -> Self {
-        let mut child = reaper::spawn(&launch.program, &launch.arguments, |command| launch.prepare(command))
-            .unwrap_or_else(|error| panic!("{} cannot be started: {error}", launch.name));
+        let mut child =
+            process_guard::spawn(&launch.program, &launch.arguments, |command| launch.prepare(command))
+                .unwrap_or_else(|error| panic!("{} cannot be started: {error}", launch.name));
         let log = Arc::new(Log::default());
         let stdout = child.stdout.take().expect("its output is a pipe");
         let stderr = child.stderr.take().expect("its errors are a pipe");
@@ -126,28 +128,28 @@ impl Process {
         Self { name: launch.name.clone(), child, log, readers, ended: None }
     }
 
-    /// What it wrote.
+    /// The log.
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// Its id.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// How it ended, if it did.
+    /// The exit status, if the process has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none()
             && let Some(status) = self.child.try_wait().expect("a child can be asked")
         {
-            reaper::forget(self.child.id());
+            process_guard::unregister(self.child.id());
             self.ended = Some(status);
         }
         self.ended
     }
 
-    /// Sends a signal, if it still runs.
+    /// Sends a signal if the process still runs.
     pub fn signal(&mut self, signal: Signal) {
         if self.ended().is_some() {
             return;
@@ -155,48 +157,48 @@ impl Process {
         assert!(send(self.child.id(), signal), "{signal:?} could not be sent to {}", self.name);
     }
 
-    /// Whether nobody holds its output any more: it and all that inherited it are gone.
+    /// Whether the process and all that inherited its output have closed it.
     pub fn is_output_closed(&self) -> bool {
         self.readers.iter().all(JoinHandle::is_finished)
     }
 
-    /// SIGKILL; returns when it is gone.
+    /// Sends SIGKILL, and waits until the process has ended.
     pub fn kill(&mut self) {
         self.signal(Signal::Kill);
-        self.wait(wait::PATIENCE);
+        self.wait(wait::TIMEOUT);
     }
 
-    /// SIGTERM; returns how it ended.
+    /// Sends SIGTERM, and waits until the process has ended.
     pub fn terminate(&mut self, within: Duration) -> ExitStatus {
         self.signal(Signal::Terminate);
         self.wait(within)
     }
 
-    /// Returns when it has ended.
+    /// Waits until the process has ended.
     ///
     /// # Panics
-    /// When it has not within that time.
+    /// When it has not ended within that time.
     pub fn wait(&mut self, within: Duration) -> ExitStatus {
         let name = self.name.clone();
-        wait::block_until(within, || self.ended().ok_or_else(|| "it runs".to_owned()))
-            .unwrap_or_else(|seen| panic!("{name} did not end within {within:?}: {seen}"))
+        wait::block_until(within, || self.ended().ok_or_else(|| "it still runs".to_owned()))
+            .unwrap_or_else(|state| panic!("{name} did not end within {within:?}: {state}"))
     }
 
-    /// Returns when it has closed its output, so that the log is complete. Nobody who inherited the
-    /// output may still be running.
+    /// Waits until the output is closed, so that the log is complete. No process that inherited the output
+    /// may still run.
     pub fn wait_for_output(&mut self) {
         for reader in self.readers.drain(..) {
             reader.join().expect("a log can be read to its end");
         }
     }
 
-    /// Waits for a line of the log in which `pick` finds something.
+    /// Waits for a log line for which `pick` has a result.
     ///
     /// # Panics
     /// When the process ends first, or the deadline passes.
     pub fn wait_for_line<T>(&mut self, what: &str, within: Duration, pick: impl Fn(&str) -> Option<T>) -> T {
         let found = wait::block_until(within, || {
-            // Asked before the log is read: what a process said before it ended counts.
+            // Checked before the log is read, so that lines before the end of the process count.
             let ended = self.ended();
             match (self.log.find(&pick), ended) {
                 (Some(found), _) => Ok(Ok(found)),
@@ -221,10 +223,10 @@ impl Drop for Process {
         if self.ended().is_none() {
             drop(self.child.kill());
             drop(self.child.wait());
-            reaper::forget(self.child.id());
+            process_guard::unregister(self.child.id());
         }
         if std::thread::panicking() {
-            // Answers to polls would hide the rest.
+            // Routine answers to polls are left out.
             let mut lines = self.log.lines();
             lines.retain(|line| !line.contains(" answered 200 "));
             let skipped = lines.len().saturating_sub(LINES_PRINTED_MAX);
@@ -234,17 +236,16 @@ impl Drop for Process {
     }
 }
 
-/// Sends a signal to a process that the test knows about, such as the child of one that it started. False
-/// when there is none of that id.
+/// Sends a signal to any process, such as the child of a child. Returns whether it exists.
 pub fn send(pid: u32, signal: Signal) -> bool {
-    let word = match signal {
+    let name = match signal {
         Signal::Kill => "KILL",
         Signal::Terminate => "TERM",
         Signal::Stop => "STOP",
         Signal::Continue => "CONT",
     };
-    // The shell's own `kill`: there is one on every machine.
-    let sent = Command::new("sh").args(["-c", r#"kill -"$1" "$2""#, "kill", word, &pid.to_string()]).status();
+    // The `kill` of the shell exists on every machine.
+    let sent = Command::new("sh").args(["-c", r#"kill -"$1" "$2""#, "kill", name, &pid.to_string()]).status();
     sent.is_ok_and(|status| status.success())
 }
 

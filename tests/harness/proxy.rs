@@ -1,8 +1,8 @@
-//! A forwarder of bytes in front of one service, which a test can take away and bring back: Azurite
-//! itself never refuses, never stalls and never loses an answer.
+//! A proxy that forwards bytes to one service, and that a test can switch off and on. Azurite itself never
+//! refuses, stalls or loses an answer.
 //!
-//! It forwards bytes and not requests, so that signatures stay valid. It runs on threads of its own
-//! and does not depend on the runtime of the test.
+//! The proxy forwards bytes and not requests, so that signatures remain valid. It runs on its own threads,
+//! independent of the runtime of the test.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,32 +15,32 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// What is forwarded at once.
+/// Size of the buffer.
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// What becomes of connections.
+/// How the proxy handles connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Bytes go both ways.
+    /// Forwards bytes in both directions.
     Forward,
-    /// The service is away: connections are closed at once, those that were open as well.
+    /// Closes all connections, including open ones.
     Refuse,
-    /// Requests arrive and are done, but instead of the answer the connection closes: the outcome
-    /// is unclear to whoever asked.
+    /// Forwards requests, and closes the connection instead of returning the answer: the client does not
+    /// know the outcome.
     LoseAnswers,
 }
 
-/// A running proxy. It ends with its owner.
+/// A running proxy. It stops when it is dropped.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
-    carried: Arc<AtomicU64>,
+    forwarded_bytes: Arc<AtomicU64>,
     mode: watch::Sender<Mode>,
     listener: JoinHandle<()>,
 }
 
 impl Proxy {
-    /// A proxy on a free loopback port, in front of a loopback port.
+    /// Starts a proxy on a free loopback port, in front of a loopback port.
     pub fn before(port: u16) -> Self {
         let target = SocketAddr::from(([127, 0, 0, 1], port));
         let (mode, watched) = watch::channel(Mode::Forward);
@@ -51,22 +51,22 @@ impl Proxy {
             let _entered = runtime().enter();
             TcpListener::from_std(listener).expect("a listener for the runtime")
         };
-        let carried: Arc<AtomicU64> = Arc::default();
-        let listener = runtime().spawn(serve(listener, target, watched, Arc::clone(&carried)));
-        Self { address, carried, mode, listener }
+        let forwarded_bytes: Arc<AtomicU64> = Arc::default();
+        let listener = runtime().spawn(serve(listener, target, watched, Arc::clone(&forwarded_bytes)));
+        Self { address, forwarded_bytes, mode, listener }
     }
 
-    /// Its port.
+    /// The port.
     pub const fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// The bytes that it forwarded so far, both ways.
-    pub fn carried(&self) -> u64 {
-        self.carried.load(Ordering::Relaxed)
+    /// The number of bytes forwarded so far in both directions.
+    pub fn forwarded_bytes(&self) -> u64 {
+        self.forwarded_bytes.load(Ordering::Relaxed)
     }
 
-    /// Changes what becomes of connections, those that are open included.
+    /// Changes how connections are handled, including open ones.
     pub fn switch(&self, mode: Mode) {
         self.mode.send_replace(mode);
     }
@@ -78,7 +78,7 @@ impl Drop for Proxy {
     }
 }
 
-/// One thread forwards for all proxies of the test process.
+/// The runtime of all proxies of the test process, with one thread.
 pub(crate) fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
@@ -95,20 +95,21 @@ async fn serve(
     listener: TcpListener,
     target: SocketAddr,
     mode: watch::Receiver<Mode>,
-    carried: Arc<AtomicU64>,
+    forwarded_bytes: Arc<AtomicU64>,
 ) {
     loop {
-        // A listener on loopback fails only when the process runs out of files; the test shows it.
+        // A loopback listener fails only when the process has no file descriptors left, which the test
+        // shows.
         let Ok((client, _)) = listener.accept().await else { return };
-        drop(runtime().spawn(carry(client, target, mode.clone(), Arc::clone(&carried))));
+        drop(runtime().spawn(relay(client, target, mode.clone(), Arc::clone(&forwarded_bytes))));
     }
 }
 
-async fn carry(
+async fn relay(
     client: TcpStream,
     target: SocketAddr,
     mut mode: watch::Receiver<Mode>,
-    carried: Arc<AtomicU64>,
+    forwarded_bytes: Arc<AtomicU64>,
 ) {
     let current = *mode.borrow_and_update();
     match current {
@@ -119,10 +120,10 @@ async fn carry(
             let (from_client, to_client) = client.into_split();
             let (from_server, to_server) = server.into_split();
             let both = futures::future::join(
-                forward(from_client, to_server, &carried),
-                forward(from_server, to_client, &carried),
+                forward(from_client, to_server, &forwarded_bytes),
+                forward(from_server, to_client, &forwarded_bytes),
             );
-            // Whoever is connected when the mode changes is cut off.
+            // Open connections are cut when the mode changes.
             tokio::select! {
                 _ = both => {}
                 _ = mode.changed() => {}
@@ -133,7 +134,7 @@ async fn carry(
             let (mut from_client, _to_client) = client.into_split();
             let (mut from_server, mut to_server) = server.split();
             let mut first = [0; 1];
-            // The first byte of the answer tells that the request was done.
+            // The first byte of the answer shows that the request was carried out.
             tokio::select! {
                 _ = tokio::io::copy(&mut from_client, &mut to_server) => {}
                 _ = from_server.read(&mut first) => {}
@@ -144,15 +145,15 @@ async fn carry(
     }
 }
 
-/// Forwards one way and counts, until one of the two ends.
-async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, carried: &AtomicU64) {
+/// Forwards and counts bytes in one direction until either side ends.
+async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, forwarded_bytes: &AtomicU64) {
     let mut buffer = vec![0; BUFFER_BYTES];
     while let Ok(count) = from.read(&mut buffer).await {
         let bytes = buffer.get(..count).unwrap_or_default();
         if bytes.is_empty() || to.write_all(bytes).await.is_err() {
             break;
         }
-        carried.fetch_add(u64::try_from(count).unwrap_or(0), Ordering::Relaxed);
+        forwarded_bytes.fetch_add(u64::try_from(count).unwrap_or(0), Ordering::Relaxed);
     }
     drop(to.shutdown().await);
 }

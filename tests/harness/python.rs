@@ -8,33 +8,33 @@ use std::time::Duration;
 use crate::process::{Launch, Process};
 use crate::workspace;
 
-/// Longest installation.
+/// Longest time for the installation.
 const INSTALL_TIME_MAX: Duration = Duration::from_secs(600);
-/// Pythons to look for, the first that is new enough is taken.
+/// Names of Python to try; the first that is new enough is used.
 const PYTHONS: [&str; 4] = ["python3", "python3.13", "python3.12", "python3.11"];
-/// Succeeds with a Python that the requirements are made for.
+/// Succeeds with a version that the requirements support.
 const IS_NEW_ENOUGH: &str = "import sys; sys.exit(sys.version_info < (3, 11))";
 
-/// Where the tools of Python and what they need are kept.
+/// The directory of the Python tools.
 pub fn directory() -> PathBuf {
     workspace::root().join("tests/python")
 }
 
-/// The Python that has the requirements. Makes its environment first, where that was not done for these
-/// requirements, or where its Python is gone.
+/// The Python with the requirements. Creates its environment first if it is not installed for the current
+/// requirements, or if its Python was removed.
 ///
 /// # Panics
-/// When there is no Python 3.11 or newer with its `venv` module, or the installation fails; with what to
-/// do about it.
+/// When there is no Python 3.11 or newer with the module `venv`, or the installation fails. The message
+/// says how to fix it.
 pub fn program() -> PathBuf {
     let directory = directory();
     let environment = directory.join(".venv");
     let program = environment.join("bin/python");
-    // All requirements are the stamp: any change of them installs again.
+    // The stamp contains all requirements, so any change of them causes an installation.
     let stamp = environment.join(".installed-from");
     let requirements = directory.join("requirements.txt");
     let lock_file = File::open(&requirements).expect("the requirements are part of the tests");
-    // Several test processes may start at once: one installs, the others wait here.
+    // Several test processes may start at once: one installs, and the others wait here.
     lock_file.lock().expect("a file can be locked");
     let wanted = fs::read(&requirements).expect("the requirements can be read");
     if fs::read(&stamp).ok().as_ref() != Some(&wanted) || !succeeds(&program, &["-c", IS_NEW_ENOUGH]) {
@@ -57,7 +57,7 @@ fn install(directory: &Path, environment: &Path, program: &Path) {
         "{python} has no module `venv` that can install: the tests keep their tools of Python in an \
          environment of their own (Debian: `apt-get install python3-venv`)"
     );
-    // A half-made environment, or one of another Python, is of no use.
+    // An incomplete environment, or one of another Python, is replaced.
     let make = [Path::new("-m"), Path::new("venv"), Path::new("--clear"), environment];
     run("python -m venv", Path::new(python), make, directory);
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"];
@@ -76,7 +76,7 @@ fn run(
     process.wait_for_output();
     assert!(
         status.success(),
-        "the tools of Python that the tests use cannot be installed: `{what}` in tests/python said\n{}",
+        "the tools of Python that the tests use cannot be installed: `{what}` in tests/python printed\n{}",
         process.log().lines().join("\n")
     );
 }

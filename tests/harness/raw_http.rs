@@ -1,5 +1,4 @@
-//! HTTP as bytes, for what no well-mannered client would send: any request, at any pace, and whatever
-//! comes back.
+//! HTTP as bytes, for requests that a regular client does not send: any request at any pace.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -11,24 +10,24 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
-/// What came back for one request.
+/// The answer to one request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RawAnswer {
     /// The status.
     pub status: u16,
-    /// The head, as it came.
+    /// The head as it was received.
     pub head: String,
-    /// The body; null where it is not JSON.
+    /// The body; null if it is not JSON.
     pub body: Value,
 }
 
 impl RawAnswer {
-    /// The code of a problem; empty when it is none.
+    /// The code of a problem; empty if there is none.
     pub fn code(&self) -> &str {
         self.body.get("code").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The detail of a problem; empty when there is none.
+    /// The detail of a problem; empty if there is none.
     pub fn detail(&self) -> &str {
         self.body.get("detail").and_then(Value::as_str).unwrap_or_default()
     }
@@ -38,7 +37,7 @@ impl RawAnswer {
 pub struct RawConnection {
     reader: OwnedReadHalf,
     writer: OwnedWriteHalf,
-    /// Bytes that came and were not looked at yet.
+    /// Bytes that were received and not parsed yet.
     received: Vec<u8>,
     is_ended: bool,
 }
@@ -47,7 +46,7 @@ impl RawConnection {
     /// Connects to an address such as `http://127.0.0.1:40123`.
     ///
     /// # Panics
-    /// When nobody listens there.
+    /// When no process listens there.
     pub async fn open(address: &str) -> Self {
         let address: SocketAddr =
             address.strip_prefix("http://").unwrap_or(address).parse().expect("an address");
@@ -57,13 +56,13 @@ impl RawConnection {
         Self { reader, writer, received: Vec::new(), is_ended: false }
     }
 
-    /// Sends bytes; false when the other side does not take them any more.
+    /// Sends bytes. Returns whether the other side accepted them.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.writer.write_all(bytes.as_ref()).await.is_ok()
     }
 
-    /// Sends a block again and again until it is `total` bytes, or until an answer comes or the other
-    /// side takes no more; how many bytes were taken.
+    /// Sends a block repeatedly until `total` bytes are sent, an answer arrives, or the other side accepts
+    /// no more. Returns the number of accepted bytes.
     pub async fn flood(&mut self, block: &[u8], total: usize) -> usize {
         let mut sent: usize = 0;
         while sent < total {
@@ -83,7 +82,7 @@ impl RawConnection {
         sent
     }
 
-    /// The next answer; `None` when the connection ends, or nothing comes for that long.
+    /// The next answer; `None` when the connection ends, or nothing is received for that time.
     pub async fn answer(&mut self, within: Duration) -> Option<RawAnswer> {
         loop {
             if let Some((answer, rest)) = split(&self.received, self.is_ended) {
@@ -96,7 +95,7 @@ impl RawConnection {
         }
     }
 
-    /// Whether the other side closes the connection within that time, without another answer.
+    /// Whether the other side closes the connection within that time without another answer.
     pub async fn is_closed(&mut self, within: Duration) -> bool {
         while !self.is_ended && self.received.is_empty() {
             if !self.receive(within).await {
@@ -106,7 +105,7 @@ impl RawConnection {
         self.is_ended && self.received.is_empty()
     }
 
-    /// Receives some bytes, or the end; false when nothing comes.
+    /// Receives some bytes, or the end. Returns whether that happened in time.
     async fn receive(&mut self, within: Duration) -> bool {
         let mut some = vec![0; 16 * 1024];
         match tokio::time::timeout(within, self.reader.read(&mut some)).await {
@@ -121,13 +120,13 @@ impl RawConnection {
     fn keep(&mut self, some: Option<&[u8]>) {
         match some {
             Some(bytes) if !bytes.is_empty() => self.received.extend_from_slice(bytes),
-            // Closed, or reset because it did not want the rest of the request.
+            // Closed, or reset because the rest of the request was not accepted.
             Some(_) | None => self.is_ended = true,
         }
     }
 }
 
-/// The first whole answer in what was received, and the rest.
+/// The first complete answer in the received bytes, and the rest.
 fn split(received: &[u8], is_ended: bool) -> Option<(RawAnswer, Vec<u8>)> {
     let head_end = received.windows(4).position(|window| window == b"\r\n\r\n")?.saturating_add(4);
     let (head, rest) = received.split_at(head_end);
@@ -151,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_taken_one_by_one() {
+    fn answers_are_split_one_by_one() {
         let bytes =
             b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 413 Too\r\nContent-Length: 12\r\n\r\n{\"code\":\"x\"}HT";
         let (first, rest) = split(bytes, false).unwrap();

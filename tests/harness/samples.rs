@@ -1,5 +1,5 @@
-//! The samples of XML in `schemas/samples`: each format has a folder, in it each document, and in that one
-//! `valid`, `invalid` and, for what only the program can see, `refused`.
+//! The XML samples in `schemas/samples`. Each format has a folder with a folder for each document, which
+//! contains `valid`, `invalid` and, for errors that only the program detects, `refused`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,26 +28,26 @@ pub const SHAPES: [Shape; 8] = [
 /// One sample.
 #[derive(Debug, Clone)]
 pub struct XmlSample {
-    /// Its format.
+    /// The format.
     pub format: &'static Tables,
-    /// What it is about.
+    /// The kind of document.
     pub shape: Shape,
     /// `valid`, `invalid` or `refused`.
     pub folder: &'static str,
-    /// The name of its file, without `.xml`.
+    /// The file name without `.xml`.
     pub name: String,
     /// The document.
     pub body: Vec<u8>,
 }
 
 impl XmlSample {
-    /// Where it stands, for people.
+    /// The path of the sample within the samples.
     pub fn place(&self) -> String {
         let Self { format, shape, folder, name, .. } = self;
         format!("{}/{}/{folder}/{name}", format.name, format.of(*shape).root)
     }
 
-    /// Whether it is sent to us.
+    /// Whether the document is sent to the bank.
     pub const fn is_request(&self) -> bool {
         matches!(self.shape, Shape::Submission(_) | Shape::Opening | Shape::Change)
     }
@@ -58,10 +58,10 @@ pub fn directory(format: &Tables, shape: Shape) -> PathBuf {
     workspace::root().join("schemas/samples").join(format.name).join(format.of(shape).root)
 }
 
-/// All samples, in the order of their names.
+/// All samples, sorted by name.
 ///
 /// # Panics
-/// When a kind of document has no valid or no invalid ones.
+/// When a kind of document has no valid or no invalid samples.
 pub fn xml_samples() -> Vec<XmlSample> {
     let mut samples = Vec::new();
     for format in FORMATS {

@@ -1,4 +1,4 @@
-//! A bank for one test: which store, which processes, which settings; all in one constructor.
+//! A bank for one test: its store, processes and settings, from one builder.
 #![expect(clippy::disallowed_methods, reason = "tests need ids that no other test has")]
 
 use std::os::unix::process::ExitStatusExt as _;
@@ -21,33 +21,33 @@ use crate::azurite::{Azurite, Ports};
 use crate::binaries::Binary;
 use crate::certificates::Certified;
 use crate::client::Client;
-use crate::faults::Point;
+use crate::faults::CrashPoint;
 use crate::process::Process;
+use crate::process_probe::ProcessProbe;
 use crate::proxy::{Mode, Proxy};
 use crate::service::{self, Service, Settings};
 use crate::tamper::Tamper;
-use crate::vitals::Vitals;
 use crate::wait;
 
-/// Which store the bank stands on.
+/// The store of a bank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stand {
-    /// The embedded store, a file.
+pub enum StoreKind {
+    /// The embedded store, a SQLite file.
     Sqlite,
-    /// Azure Storage, for which Azurite stands in.
+    /// Azure Storage, emulated by Azurite.
     Azurite,
 }
 
-/// What a scenario is made of.
+/// The configuration of a scenario.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    stand: Stand,
+    store_kind: StoreKind,
     webs: usize,
     workers: usize,
-    /// Another Azurite than the shared one.
+    /// The ports of a private Azurite, instead of the shared one.
     private: Option<Ports>,
     proxies: bool,
-    /// Web processes host a worker.
+    /// Whether web processes host a worker.
     hosts_worker: bool,
     settings: Settings,
     trusted: Option<String>,
@@ -56,16 +56,16 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The smallest bank on a store: one process on SQLite, a web and a worker process on Azurite.
-    pub fn on(stand: Stand) -> Self {
-        let workers = match stand {
-            Stand::Sqlite => 0,
-            Stand::Azurite => 1,
+    /// The smallest bank on a store: one process on SQLite, one web and one worker process on Azurite.
+    pub fn on(store_kind: StoreKind) -> Self {
+        let workers = match store_kind {
+            StoreKind::Sqlite => 0,
+            StoreKind::Azurite => 1,
         };
         let settings = Settings::default();
-        let hosts_worker = stand == Stand::Sqlite;
+        let hosts_worker = store_kind == StoreKind::Sqlite;
         Self {
-            stand,
+            store_kind,
             webs: 1,
             workers,
             private: None,
@@ -78,13 +78,13 @@ impl Plan {
         }
     }
 
-    /// As [`Self::on`], on an Azurite that the test stops and starts.
+    /// As [`Self::on`], with an Azurite that the test stops and starts.
     pub fn on_private(azurite: &Azurite) -> Self {
-        Self { private: Some(azurite.ports()), ..Self::on(Stand::Azurite) }
+        Self { private: Some(azurite.ports()), ..Self::on(StoreKind::Azurite) }
     }
 
-    /// That many processes of each kind; no web process hosts a worker. With no worker process, work
-    /// stays on the queue until a test starts one.
+    /// Sets the number of processes of each kind; no web process hosts a worker. Without a worker process,
+    /// work stays on the queue until a test starts one.
     #[must_use]
     pub const fn processes(mut self, webs: usize, workers: usize) -> Self {
         self.webs = webs;
@@ -93,7 +93,7 @@ impl Plan {
         self
     }
 
-    /// One web process with a worker inside, on any store.
+    /// One web process that hosts a worker, on any store.
     #[must_use]
     pub const fn in_one_process(self) -> Self {
         let mut plan = self.processes(1, 0);
@@ -101,48 +101,49 @@ impl Plan {
         plan
     }
 
-    /// Puts proxies before the services of Azurite, which the test can switch.
+    /// Puts proxies in front of the services of Azurite, which the test can switch.
     #[must_use]
     pub const fn behind_proxies(mut self) -> Self {
         self.proxies = true;
         self
     }
 
-    /// How long a received message stays hidden, and after how many receipts it is set aside.
+    /// Sets the visibility timeout of a received message, and the number of receipts after which it is set
+    /// aside.
     #[must_use]
     pub fn receipts(self, visibility_timeout_s: u32, dequeue_count_max: u32) -> Self {
         self.with("POSTONCE_VISIBILITY_TIMEOUT_S", &visibility_timeout_s.to_string())
             .with("POSTONCE_DEQUEUE_COUNT_MAX", &dequeue_count_max.to_string())
     }
 
-    /// Safety polls come soon: for tests that put messages on a queue by themselves, which rings nobody.
+    /// Makes safety polls frequent, for tests that put messages on a queue directly, without a ring.
     #[must_use]
     pub fn polling_often(self) -> Self {
         self.with("POSTONCE_IDLE_POLL_MAX_MS", "150")
     }
 
-    /// Another setting, for all processes.
+    /// Sets a variable for all processes.
     #[must_use]
     pub fn with(mut self, variable: &str, value: &str) -> Self {
         self.settings = self.settings.with(variable, value);
         self
     }
 
-    /// The bank is served over TLS, and its clients trust that authority.
+    /// Serves the bank over TLS, to clients that trust that authority.
     #[must_use]
     pub fn trusting(mut self, authority: &str) -> Self {
         self.trusted = Some(authority.to_owned());
         self
     }
 
-    /// Its clients show that certificate.
+    /// Sets the certificate of the clients.
     #[must_use]
     pub fn identified(mut self, own: &Certified) -> Self {
         self.identity = Some(own.clone());
         self
     }
 
-    /// Keeps its files below that directory: where the disk is, for what measures it.
+    /// Keeps the files below that directory, such as on the disk to be measured.
     #[must_use]
     pub fn in_directory(mut self, directory: &Path) -> Self {
         self.directory = Some(directory.to_owned());
@@ -151,18 +152,18 @@ impl Plan {
 
     /// Prepares the store, starts the processes, and waits until the web processes are ready.
     pub async fn start(self) -> Scenario {
-        let Self { stand, webs, workers, private, proxies, hosts_worker, settings, .. } = self;
+        let Self { store_kind, webs, workers, private, proxies, hosts_worker, settings, .. } = self;
         let Self { trusted, identity, directory, .. } = self;
         let directory = directory.unwrap_or_else(std::env::temp_dir);
         let directory = TempDir::with_prefix_in("postonce-test-", directory).expect("a directory for a test");
-        let (direct, through, proxies) = match stand {
-            Stand::Sqlite => {
+        let (direct, through, proxies) = match store_kind {
+            StoreKind::Sqlite => {
                 let storage = format!("sqlite:{}", directory.path().join("postonce.db").display());
                 (storage.clone(), storage, None)
             }
-            Stand::Azurite => endpoints(private.unwrap_or_else(|| Azurite::shared().ports()), proxies),
+            StoreKind::Azurite => endpoints(private.unwrap_or_else(|| Azurite::shared().ports()), proxies),
         };
-        // Names of tables have to start with a letter, and must not be long.
+        // Names of tables must start with a letter and be short.
         let prefix = format!("t{}", short(Uuid::new_v4()));
         let key = format!("test-key-{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
         let settings = settings
@@ -172,7 +173,7 @@ impl Plan {
             .with("POSTONCE_NAME_PREFIX", prefix.clone())
             .with("POSTONCE_BOOTSTRAP_KEY", key.clone());
         let mut scenario = Scenario {
-            stand,
+            store_kind,
             direct,
             prefix,
             key,
@@ -194,35 +195,35 @@ impl Plan {
     }
 }
 
-/// Proxies before the services of Azurite.
+/// Proxies in front of the services of Azurite.
 #[derive(Debug)]
 pub struct Proxies {
-    /// Large bodies.
+    /// The proxy of the blob service.
     pub blobs: Proxy,
-    /// Messages.
+    /// The proxy of the queue service.
     pub queues: Proxy,
-    /// Rows.
+    /// The proxy of the table service.
     pub tables: Proxy,
 }
 
 impl Proxies {
-    /// Puts proxies before the services at those ports.
+    /// Starts proxies in front of the services at those ports.
     pub fn before(ports: Ports) -> Self {
         let Ports { blob, queue, table } = ports;
         Self { blobs: Proxy::before(blob), queues: Proxy::before(queue), tables: Proxy::before(table) }
     }
 
-    /// Their ports.
+    /// The ports of the proxies.
     pub const fn ports(&self) -> Ports {
         Ports { blob: self.blobs.port(), queue: self.queues.port(), table: self.tables.port() }
     }
 
-    /// Bytes that went through them so far, either way.
-    pub fn carried(&self) -> u64 {
-        [&self.blobs, &self.queues, &self.tables].map(Proxy::carried).into_iter().sum()
+    /// The number of bytes forwarded so far in both directions.
+    pub fn forwarded_bytes(&self) -> u64 {
+        [&self.blobs, &self.queues, &self.tables].map(Proxy::forwarded_bytes).into_iter().sum()
     }
 
-    /// Switches all three.
+    /// Switches all three proxies.
     pub fn switch_all(&self, mode: Mode) {
         self.blobs.switch(mode);
         self.queues.switch(mode);
@@ -237,18 +238,18 @@ fn endpoints(ports: Ports, with_proxies: bool) -> (String, String, Option<Proxie
     (storage(ports), storage(through), proxies)
 }
 
-/// A bank for one test. Its processes end with it.
+/// A bank for one test. Its processes end when it is dropped.
 #[derive(Debug)]
 pub struct Scenario {
-    /// Which store it stands on.
-    pub stand: Stand,
-    /// The web processes, in the order in which they were started.
+    /// The store.
+    pub store_kind: StoreKind,
+    /// The web processes, in the order of their starts.
     pub webs: Vec<Service>,
-    /// The worker processes, in the order in which they were started.
+    /// The worker processes, in the order of their starts.
     pub workers: Vec<Service>,
-    /// The proxies, where the plan has them.
+    /// The proxies, if the plan has them.
     pub proxies: Option<Proxies>,
-    /// What every process is started with.
+    /// The settings of every process.
     pub settings: Settings,
     direct: String,
     prefix: String,
@@ -256,12 +257,12 @@ pub struct Scenario {
     hosts_worker: bool,
     trusted: Option<String>,
     identity: Option<Certified>,
-    /// Last: removed when the processes are gone.
+    /// Declared last: removed after the processes have ended.
     directory: TempDir,
 }
 
 impl Scenario {
-    /// Web processes that are started from now on host a worker.
+    /// Web processes that are started later host a worker.
     pub const fn host_worker(&mut self) {
         self.hosts_worker = true;
     }
@@ -273,7 +274,7 @@ impl Scenario {
         self.webs.push(web);
     }
 
-    /// Starts another worker process. It can be asked when this returns; it may not be ready.
+    /// Starts another worker process. It serves HTTP when this returns; it may not be ready.
     pub fn start_worker(&mut self) {
         self.start_worker_with(&[]);
     }
@@ -284,17 +285,17 @@ impl Scenario {
         self.workers.push(worker);
     }
 
-    /// What can be asked of a worker process.
-    pub fn vitals(&self, worker: usize) -> Vitals {
+    /// A probe of a worker process.
+    pub fn probe(&self, worker: usize) -> ProcessProbe {
         let worker =
             self.workers.get(worker).unwrap_or_else(|| panic!("there is no worker process {worker}"));
-        Vitals::of(worker.address())
+        ProcessProbe::of(worker.address())
     }
 
-    /// Waits until every worker process is ready: others know it and can reach it.
+    /// Waits until every worker process is ready: registered and reachable.
     pub async fn until_workers_ready(&self) {
         for worker in 0..self.workers.len() {
-            self.vitals(worker).until_ready().await;
+            self.probe(worker).until_ready().await;
         }
     }
 
@@ -303,7 +304,7 @@ impl Scenario {
         self.proxies.as_ref().expect("the plan has proxies")
     }
 
-    /// A client of a web process, with the first key.
+    /// A client of a web process with the first key.
     pub fn client(&self, web: usize) -> Client {
         let web = self.webs.get(web).unwrap_or_else(|| panic!("there is no web process {web}"));
         match &self.trusted {
@@ -312,7 +313,7 @@ impl Scenario {
         }
     }
 
-    /// The first key, which allows everything.
+    /// The first key, which has all scopes.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -322,21 +323,21 @@ impl Scenario {
         self.directory.path().to_owned()
     }
 
-    /// Queues that share the work.
+    /// The number of work queues.
     pub fn queue_count(&self) -> u16 {
         let set = self.settings.get("POSTONCE_QUEUE_COUNT").and_then(|count| count.parse().ok());
-        set.unwrap_or(match self.stand {
-            Stand::Sqlite => 1,
-            Stand::Azurite => 4,
+        set.unwrap_or(match self.store_kind {
+            StoreKind::Sqlite => 1,
+            StoreKind::Azurite => 4,
         })
     }
 
-    /// The store itself, past the proxies and the processes.
+    /// The store itself, without the proxies and the processes.
     pub async fn store(&self) -> Store {
         self.store_in(Arc::new(SystemWorld::new())).await
     }
 
-    /// The same, with a clock of its own.
+    /// The same with another clock.
     pub async fn store_in(&self, world: Arc<dyn World>) -> Store {
         if let Some(path) = self.direct.strip_prefix("sqlite:") {
             let enqueue = store::enqueue(
@@ -347,38 +348,38 @@ impl Scenario {
             return SqliteStore::open(Path::new(path), enqueue, world).expect("the file can be opened");
         }
         let connection = self.direct.strip_prefix("azure:").expect("there are two kinds of stores");
-        let connection = AzureConnection::parse(connection).expect("the harness knows connection strings");
+        let connection = AzureConnection::parse(connection).expect("a valid connection string");
         let config = AzureConfig { connection, prefix: self.prefix.clone() };
-        azure::open(&config, world).await.expect("opening asks nobody")
+        azure::open(&config, world).await.expect("opening makes no request")
     }
 
-    /// The seal of the bank's messages: the secret is the one that its processes find in the store.
+    /// The seal of the bank's messages, with the secret that its processes find in the store.
     pub async fn seal(&self) -> Seal {
         let secret = Arc::new(DoorbellSecret::new(None));
         secret.establish(&*self.store().await.sync, &SystemWorld::new()).await;
         Seal::new(&secret)
     }
 
-    /// Means to change the store past the bank.
+    /// Changes to the store that bypass the bank.
     pub fn tamper(&self) -> Tamper {
         Tamper::with(&self.direct, &self.prefix)
     }
 
-    /// Runs `postonce-web` with a subcommand for operators; returns what it printed.
+    /// Runs `postonce-web` with an operator command. Returns its output.
     ///
     /// # Panics
     /// When it fails.
     pub fn operate(&self, arguments: &[&str]) -> String {
         let launch = service::launch(Binary::Web, &self.settings, arguments, self.directory.path());
         let mut process = Process::start(&launch);
-        let status = process.wait(wait::PATIENCE);
+        let status = process.wait(wait::TIMEOUT);
         process.wait_for_output();
         let printed = process.log().lines().join("\n");
         assert!(status.success(), "{arguments:?} failed:\n{printed}");
         printed
     }
 
-    /// Makes an API key with the command for operators.
+    /// Creates an API key with the operator command.
     pub fn add_key(&self, partner: &str, scopes: &[&str]) -> String {
         let mut arguments = vec!["keys", "add", "--partner", partner];
         arguments.extend(scopes.iter().flat_map(|scope| ["--scope", scope]));
@@ -388,22 +389,23 @@ impl Scenario {
         key.unwrap_or_else(|| panic!("no key in {printed}")).to_owned()
     }
 
-    /// Runs a worker that dies at that point, until it is dead; returns the signal that ended it.
-    pub fn run_dying_worker(&self, point: Point) -> Option<i32> {
+    /// Runs a worker that crashes at that point. Returns the signal that ended it.
+    pub fn run_crashing_worker(&self, point: CrashPoint) -> Option<i32> {
         let arguments = [point.code()];
-        let launch = service::launch(Binary::DyingWorker, &self.settings, &arguments, self.directory.path());
+        let launch =
+            service::launch(Binary::CrashingWorker, &self.settings, &arguments, self.directory.path());
         let mut process = Process::start(&launch);
-        process.wait(wait::PATIENCE).signal()
+        process.wait(wait::TIMEOUT).signal()
     }
 }
 
-/// An account that nobody else uses.
+/// A new account key.
 pub fn fresh_account() -> AccountKey {
     let (user, account) = (UserId::from_uuid(Uuid::new_v4()), AccountId::from_uuid(Uuid::new_v4()));
     AccountKey { user, account }
 }
 
-/// An id that nobody else uses.
+/// A new message id.
 pub fn fresh_id() -> MessageId {
     MessageId::from_uuid(Uuid::new_v4())
 }

@@ -1,4 +1,4 @@
-//! The processes under test: `postonce-web` and `postonce-worker`, as they are shipped.
+//! The processes under test: `postonce-web` and `postonce-worker` as they are shipped.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,10 +9,10 @@ use crate::binaries::Binary;
 use crate::process::{Launch, Log, Process, Signal};
 use crate::wait;
 
-/// Longest drain that the contract allows, and some time around it.
+/// The longest drain that the contract allows, plus a margin.
 pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// What a process is started with.
+/// Environment variables of a process.
 #[derive(Debug, Clone, Default)]
 pub struct Settings(BTreeMap<String, String>);
 
@@ -30,16 +30,16 @@ impl Settings {
     }
 }
 
-/// What a binary is started with: settings, arguments, and where.
+/// The launch of a binary with settings and arguments.
 pub fn launch(binary: Binary, settings: &Settings, arguments: &[&str], directory: &Path) -> Launch {
     let mut launch = Launch::of(binary.name(), binary.path(), directory).arguments(arguments);
     launch.environment = settings.0.clone();
-    // The settings of whoever runs the tests are not the settings of the tests.
+    // The settings of the user who runs the tests do not apply.
     launch.hidden_prefixes = vec!["POSTONCE_", "RUST_LOG"];
     launch
 }
 
-/// A process that serves. Dropping it kills it.
+/// A serving process, which is killed when it is dropped.
 #[derive(Debug)]
 pub struct Service {
     process: Process,
@@ -47,35 +47,35 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts a process and waits until it says that it listens.
+    /// Starts a process and waits until it logs that it listens.
     pub fn start(binary: Binary, settings: &Settings, arguments: &[&str], directory: &Path) -> Self {
         let mut process = Process::start(&launch(binary, settings, arguments, directory));
-        let address = process.wait_for_line("listening on http…", wait::PATIENCE, address_in);
+        let address = process.wait_for_line("listening on http…", wait::TIMEOUT, address_in);
         Self { process, address }
     }
 
-    /// Where it listens, such as `http://127.0.0.1:40123`.
+    /// The address on which it listens, such as `http://127.0.0.1:40123`.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Where the other processes of the bank call it, as it says in its log.
+    /// The address for the other processes of the bank, as it is logged.
     pub fn internal_address(&self) -> String {
         let of_its_own = self.log().find(|line| {
             let (_, address) = line.split_once("Other processes of the bank call at ")?;
             let end = address.find(|c: char| c.is_whitespace() || c.is_control() || c == '"');
             Some(end.map_or(address, |end| address.split_at(end).0).to_owned())
         });
-        // A worker process serves everything at one address.
+        // A worker process has only one address.
         of_its_own.unwrap_or_else(|| self.address.clone())
     }
 
-    /// The id of its process.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// What it wrote.
+    /// The log.
     pub fn log(&self) -> &Log {
         self.process.log()
     }
@@ -85,15 +85,15 @@ impl Service {
         &mut self.process
     }
 
-    /// SIGKILL; returns when it is gone.
+    /// Sends SIGKILL, and waits until the process has ended.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// SIGTERM; returns when it has drained. Other work of the test goes on meanwhile.
+    /// Sends SIGTERM, and waits until the process has drained. Other work of the test continues.
     ///
     /// # Panics
-    /// When it ends otherwise than with exit code 0, or too late.
+    /// When it exits with another code than 0, or too late.
     pub async fn drain(&mut self) {
         self.process.signal(Signal::Terminate);
         let status: ExitStatus = wait::until("it drains", DRAIN_TIME_MAX, async || {
@@ -104,18 +104,18 @@ impl Service {
         assert!(status.success(), "a drained process exits with 0, not {status}\n{lines}");
     }
 
-    /// Suspends it: it stands still, and holds what it holds.
+    /// Suspends the process.
     pub fn suspend(&mut self) {
         self.process.signal(Signal::Stop);
     }
 
-    /// Lets a suspended process go on.
+    /// Resumes a suspended process.
     pub fn resume(&mut self) {
         self.process.signal(Signal::Continue);
     }
 }
 
-/// The address in a line such as `… listening on http://127.0.0.1:40123`, also in color or JSON.
+/// The address in a line such as `… listening on http://127.0.0.1:40123`, plain, with colors or in JSON.
 pub(crate) fn address_in(line: &str) -> Option<String> {
     let (_, rest) = line.split_once("listening on ")?;
     let end = rest.find(|c: char| c.is_whitespace() || c.is_control() || c == '"' || c == ',');

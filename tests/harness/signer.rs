@@ -1,5 +1,5 @@
 //! Signs requests as a partner does (RFC 9421), with a digest of the body (RFC 9530). Written from the RFC
-//! and not from the bank's own code, so that both would have to be wrong in the same way.
+//! without the code of the bank, so that an error in one of them is detected.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use postonce_shared::domain::partner::{SignatureAlgorithm, SignatureKey};
 use postonce_shared::domain::time::Timestamp;
 use sha2::{Digest as _, Sha256};
 
-/// What a partner signs with.
+/// The key and the parameters of a partner's signatures.
 #[derive(Debug, Clone)]
 pub struct Signer {
     key_id: String,
     secret: Secret,
-    /// What its signatures cover.
+    /// The components that the signatures cover.
     pub components: Vec<&'static str>,
-    /// How long ago it says that it signed.
+    /// How long ago the signatures were created.
     pub age: Duration,
 }
 
@@ -28,12 +28,12 @@ enum Secret {
     Ed25519(Box<SigningKey>),
 }
 
-/// A request to be signed.
+/// A request to sign.
 #[derive(Debug, Clone, Copy)]
-pub struct Draft<'a> {
+pub struct UnsignedRequest<'a> {
     /// The method.
     pub method: &'a str,
-    /// Where it is sent, such as `http://127.0.0.1:8080`.
+    /// The address of the server, such as `http://127.0.0.1:8080`.
     pub address: &'a str,
     /// The path.
     pub path: &'a str,
@@ -44,12 +44,12 @@ pub struct Draft<'a> {
 }
 
 impl Signer {
-    /// One that shares a secret with the bank.
+    /// A signer that shares a secret with the bank.
     pub fn hmac(key_id: &str, secret: &[u8]) -> Self {
         Self::of(key_id, Secret::Hmac(secret.to_vec()))
     }
 
-    /// One whose public key the bank knows.
+    /// A signer whose public key is known to the bank.
     pub fn ed25519(key_id: &str, seed: [u8; 32]) -> Self {
         Self::of(key_id, Secret::Ed25519(Box::new(SigningKey::from_bytes(&seed))))
     }
@@ -59,7 +59,7 @@ impl Signer {
         Self { key_id: key_id.to_owned(), secret, components, age: Duration::ZERO }
     }
 
-    /// What the bank knows of it.
+    /// The key that is registered with the bank.
     pub fn known_as(&self) -> SignatureKey {
         let (algorithm, material) = match &self.secret {
             Secret::Hmac(secret) => (SignatureAlgorithm::HmacSha256, secret.clone()),
@@ -69,8 +69,8 @@ impl Signer {
     }
 
     /// The headers that sign a request.
-    pub fn headers(&self, draft: Draft<'_>, now: Timestamp) -> Vec<(&'static str, String)> {
-        let Draft { method, address, path, id, body } = draft;
+    pub fn headers(&self, draft: UnsignedRequest<'_>, now: Timestamp) -> Vec<(&'static str, String)> {
+        let UnsignedRequest { method, address, path, id, body } = draft;
         let digest = format!("sha-256=:{}:", BASE64_STANDARD.encode(Sha256::digest(body)));
         let names: Vec<String> = self.components.iter().map(|name| format!("\"{name}\"")).collect();
         let age = i64::try_from(self.age.as_secs()).expect("a short time");
@@ -85,7 +85,7 @@ impl Signer {
                 "@path" => path.to_owned(),
                 "content-digest" => digest.clone(),
                 "idempotency-key" => id.to_owned(),
-                other => panic!("the signer does not know {other}"),
+                other => panic!("the signer does not support {other}"),
             };
             base.push_str(&format!("\"{name}\": {value}\n"));
         }

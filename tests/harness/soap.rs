@@ -1,4 +1,4 @@
-//! A client of the SOAP service that nobody here wrote: Python's `zeep`, made from the WSDL.
+//! A client of the SOAP service that is independent of the bank: Python's `zeep`, generated from the WSDL.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::python;
 
-/// A version of SOAP, as the port of the service that speaks it.
+/// A version of SOAP, and the port of the service for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Port {
     /// SOAP 1.1.
@@ -18,7 +18,7 @@ pub enum Port {
 }
 
 impl Port {
-    /// Both.
+    /// Both ports.
     pub const ALL: [Self; 2] = [Self::Soap11, Self::Soap12];
 
     const fn name(self) -> &'static str {
@@ -29,7 +29,7 @@ impl Port {
     }
 }
 
-/// A client in a process of Python, which ends with it.
+/// A client in a Python process, which ends when this value is dropped.
 #[derive(Debug)]
 pub struct SoapClient {
     child: Child,
@@ -38,7 +38,7 @@ pub struct SoapClient {
 }
 
 impl SoapClient {
-    /// A client of the process at that address, with an API key or none.
+    /// A client of the process at that address, with an API key or without one.
     ///
     /// # Panics
     /// When Python is missing.
@@ -55,10 +55,10 @@ impl SoapClient {
         Self { child, calls, answers }
     }
 
-    /// Calls an operation on an account. Without an id, the client makes one.
+    /// Calls an operation on an account. Without an id, the client creates one.
     ///
     /// # Panics
-    /// When there is no answer, not even a fault.
+    /// When there is no answer at all.
     pub fn call(
         &mut self,
         operation: &str,
@@ -76,8 +76,8 @@ impl SoapClient {
         let call = json!({"operation": operation, "arguments": arguments, "message_id": id});
         let called = writeln!(self.calls, "{call}").and_then(|()| self.calls.flush());
         let mut line = String::new();
-        let heard = called.and_then(|()| self.answers.read_line(&mut line));
-        let answer = heard.ok().and_then(|_| serde_json::from_str(&line).ok());
+        let received = called.and_then(|()| self.answers.read_line(&mut line));
+        let answer = received.ok().and_then(|_| serde_json::from_str(&line).ok());
         SoapAnswer(answer.unwrap_or_else(|| panic!("zeep gave no answer to {call}: {line:?}")))
     }
 }
@@ -89,12 +89,12 @@ impl Drop for SoapClient {
     }
 }
 
-/// What came back.
+/// The answer to a call.
 #[derive(Debug, Clone)]
 pub struct SoapAnswer(Value);
 
 impl SoapAnswer {
-    /// A text in it, by its JSON pointer; empty where there is none.
+    /// A text, by its JSON pointer; empty if it is missing.
     pub fn text(&self, pointer: &str) -> &str {
         self.0.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
@@ -102,19 +102,19 @@ impl SoapAnswer {
     /// The HTTP status of a fault, and the code of its problem.
     ///
     /// # Panics
-    /// When it is no fault.
+    /// When the answer is not a fault.
     #[track_caller]
     pub fn fault(&self) -> (u64, &str) {
         let status = self.0.pointer("/fault/status").and_then(Value::as_u64);
         (status.unwrap_or_else(|| panic!("no fault: {self:?}")), self.text("/fault/problem/code"))
     }
 
-    /// The element in the body of the envelope, as it came.
+    /// The element in the body of the envelope, as it was received.
     pub fn message(&self) -> &[u8] {
         self.text("/message").as_bytes()
     }
 
-    /// All of it.
+    /// The whole answer.
     pub const fn whole(&self) -> &Value {
         &self.0
     }

@@ -1,5 +1,5 @@
-//! Changes what a store holds past all of the bank's code: SQLite's file through Python, the tables of
-//! Azurite through their REST interface. What no program of the bank does, an audit has to find.
+//! Changes the content of a store without the code of the bank: SQLite's file through Python, the tables of
+//! Azurite through the REST API. An audit must find such changes.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,7 +15,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-/// Runs statements on a file, after the triggers are gone that refuse them.
+/// Runs statements on a file, after it has dropped the triggers that would refuse them.
 const SQLITE_SCRIPT: &str = r#"
 import json, sqlite3, sys
 path, statements = sys.argv[1], json.loads(sys.argv[2])
@@ -38,12 +38,12 @@ const OF_TRANSACTION: &str = "account = (SELECT id FROM account_names WHERE user
 /// The store of one bank.
 #[derive(Debug)]
 pub enum Tamper {
-    /// A file.
+    /// A SQLite file.
     Sqlite {
-        /// Where it is.
+        /// The path.
         path: PathBuf,
     },
-    /// Tables.
+    /// The tables of Azurite.
     Azurite {
         /// The address of the table service, with the account.
         endpoint: String,
@@ -57,7 +57,7 @@ pub enum Tamper {
 }
 
 impl Tamper {
-    /// The store behind a setting of the harness.
+    /// The store of a `POSTONCE_STORAGE` setting.
     pub fn with(storage: &str, prefix: &str) -> Self {
         if let Some(path) = storage.strip_prefix("sqlite:") {
             return Self::Sqlite { path: PathBuf::from(path) };
@@ -75,7 +75,7 @@ impl Tamper {
         }
     }
 
-    /// Writes the content of a page over the one that starts at the same sequence.
+    /// Overwrites the page that starts at the same sequence.
     pub async fn write_page(&self, page: &JournalPage) {
         let entries = page_body::encode(&page.entries);
         let sql = format!(
@@ -94,7 +94,7 @@ impl Tamper {
         self.change(&sql, &parameters, page.account, &row, Some(properties)).await;
     }
 
-    /// Makes nonsense of the entries of a page.
+    /// Makes the entries of a page unreadable.
     pub async fn garble_page(&self, key: AccountKey, first_sequence: u64) {
         let sql = format!(
             "UPDATE journal_pages SET entries = '[{{' WHERE account = {ACCOUNT_NUMBER} AND first_sequence = ?"
@@ -114,7 +114,7 @@ impl Tamper {
         self.change(&sql, &json!([user, account, first_sequence]), key, &row, None).await;
     }
 
-    /// Writes balance and head of an account.
+    /// Overwrites the balance and the head of an account.
     pub async fn write_account(&self, account: &Account) {
         let sql = format!("UPDATE accounts SET balance = ?, head = ? WHERE id = {ACCOUNT_NUMBER}");
         let (balance, head) = (account.balance.minor_units(), account.head.to_string());
@@ -124,7 +124,7 @@ impl Tamper {
         self.change(&sql, &parameters, account.key, "account", Some(properties)).await;
     }
 
-    /// Makes a transaction a rejected one.
+    /// Changes the status of a transaction to rejected.
     pub async fn reject(&self, key: &TransactionKey) {
         let sql = format!(
             "UPDATE transactions SET status = 'rejected', reason = 'insufficient_funds' WHERE {OF_TRANSACTION}"
@@ -133,7 +133,7 @@ impl Tamper {
         self.change_transaction(&sql, Vec::new(), key, Some(properties)).await;
     }
 
-    /// Gives a transaction another order number.
+    /// Changes the order number of a transaction.
     pub async fn number(&self, key: &TransactionKey, number: OrderNumber) {
         let sql = format!("UPDATE transactions SET order_number = ? WHERE {OF_TRANSACTION}");
         let properties = json!({"OrderNumber": number.to_string()});
@@ -159,7 +159,7 @@ impl Tamper {
         self.change(sql, &Value::from(parameters), key.account, &row, properties).await;
     }
 
-    /// Changes one row; without properties the statement, and the request, remove it.
+    /// Changes one row, or removes it if there are no properties.
     async fn change(
         &self,
         sql: &str,
@@ -184,11 +184,11 @@ impl Tamper {
         let Self::Azurite { endpoint, account, key: secret, table } = self else { return };
         let partition = format!("{}-{}", key.user.simple(), key.account.simple());
         let place = format!("{table}(PartitionKey='{partition}',RowKey='{row}')");
-        // Any date will do: Azurite runs without a check of it, and the signature is over this one.
+        // Any date is valid: Azurite runs without a check of it, and the signature covers this one.
         let date = "Sat, 21 Nov 2026 16:00:00 GMT";
         let secret = STANDARD.decode(secret).expect("the key is Base64");
-        let mut signature = Hmac::<Sha256>::new_from_slice(&secret).expect("a key of any length will do");
-        // The account twice: once as the account, once as the first part of Azurite's path.
+        let mut signature = Hmac::<Sha256>::new_from_slice(&secret).expect("a key of any length is valid");
+        // The account occurs twice: as the account, and as the first part of Azurite's path.
         signature.update(format!("{date}\n/{account}/{account}/{place}").as_bytes());
         let signature = STANDARD.encode(signature.finalize().into_bytes());
         let method = match &properties {
@@ -212,7 +212,7 @@ impl Tamper {
     }
 }
 
-/// User and account as parameters of a statement.
+/// The user and the account as parameters of a statement.
 fn blobs(key: AccountKey) -> [Value; 2] {
     [json!({"hex": key.user.simple()}), json!({"hex": key.account.simple()})]
 }

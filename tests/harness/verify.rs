@@ -11,22 +11,22 @@ use crate::scenario::Scenario;
 use crate::service::{self, Settings};
 use crate::wait;
 
-/// Longest audit of a test's ledger.
+/// Longest audit in a test.
 const AUDIT_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// What an audit said.
+/// The result of an audit.
 #[derive(Debug)]
 pub struct Verified {
     /// The exit code.
     pub code: Option<i32>,
-    /// What it printed, with its log.
+    /// The output, including the log.
     pub lines: Vec<String>,
-    /// The findings and the notices.
+    /// Findings and notices.
     pub findings: Vec<Value>,
 }
 
 impl Verified {
-    /// The kinds of what was found on an account, sorted.
+    /// The sorted kinds of the findings on an account.
     pub fn kinds(&self, account: AccountKey) -> Vec<&str> {
         let mut kinds: Vec<&str> =
             self.on(account).filter_map(|finding| finding.get("kind").and_then(Value::as_str)).collect();
@@ -34,7 +34,7 @@ impl Verified {
         kinds
     }
 
-    /// What was found on an account.
+    /// The findings on an account.
     pub fn on(&self, account: AccountKey) -> impl Iterator<Item = &Value> {
         let (user, account) = (account.user.to_string(), account.account.to_string());
         self.findings.iter().filter(move |finding| {
@@ -43,7 +43,7 @@ impl Verified {
         })
     }
 
-    /// A count of the summary.
+    /// A count in the summary.
     pub fn count(&self, name: &str) -> u64 {
         let objects = self.lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let summary = objects.into_iter().find(|object| object.get("type") == Some(&Value::from("summary")));
@@ -52,7 +52,7 @@ impl Verified {
     }
 }
 
-/// Audits the ledger of a bank, as JSON. Other work of the test goes on meanwhile.
+/// Audits the ledger of a bank with JSON output. Other work of the test continues.
 pub async fn verify(bank: &Scenario, arguments: &[&str]) -> Verified {
     verify_with(&bank.settings, bank, arguments).await
 }

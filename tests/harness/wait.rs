@@ -1,28 +1,28 @@
-//! Waiting for a condition, with a deadline. Nothing in the tests sleeps and hopes.
-#![expect(clippy::disallowed_methods, reason = "tests run in the real world and wait for real processes")]
+//! Waiting for a condition, with a deadline. Tests do not sleep for a fixed time.
+#![expect(clippy::disallowed_methods, reason = "tests wait for real processes")]
 
 use std::time::{Duration, Instant};
 
-/// How long a condition may take that normally holds at once: generous, because the machine may be
-/// busy with other tests. A test that passes never waits that long.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of a condition that normally holds at once. It is generous, because the machine may be busy with
+/// other tests; a passing test does not wait that long.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Pause between two looks.
-const LOOK_DELAY: Duration = Duration::from_millis(15);
+/// Pause between two checks.
+const POLL_INTERVAL: Duration = Duration::from_millis(15);
 
-/// Returns what `look` finds as soon as it finds it. `Err` says what was seen instead.
+/// Returns the result of `check` as soon as it is `Ok`. `Err` describes the current state.
 ///
 /// # Panics
-/// When the deadline passes, with what was waited for and what was seen last.
-pub async fn until<T>(what: &str, within: Duration, mut look: impl AsyncFnMut() -> Result<T, String>) -> T {
+/// When the deadline passes, with the description of the last state.
+pub async fn until<T>(what: &str, within: Duration, mut check: impl AsyncFnMut() -> Result<T, String>) -> T {
     let started = Instant::now();
     loop {
-        match look().await {
+        match check().await {
             Ok(found) => return found,
-            Err(seen) if started.elapsed() > within => {
-                panic!("{what}: not within {within:?}; seen last: {seen}")
+            Err(state) if started.elapsed() > within => {
+                panic!("{what}: not within {within:?}; seen last: {state}")
             }
-            Err(_) => tokio::time::sleep(LOOK_DELAY).await,
+            Err(_) => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
 }
@@ -30,34 +30,34 @@ pub async fn until<T>(what: &str, within: Duration, mut look: impl AsyncFnMut() 
 /// As [`until`], for code that is not async.
 ///
 /// # Errors
-/// What was seen last, when the deadline passes.
-pub fn block_until<T>(within: Duration, mut look: impl FnMut() -> Result<T, String>) -> Result<T, String> {
+/// The last state, when the deadline passes.
+pub fn block_until<T>(within: Duration, mut check: impl FnMut() -> Result<T, String>) -> Result<T, String> {
     let started = Instant::now();
     loop {
-        match look() {
+        match check() {
             Ok(found) => return Ok(found),
-            Err(seen) if started.elapsed() > within => return Err(seen),
-            Err(_) => std::thread::sleep(LOOK_DELAY),
+            Err(state) if started.elapsed() > within => return Err(state),
+            Err(_) => std::thread::sleep(POLL_INTERVAL),
         }
     }
 }
 
-/// Checks that `holds` stays true for that long: for what must *not* happen.
+/// Checks that `holds` stays true for that time, for events that must *not* happen.
 ///
 /// # Panics
-/// When it does not hold, with what it says.
+/// When it does not hold, with its error.
 pub async fn throughout(what: &str, duration: Duration, mut holds: impl AsyncFnMut() -> Result<(), String>) {
     let started = Instant::now();
     while started.elapsed() < duration {
-        if let Err(seen) = holds().await {
-            panic!("{what}: no longer true after {:?}: {seen}", started.elapsed());
+        if let Err(state) = holds().await {
+            panic!("{what}: no longer true after {:?}: {state}", started.elapsed());
         }
-        tokio::time::sleep(LOOK_DELAY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Lets time pass: for traffic with a pace, and for measurements after idleness. A test that waits for
-/// something waits with [`until`].
+/// Waits for a fixed time, for traffic with a pace and for measurements after idle time. To wait for a
+/// condition, use [`until`].
 pub async fn pass(duration: Duration) {
     tokio::time::sleep(duration).await;
 }

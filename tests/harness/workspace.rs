@@ -1,4 +1,4 @@
-//! Where things are: the workspace, and the directory that Cargo builds into.
+//! The paths of the workspace and of Cargo's target directory.
 
 use std::path::{Path, PathBuf};
 
@@ -9,9 +9,9 @@ pub fn root() -> &'static Path {
 
 /// The directory of the running test binary's profile, such as `target/debug`.
 fn profile_directory() -> PathBuf {
-    let binary = std::env::current_exe().expect("a process knows its program");
+    let binary = std::env::current_exe().expect("the path of the program is known");
     let directory = binary.parent().expect("a program is in a directory");
-    // Test binaries are in `deps`, others one level up.
+    // Test binaries are in `deps`, other binaries one level above.
     if directory.ends_with("deps") {
         directory.parent().expect("`deps` is in the directory of the profile").to_owned()
     } else {
@@ -19,16 +19,16 @@ fn profile_directory() -> PathBuf {
     }
 }
 
-/// The directory that Cargo builds into.
+/// Cargo's target directory.
 pub fn target_directory() -> PathBuf {
     profile_directory().parent().expect("a profile is in the target directory").to_owned()
 }
 
-/// The profile of the running test binary, as Cargo's `--profile` calls it.
+/// The profile of the running test binary, as in Cargo's `--profile`.
 pub fn profile() -> String {
     let directory = profile_directory();
     match directory.file_name().and_then(|name| name.to_str()) {
-        // For historical reasons the directory of `dev` has another name.
+        // The directory of `dev` has another name for historical reasons.
         Some("debug") | None => "dev".to_owned(),
         Some(name) => name.to_owned(),
     }

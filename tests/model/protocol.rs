@@ -1,109 +1,109 @@
-//! The protocol of accepting and posting: every rule broken once, and what the checker is told of it.
+//! Every rule of the protocol broken once, and whether the checker detects it.
 
 use postonce_tests::model::explore::{counterexample, exhaust};
 use postonce_tests::model::protocol::rules::{Mutation, Rules};
 use postonce_tests::model::protocol::{Budget, Protocol};
 use stateright::{Checker as _, Model as _};
 
-const NOTHING: Budget = Budget { submits: [1, 1, 0], losses: 0, crashes: 0, expiries: 0, repairs: 0 };
+const NO_FAULTS: Budget = Budget { submits: [1, 1, 0], losses: 0, crashes: 0, expiries: 0, repairs: 0 };
 
-/// With that rule broken, the property falls that the rule is there for.
+/// Checks that breaking this rule violates the property that the rule protects.
 #[track_caller]
-fn falls(mutation: Mutation, budget: Budget) {
-    let property = mutation.breaks().expect("a rule whose breach does harm");
+fn is_detected(mutation: Mutation, budget: Budget) {
+    let property = mutation.breaks().expect("a rule whose violation does harm");
     let rules = Rules::TWO_SERVICES.with(mutation);
-    let Some((steps, story)) = counterexample(Protocol { rules, budget }, property) else {
-        panic!("{mutation:?} is not noticed: \"{property}\" still holds under {budget:?}");
+    let Some((steps, text)) = counterexample(Protocol { rules, budget }, property) else {
+        panic!("{mutation:?} is not detected: \"{property}\" still holds under {budget:?}");
     };
-    println!("{mutation:?} is noticed after {steps} steps. {story}");
+    println!("{mutation:?} is detected after {steps} steps. {text}");
 }
 
 #[test]
-fn deleting_before_the_commit_is_noticed() {
-    falls(Mutation::DeleteBeforeCommit, NOTHING);
+fn deleting_before_the_commit_is_detected() {
+    is_detected(Mutation::DeleteBeforeCommit, NO_FAULTS);
 }
 
 #[test]
-fn an_unclear_commit_that_counts_as_written_is_noticed() {
-    falls(Mutation::UnclearIsDone, Budget { losses: 1, ..NOTHING });
+fn an_unclear_commit_that_counts_as_written_is_detected() {
+    is_detected(Mutation::UnclearIsDone, Budget { losses: 1, ..NO_FAULTS });
 }
 
 #[test]
-fn an_unclear_commit_that_counts_as_failed_and_is_posted_again_is_noticed() {
-    falls(Mutation::UnclearIsFailed, Budget { losses: 1, ..NOTHING });
+fn an_unclear_commit_that_counts_as_failed_and_is_posted_again_is_detected() {
+    is_detected(Mutation::UnclearIsFailed, Budget { losses: 1, ..NO_FAULTS });
 }
 
 #[test]
-fn deleting_a_message_with_unfinished_work_is_noticed() {
-    falls(Mutation::DeleteWithRest, Budget { submits: [2, 1, 0], losses: 1, ..NOTHING });
+fn deleting_a_message_with_unfinished_work_is_detected() {
+    is_detected(Mutation::DeleteWithRest, Budget { submits: [2, 1, 0], losses: 1, ..NO_FAULTS });
 }
 
 #[test]
-fn a_promise_before_the_send_is_noticed() {
-    falls(Mutation::PromiseBeforeSend, NOTHING);
+fn an_acknowledgement_before_the_send_is_detected() {
+    is_detected(Mutation::AcknowledgeBeforeSend, NO_FAULTS);
 }
 
 #[test]
-fn a_promise_of_work_that_others_may_have_sent_is_noticed() {
-    falls(Mutation::PromiseOldRows, Budget { submits: [2, 0, 0], ..NOTHING });
+fn an_acknowledgement_without_a_confirmed_send_is_detected() {
+    is_detected(Mutation::AcknowledgeOldRows, Budget { submits: [2, 0, 0], ..NO_FAULTS });
 }
 
 #[test]
-fn content_that_is_not_compared_is_noticed() {
-    falls(Mutation::SkipFingerprint, Budget { submits: [1, 0, 1], ..NOTHING });
+fn content_that_is_not_compared_is_detected() {
+    is_detected(Mutation::SkipFingerprint, Budget { submits: [1, 0, 1], ..NO_FAULTS });
 }
 
 #[test]
-fn an_insert_that_replaces_is_noticed() {
-    falls(Mutation::InsertReplaces, Budget { submits: [2, 0, 0], ..NOTHING });
+fn an_insert_that_replaces_is_detected() {
+    is_detected(Mutation::InsertReplaces, Budget { submits: [2, 0, 0], ..NO_FAULTS });
 }
 
 #[test]
-fn a_commit_without_the_version_of_the_account_is_noticed() {
-    falls(Mutation::NoAccountGuard, NOTHING);
+fn a_commit_without_the_version_of_the_account_is_detected() {
+    is_detected(Mutation::NoAccountGuard, NO_FAULTS);
 }
 
 #[test]
-fn a_commit_without_the_revisions_of_its_transactions_is_noticed() {
-    falls(Mutation::NoRowGuard, Budget { submits: [2, 0, 0], ..NOTHING });
+fn a_commit_without_the_revisions_of_its_transactions_is_detected() {
+    is_detected(Mutation::NoRowGuard, Budget { submits: [2, 0, 0], ..NO_FAULTS });
 }
 
 #[test]
-fn a_rejection_without_the_version_of_the_account_is_noticed() {
-    falls(Mutation::NoGuardForRejections, NOTHING);
+fn a_rejection_without_the_version_of_the_account_is_detected() {
+    is_detected(Mutation::NoGuardForRejections, NO_FAULTS);
 }
 
 #[test]
-fn a_commit_that_is_recognized_without_its_nonce_is_noticed() {
-    falls(Mutation::RecognizeByStatus, Budget { losses: 1, expiries: 1, ..NOTHING });
+fn a_commit_that_is_recognized_without_its_nonce_is_detected() {
+    is_detected(Mutation::RecognizeByStatus, Budget { losses: 1, expiries: 1, ..NO_FAULTS });
 }
 
 #[test]
-fn a_cache_that_is_kept_after_a_stale_commit_is_noticed() {
-    falls(Mutation::KeepOldCache, NOTHING);
+fn a_cache_that_is_kept_after_a_stale_commit_is_detected() {
+    is_detected(Mutation::KeepOldCache, NO_FAULTS);
 }
 
-/// What DESIGN.md says of leases and receipts: nothing depends on them.
+/// By design nothing depends on receipts.
 #[test]
-fn whoever_deletes_finished_work_without_a_receipt_does_no_harm() {
+fn deleting_finished_work_without_a_receipt_does_no_harm() {
     assert_eq!(Mutation::IgnoreReceipts.breaks(), None);
     let rules = Rules::TWO_SERVICES.with(Mutation::IgnoreReceipts);
-    let budget = Budget { losses: 1, expiries: 1, ..NOTHING };
+    let budget = Budget { losses: 1, expiries: 1, ..NO_FAULTS };
     let figures =
         exhaust(Protocol { rules, budget }, 1, |_| {}).unwrap_or_else(|findings| panic!("{findings}"));
     println!("Receipts ignored: {figures}");
 }
 
-/// Elsewhere the checker takes states for one that differ only in the names of processes. Here it does
-/// not: the same promises hold, and there are as many more states as two pairs can be renamed at most.
+/// Other tests treat states that differ only in the names of processes as one state. Without that reduction
+/// the same properties hold, and there are at most four times as many states: two pairs can be renamed.
 #[test]
 fn processes_are_interchangeable() {
     let protocol =
-        Protocol { rules: Rules::TWO_SERVICES, budget: Budget { losses: 1, expiries: 1, ..NOTHING } };
+        Protocol { rules: Rules::TWO_SERVICES, budget: Budget { losses: 1, expiries: 1, ..NO_FAULTS } };
     let reduced = exhaust(protocol, 1, |_| {}).unwrap_or_else(|findings| panic!("{findings}")).unique;
     let whole = protocol.checker().spawn_bfs().join();
     whole.assert_properties();
     let whole = whole.unique_state_count();
-    println!("{whole} states are {reduced} when processes have no names");
-    assert!((reduced * 3..=reduced * 4).contains(&whole), "{whole} states cannot be {reduced}");
+    println!("{whole} states, {reduced} without the names of processes");
+    assert!((reduced * 3..=reduced * 4).contains(&whole), "{whole} states cannot be reduced to {reduced}");
 }

@@ -24,9 +24,9 @@ from azure.storage.blob import BlobSasPermissions, ContainerClient, ContainerSas
 from azure.storage.blob import generate_container_sas
 from azure.storage.queue import QueueClient, QueueSasPermissions, generate_queue_sas
 
-# Longest time that a received message may stay hidden here, in seconds.
+# Visibility timeout of received messages, in seconds.
 VISIBILITY_TIMEOUT_S = 60
-# Most messages of one receive.
+# Maximum number of messages of one receive.
 RECEIVE_MAX = 32
 
 
@@ -70,7 +70,7 @@ def compressed(envelope):
 
 
 def store_payload(account, payload):
-    """Stores bytes as a payload; returns the envelope that claims it."""
+    """Stores bytes as a payload. Returns the envelope that claims it."""
     name = f"work-{uuid.uuid4().hex}"
     account.container(BlobSasPermissions(create=True)).upload_blob(name, payload)
     return {"v": 2, "payload": name}
@@ -82,7 +82,7 @@ def add(account, request):
         queue.send_message(text)
     for envelope in request.get("envelopes", []):
         queue.send_message(encoded(envelope))
-    # The refusal shows that the SAS has no other permission than adding.
+    # The refusal shows that the SAS permits only adding.
     try:
         queue.peek_messages()
         may_read = True
@@ -94,7 +94,7 @@ def add(account, request):
 def store(account, request):
     container = account.container(BlobSasPermissions(create=True))
     for name in request["names"]:
-        container.upload_blob(name, b"what an outsider wrote")
+        container.upload_blob(name, b"written by an outsider")
     return {}
 
 
@@ -140,7 +140,7 @@ def as_claim(account, queue, message, change):
 
 
 def untouched(account, queue, message, change):
-    """Returns the message as it is."""
+    """Releases the message unchanged."""
     queue.update_message(message, content=message.content, visibility_timeout=0)
 
 
@@ -154,9 +154,9 @@ WAYS = {way.__name__: way for way in ALL_WAYS}
 
 
 def intercept(account, request):
-    """Carries out the plan for each message, which has one item. Returns the items."""
+    """Carries out the interception of each message, which has one item. Returns the items."""
     queue = account.queue(add=True, process=True, update=True)
-    plans = {plan["message_id"]: plan for plan in request["plans"]}
+    interceptions = {one["message_id"]: one for one in request["interceptions"]}
     items = []
     # All messages are received first: otherwise the changed ones would be received again.
     received = list(queue.receive_messages(
@@ -164,8 +164,8 @@ def intercept(account, request):
     for message in received:
         [item] = decoded(message.content)["items"]
         items.append(item)
-        plan = plans[item["m"]]
-        WAYS[plan["way"]](account, queue, message, plan["change"])
+        interception = interceptions[item["m"]]
+        WAYS[interception["way"]](account, queue, message, interception["change"])
     return {"items": items}
 
 

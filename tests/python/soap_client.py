@@ -1,4 +1,4 @@
-"""A SOAP client as a partner would have one: zeep, which makes everything from the WSDL.
+"""A SOAP client as a partner would have it: zeep, generated from the WSDL.
 
     python soap_client.py WSDL_ADDRESS PORT API_KEY
 
@@ -6,8 +6,8 @@ One call per line of standard input, one answer per line of standard output, bot
     {"operation": "ReliableInsertMoney", "arguments": {...}, "message_id": "urn:uuid:..." or null}
     {"returned": {...}, "message_id": "...", "relates_to": "...", "message": "<...>"}
     {"fault": {"code": ..., "reason": ..., "status": ..., "problem": {...}}, ...}
-The WSDL says that its messages are addressed, so zeep makes a MessageID for each by itself. A message id
-that is given takes its place, as it must in a retry.
+The WSDL requires WS-Addressing, so zeep creates a MessageID for each message. A given message id replaces
+it, as a retry requires.
 """
 
 import json
@@ -25,7 +25,7 @@ PROBLEM = "urn:ietf:rfc:7807"
 
 
 class Transport(zeep.Transport):
-    """Remembers the HTTP status, which zeep keeps to itself when there is a fault."""
+    """Stores the HTTP status, which zeep does not return with a fault."""
 
     status = None
 
@@ -36,7 +36,7 @@ class Transport(zeep.Transport):
 
 
 class Retry(Plugin):
-    """Gives a message the id of an earlier one."""
+    """Replaces the id of a message by the id of an earlier one."""
 
     message_id = None
 
@@ -55,15 +55,15 @@ def problem_of(fault):
     found = None if detail is None else detail.find(f".//{{{PROBLEM}}}problem")
     if found is None:
         return None
-    told = {child.tag.split("}")[1]: child.text for child in found if len(child) == 0}
-    told["fields"] = [field.text for field in found.iter(f"{{{PROBLEM}}}field")]
-    return told
+    members = {child.tag.split("}")[1]: child.text for child in found if len(child) == 0}
+    members["fields"] = [field.text for field in found.iter(f"{{{PROBLEM}}}field")]
+    return members
 
 
 def main():
     address, port, key = sys.argv[1:]
     session = requests.Session()
-    # No proxy of the environment stands between a test and a process on the same machine.
+    # A process on the same machine is reached without the proxy of the environment.
     session.trust_env = False
     if key:
         session.headers["Authorization"] = f"Bearer {key}"

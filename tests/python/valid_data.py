@@ -1,10 +1,10 @@
-"""Valid data for schemathesis, where what is valid depends on the state of the bank.
+"""Valid data for schemathesis, where the validity depends on the state of the bank.
 
-A schema says what a request must look like. That a message id is not used twice for other content, that
-money comes in the currency of the account, how many bytes are too many, that a cursor came with an earlier page and that a time lies
-ahead is beyond any schema. So requests that are meant to be valid are made so here, from the answers of
-the bank to earlier ones. No operation is left out, and no answer is judged here; requests that are meant to be
-invalid go as they are, but for signatures.
+A schema describes the form of a request. It cannot express that a message id must not be reused for other
+content, that the currency must be the one of the account, that a size in bytes is limited, that a cursor must
+come from an earlier page, or that a time must be in the future. These hooks therefore change requests that are
+meant to be valid, by the earlier answers of the bank. No operation is left out, and no answer is judged here.
+Requests that are meant to be invalid are not changed, except for their signatures.
 """
 
 import base64
@@ -18,33 +18,33 @@ import requests
 import schemathesis
 from lxml import etree
 
-# What stands where in the bodies of each format.
+# The paths of members in the bodies of each format.
 NAMES = {
     "json": {"currency": ("currency",), "amount": ("amount",), "overdraft_limit": ("overdraft_limit",)},
     "xml": {"currency": ("Currency",), "amount": ("Amount",), "overdraft_limit": ("OverdraftLimit",)},
     "wwi": {"currency": ("Value", "CurrencyCode"), "amount": ("Value", "Money"), "overdraft_limit": ("CreditLine",)},
 }
-# The lists of names with texts: the list, a name.
+# The lists of pairs: the list, and the name of a pair.
 PAIRS = {"xml": ("Metadata", "Name"), "wwi": ("Tags", "Key")}
-# The elements of answers in XML, by what they are called in JSON.
+# The names in JSON of the elements of XML answers.
 ELEMENTS = {
     "UserId": "user_id", "AccountId": "account_id", "MessageId": "message_id", "Currency": "currency",
     "Balance": "balance", "NextCursor": "next_cursor", "Customer": "user_id", "AccountNo": "account_id",
     "BookingNo": "message_id", "CurrencyCode": "currency", "Balances": "balance", "ContinueAt": "next_cursor",
 }  # fmt: skip
-# Most bytes of metadata, and of members that are not known.
+# Maximum size of the metadata, and of unknown members, in bytes.
 BYTES_MAX = 2048
-# The currency of each account that is open, by user and account.
+# The currency of each open account, by user and account.
 CURRENCIES = {}
-# The content that each message id was accepted with, by user, account and id.
+# The accepted content of each message id, by user, account and id.
 CONTENTS = {}
-# The partners that were seen, by path.
+# The paths of known partners.
 PARTNERS = set()
-# The partner whose key the requests come with.
+# The partner that sends the requests.
 TESTER = "bootstrap"
-# A public key of Ed25519: not every 32 bytes are one.
+# A public key of Ed25519, since not all sequences of 32 bytes are valid.
 PUBLIC_KEY = "JrQLj5P/89iXES9+vFgrIy29clF9CC/oPPsw3c5D0bs="
-# The cursors that pages came with, by listing.
+# The cursors of earlier pages, by listing.
 CURSORS = {}
 
 
@@ -52,28 +52,28 @@ CURSORS = {}
 def before_call(context, case, kwargs):
     if case.meta is None:
         return
-    # Requests without a key, or with a wrong one, go as they are.
+    # Requests without a key, or with a wrong one, are not changed.
     if str(getattr(case.meta.phase.data, "parameter", None)).lower() != "authorization":
-        sign_nothing_and_digest_right(case)
+        remove_signature_and_fix_digest(case)
     if not case.meta.generation.mode.is_positive:
         return
     if "cursor" in (case.query or {}):
-        use_a_known_cursor(case)
+        use_known_cursor(case)
     operation = case.operation.definition.raw.get("operationId")
     if operation in ("submit_deposit", "submit_withdrawal"):
-        use_the_currency_of_the_account(case, "amount")
-        keep_to_the_size(case)
-        use_a_message_id_once(case)
+        use_account_currency(case, "amount")
+        limit_size(case)
+        use_message_id_once(case)
     elif operation == "change_account":
-        use_the_currency_of_the_account(case, "overdraft_limit")
+        use_account_currency(case, "overdraft_limit")
     elif operation == "change_gate":
         release_later(case)
     elif operation == "put_partner":
-        name_the_last_state(case)
-        stay_able_to_test(case)
+        match_any_revision(case)
+        keep_tester_permissions(case)
     elif operation == "add_partner_signature_key":
-        use_a_key_that_is_one(case)
-    digest_right(case)
+        use_valid_key(case)
+    fix_digest(case)
 
 
 @schemathesis.hook
@@ -112,7 +112,7 @@ def listing(case):
     return case.formatted_path.lower(), query.get("status", "posted"), query.get("resolved")
 
 
-def use_a_known_cursor(case):
+def use_known_cursor(case):
     known = CURSORS.get(listing(case))
     if not known:
         del case.query["cursor"]
@@ -120,8 +120,8 @@ def use_a_known_cursor(case):
         case.query["cursor"] = known[-1]
 
 
-def use_the_currency_of_the_account(case, money):
-    """The currency, and an amount that has no more decimals than it."""
+def use_account_currency(case, money):
+    """Sets the currency of the account, and an amount with at most its decimals."""
     currency = CURRENCIES.get(account(case))
     if currency is None or not isinstance(case.body, dict):
         return
@@ -129,13 +129,13 @@ def use_the_currency_of_the_account(case, money):
     put(case.body, names["currency"], lambda _: currency)
     pattern = pattern_of(case, currency, money)
 
-    def fitting(told):
-        if not isinstance(told, dict):
-            return told if not isinstance(told, str) or re.search(pattern, told) else "1"
-        decimals = int(told["Decimals"])
-        digits = told["Digits"].rjust(decimals + 1, "0")
+    def fitting(given):
+        if not isinstance(given, dict):
+            return given if not isinstance(given, str) or re.search(pattern, given) else "1"
+        decimals = int(given["Decimals"])
+        digits = given["Digits"].rjust(decimals + 1, "0")
         number = f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits
-        return told if re.search(pattern, number) else told | {"Digits": "1", "Decimals": "0"}
+        return given if re.search(pattern, number) else given | {"Digits": "1", "Decimals": "0"}
 
     put(case.body, names[money], fitting)
 
@@ -146,7 +146,7 @@ def format_of(case):
 
 
 def put(body, path, change):
-    """Changes what is at a path, if something is."""
+    """Changes the value at a path, if there is one."""
     *outer, last = path
     for name in outer:
         body = body.get(name, {})
@@ -154,12 +154,12 @@ def put(body, path, change):
         body[last] = change(body[last])
 
 
-def keep_to_the_size(case):
-    """Leaves out what has more bytes than a request may have of its kind."""
+def limit_size(case):
+    """Removes members that exceed the maximum size."""
     if not isinstance(case.body, dict):
         return
     if format_of(case) in PAIRS:
-        keep_pairs_apart(case.body, *PAIRS[format_of(case)])
+        remove_repeated_names(case.body, *PAIRS[format_of(case)])
         return
     known = case.operation.schema.raw_schema["components"]["schemas"]["TransactionRequest"]["properties"]
     unknown = {name: value for name, value in case.body.items() if name not in known}
@@ -169,8 +169,8 @@ def keep_to_the_size(case):
             case.body.pop(name, None)
 
 
-def keep_pairs_apart(body, pairs, name):
-    """No name twice: a schema cannot say that of a list. A name that is null is written as the word."""
+def remove_repeated_names(body, pairs, name):
+    """Removes repeated names, which a schema cannot exclude in a list. A null name is written as "null"."""
     named = {str(pair[name] if pair[name] is not None else "null"): pair for pair in body.get(pairs) or []}
     if pairs in body:
         body[pairs] = list(named.values()) if size(body[pairs]) <= BYTES_MAX else []
@@ -187,8 +187,8 @@ def pattern_of(case, currency, money):
     return next(group[money]["pattern"] for group in groups if currency in group["currency"]["enum"])
 
 
-def use_a_message_id_once(case):
-    """Another id for other content."""
+def use_message_id_once(case):
+    """Uses another id for other content."""
     message = str(case.headers["Idempotency-Key"]).strip('"').lower()
     known = CONTENTS.get((*account(case), message))
     if known not in (None, content(case)):
@@ -196,27 +196,27 @@ def use_a_message_id_once(case):
 
 
 def release_later(case):
-    """A gate is released in the future."""
+    """Moves the release of the gate to the future."""
     soon = datetime.now(timezone.utc) + timedelta(minutes=10)
     release_at = case.body.get("release_at") if isinstance(case.body, dict) else None
     if isinstance(release_at, str) and datetime.fromisoformat(release_at.upper()) < soon:
         case.body["release_at"] = "2099-12-31T23:59:59Z"
 
 
-def name_the_last_state(case):
-    """A change is refused when somebody else was faster; any state will do for a partner that is known."""
+def match_any_revision(case):
+    """Accepts any revision of a known partner, so that concurrent changes are not refused."""
     if case.headers and case.headers.pop("If-Match", None) and case.formatted_path in PARTNERS:
         case.headers["If-Match"] = "*"
 
 
-def stay_able_to_test(case):
-    """Whoever takes reach and rate from itself finds nothing more."""
+def keep_tester_permissions(case):
+    """Keeps the reach and the rate of the tester, since a restricted tester finds nothing more."""
     if case.path_parameters["partner_id"] == TESTER and isinstance(case.body, dict):
         case.body["reach"] = {"everything": True}
         case.body["rate"] = None
 
 
-def use_a_key_that_is_one(case):
+def use_valid_key(case):
     if not isinstance(case.body, dict) or "material" not in case.body:
         return
     secret = hashlib.sha256(case.body["material"].encode("utf-8", "replace")).digest()
@@ -224,15 +224,15 @@ def use_a_key_that_is_one(case):
     case.body["material"] = PUBLIC_KEY if is_public else base64.b64encode(secret).decode()
 
 
-def sign_nothing_and_digest_right(case):
-    """A signature is of one request of one partner with a key for it, and a digest of one body. Random ones
-    would only hide what else is wrong with a request."""
+def remove_signature_and_fix_digest(case):
+    """A signature is valid for one request of one partner, and a digest for one body. Random ones would
+    only hide other errors of a request."""
     for name in ("Signature", "Signature-Input"):
         (case.headers or {}).pop(name, None)
-    digest_right(case)
+    fix_digest(case)
 
 
-def digest_right(case):
+def fix_digest(case):
     if "Content-Digest" in (case.headers or {}):
         body = requests.Request(**case.as_transport_kwargs()).prepare().body or b""
         digest = hashlib.sha256(body.encode() if isinstance(body, str) else body).digest()

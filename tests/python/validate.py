@@ -1,4 +1,4 @@
-"""Checks XML documents against XML schemas, for the tests of the harness.
+"""Validates XML documents by XML schemas, for the tests.
 
 Started with the folder of the schemas. Reads one request a line from standard input, and answers each
 with one line on standard output; both are JSON:
@@ -6,7 +6,7 @@ with one line on standard output; both are JSON:
     {"schema": "xsd/user-account-transaction.xsd", "document": "<base64>"}
     {"errors": []}          the document is valid
     {"errors": ["line 3: …"]}
-    {"fault": "…"}          no answer can be given, such as for a schema that is not there
+    {"fault": "…"}          the document cannot be validated, for example because the schema is missing
 
 Nothing is loaded from the network, nor from outside of that folder. Ends with its input.
 """
@@ -23,11 +23,11 @@ ERRORS_MAX = 20
 
 
 class Fault(Exception):
-    """No answer can be given; the text says why."""
+    """The document cannot be validated; the text is the reason."""
 
 
 class InsideOnly(etree.Resolver):
-    """Refuses whatever a schema would load from outside of a folder."""
+    """Refuses to load files from outside of a folder."""
 
     def __init__(self, folder):
         super().__init__()

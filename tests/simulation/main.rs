@@ -1,21 +1,21 @@
-//! The bank in simulated worlds: whatever fails here prints its seed, and
-//! `cargo run --release -p postonce-tests --bin simulate -- --replay SEED` shows it again.
+//! The bank in simulated worlds. A failure prints its seed, and `cargo run --release -p postonce-tests
+//! --bin simulate -- --replay SEED` reproduces it.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use postonce_tests::simulation::faults::{Fault, FaultCounts};
 use postonce_tests::simulation::mutations::Mutation;
-use postonce_tests::simulation::run::{Plan, Report, run};
+use postonce_tests::simulation::run::{Report, RunPlan, run};
 
-/// Worlds of every test run. Always the same ones, so that a red test is red again; the command runs
-/// others.
+/// Number of seeds in every test run. The seeds are always the same, so that a failure repeats; the command
+/// runs other seeds.
 const SEEDS: u64 = 300;
-/// Seeds within which a mistake has to be found.
+/// Number of seeds within which a mistake must be found.
 const SEEDS_PER_MISTAKE: u64 = 1_000;
 
 /// Runs the plans of many seeds, two at a time.
-fn runs(seeds: u64, plan: impl Fn(u64) -> Plan + Sync) -> Vec<Report> {
+fn runs(seeds: u64, plan: impl Fn(u64) -> RunPlan + Sync) -> Vec<Report> {
     let (next, reports) = (AtomicU64::new(1), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -26,17 +26,17 @@ fn runs(seeds: u64, plan: impl Fn(u64) -> Plan + Sync) -> Vec<Report> {
                         return;
                     }
                     let report = run(&plan(seed));
-                    reports.lock().expect("no run panics").push(report);
+                    reports.lock().push(report);
                 }
             });
         }
     });
-    reports.into_inner().expect("no run panics")
+    reports.into_inner()
 }
 
 #[test]
-fn the_bank_keeps_its_promises_in_every_world() {
-    let reports = runs(SEEDS, Plan::of);
+fn the_invariants_hold_in_every_simulated_world() {
+    let reports = runs(SEEDS, RunPlan::of);
     let mut faults = FaultCounts::default();
     for report in &reports {
         assert!(
@@ -49,9 +49,9 @@ fn the_bank_keeps_its_promises_in_every_world() {
         );
         faults.merge(&report.faults);
     }
-    // A world in which nothing goes wrong proves nothing, and neither does one in which nothing happens.
+    // A world without faults or without transactions proves nothing.
     for fault in Fault::ALL {
-        assert!(faults.of(fault) > 0, "{fault} never happened in {SEEDS} worlds");
+        assert!(faults.of(fault) > 0, "{fault} never occurred in {SEEDS} worlds");
     }
     let (posted, rejected) = reports
         .iter()
@@ -62,21 +62,21 @@ fn the_bank_keeps_its_promises_in_every_world() {
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    let mut first = runs(40, Plan::of);
-    let mut second = runs(40, Plan::of);
+    let mut first = runs(40, RunPlan::of);
+    let mut second = runs(40, RunPlan::of);
     first.sort_by_key(|report| report.seed);
     second.sort_by_key(|report| report.seed);
     for (one, other) in first.iter().zip(&second) {
         assert_eq!((one.steps, one.trace_sum), (other.steps, other.trace_sum), "seed {}", one.seed);
     }
     let sums: std::collections::BTreeSet<u64> = first.iter().map(|report| report.trace_sum).collect();
-    assert_eq!(sums.len(), 40, "other seeds give other runs");
+    assert_eq!(sums.len(), 40, "different seeds give different runs");
 }
 
 #[test]
 fn every_deliberate_mistake_is_found() {
     for mutation in Mutation::ALL {
-        let plan = |seed| Plan { mutation: Some(mutation), ..Plan::of(seed) };
+        let plan = |seed| RunPlan { mutation: Some(mutation), ..RunPlan::of(seed) };
         let found =
             (1..=SEEDS_PER_MISTAKE).map(|seed| run(&plan(seed))).find(|report| report.finding.is_some());
         let report = found.unwrap_or_else(|| {
@@ -87,14 +87,15 @@ fn every_deliberate_mistake_is_found() {
 }
 
 #[test]
-fn a_failing_run_ends_at_its_first_wrong_step() {
-    // Which seeds meet the mistake depends on every step that the bank takes.
-    let plan = |seed| Plan { mutation: Some(Mutation::CommitWithoutRowGuard), ..Plan::of(seed) };
+fn a_failing_run_ends_at_the_first_wrong_step() {
+    // Which seeds are affected depends on every step of the bank.
+    let plan = |seed| RunPlan { mutation: Some(Mutation::CommitWithoutRowGuard), ..RunPlan::of(seed) };
     let mut runs = (1..=SEEDS_PER_MISTAKE).map(plan).map(|plan| (run(&plan), plan));
-    let met = runs.find(|(report, _)| report.finding.as_ref().is_some_and(|it| it.contains("posted twice")));
-    let (report, wrong) = met.expect("a seed that posts twice");
+    let affected =
+        runs.find(|(report, _)| report.finding.as_ref().is_some_and(|it| it.contains("posted twice")));
+    let (report, wrong) = affected.expect("a seed that posts twice");
     let last = report.trace_tail.last().unwrap();
     assert!(last.contains("commit"), "the last event is the wrong commit: {last}");
-    let before = run(&Plan { steps_max: Some(report.steps - 1), ..wrong });
-    assert!(before.finding.unwrap().starts_with("stopped after"), "one step less, and nothing is wrong yet");
+    let before = run(&RunPlan { steps_max: Some(report.steps - 1), ..wrong });
+    assert!(before.finding.unwrap().starts_with("stopped after"), "one step earlier nothing is wrong");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::{ArgMatches, Args, Command, FromArgMatches as _, Subcommand};
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
@@ -38,8 +38,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// How long a command waits for workers to hear its rings. What they do not hear they find later.
 const RINGING_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// What the command line says besides the settings.
-#[derive(Debug, Args)]
+/// The HTTP API of Postonce: deposits and withdrawals that post exactly once
+#[derive(Debug, Parser)]
+#[command(version)]
 struct Cli {
     /// Run the worker in this process [default on SQLite]
     #[arg(long, conflicts_with = "no_worker")]
@@ -80,10 +81,7 @@ enum Operation {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let command = add_settings(Command::new("postonce-web"))
-        .version(env!("CARGO_PKG_VERSION"))
-        .about("The HTTP API of Postonce: deposits and withdrawals that post exactly once");
-    let matches = Cli::augment_args(command).get_matches();
+    let matches = add_settings(Cli::command()).get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // An audit that could not be done must not look like one that found something.
     let failure = if matches!(cli.command, Some(Operation::Verify(_))) { 2 } else { 1 };
@@ -148,7 +146,7 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         let worker_here = with_worker || (embedded && !no_worker);
         let hosting = if worker_here { Hosting::WithWorker } else { Hosting::WebOnly };
         process::run(&bank, &exchange, &config, hosting, until_asked_to_stop()).await?;
-        store::leave(&config);
+        store::checkpoint(&config);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -184,10 +182,7 @@ async fn recover(bank: &Bank, exchange: &PeerNetwork) -> anyhow::Result<()> {
         .map_or_else(|_| AuditTarget::nothing(), |it| AuditTarget::one("enqueued", it.enqueued));
     let recovered = Event::record_command("work.recover", on, recovered);
     let recovered = recovered.context("the log cannot be recovered")?;
-    println!(
-        "looked at {} accepted transactions, enqueued {} again",
-        recovered.looked_at, recovered.enqueued
-    );
+    println!("looked at {} accepted transactions, enqueued {} again", recovered.examined, recovered.enqueued);
     exchange.bell.flush(RINGING_TIME_MAX).await;
     Ok(())
 }

@@ -1,11 +1,12 @@
 //! Counts for Prometheus. Reading them asks nothing of the store.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use postonce_shared::ports::operations::StorageOperations;
-use postonce_shared::protocol::accept::{AcceptFault, Acceptance};
+use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted};
 use postonce_worker::metrics::{OperationsCollector, PREFIX};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -63,7 +64,7 @@ impl Metrics {
 
     /// Adds the metrics of another part of the process, such as the worker's.
     pub fn add(&self, collector: Box<dyn Collector>) {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner).register_collector(collector);
+        self.registry.lock().register_collector(collector);
     }
 
     /// Counts an answered request. `route` is the template of its path.
@@ -76,8 +77,8 @@ impl Metrics {
     /// Counts what became of a deposit or a withdrawal that reached the acceptor.
     pub fn submitted(&self, acceptance: &Result<Acceptance, AcceptFault>) {
         let outcome = match acceptance {
-            Ok(Acceptance::Accepted(_)) => "accepted",
-            Ok(Acceptance::Replayed(_)) => "replayed",
+            Ok(Acceptance::Accepted(Accepted { replayed: false, .. })) => "accepted",
+            Ok(Acceptance::Accepted(Accepted { replayed: true, .. })) => "replayed",
             Ok(Acceptance::KeyReused) => "key_reused",
             Ok(Acceptance::AccountUnknown) => "account_unknown",
             Ok(Acceptance::CurrencyMismatch { .. }) => "currency_mismatch",
@@ -92,7 +93,7 @@ impl Metrics {
     /// [`fmt::Error`] when a collector fails.
     pub fn text(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
-        encode(&mut text, &self.registry.lock().unwrap_or_else(PoisonError::into_inner))?;
+        encode(&mut text, &self.registry.lock())?;
         Ok(text)
     }
 }

@@ -64,10 +64,10 @@ pub async fn run(
         bank.seal.ready(&*bank.world).await;
     }
     let doors = HttpServers::open(config)?;
-    let address = advertised(config, doors.for_peers());
+    let address = advertised(config.advertise.as_ref(), doors.for_peers(), config.storage.is_embedded());
     warn_of_loopback(config, doors.for_peers());
     // Known only now, where the port was left open; nothing was accepted yet.
-    bank.completions.take_replies_at(address.clone(), exchange.seal.clone());
+    bank.completions.set_reply_address(address.clone(), exchange.seal.clone());
     let first_key = FirstKey::try_new(config.bootstrap_key.as_ref()).context("bootstrap-key")?;
     let meter: Arc<Meter> = Arc::default();
     let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]);

@@ -4,20 +4,18 @@
 use std::net::TcpListener;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Duration;
 
+use actix_web::Error;
 use actix_web::body::MessageBody;
 use actix_web::dev::{Server, ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::middleware::from_fn;
 use actix_web::web::Data;
-use actix_web::{Error, HttpServer};
-use futures::FutureExt as _;
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::bank::Bank;
 use postonce_shared::config::{HttpLimits, SignatureTerms};
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::accept::Acceptor;
-use postonce_worker::http::{Connections, ForgetPartner, PeerState, attend};
+use postonce_worker::http::{ForgetPartner, PeerState, attend, start};
 use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
 use postonce_worker::metrics::{PriceCollector, WorkerCollector};
@@ -34,15 +32,13 @@ use crate::admin::workers::AllWorkers;
 use crate::api::account_service::AccountService;
 use crate::api::negotiate::refuse_in_format;
 use crate::api::routes;
-use crate::edge::limits::{Crowd, bound_crowd, bound_heads};
+use crate::edge::limits::{ConcurrencyLimit, bound_heads, limit_concurrency};
 use crate::edge::observe::{Observer, observe};
 use crate::metrics::Metrics;
 use postonce_worker::readiness::Readiness;
 
 /// How long requests in hand may take to end when the server stops.
 const DRAIN_S: u64 = 10;
-/// How long a TLS handshake may take, where the head of a request may take longer.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the handlers need, by role. A handler takes the ones that it uses.
 #[derive(Clone)]
@@ -73,8 +69,8 @@ pub struct App {
     pub verifier: Verifier,
     /// How much each caller may ask for.
     pub rates: Arc<Rates>,
-    /// The requests in hand.
-    pub crowd: Arc<Crowd>,
+    /// How many requests may be in progress at once.
+    pub concurrency: Arc<ConcurrencyLimit>,
     /// The clock.
     pub world: Arc<dyn World>,
 }
@@ -126,7 +122,7 @@ impl App {
             serves_peers: false,
             verifier: Verifier { terms: SignatureTerms::default(), is_tls: false },
             rates: Arc::new(Rates::new(&HttpLimits::default(), world())),
-            crowd: Arc::new(Crowd::of(HttpLimits::default().connections_max)),
+            concurrency: Arc::new(ConcurrencyLimit::new(HttpLimits::default().connections_max)),
             world: world(),
         }
     }
@@ -135,8 +131,8 @@ impl App {
     #[must_use]
     pub fn within(self, limits: HttpLimits) -> Self {
         let rates = Arc::new(Rates::new(&limits, Arc::clone(&self.world)));
-        let crowd = Arc::new(Crowd::of(limits.connections_max));
-        Self { limits, rates, crowd, ..self }
+        let concurrency = Arc::new(ConcurrencyLimit::new(limits.connections_max));
+        Self { limits, rates, concurrency, ..self }
     }
 }
 
@@ -165,7 +161,7 @@ pub fn build(
         limits,
         serves_peers,
         verifier,
-        crowd,
+        concurrency,
         rates,
         world,
     } = app.clone();
@@ -182,7 +178,7 @@ pub fn build(
         .app_data(Data::from(callee))
         .app_data(Data::new(limits))
         .app_data(Data::from(rates))
-        .app_data(Data::from(crowd))
+        .app_data(Data::from(concurrency))
         .app_data(Data::new(verifier))
         .app_data(Data::new(observer))
         .configure(|config| {
@@ -191,7 +187,7 @@ pub fn build(
             }
             routes::configure(config);
         })
-        .wrap(from_fn(bound_crowd))
+        .wrap(from_fn(limit_concurrency))
         .wrap(from_fn(bound_heads))
         .wrap(from_fn(observe))
         // Outside of what counts: a client's mistake stays one, whatever status its protocol has for it.
@@ -199,31 +195,13 @@ pub fn build(
         .wrap(from_fn(attend))
 }
 
-/// Starts to serve on a bound address, over TLS if there is something to serve it with. The caller awaits the server, and stops it gracefully through
-/// its handle: signals are the caller's business.
+/// Starts to serve on a bound address, over TLS if there is something to serve it with. The caller awaits the
+/// server, and stops it gracefully through its handle: signals are the caller's business.
 ///
 /// # Errors
 /// When the address cannot be listened on.
 pub fn serve(app: App, listener: TcpListener, tls: Option<ServerConfig>) -> std::io::Result<Server> {
-    let HttpLimits { head_patience, keep_alive, connections_max, .. } = app.limits;
-    let connections = Connections::new(Arc::clone(&app.world), keep_alive.saturating_add(head_patience));
-    app.world.spawn(Arc::clone(&connections).watch().boxed());
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let connections_max = connections_max.div_ceil(threads);
-    let server = HttpServer::new(move || build(&app))
-        .workers(threads)
-        .max_connections(connections_max)
-        // As many handshakes as connections: a crowd that never ends its own keeps nobody waiting.
-        .max_connection_rate(connections_max)
-        .tls_handshake_timeout(head_patience.min(HANDSHAKE_PATIENCE))
-        .client_request_timeout(head_patience)
-        .keep_alive(keep_alive)
-        .on_connect(move |stream, data| connections.admit(stream, data))
-        .shutdown_timeout(DRAIN_S)
-        .disable_signals();
-    let server = match tls {
-        Some(tls) => server.listen_rustls_0_23(listener, tls)?,
-        None => server.listen(listener)?,
-    };
-    Ok(server.run())
+    let (world, limits) = (Arc::clone(&app.world), app.limits);
+    start(move || build(&app), &world, &limits, threads, DRAIN_S, listener, tls)
 }

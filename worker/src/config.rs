@@ -34,7 +34,7 @@ impl From<&Config> for WorkerConfig {
             idle_delay_max: config.idle_poll_max,
             receivers: Bounds { floor: config.receivers_min, ceiling: config.receivers_max },
             legacy_partner: config.legacy_partner.clone(),
-            request_rate: config.http.rate,
+            request_rate: config.http.rate(),
             held: false,
         }
     }

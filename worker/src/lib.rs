@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 
 pub mod background_task;
-pub mod backoff;
 pub mod config;
 pub mod drain;
 pub mod meter;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
-use clap::{Args, Command, FromArgMatches as _};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
@@ -28,8 +28,9 @@ use postonce_worker::worker::Worker;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What the command line says besides the settings.
-#[derive(Debug, Args)]
+/// The worker of Postonce: posts what was accepted, exactly once
+#[derive(Debug, Parser)]
+#[command(version)]
 struct Cli {
     /// Run that many worker processes on this machine: a number, or as many as the work needs within a range
     /// such as 1..8, which then stands in for workers-min and workers-max
@@ -45,10 +46,7 @@ struct Cli {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let command = add_settings(Command::new("postonce-worker"))
-        .version(env!("CARGO_PKG_VERSION"))
-        .about("The worker of Postonce: posts what was accepted, exactly once");
-    let matches = Cli::augment_args(command).get_matches();
+    let matches = add_settings(Cli::command()).get_matches();
     let cli = Cli::from_arg_matches(&matches)?;
     let config = Config::read(&matches)?;
     let _log = telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
@@ -71,7 +69,7 @@ async fn main() -> anyhow::Result<()> {
     let worker = Worker::new(&bank, worker, Arc::default());
     let stop = until_stopped(line, Arc::clone(worker.meter()), world);
     process::run(worker, &bank, &exchange, &config, stop).await?;
-    store::leave(&config);
+    store::checkpoint(&config);
     Ok(())
 }
 

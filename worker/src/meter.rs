@@ -1,10 +1,11 @@
 //! What the worker counts, for metrics and for the operators' view of the queues.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use postonce_shared::ports::queue::QueueName;
 
 /// A count since the start of the process.
@@ -110,13 +111,13 @@ impl Meter {
 
     /// The gauges of all queues.
     pub fn all_listeners(&self) -> BTreeMap<QueueName, Listeners> {
-        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let listeners = self.listeners.lock();
         listeners.iter().map(|(queue, gauge)| (queue.clone(), gauge.look())).collect()
     }
 
     /// The gauge of a queue; made on first use.
     pub fn listeners(&self, queue: &QueueName) -> Arc<ListenerGauge> {
-        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listeners = self.listeners.lock();
         Arc::clone(listeners.entry(queue.clone()).or_default())
     }
 }

@@ -33,7 +33,7 @@ pub async fn run(
     let listener = TcpListener::bind(config.worker_bind)
         .with_context(|| format!("cannot listen on {}", config.worker_bind))?;
     let bound = listener.local_addr().context("the listening address cannot be read")?;
-    let address = advertised(config, bound);
+    let address = advertised(config.advertise.as_ref(), bound, config.storage.is_embedded());
     let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::ProcessRegistry]);
     let callee =
         PeerState::of(bank, exchange, worker.meter(), Some(worker.gatekeeper()), &readiness, address.clone());

@@ -6,21 +6,17 @@
 //! is asked of the store.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
+use postonce_shared::backoff::STORE_CHECK;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::queue::QueueName;
-use postonce_shared::ports::world::{World, WorldExt as _};
+use postonce_shared::ports::world::World;
 use tokio::sync::Notify;
 
 use postonce_shared::ports::fault::chain;
-
-/// First pause after a probe that failed; it doubles with each further one.
-const PROBE_DELAY_MIN: Duration = Duration::from_millis(500);
-/// Longest pause between two probes.
-const PROBE_DELAY_MAX: Duration = Duration::from_secs(5);
 
 /// What the service needs to do its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,7 +61,7 @@ impl Readiness {
 
     /// Notes that a part did not do its work.
     pub fn lose(&self, part: Part) {
-        if self.note().insert(part) {
+        if self.missing.lock().insert(part) {
             tracing::warn!(part = part.code(), "Not ready: {} is missing", part.code());
             self.changed.notify_one();
         }
@@ -73,14 +69,14 @@ impl Readiness {
 
     /// Notes that a part works.
     pub fn gain(&self, part: Part) {
-        if self.note().remove(&part) {
+        if self.missing.lock().remove(&part) {
             tracing::info!(part = part.code(), "{} is there", part.code());
         }
     }
 
     /// What is missing; nothing when the service is ready.
     pub fn missing(&self) -> Vec<&'static str> {
-        self.note().iter().map(|part| part.code()).collect()
+        self.missing.lock().iter().map(|part| part.code()).collect()
     }
 
     /// Whether the process is about to end: it finishes what is in hand, and takes no more.
@@ -89,32 +85,23 @@ impl Readiness {
     }
 
     fn lacks(&self, part: Part) -> bool {
-        self.note().contains(&part)
+        self.missing.lock().contains(&part)
     }
 
     fn lacks_store(&self) -> bool {
         self.lacks(Part::Ledger) || self.lacks(Part::Queue)
     }
 
-    fn note(&self) -> MutexGuard<'_, BTreeSet<Part>> {
-        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Probes what is missing until it is there, then waits until something is missing again. Ends
     /// when the process does: spawn it once.
     pub async fn watch(self: Arc<Self>, store: Store, queue: QueueName, world: Arc<dyn World>) {
-        let mut failures: u32 = 0;
+        let mut backoff = STORE_CHECK.start();
         while !self.lacks(Part::Running) {
             self.probe(&store, &queue).await;
             if self.lacks_store() {
-                let doubled = PROBE_DELAY_MIN.saturating_mul(2_u32.saturating_pow(failures.min(8)));
-                let longest = doubled.min(PROBE_DELAY_MAX);
-                failures = failures.saturating_add(1);
-                // Half of it for sure: a store in trouble must not be asked by everybody at once.
-                let half = longest.checked_div(2).unwrap_or(longest);
-                world.sleep(half.saturating_add(world.jitter(half))).await;
+                world.sleep(backoff.next(&*world)).await;
             } else {
-                failures = 0;
+                backoff.reset();
                 self.changed.notified().await;
             }
         }

@@ -109,7 +109,7 @@ impl Worker {
     async fn queue_count(&self, drain: &Drain) -> u16 {
         let count = QueueCount::new(Arc::clone(&self.bank.store.sync), Arc::clone(&self.bank.world));
         let configured = self.bank.queue_count;
-        let noted = count.note_at_last(configured);
+        let noted = count.record_with_retry(configured);
         match select(std::pin::pin!(noted), std::pin::pin!(drain.started())).await {
             Either::Left((largest, _)) => largest,
             Either::Right(_) => configured,

@@ -1,5 +1,5 @@
-//! Words of which there is a fixed list, as they are read: any other is refused, by the same list that
-//! the patterns of the schemas have.
+//! Readers of codes with a fixed list of values. Other values are refused; the patterns of the schemas have the
+//! same lists.
 
 use std::borrow::Cow;
 
@@ -18,21 +18,21 @@ macro_rules! codes {
 }
 
 codes! {
-    /// What an account is.
+    /// Status of an account.
     account_status: "open" "closed";
-    /// Which way money moves.
+    /// Kind of a transaction.
     transaction_type: "deposit" "withdrawal";
-    /// How far a transaction is.
+    /// Status of a transaction.
     transaction_status: "accepted" "posted" "rejected";
-    /// What the gate is.
+    /// State of the gate.
     gate_state: "held" "released";
-    /// What a person decided.
+    /// Decision about a dead letter.
     resolution: "replayed" "discarded";
-    /// How a process is.
+    /// Health of a process.
     health: "ok" "unavailable";
 }
 
-/// Why a transaction was rejected.
+/// Reasons of a rejection.
 const REASONS: &[&str] = &[
     "insufficient_funds",
     "account_closed",
@@ -42,7 +42,7 @@ const REASONS: &[&str] = &[
     "discarded",
 ];
 
-/// Why a transaction was rejected, if it was.
+/// Reads the reason of a rejection, if there is one.
 pub(super) fn reason<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Cow<'static, str>>, D::Error> {

@@ -1,4 +1,4 @@
-//! What the operators' views of cost and of scaling answer.
+//! Responses of the operations for cost and for scaling.
 
 use std::borrow::Cow;
 

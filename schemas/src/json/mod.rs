@@ -1,4 +1,5 @@
-//! The JSON bodies of the HTTP API, one struct each. Names and order of the members are the contract.
+//! The JSON bodies of the HTTP API, one struct each. Names and order of the members are the contract: the readers
+//! and the writers of all formats, the OpenAPI document and the JSON Schema follow from these structs.
 //!
 //! Amounts are decimal strings everywhere: a JSON number would pass through a binary float in most
 //! clients. Times are RFC 3339 in UTC with milliseconds. Members without a value are left out.
@@ -12,16 +13,19 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use validator::{Validate, ValidationError};
 
 mod codes;
 mod costs;
 mod exact;
+mod money;
 mod operators;
+mod optional;
 mod partners;
+mod raw;
 
 pub use self::costs::{ProcessCost, Scale, StorageOperation, StorageOperations};
-pub use self::exact::{DECIMALS_OF_CURRENCIES, sharpen};
+pub use self::exact::{add, sharpen};
+pub use self::money::codes_by_decimals;
 pub use self::operators::{
     DeadLetter, DeadLetterPage, Gate, GateChange, GateChanged, GateListener, OrderNumberRange, OrderNumbers,
     Queue, QueueList, Resolution,
@@ -30,22 +34,33 @@ pub use self::partners::{
     NewPartnerKey, Partner, PartnerAccount, PartnerKey, PartnerKeyRequest, PartnerPage, PartnerRate,
     PartnerReach, PartnerSignatureKey, PartnerSignatureKeyRequest, PartnerTerms,
 };
+pub use self::raw::RawMembers;
+
+/// A decimal number as text. The words of `expecting` go into refusals.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(expecting = "a string such as \"12.50\"")]
+pub struct DecimalText(pub String);
+
+/// The code of a currency.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(expecting = "a currency code of ISO 4217, such as \"EUR\"")]
+pub struct CurrencyCode(pub String);
 
 /// What a deposit or a withdrawal asks for.
 ///
 /// Members that are not listed here are kept as part of the content: the same id with other values
 /// in them is refused.
-#[derive(Debug, Clone, PartialEq, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
 #[schema(example = json!({"amount": "125.50", "currency": "EUR", "reference": "invoice 7", "metadata": {"shop": "12"}}))]
 pub struct TransactionRequest {
     /// A decimal number greater than zero with at most the currency's decimals, as a string.
-    #[schema(example = "125.50", pattern = r"^(0|[1-9][0-9]*)(\.[0-9]+)?$")]
-    pub amount: String,
+    #[schema(value_type = String, example = "125.50", pattern = r"^(0|[1-9][0-9]*)(\.[0-9]+)?$")]
+    pub amount: DecimalText,
     /// ISO 4217; the currency of the account.
-    #[schema(example = "EUR", min_length = 3, max_length = 3)]
-    pub currency: String,
+    #[schema(value_type = String, example = "EUR", min_length = 3, max_length = 3, pattern = "^[A-Z]{3}$")]
+    pub currency: CurrencyCode,
     /// The words on the statement.
-    #[schema(min_length = 1, max_length = 140)]
+    #[schema(min_length = 1, max_length = 140, pattern = r"^[^\u0000-\u001F\u007F-\u009F]*$")]
     pub reference: Option<String>,
     /// Your own data, given back unchanged: at most 20 members, names of 1 to 40 characters, 2048
     /// bytes together.
@@ -53,55 +68,50 @@ pub struct TransactionRequest {
 }
 
 /// Who holds an account.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema, Validate)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Holder {
     /// Given name.
-    #[schema(example = "Ada", min_length = 1, max_length = 140)]
-    #[validate(
-        length(min = 1, max = 140, message = "must have 1 to 140 characters"),
-        custom(function = "printable")
+    #[schema(
+        example = "Ada",
+        min_length = 1,
+        max_length = 140,
+        pattern = r"^[^\u0000-\u001F\u007F-\u009F]*$"
     )]
     pub given_name: String,
     /// Family name.
-    #[schema(example = "Byron", min_length = 1, max_length = 140)]
-    #[validate(
-        length(min = 1, max = 140, message = "must have 1 to 140 characters"),
-        custom(function = "printable")
+    #[schema(
+        example = "Byron",
+        min_length = 1,
+        max_length = 140,
+        pattern = r"^[^\u0000-\u001F\u007F-\u009F]*$"
     )]
     pub family_name: String,
 }
 
-fn printable(text: &str) -> Result<(), ValidationError> {
-    if text.contains(char::is_control) {
-        let message = Cow::Borrowed("must not contain control characters");
-        return Err(ValidationError::new("control_characters").with_message(message));
-    }
-    Ok(())
-}
-
 /// The terms of a new account.
-#[derive(Debug, Clone, PartialEq, ToSchema, Validate)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(example = json!({"currency": "EUR", "overdraft_limit": "0.00", "holder": {"given_name": "Ada", "family_name": "Byron"}}))]
 pub struct OpenAccountRequest {
     /// ISO 4217; never changes.
-    #[schema(example = "EUR", min_length = 3, max_length = 3)]
-    pub currency: String,
+    #[schema(value_type = String, example = "EUR", min_length = 3, max_length = 3, pattern = "^[A-Z]{3}$")]
+    pub currency: CurrencyCode,
     /// How far below zero withdrawals may go; zero when absent.
-    #[schema(example = "0.00")]
-    pub overdraft_limit: Option<String>,
+    #[schema(value_type = Option<String>, example = "0.00")]
+    pub overdraft_limit: Option<DecimalText>,
     /// Who holds it.
-    #[validate(nested)]
     pub holder: Option<Holder>,
 }
 
 /// New terms of an account. What is absent stays as it is; at least one member is needed.
-#[derive(Debug, Clone, PartialEq, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(example = json!({"overdraft_limit": "500.00"}))]
 pub struct ChangeAccountRequest {
     /// How far below zero withdrawals may go.
-    #[schema(example = "500.00")]
-    pub overdraft_limit: Option<String>,
+    #[schema(value_type = Option<String>, example = "500.00")]
+    pub overdraft_limit: Option<DecimalText>,
     /// `open` or `closed`. Closing needs a zero balance.
     #[schema(example = "closed", pattern = "^(open|closed)$")]
     pub status: Option<String>,
@@ -123,16 +133,20 @@ pub struct Account {
     #[schema(format = "uuid")]
     pub account_id: String,
     /// ISO 4217.
+    #[schema(pattern = "^[A-Z]{3}$")]
     pub currency: String,
     /// `open` or `closed`.
     #[schema(pattern = "^(open|closed)$")]
     #[serde(deserialize_with = "codes::account_status")]
     pub status: Cow<'static, str>,
     /// The sum of its posted transactions.
+    #[schema(pattern = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$")]
     pub balance: String,
     /// What can be withdrawn now: balance plus overdraft limit, never below zero.
+    #[schema(pattern = r"^(0|[1-9][0-9]*)(\.[0-9]+)?$")]
     pub available: String,
     /// How far below zero withdrawals may go.
+    #[schema(pattern = r"^(0|[1-9][0-9]*)(\.[0-9]+)?$")]
     pub overdraft_limit: String,
     /// Grows with every change.
     pub version: u64,
@@ -179,14 +193,17 @@ pub struct Transaction {
     #[serde(deserialize_with = "codes::transaction_type")]
     pub r#type: Cow<'static, str>,
     /// How much.
+    #[schema(pattern = r"^(0|[1-9][0-9]*)(\.[0-9]+)?$")]
     pub amount: String,
     /// ISO 4217.
+    #[schema(pattern = "^[A-Z]{3}$")]
     pub currency: String,
     /// `accepted`, `posted` or `rejected`. The last two are final.
     #[schema(pattern = "^(accepted|posted|rejected)$")]
     #[serde(deserialize_with = "codes::transaction_status")]
     pub status: Cow<'static, str>,
     /// The words on the statement.
+    #[schema(min_length = 1, max_length = 140)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
     /// The partner's own data.
@@ -196,12 +213,15 @@ pub struct Transaction {
     #[schema(format = "date-time")]
     pub accepted_at: String,
     /// When posted: the number that people quote, with a check digit at its end.
+    #[schema(pattern = "^[0-9]+$")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order_number: Option<String>,
     /// When posted: its place in the account's journal, from 1.
+    #[schema(minimum = 1)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
     /// When posted: the balance right after it.
+    #[schema(pattern = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balance_after: Option<String>,
     /// When posted: since when.
@@ -221,32 +241,12 @@ pub struct Transaction {
     pub rejected_at: Option<String>,
     /// Members of the request that are not listed here, as they were sent.
     #[serde(flatten)]
-    pub unknown_members: BTreeMap<String, serde_json::Value>,
-    /// What a request in XML held besides; told in XML only.
+    #[schema(value_type = BTreeMap<String, Value>)]
+    pub unknown_members: RawMembers,
+    /// Elements of other namespaces that a request in XML held, each as it was written. They are part of answers in
+    /// XML only.
     #[serde(skip)]
     pub unknown_elements: Vec<String>,
-}
-
-impl Transaction {
-    /// Every member that has a meaning.
-    pub const MEMBERS: &[&str] = &[
-        "message_id",
-        "user_id",
-        "account_id",
-        "type",
-        "amount",
-        "currency",
-        "status",
-        "reference",
-        "metadata",
-        "accepted_at",
-        "order_number",
-        "sequence",
-        "balance_after",
-        "posted_at",
-        "reason",
-        "rejected_at",
-    ];
 }
 
 /// A page of transactions.
@@ -265,16 +265,17 @@ pub struct TransactionPage {
 #[serde(deny_unknown_fields)]
 pub struct Problem {
     /// Names the kind of problem: `urn:postonce:problem:` and the code.
-    #[schema(example = "urn:postonce:problem:validation_failed")]
+    #[schema(example = "urn:postonce:problem:validation_failed", pattern = "^urn:postonce:problem:[a-z_]+$")]
     pub r#type: String,
     /// The kind of problem, for people.
     pub title: Cow<'static, str>,
     /// The HTTP status.
+    #[schema(minimum = 400, maximum = 599)]
     pub status: u16,
     /// What was wrong this time, and what to do about it.
     pub detail: String,
     /// The kind of problem, for programs. Never changes.
-    #[schema(example = "validation_failed")]
+    #[schema(example = "validation_failed", pattern = "^[a-z_]+$")]
     pub code: Cow<'static, str>,
     /// What is wrong with the input, all of it at once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

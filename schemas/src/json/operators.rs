@@ -1,4 +1,4 @@
-//! What the operators' views of queues, gate, dead letters and order numbers answer, and what they take.
+//! Requests and responses of the operations for queues, gate, dead letters and order numbers.
 
 use std::borrow::Cow;
 
@@ -51,7 +51,8 @@ pub struct Gate {
 }
 
 /// What the gate is to be.
-#[derive(Debug, Clone, PartialEq, Eq, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(example = json!({"state": "held", "release_at": "2026-11-23T06:00:00Z"}))]
 pub struct GateChange {
     /// `held` or `released`.

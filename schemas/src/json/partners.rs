@@ -1,8 +1,10 @@
-//! Who may do what, as operators see and decide it. No answer ever holds a secret, but the one that a new API key
-//! is shown in.
+//! Requests and responses of the operations for partners and their keys. No response contains a secret, except for
+//! the response with a new API key.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+use super::optional::not_null;
 
 /// A partner: who may call, what it may touch, and on what terms.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -37,22 +39,25 @@ pub struct Partner {
 }
 
 /// What a partner may touch: everything, or what is named. Other users and accounts do not exist for it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(example = json!({"users": ["0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11"], "accounts": []}))]
 pub struct PartnerReach {
     /// `true`: every account of the bank. Then nothing is named.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "not_null", skip_serializing_if = "Option::is_none")]
     pub everything: Option<bool>,
     /// All accounts of these users, future ones included. With the accounts at most 1000.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Uuid>>)]
+    #[serde(default, deserialize_with = "not_null", skip_serializing_if = "Option::is_none")]
     pub users: Option<Vec<String>>,
     /// These accounts.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "not_null", skip_serializing_if = "Option::is_none")]
     pub accounts: Option<Vec<PartnerAccount>>,
 }
 
 /// An account that a partner may touch.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct PartnerAccount {
     /// Whose account.
     #[schema(format = Uuid)]
@@ -63,7 +68,8 @@ pub struct PartnerAccount {
 }
 
 /// How many requests a partner may make.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(example = json!({"per_second": 50, "burst": 200}))]
 pub struct PartnerRate {
     /// Requests in a second, over time.
@@ -125,24 +131,33 @@ pub struct NewPartnerKey {
 
 /// What a partner is to be. Members that are left out stay as they are; a new partner is active, has no format
 /// and no rate of its own, and need not sign.
-#[derive(Debug, Clone, PartialEq, Eq, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(example = json!({"reach": {"users": ["0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11"], "accounts": []}, "rate": {"per_second": 50, "burst": 200}}))]
 pub struct PartnerTerms {
     /// What it may touch. Always there, and always said whole: nobody reaches everything by accident.
     pub reach: PartnerReach,
     /// `active` or `suspended`.
-    #[schema(pattern = "^(active|suspended)$")]
+    #[schema(nullable = false, pattern = "^(active|suspended)$")]
+    #[serde(default, deserialize_with = "not_null")]
     pub status: Option<String>,
-    /// `json`, `xml` or `wwi`; `null` for none of its own.
-    pub format: Option<String>,
+    /// The name of a format; `null` for none of its own.
+    #[schema(value_type = Option<String>)]
+    #[serde(default, deserialize_with = "not_null")]
+    pub format: Option<Option<String>>,
     /// `null` for what the configuration says.
-    pub rate: Option<PartnerRate>,
+    #[schema(value_type = Option<PartnerRate>)]
+    #[serde(default, deserialize_with = "not_null")]
+    pub rate: Option<Option<PartnerRate>>,
     /// Whether its requests have to be signed. It needs a signature key first.
+    #[schema(nullable = false)]
+    #[serde(default, deserialize_with = "not_null")]
     pub signature_required: Option<bool>,
 }
 
 /// A wish for a new API key.
-#[derive(Debug, Clone, PartialEq, Eq, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(example = json!({"scopes": ["deposit", "withdraw", "read"]}))]
 pub struct PartnerKeyRequest {
     /// What it is to allow: at least one of `deposit`, `withdraw`, `read`, `accounts`, `metrics`, `admin`.
@@ -151,7 +166,8 @@ pub struct PartnerKeyRequest {
 }
 
 /// A wish for a new key to sign with.
-#[derive(Debug, Clone, PartialEq, Eq, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(example = json!({"key_id": "2026-11", "algorithm": "ed25519", "material": "JrQLj5P/89iXES9+vFgrIy29clF9CC/oPPsw3c5D0bs="}))]
 pub struct PartnerSignatureKeyRequest {
     /// The `keyid` of signatures: 1 to 64 letters, digits, `-`, `_` or `.`.
@@ -162,5 +178,6 @@ pub struct PartnerSignatureKeyRequest {
     pub algorithm: String,
     /// For HMAC a secret of 32 to 256 bytes in base64; for Ed25519 the public key, as 32 bytes in base64 or as
     /// PEM. It is never given back.
+    #[schema(min_length = 1)]
     pub material: String,
 }

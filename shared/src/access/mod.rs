@@ -1,4 +1,4 @@
-//! Permissions of partners: their records, kept in memory for a short time, and the rate of their requests.
+//! Permissions of partners: their records, cached for a short time, and the rate of their requests.
 
 pub mod partner_cache;
 pub mod partner_grants;

@@ -1,13 +1,13 @@
-//! What a partner may do without showing a key: the terms on which its orders are accepted that producers
-//! write to a work queue directly.
+//! Permissions of partners without an API key: the terms under which orders are accepted that producers
+//! write directly to a work queue.
 //!
-//! The checks and their order are those of a request over HTTP. [`PartnerGrants::find`]: the partner exists and
-//! is active. Next is its rate, which the caller counts. [`PartnerGrant::check`]: no signature is required, it
+//! The checks and their order are those of an HTTP request. [`PartnerGrants::find`]: the partner exists and
+//! is active. Then the caller checks the rate. [`PartnerGrant::check`]: no signature is required, the partner
 //! has the scope, and the account is within its reach.
 //!
-//! Only keys have scopes, and an order shows no key. So a partner has the scopes of all its keys that work
-//! (listed in its record and not revoked) together: an order does nothing that the partner could not do over
-//! HTTP, and a partner whose keys were all revoked can do nothing.
+//! Only keys have scopes, and a direct order carries no key. Therefore a partner has the union of the scopes of
+//! its active keys (listed in its record and not revoked). A direct order can do nothing that the partner could
+//! not do over HTTP, and a partner without active keys can do nothing.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::ports::fault::StoreFault;
 use crate::ports::partners::Partners;
 use crate::ports::world::World;
 
-/// Why the terms of a partner do not allow an order: a sentence for an operator.
+/// The reason why the terms of a partner do not allow an order, as a sentence for operators.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Denial {
     /// There is no such partner.
@@ -32,27 +32,25 @@ pub enum Denial {
         "partner {0} does not exist; add it, with the reach and the scopes that its orders need, then replay"
     )]
     Unknown(PartnerId),
-    /// It may not act for now.
+    /// The partner is suspended.
     #[error("partner {0} is suspended; resume it, then replay")]
     Suspended(PartnerId),
-    /// What it sends has to be signed, and the forms of orders have no signature.
+    /// The partner must sign its requests, and direct orders have no signature.
     #[error(
-        "partner {0} has to sign its requests, and an order on a queue has no signature; do not require it of {0}, \
-         or set another legacy-partner, then replay"
+        "partner {0} must sign its requests, and an order on a queue has no signature; do not require signatures \
+         of {0}, or set another legacy-partner, then replay"
     )]
     SignatureRequired(PartnerId),
-    /// None of its keys that work has the scope.
+    /// No active key of the partner has the scope.
     #[error("no key of partner {partner} has the scope {scope}; add a key that has it, then replay")]
     ScopeMissing {
         /// The partner.
         partner: PartnerId,
-        /// What the order needs.
+        /// The required scope.
         scope: Scope,
     },
-    /// It may not touch the account, which may not even exist.
-    #[error(
-        "the account {account} is outside of the reach of partner {partner}; extend its reach, then replay"
-    )]
+    /// The partner may not access the account, which may not even exist.
+    #[error("the account {account} is outside the reach of partner {partner}; extend its reach, then replay")]
     OutOfReach {
         /// The account.
         account: AccountKey,
@@ -61,12 +59,12 @@ pub enum Denial {
     },
 }
 
-/// An active partner, and the scopes of its keys that work.
+/// An active partner, with the scopes of its active keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartnerGrant {
-    /// The partner, as it was when it was read.
+    /// The partner at the time of the read.
     pub partner: Partner,
-    /// The scopes of all its keys together.
+    /// The union of the scopes of its active keys.
     pub scopes: Vec<Scope>,
 }
 
@@ -77,7 +75,7 @@ impl OfPartner for PartnerGrant {
 }
 
 impl PartnerGrant {
-    /// Whether an order of that kind on that account is within the terms.
+    /// Checks that an order of this kind on this account is within the terms.
     ///
     /// # Errors
     /// [`Denial`] when it is not.
@@ -100,32 +98,32 @@ impl PartnerGrant {
     }
 }
 
-/// The grants of the partners of a store, remembered as [`crate::access::partner_cache`] says. One per process.
+/// The grants of the partners of a store, cached by [`crate::access::partner_cache`]. One per process.
 pub struct PartnerGrants {
     partners: Arc<dyn Partners>,
     keys: Arc<dyn ApiKeys>,
-    memory: PartnerCache<PartnerId, PartnerGrant, Denial>,
+    cache: PartnerCache<PartnerId, PartnerGrant, Denial>,
 }
 
 impl PartnerGrants {
-    /// The grants of a store. Nothing is read yet.
+    /// Creates the grants of a store. Nothing is read yet.
     pub fn new(store: &Store, world: Arc<dyn World>) -> Self {
         let (partners, keys) = (Arc::clone(&store.partners), Arc::clone(&store.api_keys));
-        Self { partners, keys, memory: PartnerCache::new(world) }
+        Self { partners, keys, cache: PartnerCache::new(world) }
     }
 
-    /// A partner that exists and is active. Where it is not remembered, that is one read of the store for the
-    /// partner and one for each of its keys.
+    /// Returns a partner that exists and is active. When it is not cached, this reads the partner and each of its
+    /// keys from the store.
     ///
     /// # Errors
-    /// [`StoreFault`] when it cannot be read.
+    /// [`StoreFault`] when they cannot be read.
     pub async fn find(&self, id: &PartnerId) -> Result<Result<Arc<PartnerGrant>, Denial>, StoreFault> {
-        self.memory.recall(id, self.read(id)).await
+        self.cache.get_or_load(id, self.read(id)).await
     }
 
-    /// Forgets what is remembered of a partner, or, without one, of all partners.
+    /// Removes the cached grants of one partner, or of all partners.
     pub fn forget(&self, partner: Option<&PartnerId>) {
-        self.memory.forget(partner);
+        self.cache.forget(partner);
     }
 
     async fn read(&self, id: &PartnerId) -> Result<Answer<PartnerGrant, Denial>, StoreFault> {
@@ -138,9 +136,9 @@ impl PartnerGrants {
             PartnerStatus::Suspended => return Ok(Answer::Refused(Denial::Suspended(id.clone()))),
         }
         let records = try_join_all(partner.keys.iter().map(|key| self.keys.find(&key.id))).await?;
-        let working = records.into_iter().flatten();
-        let working = working.filter(|record| record.revoked_at.is_none() && record.partner == *id);
-        let codes: Vec<String> = working.flat_map(|record| record.scopes).collect();
+        let active = records.into_iter().flatten();
+        let active = active.filter(|record| record.revoked_at.is_none() && record.partner == *id);
+        let codes: Vec<String> = active.flat_map(|record| record.scopes).collect();
         Ok(Answer::Granted(PartnerGrant { scopes: Scope::of_codes(&codes), partner }))
     }
 }

@@ -1,52 +1,52 @@
-//! A token bucket: how many requests may still come at once, and how soon more of them.
+//! A token bucket that limits the request rate of a partner.
 //!
-//! Whole numbers only: the bucket counts in billionths of a request, and each nanosecond adds as many of
-//! them as requests are allowed in a second. So nothing is rounded, however small the steps are.
+//! All arithmetic uses integers: the level is counted in billionths of a request, and each nanosecond adds as
+//! many of them as requests are allowed per second. So nothing is rounded, however short the intervals are.
 
 use std::time::Duration;
 
 use crate::domain::partner::RequestRate;
 
-/// One request, as the bucket counts.
+/// One request, in units of the bucket level.
 const REQUEST: u64 = 1_000_000_000;
-/// Nanoseconds of a second.
+/// Nanoseconds per second.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// How much is left of what somebody may do.
+/// The token bucket of one partner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
     level: u64,
-    /// When that was so: time since the process started.
+    /// The time of `level`, since the start of the process.
     at: Duration,
 }
 
-/// What a request found in its bucket.
+/// The state of a bucket after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
-    /// The rate that holds.
+pub struct RateStatus {
+    /// The current rate.
     pub rate: RequestRate,
-    /// Requests that may come at once after this one.
+    /// The number of requests that may follow at once.
     pub remaining: u64,
-    /// Seconds until the bucket is full again when nothing comes, rounded up.
+    /// Seconds until the bucket is full again without further requests, rounded up.
     pub full_in_s: u64,
-    /// Seconds until there is room for one request, rounded up and at least 1, where there was none for
-    /// this one; `None` where it may go on.
+    /// Seconds until there is room for one request, rounded up and at least 1, when this one is refused;
+    /// `None` when this one is allowed.
     pub retry_in_s: Option<u64>,
 }
 
 impl Bucket {
-    /// A full bucket.
+    /// Creates a full bucket.
     pub fn full(rate: RequestRate, now: Duration) -> Self {
         Self { level: capacity(rate), at: now }
     }
 
-    /// Takes one request out, if there is one. The rate may be another one than the last time.
-    pub fn take(&mut self, rate: RequestRate, now: Duration) -> Standing {
+    /// Takes one token, if there is one. The rate may differ from that of the previous call.
+    pub fn take(&mut self, rate: RequestRate, now: Duration) -> RateStatus {
         self.fill(rate, now);
         let taken = self.level.checked_sub(REQUEST);
         self.level = taken.unwrap_or(self.level);
         let missing = REQUEST.saturating_sub(self.level);
-        Standing {
+        RateStatus {
             rate,
             remaining: self.level.checked_div(REQUEST).unwrap_or_default(),
             full_in_s: seconds(capacity(rate).saturating_sub(self.level), rate),
@@ -54,13 +54,13 @@ impl Bucket {
         }
     }
 
-    /// Puts one request back that turned out not to count.
-    pub fn give_back(&mut self, rate: RequestRate) {
+    /// Returns the token of a request that does not count.
+    pub fn refund(&mut self, rate: RequestRate) {
         self.level = self.level.saturating_add(REQUEST).min(capacity(rate));
     }
 
     fn fill(&mut self, rate: RequestRate, now: Duration) {
-        // A clock that seems to stand still or to go back adds nothing.
+        // A clock that stands still or goes back adds nothing.
         let elapsed = u64::try_from(now.saturating_sub(self.at).as_nanos()).unwrap_or(u64::MAX);
         let gained = elapsed.saturating_mul(u64::from(rate.per_second));
         self.level = self.level.saturating_add(gained).min(capacity(rate));
@@ -72,7 +72,7 @@ fn capacity(rate: RequestRate) -> u64 {
     u64::from(rate.burst.max(1)).saturating_mul(REQUEST)
 }
 
-/// How long so much takes to come, in seconds, rounded up.
+/// Returns the time in seconds in which this amount is added, rounded up.
 fn seconds(amount: u64, rate: RequestRate) -> u64 {
     amount.div_ceil(u64::from(rate.per_second.max(1))).div_ceil(SECOND_NS)
 }
@@ -93,11 +93,11 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_let_through_and_then_the_rate() {
+    fn a_burst_passes_and_then_the_rate_applies() {
         let rate = rate(2, 3);
         let mut bucket = Bucket::full(rate, ms(0));
         let mut check = |at: u64, expected: (u64, u64, Option<u64>)| {
-            let Standing { remaining, full_in_s, retry_in_s, .. } = bucket.take(rate, ms(at));
+            let RateStatus { remaining, full_in_s, retry_in_s, .. } = bucket.take(rate, ms(at));
             assert_eq!((remaining, full_in_s, retry_in_s), expected, "at {at} ms");
         };
         check(0, (2, 1, None));
@@ -108,17 +108,17 @@ mod tests {
         check(500, (0, 2, None));
         check(999, (0, 2, Some(1)));
         check(1000, (0, 2, None));
-        // A rest fills it, and no more than that.
+        // An idle period fills the bucket up to the burst.
         check(60_000, (2, 1, None));
-        // A clock that goes back gives nothing away.
+        // A clock that goes back adds nothing.
         check(59_000, (1, 1, None));
         check(60_000, (0, 2, None));
         check(60_000, (0, 2, Some(1)));
     }
 
     #[test]
-    fn who_may_call_once_a_minute_is_told_how_long_to_wait() {
-        // One a second is the lowest rate; a full bucket of 60 takes a minute.
+    fn the_retry_delay_of_an_empty_bucket_is_one_second() {
+        // One per second is the lowest rate; filling a bucket of 60 takes a minute.
         let rate = rate(1, 60);
         let mut bucket = Bucket::full(rate, ms(0));
         for _ in 0..60 {
@@ -129,21 +129,21 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_rate_holds_at_once_and_what_did_not_count_comes_back() {
+    fn a_lower_rate_applies_at_once_and_refunds_are_added() {
         let mut bucket = Bucket::full(rate(10, 100), ms(0));
         let lower = rate(1, 2);
         assert_eq!(bucket.take(lower, ms(0)).remaining, 1);
-        bucket.give_back(lower);
+        bucket.refund(lower);
         assert_eq!(bucket.take(lower, ms(0)).remaining, 1);
         assert_eq!(bucket.take(lower, ms(0)).remaining, 0);
         assert_eq!(bucket.take(lower, ms(0)).retry_in_s, Some(1));
-        bucket.give_back(lower);
+        bucket.refund(lower);
         assert_eq!(bucket.take(lower, ms(0)).retry_in_s, None);
     }
 
     proptest! {
-        /// In any time, no more than the burst and the rate of that time are let through, and no fewer
-        /// where more than that were asked for.
+        /// In any interval, at most the burst plus the rate times the interval pass; and no fewer, when enough
+        /// requests were made.
         #[test]
         fn never_more_than_the_burst_and_the_rate(
             per_second in 1_u32..1000,
@@ -166,7 +166,7 @@ mod tests {
                 if !was_refused {
                     continue;
                 }
-                // Once it was empty, nothing is lost until it is full again.
+                // Once the bucket was empty, no token is lost until it is full again.
                 let least = now.as_nanos() * u128::from(per_second) / u128::from(SECOND_NS);
                 prop_assert!(bucket.level < REQUEST || passed <= least + u128::from(burst));
             }

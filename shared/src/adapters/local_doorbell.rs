@@ -1,9 +1,10 @@
 //! The doorbell within one process.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::ports::doorbell::Doorbell;
@@ -22,7 +23,7 @@ struct PendingRings {
 
 impl LocalDoorbell {
     fn pending<T>(&self, kind: &str, action: impl FnOnce(&mut PendingRings) -> T) -> T {
-        let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kinds = self.0.lock();
         action(kinds.entry(kind.to_owned()).or_default())
     }
 }

@@ -1,11 +1,10 @@
-//! The secret that the processes of one bank share: configured, or made on first use and kept in the
-//! store, where all of them find it.
+//! The secret that the processes of one bank share: configured, or generated on first use and kept in the
+//! store.
 //!
-//! While it is being changed there are two of them, written `new,old` ([`DoorbellKeys`]).
+//! During a rotation two secrets are valid, written `new,old` ([`DoorbellKeys`]).
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -13,37 +12,34 @@ use sha2::Sha256;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
+use crate::backoff::STORE_NEEDED;
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::sync_store::{Swapped, SyncStore};
 use crate::ports::world::{World, WorldExt as _};
 
 /// Shortest secret, in characters.
 pub const RING_SECRET_CHARS_MIN: usize = 16;
-/// Most secrets at the same time.
+/// Largest number of valid secrets.
 const SECRETS_MAX: usize = 2;
 /// The name of the value in the store.
 const SECRET_VALUE: &str = "ring-secret";
-/// First wait after the store could not be asked.
-const RETRY_DELAY_MIN: Duration = Duration::from_millis(200);
-/// Longest such wait.
-const RETRY_DELAY_MAX: Duration = Duration::from_secs(5);
 
-/// What the key of seals is derived with (HKDF-Expand of RFC 5869, one block): no other code that is made
-/// with the secret is the seal of a message, and a seal is no other code.
+/// Label for deriving the seal key (HKDF-Expand of RFC 5869, one block). With a separate key, a seal of a message
+/// is never valid as another code that is made with the secret, and the reverse.
 const SEAL_LABEL: &[u8] = b"postonce seal of queue messages and payloads, version 1";
 
-/// Bytes of a code.
+/// Length of an authentication code in bytes.
 pub const CODE_BYTES: usize = 32;
 
-/// The secrets that are good now. The first one signs, and each of them verifies: so a new one can be
-/// brought in while processes run that know only the old one.
+/// The valid secrets. The first one signs, and each of them verifies, so that a new secret can be
+/// introduced while processes run that know only the old one.
 #[derive(Debug, Clone)]
 pub struct DoorbellKeys(Arc<[Key]>);
 
-/// One secret, and the key that is derived from it for seals.
+/// One secret, and the seal key that is derived from it.
 struct Key {
     secret: SecretString,
-    /// With the derived key in it, so that it is not set up anew for each message.
+    /// Initialized with the derived key once, and not for each message.
     seal: Hmac<Sha256>,
 }
 
@@ -60,7 +56,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The text holds no secrets that could be used.
+/// Error: the text does not contain usable secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "is not one secret of at least {RING_SECRET_CHARS_MIN} visible ASCII characters without spaces, or two with a \
@@ -69,16 +65,16 @@ impl fmt::Debug for Key {
 pub struct InvalidDoorbellKeys;
 
 impl DoorbellKeys {
-    /// Reads one secret, or two as `new,old`.
+    /// Parses one secret, or two as `new,old`.
     ///
     /// # Errors
     /// [`InvalidDoorbellKeys`]
     pub fn parse(text: &str) -> Result<Self, InvalidDoorbellKeys> {
         let secrets: Vec<&str> = text.split(',').collect();
-        let sound = |secret: &&str| {
+        let valid = |secret: &&str| {
             secret.len() >= RING_SECRET_CHARS_MIN && secret.bytes().all(|byte| byte.is_ascii_graphic())
         };
-        if secrets.len() > SECRETS_MAX || !secrets.iter().all(sound) {
+        if secrets.len() > SECRETS_MAX || !secrets.iter().all(valid) {
             return Err(InvalidDoorbellKeys);
         }
         Ok(Self(secrets.into_iter().map(Key::of).collect()))
@@ -88,24 +84,24 @@ impl DoorbellKeys {
         self.0.first().expect("there is at least one")
     }
 
-    /// The code of a message in these parts (HMAC-SHA256).
+    /// Returns the authentication code of the concatenated parts (HMAC-SHA256).
     pub fn sign(&self, parts: &[&[u8]]) -> [u8; CODE_BYTES] {
         mac(self.first().secret.expose_secret().as_bytes(), parts).finalize().into_bytes().into()
     }
 
-    /// Whether that is the code of these parts by any of the secrets. Takes as long for a wrong one.
+    /// Returns whether the code of these parts is valid under any of the secrets. Compares in constant time.
     pub fn verify(&self, parts: &[&[u8]], code: &[u8]) -> bool {
         let verifies =
             |key: &Key| mac(key.secret.expose_secret().as_bytes(), parts).verify_slice(code).is_ok();
         self.0.iter().any(verifies)
     }
 
-    /// As [`Self::sign`], with the key that is derived for seals; see [`crate::messaging::envelope::seal`].
+    /// As [`Self::sign`], with the derived seal key; see [`crate::messaging::envelope::seal`].
     pub fn seal(&self, parts: &[&[u8]]) -> [u8; CODE_BYTES] {
         updated(self.first().seal.clone(), parts).finalize().into_bytes().into()
     }
 
-    /// As [`Self::verify`], with the keys that are derived for seals.
+    /// As [`Self::verify`], with the derived seal keys.
     pub fn verify_seal(&self, parts: &[&[u8]], code: &[u8]) -> bool {
         self.0.iter().any(|key| updated(key.seal.clone(), parts).verify_slice(code).is_ok())
     }
@@ -120,36 +116,36 @@ fn updated(mut mac: Hmac<Sha256>, parts: &[&[u8]]) -> Hmac<Sha256> {
     mac
 }
 
-/// The secret, as soon as it is known.
+/// The secret, which may become known only after the start of the process.
 #[derive(Debug)]
 pub struct DoorbellSecret(watch::Sender<Option<DoorbellKeys>>);
 
 impl DoorbellSecret {
-    /// The configured secret; without one it has to be established.
+    /// Creates the secret from the configuration; without a value, [`Self::establish`] must be called.
     pub fn new(configured: Option<&DoorbellKeys>) -> Self {
         Self(watch::Sender::new(configured.cloned()))
     }
 
-    /// The secret, if it is known by now.
+    /// Returns the secret if it is already known.
     pub fn known(&self) -> Option<DoorbellKeys> {
         self.0.borrow().clone()
     }
 
-    /// The secret. Waits until it is known.
+    /// Returns the secret; waits until it is known.
     pub async fn get(&self) -> DoorbellKeys {
         let mut known = self.0.subscribe();
         let secret = known.wait_for(Option::is_some).await.ok().and_then(|secret| secret.clone());
-        // The sender lives as long as `self`.
+        // The sender exists as long as `self`.
         match secret {
             Some(secret) => secret,
             None => futures::future::pending().await,
         }
     }
 
-    /// Finds the secret in the store, or puts one there: processes that start at once agree on it.
-    /// Goes on until the store can be used.
+    /// Reads the secret from the store, or generates and stores one; processes that start at the same time agree on
+    /// one secret. Retries until the store is available.
     pub async fn establish(&self, sync: &dyn SyncStore, world: &dyn World) {
-        let mut longest = RETRY_DELAY_MIN;
+        let mut backoff = STORE_NEEDED.start();
         while self.known().is_none() {
             match agree(sync, world).await {
                 Ok(secret) => match DoorbellKeys::parse(secret.expose_secret()) {
@@ -158,20 +154,18 @@ impl DoorbellSecret {
                         return;
                     }
                     Err(invalid) => error!(
-                        "The stored value {SECRET_VALUE} {invalid}: nothing rings until it is removed, or \
-                         ring-secret is configured"
+                        "The stored value {SECRET_VALUE} {invalid}: processes cannot ring each other until it is \
+                         removed, or ring-secret is configured"
                     ),
                 },
-                Err(fault) => warn!("The secret of the doorbell is not known yet: {}", chain(&fault)),
+                Err(fault) => warn!("The doorbell secret is not known yet: {}", chain(&fault)),
             }
-            let half = longest.checked_div(2).unwrap_or_default();
-            world.sleep(half.saturating_add(world.jitter(half))).await;
-            longest = longest.saturating_mul(2).min(RETRY_DELAY_MAX);
+            world.sleep(backoff.next(world)).await;
         }
     }
 }
 
-/// The stored secret. Whatever becomes of the write, what is read afterwards is what all agree on.
+/// Returns the stored secret, after an attempt to store a new one if there is none.
 async fn agree(sync: &dyn SyncStore, world: &dyn World) -> Result<SecretString, StoreFault> {
     if let Some(stored) = sync.get(SECRET_VALUE).await? {
         return Ok(SecretString::from(stored.value));
@@ -179,7 +173,7 @@ async fn agree(sync: &dyn SyncStore, world: &dyn World) -> Result<SecretString, 
     let made = format!("{}{}", world.uuid().simple(), world.uuid().simple());
     match sync.swap(SECRET_VALUE, None, &made).await? {
         Swapped::Done(_) => {
-            info!("Made the secret of the doorbell");
+            info!("Generated the doorbell secret");
             Ok(SecretString::from(made))
         }
         Swapped::Conflict => {
@@ -198,7 +192,7 @@ mod tests {
     use crate::adapters::system::SystemWorld;
 
     #[tokio::test]
-    async fn processes_that_start_at_once_agree_on_a_secret() {
+    async fn processes_that_start_at_the_same_time_agree_on_a_secret() {
         let world: Arc<dyn World> = Arc::new(SystemWorld::new());
         let store = MemoryStore::empty(Arc::clone(&world));
         let processes: Vec<_> = (0..8).map(|_| (store.ports().sync, DoorbellSecret::new(None))).collect();
@@ -211,13 +205,13 @@ mod tests {
         assert!(first.len() >= 64 && secrets.iter().all(|secret| secret == first));
 
         let configured = DoorbellKeys::parse("0123456789abcdef").unwrap();
-        let with_its_own = DoorbellSecret::new(Some(&configured));
-        with_its_own.establish(&*store.ports().sync, &*world).await;
-        assert_eq!(with_its_own.get().await.first().secret.expose_secret(), "0123456789abcdef");
+        let with_configured = DoorbellSecret::new(Some(&configured));
+        with_configured.establish(&*store.ports().sync, &*world).await;
+        assert_eq!(with_configured.get().await.first().secret.expose_secret(), "0123456789abcdef");
     }
 
     #[test]
-    fn a_secret_is_changed_without_a_moment_in_which_processes_do_not_understand_each_other() {
+    fn processes_understand_each_other_during_every_step_of_a_rotation() {
         const OLD: &str = "0123456789abcdef";
         const NEW: &str = "fedcba9876543210";
         let steps = [OLD, &format!("{OLD},{NEW}"), &format!("{NEW},{OLD}"), NEW];
@@ -228,16 +222,16 @@ mod tests {
             assert!(understands(before, after) && understands(after, before), "while a step is rolled out");
         }
         let (first, last) = (keys.first().unwrap(), keys.last().unwrap());
-        assert!(!understands(first, last) && !understands(last, first), "the old one is worth nothing then");
+        assert!(!understands(first, last) && !understands(last, first), "the old secret is invalid then");
         assert!(!keys.iter().any(|keys| keys.verify(&[b"ab"], &first.sign(&[b"abc"]))));
         assert!(!keys.iter().any(|keys| keys.verify(&[b"ab"], b"")));
     }
 
     #[test]
-    fn only_secrets_that_could_be_used_are_read() {
+    fn only_usable_secrets_are_parsed() {
         let long = "0123456789abcdef";
-        for sound in [long.to_owned(), format!("{long},{long}")] {
-            assert!(DoorbellKeys::parse(&sound).is_ok(), "{sound}");
+        for valid in [long.to_owned(), format!("{long},{long}")] {
+            assert!(DoorbellKeys::parse(&valid).is_ok(), "{valid}");
         }
         let three = format!("{long},{long},{long}");
         let second_short = format!("{long},short");

@@ -1,8 +1,8 @@
 //! State that the processes of one bank share, apart from transactions.
 //!
-//! [`gate`] holds and releases all processing, [`doorbell_secret`] is the key of requests between processes.
-//! [`completions`] and [`replies`] return the outcome of a transaction to the process whose client waits for it, and
-//! [`reply_to`] is the return address that travels with the work.
+//! [`gate`] holds and releases all processing. [`doorbell_secret`] is the key that authenticates requests between
+//! processes. [`completions`] and [`replies`] return the outcome of a transaction to the process whose client
+//! waits for it, and [`reply_to`] is the return address that travels with the work.
 
 pub mod completions;
 pub mod doorbell_secret;

@@ -1,80 +1,73 @@
-//! What a client of the HTTP API may ask for: of a connection, before anybody knows who it is; of a
-//! document, before anybody knows what it says; and in a second, once its partner is known.
+//! Limits of the HTTP API: of a connection, of a request and of a document, and the rates of requests.
 
 use std::time::Duration;
 
-use super::ConfigError;
-use super::scaling::Find;
+use clap::Args;
+
+use super::sources::defaults;
+use super::values::{number, seconds};
 use crate::domain::partner::RequestRate;
 
-/// Most requests in a second, and at once, that can be asked for.
-const RATE_MAX: u64 = 1_000_000;
-
 /// The limits of the HTTP API.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
+#[command(next_help_heading = "HTTP")]
 pub struct HttpLimits {
-    /// Most bytes of the body of a request.
+    /// Maximum size of the body of a request, in bytes, from 4096 to 1048576
+    #[arg(long, value_name = "BYTES", default_value = "65536", value_parser = number::<usize>(4096..=1_048_576))]
     pub body_bytes_max: usize,
-    /// Most bytes of the head of a request: its first line and its headers.
+    /// Maximum size of the request line and the headers of a request, in bytes, from 1024 to 65536
+    #[arg(long, value_name = "BYTES", default_value = "16384", value_parser = number::<usize>(1024..=65_536))]
     pub header_bytes_max: usize,
-    /// Most elements of an XML document that stand within one another.
+    /// Maximum nesting depth of the elements of an XML document, from 4 to 64
+    #[arg(long, value_name = "COUNT", default_value = "32", value_parser = number::<usize>(4..=64))]
     pub xml_depth_max: usize,
-    /// Most attributes of one of its elements.
+    /// Maximum number of attributes of an XML element, from 4 to 256
+    #[arg(long, value_name = "COUNT", default_value = "32", value_parser = number::<usize>(4..=256))]
     pub xml_attributes_max: usize,
-    /// How long the head of a request may take to arrive.
+    /// Time in which the request line and the headers of a request must arrive, in seconds, from 1 to 60
+    #[arg(long = "head-timeout-s", value_name = "SECONDS", default_value = "10", value_parser = seconds(1..=60))]
     pub head_patience: Duration,
-    /// How long its body may take.
+    /// Time in which the body of a request must arrive, in seconds, from 1 to 300
+    #[arg(long = "body-timeout-s", value_name = "SECONDS", default_value = "30", value_parser = seconds(1..=300))]
     pub body_patience: Duration,
-    /// How long a connection is kept on which nothing is asked.
+    /// Time after which an idle connection is closed, in seconds, from 1 to 3600
+    #[arg(long = "keep-alive-s", value_name = "SECONDS", default_value = "75", value_parser = seconds(1..=3600))]
     pub keep_alive: Duration,
-    /// Most connections at the same time; further ones wait until one ends.
+    /// Maximum number of concurrent connections, from 16 to 1000000; further ones wait until one ends; a
+    /// connection takes at most about 256 KiB of memory
+    #[arg(long, value_name = "COUNT", default_value = "4096", value_parser = number::<usize>(16..=1_000_000))]
     pub connections_max: usize,
-    /// How many requests, or orders on the queue, a partner may send that has no rate of its own, to each process.
-    pub rate: RequestRate,
-    /// How many keys that nobody knows one address may try, of each process.
-    pub wrong_key_rate: RequestRate,
+    /// Sustained rate of a partner that has no rate of its own, in requests, or orders on the queue, per second
+    /// and process, from 1 to 1000000
+    #[arg(long, value_name = "COUNT", default_value = "20000", value_parser = number::<u32>(1..=1_000_000))]
+    pub requests_per_second: u32,
+    /// Number of requests that such a partner may send at once after a pause, from 1 to 1000000
+    #[arg(long, value_name = "COUNT", default_value = "40000", value_parser = number::<u32>(1..=1_000_000))]
+    pub requests_burst: u32,
+    /// Sustained rate at which one client address may try API keys that this process has not seen before, in
+    /// keys per second, from 1 to 1000000
+    #[arg(long, value_name = "COUNT", default_value = "50", value_parser = number::<u32>(1..=1_000_000))]
+    pub wrong_keys_per_second: u32,
+    /// Number of such keys that one client address may try at once after a pause, from 1 to 1000000
+    #[arg(long, value_name = "COUNT", default_value = "500", value_parser = number::<u32>(1..=1_000_000))]
+    pub wrong_keys_burst: u32,
 }
 
-impl Default for HttpLimits {
-    /// As without any configuration.
-    fn default() -> Self {
-        Self {
-            body_bytes_max: 64 * 1024,
-            header_bytes_max: 16 * 1024,
-            xml_depth_max: 32,
-            xml_attributes_max: 32,
-            head_patience: Duration::from_secs(10),
-            body_patience: Duration::from_secs(30),
-            keep_alive: Duration::from_secs(75),
-            connections_max: 4096,
-            rate: RequestRate { per_second: 20_000, burst: 40_000 },
-            wrong_key_rate: RequestRate { per_second: 50, burst: 500 },
-        }
+impl HttpLimits {
+    /// The rate, in each process, of a partner that has no rate of its own.
+    pub const fn rate(&self) -> RequestRate {
+        RequestRate { per_second: self.requests_per_second, burst: self.requests_burst }
+    }
+
+    /// The rate, in each process, at which one client address may try unknown API keys.
+    pub const fn wrong_key_rate(&self) -> RequestRate {
+        RequestRate { per_second: self.wrong_keys_per_second, burst: self.wrong_keys_burst }
     }
 }
 
-/// Reads the limits.
-pub(super) fn http_limits(find: Find<'_>) -> Result<HttpLimits, ConfigError> {
-    let number = |name, least, most| {
-        find(name).unwrap_or_else(|| unreachable!("{name} has a default")).number(least, most)
-    };
-    let seconds = |name, most| number(name, 1, most).map(Duration::from_secs);
-    let count =
-        |name, least, most| number(name, least, most).map(|it| usize::try_from(it).unwrap_or(usize::MAX));
-    let rate = |per_second, burst| {
-        let number = |name| number(name, 1, RATE_MAX).map(|it| u32::try_from(it).unwrap_or(u32::MAX));
-        Ok(RequestRate { per_second: number(per_second)?, burst: number(burst)? })
-    };
-    Ok(HttpLimits {
-        body_bytes_max: count("body-bytes-max", 4096, 1_048_576)?,
-        header_bytes_max: count("header-bytes-max", 1024, 65_536)?,
-        xml_depth_max: count("xml-depth-max", 4, 64)?,
-        xml_attributes_max: count("xml-attributes-max", 4, 256)?,
-        head_patience: seconds("head-timeout-s", 60)?,
-        body_patience: seconds("body-timeout-s", 300)?,
-        keep_alive: seconds("keep-alive-s", 3600)?,
-        connections_max: count("connections-max", 16, 1_000_000)?,
-        rate: rate("requests-per-second", "requests-burst")?,
-        wrong_key_rate: rate("wrong-keys-per-second", "wrong-keys-burst")?,
-    })
+impl Default for HttpLimits {
+    /// The limits without any configuration.
+    fn default() -> Self {
+        defaults()
+    }
 }

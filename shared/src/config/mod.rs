@@ -1,21 +1,23 @@
 //! Configuration: defaults, then a TOML file, then `POSTONCE_…` variables, then flags. Read once,
 //! into types; a wrong value stops the start with the setting, the value and what is allowed.
 //!
-//! Every setting is one row of the table in `settings`; `--help` is made of the same table.
+//! Every setting is one field of a clap argument group, with its name, its default, the values that are
+//! allowed, and its help. [`Config`] has the settings that are values of their own; `settings` adds those that
+//! make a value together.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::ArgMatches;
+use clap::{ArgAction, ArgMatches, Args, ValueEnum};
 use secrecy::SecretString;
 
-use self::sources::{Found, find, parse_file, read_file};
+use self::settings::Settings;
+use self::sources::{Refusal, Sources, Values, parse_file};
 use self::values::{
-    address, advertise, internal_on_bind, legacy_partner, log_format, name_prefix, receivers, ring_keys,
-    secret, storage,
+    address, advertise, bootstrap_key, legacy_partner, milliseconds, name_prefix, number, ring_keys, seconds,
+    storage,
 };
 use crate::adapters::azure::AzureConnection;
 use crate::cluster::doorbell_secret::DoorbellKeys;
@@ -39,6 +41,8 @@ pub use self::tls::{TlsClients, TlsConfig};
 
 /// Shortest API key that may be configured, in characters.
 pub const BOOTSTRAP_KEY_CHARS_MIN: usize = 16;
+/// Work queues by default on Azure; on SQLite there is one.
+const QUEUE_COUNT_ON_AZURE: u16 = 4;
 
 /// Where data lives.
 #[derive(Debug, Clone)]
@@ -55,8 +59,18 @@ pub enum StorageConfig {
     },
 }
 
+impl StorageConfig {
+    /// Whether the store is a file, so that all processes of the bank are on this machine.
+    pub const fn is_embedded(&self) -> bool {
+        match self {
+            Self::Sqlite { .. } => true,
+            Self::Azure { .. } => false,
+        }
+    }
+}
+
 /// How log lines look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// For a person.
     Text,
@@ -65,53 +79,102 @@ pub enum LogFormat {
 }
 
 /// The configuration of a process.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Args)]
 pub struct Config {
-    /// Where data lives.
+    /// Store of the ledger: sqlite:FILE, or azure:CONNECTION-STRING (azure:UseDevelopmentStorage=true is
+    /// Azurite)
+    // A connection string contains the key of the storage account.
+    #[arg(help_heading = "Storage")]
+    #[arg(long, value_name = "STORE", hide_env_values = true, value_parser = storage)]
+    #[arg(default_value = "sqlite:./postonce-data/postonce.db")]
     pub storage: StorageConfig,
-    /// The address of the HTTP API.
-    pub bind: SocketAddr,
-    /// Where the other processes of the bank call this one.
-    pub worker_bind: SocketAddr,
-    /// A web process is called by the others at [`Self::bind`] instead.
-    pub internal_on_bind: bool,
-    /// Where the other processes reach that address, if it is not the one where this process listens.
-    pub advertise: Option<Address>,
-    /// What the processes sign with, if it is not to be made up.
-    pub ring_secret: Option<DoorbellKeys>,
-    /// The first API key, if it is not to be made up.
-    pub bootstrap_key: Option<SecretString>,
-    /// How long a received message is hidden from other workers.
-    pub visibility_timeout: Duration,
-    /// Receipts after which a message is taken apart, and a single item set aside.
-    pub dequeue_count_max: u32,
-    /// Queues that share the work.
-    pub queue_count: u16,
-    /// Receivers that a queue with work gets in each process, at least.
-    pub receivers_min: NonZeroUsize,
-    /// The same, at most.
-    pub receivers_max: NonZeroUsize,
-    /// Longest wait between two looks at empty queues.
-    pub idle_poll_max: Duration,
-    /// In whose name the worker accepts what producers write to the queue directly.
-    pub legacy_partner: Option<PartnerId>,
-    /// What the names of tables, queues and containers begin with.
+    /// Prefix of the names of tables, queues and containers: 1 to 20 lower-case letters and digits, a
+    /// letter first
+    #[arg(help_heading = "Storage")]
+    #[arg(long, value_name = "NAME", default_value = "postonce", value_parser = name_prefix)]
     pub name_prefix: String,
-    /// How many workers are wanted.
-    pub scaling: ScalingPolicy,
-    /// What storage operations cost.
-    pub prices: Prices,
-    /// What a client of the HTTP API may ask of a connection.
+    /// Number of work queues over which the accounts are distributed, from 1 to 64; by default 1 on SQLite
+    /// and 4 on Azure
+    #[arg(help_heading = "Storage", long, value_name = "COUNT", value_parser = number::<u16>(1..=64))]
+    #[arg(default_value = "1", hide_default_value = true)]
+    pub queue_count: u16,
+    /// Address of the HTTP API, ip:port; with port 0 the system chooses a free port, which is logged
+    #[arg(help_heading = "HTTP")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = address)]
+    pub bind: SocketAddr,
+    /// Address at which other processes of the bank call this process, ip:port; a worker process also serves
+    /// health and metrics there; with port 0 the system chooses a free port
+    #[arg(help_heading = "HTTP")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", value_parser = address)]
+    pub worker_bind: SocketAddr,
+    /// true: other processes call a web process at bind instead of worker-bind, for a single machine without
+    /// a second port; false: they call it at worker-bind; must be false with TLS
+    #[arg(help_heading = "HTTP", long, value_name = "BOOL", default_value = "false", action = ArgAction::Set)]
+    pub internal_on_bind: bool,
+    /// Address at which other processes of the bank reach worker-bind of this process, `http://host:port`; by
+    /// default the address on which it listens
+    #[arg(help_heading = "HTTP", long, value_name = "URL", value_parser = advertise)]
+    pub advertise: Option<Address>,
+    /// Secret with which the processes of the bank sign their calls to each other, at least 16 visible ASCII
+    /// characters; during a change two secrets as new,old; by default one is generated and kept in the store
+    #[arg(help_heading = "HTTP")]
+    #[arg(long, value_name = "SECRET", hide_env_values = true, value_parser = ring_keys)]
+    pub ring_secret: Option<DoorbellKeys>,
+    /// First API key of an empty store, at least 16 visible ASCII characters; by default one is generated and
+    /// printed once
+    #[arg(help_heading = "HTTP")]
+    #[arg(long, value_name = "KEY", hide_env_values = true, value_parser = bootstrap_key)]
+    pub bootstrap_key: Option<SecretString>,
+    /// Limits of the HTTP API.
+    #[command(flatten)]
     pub http: HttpLimits,
-    /// How signed requests are looked at.
+    /// Time for which a received message is hidden from other workers, in seconds, from 1 to 604800; renewed
+    /// while the work continues
+    #[arg(help_heading = "Worker", long = "visibility-timeout-s", value_name = "SECONDS")]
+    #[arg(default_value = "20", value_parser = seconds(1..=604_800))]
+    pub visibility_timeout: Duration,
+    /// Number of deliveries after which work that cannot be posted becomes a dead letter, from 1 to 1000;
+    /// deliveries during an outage do not count
+    #[arg(help_heading = "Worker")]
+    #[arg(long, value_name = "COUNT", default_value = "5", value_parser = number::<u32>(1..=1000))]
+    pub dequeue_count_max: u32,
+    /// Minimum number of receivers of each queue that has messages, in each worker process, from 1 to 64
+    #[arg(help_heading = "Worker")]
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = number::<NonZeroUsize>(1..=64))]
+    pub receivers_min: NonZeroUsize,
+    /// Maximum number of receivers of each queue, in each worker process, from 1 to 64; not below
+    /// receivers-min
+    #[arg(help_heading = "Worker")]
+    #[arg(long, value_name = "COUNT", default_value = "8", value_parser = number::<NonZeroUsize>(1..=64))]
+    pub receivers_max: NonZeroUsize,
+    /// Maximum interval between two polls of empty queues, in milliseconds, from 100 to 600000
+    #[arg(help_heading = "Worker", long = "idle-poll-max-ms", value_name = "MILLISECONDS")]
+    #[arg(default_value = "60000", value_parser = milliseconds(100..=600_000))]
+    pub idle_poll_max: Duration,
+    /// Partner on whose behalf, and on whose terms, the worker accepts XML and delimited bodies that
+    /// producers write directly to the queue; by default none, and they become dead letters
+    #[arg(help_heading = "Worker", long, value_name = "PARTNER", value_parser = legacy_partner)]
+    pub legacy_partner: Option<PartnerId>,
+    /// How signed requests are checked.
+    #[command(flatten)]
     pub signatures: SignatureTerms,
-    /// What the HTTP API is served over TLS with, if it is.
-    pub tls: Option<TlsConfig>,
-    /// How log lines look.
+    /// Format of log lines: text or json
+    #[arg(help_heading = "Logging", long, value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
-    /// Which log lines are written: a level, or directives such as `info,postonce_shared=debug`.
+    /// Log level (error, warn, info, debug or trace), or directives such as info,postonce_shared=debug
+    #[arg(help_heading = "Logging", long, value_name = "DIRECTIVES", default_value = "info")]
     pub log: String,
+    /// Policy for the number of workers.
+    #[arg(skip)]
+    pub scaling: ScalingPolicy,
+    /// Prices of storage operations.
+    #[arg(skip)]
+    pub prices: Prices,
+    /// Certificates of the HTTP API; `None` for plain HTTP.
+    #[arg(skip)]
+    pub tls: Option<TlsConfig>,
 }
+
 /// A value that stops the start.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -119,7 +182,7 @@ pub enum ConfigError {
     #[error("{setting} is {value:?} ({source_of_value}), which is not allowed: it {allowed}")]
     Value {
         /// The setting.
-        setting: &'static str,
+        setting: String,
         /// What it was set to; secrets are not shown.
         value: String,
         /// Where that came from.
@@ -160,8 +223,12 @@ impl Config {
     /// [`ConfigError`] at the first value that is not allowed.
     pub fn read(matches: &ArgMatches) -> Result<Self, ConfigError> {
         match matches.get_one::<PathBuf>("config") {
-            Some(path) => Self::with_file(matches, path, &read_file(path)?),
-            None => Self::from_sources(matches, &BTreeMap::new()),
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .map_err(|source| ConfigError::File { path: path.clone(), source })?;
+                Self::with_file(matches, path, &text)
+            }
+            None => Self::from_sources(&Sources::merge(matches, Values::new())),
         }
     }
 
@@ -170,59 +237,34 @@ impl Config {
     /// # Errors
     /// As [`Self::read`].
     pub fn with_file(matches: &ArgMatches, path: &Path, text: &str) -> Result<Self, ConfigError> {
-        Self::from_sources(matches, &parse_file(path, text)?)
+        Self::from_sources(&Sources::merge(matches, parse_file(path, text)?))
     }
 
-    fn from_sources(matches: &ArgMatches, file: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
-        let find = |name: &str| find(matches, file, name);
-        let storage =
-            find("storage").map_or_else(|| unreachable!("it has a default"), |found| storage(&found))?;
-        let default_queue_count = match &storage {
-            StorageConfig::Sqlite { .. } => 1,
-            StorageConfig::Azure { .. } => 4,
-        };
-        let number = |name: &str, least, most| find(name).map(|found| found.number(least, most)).transpose();
-        let receivers = receivers(find("receivers-min").as_ref(), find("receivers-max").as_ref())?;
-        let text = |name: &str| find(name).map(|found| found.value).unwrap_or_default();
-        let tls = tls::tls(&find)?;
-        let on_bind = |found: Found| internal_on_bind(&found, tls.is_some());
-        let bound =
-            |name: &str| find(name).map_or_else(|| unreachable!("it has a default"), |found| address(&found));
-        Ok(Self {
-            storage,
-            bind: bound("bind")?,
-            worker_bind: bound("worker-bind")?,
-            internal_on_bind: find("internal-on-bind").map_or(Ok(false), on_bind)?,
-            advertise: find("advertise").map(|found| advertise(&found)).transpose()?,
-            ring_secret: find("ring-secret").map(|found| ring_keys(&found)).transpose()?,
-            bootstrap_key: find("bootstrap-key")
-                .map(|found| secret(&found, BOOTSTRAP_KEY_CHARS_MIN))
-                .transpose()?,
-            visibility_timeout: Duration::from_secs(
-                number("visibility-timeout-s", 1, 604_800)?.unwrap_or_default(),
-            ),
-            dequeue_count_max: u32::try_from(number("dequeue-count-max", 1, 1000)?.unwrap_or_default())
-                .unwrap_or(u32::MAX),
-            queue_count: u16::try_from(number("queue-count", 1, 64)?.unwrap_or(default_queue_count))
-                .unwrap_or(u16::MAX),
-            receivers_min: receivers.0,
-            receivers_max: receivers.1,
-            idle_poll_max: Duration::from_millis(
-                number("idle-poll-max-ms", 100, 600_000)?.unwrap_or_default(),
-            ),
-            legacy_partner: find("legacy-partner").map(|found| legacy_partner(&found)).transpose()?,
-            name_prefix: find("name-prefix")
-                .map(|found| name_prefix(&found))
-                .transpose()?
-                .unwrap_or_default(),
-            scaling: scaling::scaling(&find)?,
-            prices: scaling::prices(&find)?,
-            http: http_limits::http_limits(&find)?,
-            signatures: signatures::signatures(&find)?,
-            tls,
-            log_format: find("log-format").map_or(Ok(LogFormat::Text), |found| log_format(&found))?,
-            log: text("log"),
-        })
+    fn from_sources(sources: &Sources) -> Result<Self, ConfigError> {
+        let is_default_queue_count = !sources.has("queue-count");
+        let config = Self::from_settings(sources.parse()?, is_default_queue_count);
+        config.map_err(|(setting, allowed)| sources.refuse(setting, allowed))
+    }
+
+    /// Combines the settings that depend on each other.
+    fn from_settings(settings: Settings, is_default_queue_count: bool) -> Result<Self, Refusal> {
+        let Settings { mut config, scaling, tls, prices } = settings;
+        config.scaling = scaling.policy()?;
+        config.prices = prices.into();
+        config.tls = tls.config()?;
+        if is_default_queue_count && !config.storage.is_embedded() {
+            config.queue_count = QUEUE_COUNT_ON_AZURE;
+        }
+        if config.receivers_max < config.receivers_min {
+            let allowed = format!("must not be below receivers-min, which is {}", config.receivers_min);
+            return Err(("receivers-max", allowed));
+        }
+        if config.internal_on_bind && config.tls.is_some() {
+            let allowed =
+                "must be false with tls-certificate: the other processes of the bank call over plain HTTP";
+            return Err(("internal-on-bind", allowed.to_owned()));
+        }
+        Ok(config)
     }
 }
 

@@ -1,80 +1,82 @@
-//! The settings that say how many workers are wanted, and what storage costs.
+//! The settings of the number of workers.
 
 use std::time::Duration;
 
-use super::ConfigError;
-use super::sources::Found;
-use crate::oversight::prices::{PRICE_DECIMALS_MAX, PRICE_USD_MAX, Price, Prices};
+use clap::Args;
+
+use super::sources::{Refusal, defaults};
+use super::values::{number, seconds};
 use crate::oversight::scaling::{ScalingPolicy, Schedule, TimeZone};
 
-/// Most workers that may be configured.
-const WORKERS_LIMIT: u64 = 1000;
-
-/// Finds a setting by its name.
-pub(super) type Find<'a> = &'a dyn Fn(&str) -> Option<Found>;
-
-/// How many workers are wanted, and when.
-pub(super) fn scaling(find: Find<'_>) -> Result<ScalingPolicy, ConfigError> {
-    let (min, workers_min) = count(find, "workers-min", 0, WORKERS_LIMIT)?;
-    let (_, workers_max) = count(find, "workers-max", 1, WORKERS_LIMIT)?;
-    if workers_min > workers_max {
-        return Err(min.refuse(format!("must be at most workers-max, which is {workers_max}")));
-    }
-    let seconds = |name, least, most| with_default(find, name).number(least, most).map(Duration::from_secs);
-    Ok(ScalingPolicy {
-        age_target: seconds("posting-age-target-s", 1, 86_400)?,
-        worker_rate: count(find, "worker-rate", 1, 1_000_000)?.1,
-        workers_min,
-        workers_max,
-        floors: floors(find, workers_max)?,
-        down_delay: seconds("scale-down-delay-s", 0, 3600)?,
-    })
+#[derive(Args)]
+#[command(next_help_heading = "Scaling")]
+pub(super) struct ScalingSettings {
+    /// Target for the age of accepted work when it is posted, in seconds, from 1 to 86400; more workers are
+    /// wanted where the age would be higher
+    #[arg(long = "posting-age-target-s", value_name = "SECONDS")]
+    #[arg(default_value = "10", value_parser = seconds(1..=86_400))]
+    posting_age_target: Duration,
+    /// Queue messages that one worker posts per second, from 1 to 1000000; measure yours, the default is
+    /// conservative
+    #[arg(long, value_name = "COUNT", default_value = "200", value_parser = number::<u32>(1..=1_000_000))]
+    worker_rate: u32,
+    /// Minimum number of workers, from 0 to 1000; 0 requires an autoscaler outside of the workers, which
+    /// starts one when there is work
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = number::<u32>(0..=1000))]
+    workers_min: u32,
+    /// Maximum number of workers, from 1 to 1000
+    #[arg(long, value_name = "COUNT", default_value = "8", value_parser = number::<u32>(1..=1000))]
+    workers_max: u32,
+    /// Minimum number of workers at known peaks: cron expression = number, in effect in every minute that the
+    /// expression matches; several are separated by ;
+    #[arg(long, value_name = "SCHEDULE")]
+    workers_floor: Option<String>,
+    /// Time zone of workers-floor, by its name in the IANA database, such as Europe/Berlin
+    #[arg(long, value_name = "NAME", default_value = "UTC", value_parser = time_zone)]
+    time_zone: TimeZone,
+    /// Time for which fewer workers must be wanted before postonce-worker --scale stops some, in seconds, from
+    /// 0 to 3600
+    #[arg(long = "scale-down-delay-s", value_name = "SECONDS")]
+    #[arg(default_value = "60", value_parser = seconds(0..=3600))]
+    scale_down_delay: Duration,
 }
 
-fn floors(find: Find<'_>, workers_max: u32) -> Result<Schedule, ConfigError> {
-    let found = with_default(find, "time-zone");
-    let zone = TimeZone::named(&found.value).ok_or_else(|| {
-        found.refuse("must be a time zone of the IANA database, such as UTC or Europe/Berlin")
-    })?;
-    let Some(found) = find("workers-floor") else { return Ok(Schedule::default()) };
-    let floors = Schedule::parse(&found.value, &zone).map_err(|invalid| {
-        found.refuse(format!(
-            "must be cron expressions with numbers, such as \"* 7-9 * * MON = 4; * * 24-31 12 * = 6\", but {invalid}"
-        ))
-    })?;
-    if floors.highest() > workers_max {
-        return Err(found.refuse(format!("must ask for at most workers-max, which is {workers_max}")));
-    }
-    Ok(floors)
-}
-
-/// What storage operations cost.
-pub(super) fn prices(find: Find<'_>) -> Result<Prices, ConfigError> {
-    let price = |name| {
-        let found = with_default(find, name);
-        Price::parse(&found.value).ok_or_else(|| {
-            found.refuse(format!(
-                "must be US dollars for 10000 operations, from 0 to {PRICE_USD_MAX} with at most \
-                 {PRICE_DECIMALS_MAX} decimals, such as 0.00036"
-            ))
+impl ScalingSettings {
+    /// The policy that the settings describe together.
+    pub(super) fn policy(self) -> Result<ScalingPolicy, Refusal> {
+        let Self { workers_min, workers_max, .. } = self;
+        if workers_min > workers_max {
+            return Err(("workers-min", format!("must be at most workers-max, which is {workers_max}")));
+        }
+        let floors = self.workers_floor.as_deref().unwrap_or_default();
+        let floors = Schedule::parse(floors, &self.time_zone).map_err(|invalid| {
+            let example = "* 7-9 * * MON = 4; * * 24-31 12 * = 6";
+            let allowed =
+                format!("must be cron expressions with numbers, such as {example:?}, but {invalid}");
+            ("workers-floor", allowed)
+        })?;
+        if floors.highest() > workers_max {
+            let allowed = format!("must ask for at most workers-max, which is {workers_max}");
+            return Err(("workers-floor", allowed));
+        }
+        Ok(ScalingPolicy {
+            age_target: self.posting_age_target,
+            worker_rate: self.worker_rate,
+            workers_min,
+            workers_max,
+            floors,
+            down_delay: self.scale_down_delay,
         })
-    };
-    Ok(Prices {
-        table: price("price-table")?,
-        table_batch: price("price-table-batch")?,
-        queue: price("price-queue")?,
-        blob_write: price("price-blob-write")?,
-        blob_read: price("price-blob-read")?,
-    })
+    }
 }
 
-fn count(find: Find<'_>, name: &str, least: u64, most: u64) -> Result<(Found, u32), ConfigError> {
-    let found = with_default(find, name);
-    let count = u32::try_from(found.number(least, most)?).unwrap_or(u32::MAX);
-    Ok((found, count))
+impl Default for ScalingPolicy {
+    /// The policy without any configuration.
+    fn default() -> Self {
+        defaults::<ScalingSettings>().policy().expect("the defaults agree with each other")
+    }
 }
 
-/// A setting that the table has a default for.
-fn with_default(find: Find<'_>, name: &str) -> Found {
-    find(name).unwrap_or_else(|| unreachable!("{name} has a default"))
+fn time_zone(text: &str) -> Result<TimeZone, &'static str> {
+    TimeZone::named(text).ok_or("must be a time zone of the IANA database, such as UTC or Europe/Berlin")
 }

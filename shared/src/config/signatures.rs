@@ -1,17 +1,23 @@
-//! What signatures of requests are held against.
+//! The settings of request signatures.
 
 use std::time::Duration;
 
-use super::ConfigError;
-use super::scaling::Find;
-use super::sources::Found;
+use clap::Args;
 
-/// How signed requests are looked at.
-#[derive(Debug, Clone, PartialEq, Eq)]
+use super::sources::defaults;
+use super::values::seconds;
+
+/// How signed requests are checked.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+#[command(next_help_heading = "Signatures")]
 pub struct SignatureTerms {
-    /// How old a signature may be.
+    /// Maximum age of the signature of a request (RFC 9421), in seconds, from 1 to 3600
+    #[arg(long = "signature-age-max-s", value_name = "SECONDS")]
+    #[arg(default_value = "300", value_parser = seconds(1..=3600))]
     pub age_max: Duration,
-    /// Where clients reach the service, if that is not where it listens.
+    /// Address that clients see and sign for, such as `https://bank.example`, for a service behind a proxy that
+    /// ends TLS or changes Host; by default the address in the request
+    #[arg(long, value_name = "URL", value_parser = public_address)]
     pub public_address: Option<PublicAddress>,
 }
 
@@ -25,9 +31,9 @@ pub struct PublicAddress {
 }
 
 impl Default for SignatureTerms {
-    /// As without any configuration.
+    /// The terms without any configuration.
     fn default() -> Self {
-        Self { age_max: Duration::from_secs(300), public_address: None }
+        defaults()
     }
 }
 
@@ -48,18 +54,9 @@ impl PublicAddress {
     }
 }
 
-/// Reads the settings of signatures.
-pub(super) fn signatures(find: Find<'_>) -> Result<SignatureTerms, ConfigError> {
-    let age = find("signature-age-max-s").unwrap_or_else(|| unreachable!("it has a default"));
-    let address = |found: Found| {
-        PublicAddress::parse(&found.value).ok_or_else(|| {
-            found.refuse("must be http://host or https://host, with :port where it is not the usual one")
-        })
-    };
-    Ok(SignatureTerms {
-        age_max: Duration::from_secs(age.number(1, 3600)?),
-        public_address: find("public-address").map(address).transpose()?,
-    })
+fn public_address(text: &str) -> Result<PublicAddress, &'static str> {
+    PublicAddress::parse(text)
+        .ok_or("must be http://host or https://host, with :port where it is not the usual one")
 }
 
 #[cfg(test)]

@@ -1,76 +1,121 @@
-//! Where the value of a setting comes from: the command line, the environment, the file, the default.
+//! The sources of values: the command line, then variables, then the configuration file, then defaults.
+//!
+//! The values that are set anywhere are merged into one command line, which clap parses into the typed
+//! settings. So every source has the same rules, and every refusal becomes a [`ConfigError`] here.
 
 use std::collections::BTreeMap;
+use std::error::Error as _;
 use std::path::Path;
 
-use clap::ArgMatches;
+use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Command, FromArgMatches as _};
 
 use super::ConfigError;
-use super::settings::{SETTINGS, Setting};
+use super::settings::Settings;
 
-/// Where a value came from, and the value.
-pub(super) struct Found {
-    pub(super) setting: &'static Setting,
-    pub(super) value: String,
-    pub(super) source: &'static str,
+/// Values by the names of their settings.
+pub(super) type Values = BTreeMap<String, String>;
+
+/// A setting whose value is not allowed, and what is allowed, as the end of a sentence.
+pub(super) type Refusal = (&'static str, String);
+
+/// The values that are set, and where each of them is set.
+pub(super) struct Sources {
+    command: Command,
+    set: BTreeMap<String, (String, &'static str)>,
 }
 
-impl Found {
-    /// The error that says what is allowed, as the end of a sentence.
-    pub(super) fn refuse(&self, allowed: impl Into<String>) -> ConfigError {
-        // A connection string may be shown, unless the key of the storage account stands in it.
-        let harmless = self.setting.name == "storage" && !self.value.contains("AccountKey");
-        let value = if self.setting.secret && !harmless { "(not shown)" } else { &self.value };
+impl Sources {
+    /// Merges what [`super::add_settings`] found with the configuration file.
+    pub(super) fn merge(matches: &ArgMatches, mut file: Values) -> Self {
+        let command = command::<Settings>();
+        let set = command.get_arguments().filter_map(|arg| {
+            let (id, name) = (arg.get_id().as_str(), arg.get_long()?);
+            let given = || matches.get_one::<String>(id).cloned();
+            let (value, place) = match (matches.value_source(id), file.remove(name)) {
+                (Some(ValueSource::CommandLine), _) => (given()?, "on the command line"),
+                (Some(ValueSource::EnvVariable), _) => (given()?, "in the environment"),
+                (_, Some(value)) => (value, "in the configuration file"),
+                (_, None) => return None,
+            };
+            Some((name.to_owned(), (value, place)))
+        });
+        let set = set.collect();
+        Self { command, set }
+    }
+
+    /// The typed settings.
+    pub(super) fn parse(&self) -> Result<Settings, ConfigError> {
+        let arguments = self.set.iter().map(|(name, (value, _))| format!("--{name}={value}"));
+        let matches = self.command.clone().try_get_matches_from(arguments);
+        matches.and_then(|matches| Settings::from_arg_matches(&matches)).map_err(|error| self.refused(&error))
+    }
+
+    /// Whether any source sets a setting.
+    pub(super) fn has(&self, setting: &str) -> bool {
+        self.set.contains_key(setting)
+    }
+
+    fn refused(&self, error: &clap::Error) -> ConfigError {
+        let allowed = match (error.source(), error.get(ContextKind::ValidValue)) {
+            (Some(allowed), _) => allowed.to_string(),
+            (None, Some(ContextValue::Strings(allowed))) => format!("must be {}", allowed.join(" or ")),
+            (None, _) => "must not be empty".to_owned(),
+        };
+        // Such as `--bind <ADDRESS>`.
+        let usage = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
+        let setting = usage.trim_start_matches('-').split(' ').next().unwrap_or_default();
+        self.refuse(setting, allowed)
+    }
+
+    /// The error for a [`Refusal`].
+    pub(super) fn refuse(&self, setting: &str, allowed: String) -> ConfigError {
+        let arg = self.command.get_arguments().find(|arg| arg.get_long() == Some(setting));
+        let default = || {
+            let values = arg.map(|arg| arg.get_default_values()).unwrap_or_default();
+            (values.iter().map(|value| value.to_string_lossy()).collect(), "by default")
+        };
+        let (value, place) = self.set.get(setting).cloned().unwrap_or_else(default);
+        let is_secret = arg.is_none_or(clap::Arg::is_hide_env_values_set);
         ConfigError::Value {
-            setting: self.setting.name,
-            value: value.to_owned(),
-            source_of_value: self.source,
-            allowed: allowed.into(),
+            setting: setting.to_owned(),
+            value: if is_secret { "(not shown)".to_owned() } else { value },
+            source_of_value: place,
+            allowed,
         }
     }
-
-    /// A whole number in a range.
-    pub(super) fn number(&self, least: u64, most: u64) -> Result<u64, ConfigError> {
-        let number = self.value.parse().ok().filter(|number| (least..=most).contains(number));
-        number.ok_or_else(|| self.refuse(format!("must be a whole number from {least} to {most}")))
-    }
 }
 
-/// The value of a setting, from the strongest source that has one.
-pub(super) fn find(matches: &ArgMatches, file: &BTreeMap<String, String>, name: &str) -> Option<Found> {
-    let setting = SETTINGS.iter().find(|setting| setting.name == name).expect("only settings are asked for");
-    let told = matches.get_one::<String>(name).cloned();
-    let (value, source) = match (matches.value_source(name), file.get(name)) {
-        (Some(ValueSource::CommandLine), _) => (told?, "on the command line"),
-        (Some(ValueSource::EnvVariable), _) => (told?, "in the environment"),
-        (_, Some(value)) => (value.clone(), "in the configuration file"),
-        (_, None) => (told?, "by default"),
-    };
-    Some(Found { setting, value, source })
+/// The command line of some settings, without variables.
+fn command<T: Args>() -> Command {
+    T::augment_args(Command::new("settings").no_binary_name(true).disable_help_flag(true))
 }
 
-/// The text of a file.
-pub(super) fn read_file(path: &Path) -> Result<String, ConfigError> {
-    std::fs::read_to_string(path).map_err(|source| ConfigError::File { path: path.to_owned(), source })
+/// The values of some settings by default.
+pub(super) fn defaults<T: Args>() -> T {
+    let matches = command::<T>().try_get_matches_from::<_, String>([]);
+    let settings = matches.and_then(|matches| T::from_arg_matches(&matches));
+    settings.expect("every setting of the group has a valid default or is optional")
 }
 
-/// The settings in the text of a file, by the names of their flags.
-pub(super) fn parse_file(path: &Path, text: &str) -> Result<BTreeMap<String, String>, ConfigError> {
+/// The settings in the text of a configuration file.
+pub(super) fn parse_file(path: &Path, text: &str) -> Result<Values, ConfigError> {
     let table: toml::Table = toml::from_str(text).map_err(|source| {
         let before = source.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         let line = before.lines().count().max(1);
         let reason = format!("line {line}: {}", source.message());
         ConfigError::Toml { path: path.to_owned(), reason }
     })?;
+    let command = command::<Settings>();
     let entry = |(name, value): (String, toml::Value)| {
-        let flag = name.replace('_', "-");
-        if SETTINGS.iter().any(|setting| setting.name == flag) {
+        let setting = name.replace('_', "-");
+        if command.get_arguments().any(|arg| arg.get_long() == Some(&setting)) {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            return Ok((flag, text));
+            return Ok((setting, text));
         }
-        let allowed =
-            SETTINGS.iter().map(|setting| setting.name.replace('-', "_")).collect::<Vec<_>>().join(", ");
+        let settings = command.get_arguments().filter_map(clap::Arg::get_long);
+        let allowed = settings.map(|name| name.replace('-', "_")).collect::<Vec<_>>().join(", ");
         Err(ConfigError::UnknownSetting { name, allowed })
     };
     table.into_iter().map(entry).collect()

@@ -3,6 +3,7 @@ use std::io::Write as _;
 use clap::Command;
 
 use super::*;
+use crate::domain::partner::RequestRate;
 use crate::domain::time::Timestamp;
 use crate::ports::operations::PriceKind;
 
@@ -28,6 +29,9 @@ fn defaults_stand_where_nothing_is_said() {
     assert_eq!(config.visibility_timeout, Duration::from_secs(20));
     assert_eq!((config.dequeue_count_max, config.queue_count), (5, 1));
     assert_eq!(config.http, HttpLimits::default());
+    assert_eq!(config.http.rate(), RequestRate { per_second: 20_000, burst: 40_000 });
+    assert_eq!(config.http.wrong_key_rate(), RequestRate { per_second: 50, burst: 500 });
+    assert_eq!(config.signatures, SignatureTerms::default());
     assert_eq!(read(&["--storage", "azure:UseDevelopmentStorage=true"]).unwrap().queue_count, 4);
 }
 
@@ -101,6 +105,70 @@ fn a_file_that_is_not_toml_is_not_quoted() {
 }
 
 #[test]
+fn a_file_has_texts_numbers_and_booleans_under_the_names_of_flags() {
+    let file = file("internal_on_bind = false\nqueue_count = \"3\"\nprice-queue = 0.5\ntls_key = \"\"\n");
+    let arguments = ["--config", file.path().to_str().unwrap()];
+    let refused = read(&arguments).unwrap_err().to_string();
+    assert!(refused.contains("tls-key is \"\" (in the configuration file)"), "{refused}");
+    let config = read(&[arguments[0], arguments[1], "--tls-key=key", "--tls-certificate=pem"]).unwrap();
+    assert_eq!((config.internal_on_bind, config.queue_count, config.tls.is_some()), (false, 3, true));
+    assert_eq!(config.prices.of(PriceKind::Queue, 10_000).usd(), "0.500000000");
+}
+
+#[test]
+fn client_certificates_need_tls_and_their_authorities() {
+    let tls = |arguments: &[&str]| read(arguments).map(|config| config.tls);
+    let pair = ["--tls-certificate=pem", "--tls-key=key"];
+    let check = |arguments: &[&str], setting: &str, needs: &str| {
+        let refused = tls(arguments).unwrap_err().to_string();
+        assert!(refused.starts_with(setting) && refused.contains(needs), "{refused}");
+    };
+    check(&pair[..1], "tls-certificate", "needs tls-key");
+    check(&pair[1..], "tls-key", "needs tls-certificate");
+    check(&["--tls-client-ca=ca"], "tls-client-ca", "needs TLS");
+    check(&["--tls-client-certificates=required"], "tls-client-certificates", "needs TLS");
+    let required = "--tls-client-certificates=required";
+    check(&[pair[0], pair[1], required], "tls-client-certificates", "needs tls-client-ca");
+    assert_eq!(tls(&["--tls-client-certificates=optional"]).unwrap(), None);
+    assert_eq!(tls(&pair).unwrap().unwrap().clients, None);
+    let clients = tls(&[pair[0], pair[1], "--tls-client-ca=ca", required]).unwrap().unwrap().clients;
+    assert_eq!(clients, Some(TlsClients { authorities: "ca".into(), required: true }));
+}
+
+#[test]
+fn help_has_every_setting_with_its_variable_under_a_heading_and_the_ranges_that_hold() {
+    let command = add_settings(Command::new("test"));
+    let settings = command.get_arguments().filter(|arg| arg.get_long() != Some("config"));
+    let mut ranges = 0;
+    for arg in settings {
+        let (name, help) = (arg.get_long().unwrap(), arg.get_help().unwrap().to_string());
+        let variable = format!("POSTONCE_{}", name.replace('-', "_").to_uppercase());
+        assert_eq!(arg.get_env().unwrap(), variable.as_str());
+        assert!(arg.get_help_heading().is_some() && arg.is_global_set(), "{name}");
+        let Some(range) = help.split(" from ").find(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        else {
+            continue;
+        };
+        let numbers = range.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
+        let numbers: Vec<i64> = numbers.take(2).map(|number| number.parse().unwrap()).collect();
+        let (least, most) = (numbers[0], numbers[1]);
+        ranges += 1;
+        for (value, is_allowed) in [(least - 1, false), (least, true), (most, true), (most + 1, false)] {
+            let refused = match read(&[&format!("--{name}={value}")]) {
+                Ok(_) => false,
+                // Some values are refused because of another setting.
+                Err(refused) => {
+                    let refused = refused.to_string();
+                    refused.starts_with(name) && refused.contains(&format!("from {least} to {most}"))
+                }
+            };
+            assert_eq!(refused, !is_allowed, "--{name}={value}: {help}");
+        }
+    }
+    assert_eq!(ranges, 29);
+}
+
+#[test]
 fn scaling_and_prices_are_read() {
     let arguments = ["--workers-floor", "0-59 7-9 * * MON = 4", "--time-zone", "Europe/Berlin"];
     let policy = read(&arguments).unwrap().scaling;
@@ -117,8 +185,10 @@ fn scaling_and_prices_are_read() {
 fn secrets_are_not_shown() {
     let message = read(&["--bootstrap-key", "hunter2"]).unwrap_err().to_string();
     assert!(message.contains("bootstrap-key") && !message.contains("hunter2"), "{message}");
-    let message = read(&["--storage", "azure:AccountKey=hunter2"]).unwrap_err().to_string();
-    assert!(!message.contains("hunter2"), "{message}");
+    for storage in ["azure:AccountKey=hunter2", "azure:SharedAccessSignature=hunter2", "Azure:hunter2"] {
+        let message = read(&["--storage", storage]).unwrap_err().to_string();
+        assert!(message.contains("storage is \"(not shown)\"") && !message.contains("hunter2"), "{message}");
+    }
     let message = read(&["--ring-secret", "hunter2"]).unwrap_err().to_string();
     assert!(message.contains("ring-secret") && message.contains("at least 16"), "{message}");
     assert!(!message.contains("hunter2"), "{message}");

@@ -1,10 +1,10 @@
-//! Whether the HTTP API is served over TLS, with what, and whether clients have to show a certificate.
+//! The settings of TLS for the HTTP API, and of client certificates.
 
 use std::path::PathBuf;
 
-use super::ConfigError;
-use super::scaling::Find;
-use super::sources::Found;
+use clap::{Args, ValueEnum};
+
+use super::sources::Refusal;
 
 /// What a process needs to serve TLS. The files are PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,54 +26,55 @@ pub struct TlsClients {
     pub required: bool,
 }
 
-/// Reads the settings of TLS.
-pub(super) fn tls(find: Find<'_>) -> Result<Option<TlsConfig>, ConfigError> {
-    let (certificate, key) = (find("tls-certificate"), find("tls-key"));
-    let (authorities, clients) = (find("tls-client-ca"), find("tls-client-certificates"));
-    let (certificate, key) = match (certificate, key) {
-        (Some(certificate), Some(key)) => (file(&certificate)?, file(&key)?),
-        (Some(alone), None) => {
-            return Err(alone.refuse("needs tls-key as well: the private key of the certificate"));
-        }
-        (None, Some(alone)) => {
-            return Err(alone.refuse("needs tls-certificate as well: the certificate of the key"));
-        }
-        (None, None) => return if_no_tls(authorities, clients).map(|()| None),
-    };
-    let required = clients.as_ref().map_or(Ok(false), required)?;
-    let clients = match (authorities, clients) {
-        (Some(authorities), _) => Some(TlsClients { authorities: file(&authorities)?, required }),
-        (None, Some(clients)) if required => {
-            return Err(
-                clients.refuse("needs tls-client-ca as well: the authorities that issue the certificates")
-            );
-        }
-        (None, _) => None,
-    };
-    Ok(Some(TlsConfig { certificate, key, clients }))
+#[derive(Args)]
+#[command(next_help_heading = "TLS")]
+pub(super) struct TlsSettings {
+    /// PEM file with the certificate of the HTTP API, followed by the intermediate certificates up to its root;
+    /// serves HTTPS; by default none, and plain HTTP
+    #[arg(long, value_name = "FILE")]
+    tls_certificate: Option<PathBuf>,
+    /// PEM file with the private key of the certificate; both files are read again within seconds after they
+    /// change
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// PEM file with the authorities that issue client certificates, which are then requested; by default none
+    #[arg(long, value_name = "FILE")]
+    tls_client_ca: Option<PathBuf>,
+    /// Whether clients must present a certificate issued by tls-client-ca: optional or required
+    #[arg(long, value_name = "WHETHER", default_value = "optional")]
+    tls_client_certificates: ClientCertificates,
 }
 
-/// Whoever asks for client certificates means TLS: a service without it would be a surprise.
-fn if_no_tls(authorities: Option<Found>, clients: Option<Found>) -> Result<(), ConfigError> {
-    let wanted = match (authorities, clients) {
-        (Some(authorities), _) => Some(authorities),
-        (None, Some(clients)) => required(&clients)?.then_some(clients),
-        (None, None) => None,
-    };
-    wanted.map_or(Ok(()), |found| Err(found.refuse("needs TLS: set tls-certificate and tls-key as well")))
+#[derive(Clone, PartialEq, Eq, ValueEnum)]
+enum ClientCertificates {
+    Optional,
+    Required,
 }
 
-fn required(found: &Found) -> Result<bool, ConfigError> {
-    match found.value.as_str() {
-        "optional" => Ok(false),
-        "required" => Ok(true),
-        _ => Err(found.refuse("must be optional or required")),
+impl TlsSettings {
+    /// What the settings describe together; `None` for plain HTTP.
+    pub(super) fn config(self) -> Result<Option<TlsConfig>, Refusal> {
+        let needs_tls = "needs TLS: set tls-certificate and tls-key as well";
+        let required = self.tls_client_certificates == ClientCertificates::Required;
+        let refuse = |setting, allowed: &str| Err((setting, allowed.to_owned()));
+        match (self.tls_certificate, self.tls_key, self.tls_client_ca) {
+            (Some(_), None, _) => {
+                refuse("tls-certificate", "needs tls-key as well: the private key of the certificate")
+            }
+            (None, Some(_), _) => {
+                refuse("tls-key", "needs tls-certificate as well: the certificate of the key")
+            }
+            (None, None, Some(_)) => refuse("tls-client-ca", needs_tls),
+            (None, None, None) if required => refuse("tls-client-certificates", needs_tls),
+            (None, None, None) => Ok(None),
+            (Some(_), Some(_), None) if required => refuse(
+                "tls-client-certificates",
+                "needs tls-client-ca as well: the authorities that issue the certificates",
+            ),
+            (Some(certificate), Some(key), authorities) => {
+                let clients = authorities.map(|authorities| TlsClients { authorities, required });
+                Ok(Some(TlsConfig { certificate, key, clients }))
+            }
+        }
     }
-}
-
-fn file(found: &Found) -> Result<PathBuf, ConfigError> {
-    if found.value.is_empty() {
-        return Err(found.refuse("must be the path of a PEM file"));
-    }
-    Ok(PathBuf::from(&found.value))
 }

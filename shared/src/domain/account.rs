@@ -1,4 +1,4 @@
-//! An account: what it holds, what it may do, and where its journal ends.
+//! The state of an account: balance, status, limits, and the end of its journal.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::time::Timestamp;
 /// Longest given or family name, in characters. ISO 20022 `Max140Text`.
 pub const NAME_CHARS_MAX: usize = 140;
 
-/// Who holds the account.
+/// The holder of an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     /// Given name, 1 to 140 characters.
@@ -20,17 +20,17 @@ pub struct Holder {
     pub family_name: String,
 }
 
-/// Whether an account takes part in the business of the bank.
+/// Whether an account accepts transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AccountStatus {
-    /// Money moves.
+    /// Transactions can be posted.
     Open,
     /// Every transaction is rejected. Closing needs a zero balance; opening again is allowed.
     Closed,
 }
 
 impl AccountStatus {
-    /// The stable code.
+    /// Returns the stable code.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -38,7 +38,7 @@ impl AccountStatus {
         }
     }
 
-    /// The status with that code.
+    /// Returns the status with this code.
     pub fn from_code(code: &str) -> Option<Self> {
         [Self::Open, Self::Closed].into_iter().find(|status| status.code() == code)
     }
@@ -50,30 +50,30 @@ impl AccountStatus {
 /// page that ends with entry `sequence`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// Its name.
+    /// Identifies the account.
     pub key: AccountKey,
-    /// Never changes.
+    /// The currency of the account; never changes.
     pub currency: Currency,
-    /// Open or closed.
+    /// Whether the account is open or closed.
     pub status: AccountStatus,
-    /// How far below zero withdrawals may go.
+    /// The overdraft limit of withdrawals.
     pub overdraft_limit: OverdraftLimit,
-    /// Who holds it, if that was told.
+    /// The holder, if the opening request named one.
     pub holder: Option<Holder>,
-    /// When it was opened.
+    /// The time when the account was opened.
     pub opened_at: Timestamp,
-    /// What its entries add up to.
+    /// The sum of the entries.
     pub balance: Balance,
-    /// Grows by one with every change of this state; 1 when opened.
+    /// Incremented by every change of this state; 1 when the account is opened.
     pub version: u64,
-    /// The sequence of its latest journal entry; 0 without entries.
+    /// The sequence of the latest journal entry; 0 without entries.
     pub sequence: u64,
-    /// The hash of its latest journal page.
+    /// The hash of the latest journal page.
     pub head: PageHash,
 }
 
 impl Account {
-    /// A new, empty, open account.
+    /// Creates an open account without entries.
     pub fn open(
         key: AccountKey,
         currency: Currency,
@@ -95,15 +95,15 @@ impl Account {
         }
     }
 
-    /// What can be withdrawn now.
+    /// Returns the amount that can be withdrawn now.
     pub fn available(&self) -> Balance {
         self.balance.available(self.overdraft_limit)
     }
 
-    /// The account with other terms, one version later.
+    /// Returns the account with another limit and status, and the next version.
     ///
     /// # Errors
-    /// [`ClosingWithBalance`] when it would be closed while money is left or owed.
+    /// [`ClosingWithBalance`] when the account would be closed while its balance is not zero.
     pub fn changed(
         &self,
         overdraft_limit: OverdraftLimit,
@@ -117,24 +117,24 @@ impl Account {
     }
 }
 
-/// An account can be closed only when its balance is zero.
+/// Error: an account can be closed only when its balance is zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an account can be closed only when its balance is zero")]
 pub struct ClosingWithBalance;
 
-/// The store's own mark of one state of a row: an ETag, or a version. Opaque to all but the adapter
-/// that made it; a write that names it happens only while the row is still in that state. Compare
-/// for equality only.
+/// The store's identifier of one state of a row: an ETag or a version. Only the adapter that created it
+/// interprets it; a guarded write succeeds only while the row is still in this state. Compare for
+/// equality only.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Revision(Arc<str>);
 
 impl Revision {
-    /// Wraps the store's mark.
+    /// Wraps an identifier of the store.
     pub fn new(mark: impl Into<Arc<str>>) -> Self {
         Self(mark.into())
     }
 
-    /// The store's mark.
+    /// Returns the identifier of the store.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -146,11 +146,11 @@ impl fmt::Debug for Revision {
     }
 }
 
-/// A value as it was read, with the revision that a guarded write must name.
+/// A value that was read, with the revision that a guarded write must name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Versioned<T> {
-    /// What was read.
+    /// The value.
     pub value: T,
-    /// The state of the row at that moment.
+    /// The revision of the row at the time of the read.
     pub revision: Revision,
 }

@@ -1,11 +1,11 @@
-//! A type of its own for every kind of id, so that the compiler refuses to mix them up.
+//! A separate type for every kind of id, so that the compiler rejects mix-ups.
 
 use std::fmt;
 use std::str::FromStr;
 
 use uuid::Uuid;
 
-/// Declares id types over a UUID: no alias, no conversion from one kind to another.
+/// Declares id types over a UUID, without conversions between them.
 macro_rules! uuid_id {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
@@ -18,12 +18,12 @@ macro_rules! uuid_id {
                 Self(uuid)
             }
 
-            /// The UUID inside.
+            /// Returns the UUID.
             pub const fn as_uuid(self) -> Uuid {
                 self.0
             }
 
-            /// Thirty-two lower-case hexadecimal digits: safe in every storage key.
+            /// Returns thirty-two lower-case hexadecimal digits, which every storage key allows.
             pub fn simple(self) -> String {
                 self.0.simple().to_string()
             }
@@ -54,28 +54,28 @@ macro_rules! uuid_id {
 uuid_id! {
     /// A customer of the bank, who owns accounts.
     UserId;
-    /// One account of a user. Unique within the user.
+    /// One account of a user; unique within the user.
     AccountId;
     /// The id that a partner gave a request: its idempotency key.
     MessageId;
-    /// Marks one write attempt series (an accept or a commit), so that its author recognises it
-    /// after an unclear outcome. Unchanged across retries.
+    /// Identifies the attempts of one write (an accept or a commit), unchanged across retries. After an unclear
+    /// outcome, the author recognizes its own write by the nonce.
     Nonce;
 }
 
-/// The text is not a UUID.
+/// Error: the text is not a UUID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is not a UUID, such as 4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10")]
 pub struct InvalidId;
 
-/// Characters of a UUID as clients write it.
+/// Length of a UUID with hyphens.
 const HYPHENATED_CHARS: usize = 36;
 
-/// Reads an id as clients write it: with hyphens, in any case. Rows and messages of ours have other forms
-/// too; to a client there is one way to write an id, which every schema calls `uuid`.
+/// Parses an id in the form that clients write: with hyphens, in upper or lower case. Rows and messages of the
+/// bank use other forms too; the schemas allow clients only this one (`uuid`).
 ///
 /// # Errors
-/// [`InvalidId`] for anything else, also for a UUID in braces, as a URN or without hyphens.
+/// [`InvalidId`] for anything else, including a UUID in braces, as a URN or without hyphens.
 pub fn parse_hyphenated<T: FromStr<Err = InvalidId>>(text: &str) -> Result<T, InvalidId> {
     if text.len() == HYPHENATED_CHARS { text.parse() } else { Err(InvalidId) }
 }
@@ -83,24 +83,24 @@ pub fn parse_hyphenated<T: FromStr<Err = InvalidId>>(text: &str) -> Result<T, In
 /// Longest name of a partner, in characters.
 pub const PARTNER_CHARS_MAX: usize = 32;
 
-/// A partner client of the bank. Partners choose message ids on their own and never meet.
+/// The name of a partner, a client of the bank. Message ids of different partners never conflict.
 ///
 /// Invariant: 1 to 32 characters, a lower-case letter first, then lower-case letters, digits or
-/// `_`, so that it can stand in every storage key and never contains the separator `-`.
+/// `_`, so that every storage key allows it and it never contains the separator `-`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartnerId(String);
 
 impl PartnerId {
-    /// Reads a partner's name; refuses what breaks the invariant.
+    /// Parses a partner's name; fails when the invariant does not hold.
     pub fn parse(text: &str) -> Result<Self, InvalidPartner> {
         let mut characters = text.chars();
-        let sound = characters.next().is_some_and(|first| first.is_ascii_lowercase())
+        let valid = characters.next().is_some_and(|first| first.is_ascii_lowercase())
             && characters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
             && text.len() <= PARTNER_CHARS_MAX;
-        if sound { Ok(Self(text.to_owned())) } else { Err(InvalidPartner) }
+        if valid { Ok(Self(text.to_owned())) } else { Err(InvalidPartner) }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -118,19 +118,19 @@ impl fmt::Debug for PartnerId {
     }
 }
 
-/// The text is not the name of a partner.
+/// Error: the text is not the name of a partner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "is not a partner's name: 1 to 32 characters, a lower-case letter first, then lower-case letters, digits or _"
 )]
 pub struct InvalidPartner;
 
-/// Names one account: postings of one account are serialised, different accounts never meet.
+/// Identifies one account. Postings of one account are serialized; accounts are independent of each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccountKey {
-    /// Whose account.
+    /// The user who owns the account.
     pub user: UserId,
-    /// Which of the user's accounts.
+    /// The account of this user.
     pub account: AccountId,
 }
 
@@ -140,14 +140,14 @@ impl fmt::Display for AccountKey {
     }
 }
 
-/// Names one transaction, for ever: the same key is the same transaction.
+/// Identifies one transaction, for ever: the same key is the same transaction.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransactionKey {
-    /// The account that the transaction moves money on.
+    /// The account whose money is moved.
     pub account: AccountKey,
-    /// The partner who asked for it.
+    /// The partner that sent the instruction.
     pub partner: PartnerId,
-    /// The partner's own id of the request.
+    /// The partner's id of the request.
     pub message: MessageId,
 }
 
@@ -165,19 +165,19 @@ impl OrderNumber {
     /// Largest counter whose number, with its check digit, still fits 18 decimal digits.
     pub const COUNTER_MAX: u64 = 99_999_999_999_999_999;
 
-    /// The order number of a counter value. Panics above [`Self::COUNTER_MAX`]: the allocator
+    /// Returns the order number of a counter value. Panics above [`Self::COUNTER_MAX`]: the allocator
     /// refuses such ranges first.
     pub fn from_counter(counter: u64) -> Self {
         assert!(counter <= Self::COUNTER_MAX, "order number counter {counter} is out of range");
         Self(counter)
     }
 
-    /// The counter value, without the check digit.
+    /// Returns the counter value, without the check digit.
     pub const fn counter(self) -> u64 {
         self.0
     }
 
-    /// Reads a number with its check digit; refuses one with a typing error in it.
+    /// Parses a number with its check digit; refuses a mistyped number.
     pub fn parse(text: &str) -> Result<Self, InvalidOrderNumber> {
         let digits_only = text.bytes().all(|byte| byte.is_ascii_digit());
         if !digits_only || text.len() < 2 || text.len() > 18 || damm(text) != 0 {
@@ -195,12 +195,12 @@ impl fmt::Display for OrderNumber {
     }
 }
 
-/// The text is not an order number: its check digit does not match.
+/// Error: the text is not an order number, or its check digit does not match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is not an order number (2 to 18 digits, the last one a check digit)")]
 pub struct InvalidOrderNumber;
 
-/// Damm's check digit over decimal digits. It finds every single wrong digit and every swap of two
+/// Damm's check digit over decimal digits. It detects every single wrong digit and every swap of two
 /// neighbours. The table is the totally anti-symmetric quasigroup of order 10 from H. M. Damm,
 /// "Total anti-symmetrische Quasigruppen" (2004).
 fn damm(digits: &str) -> u8 {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_digit_or_a_swap_is_noticed() {
+    fn a_wrong_digit_or_a_swap_is_detected() {
         let number = OrderNumber::from_counter(1_000_042).to_string();
         let digits: Vec<char> = number.chars().collect();
         for position in 0..digits.len() {
@@ -254,20 +254,20 @@ mod tests {
     }
 
     #[test]
-    fn order_numbers_that_are_none_are_refused() {
+    fn invalid_order_numbers_are_refused() {
         for text in ["", "0", "12a4", "5723", " 5724", "٥724", "1234567890123456789"] {
             assert_eq!(OrderNumber::parse(text), Err(InvalidOrderNumber), "{text}");
         }
     }
 
     #[test]
-    fn partner_names_can_stand_in_a_storage_key() {
-        for sound in ["bootstrap", "shop_12", "a"] {
-            assert!(PartnerId::parse(sound).is_ok(), "{sound}");
+    fn partner_names_are_safe_in_storage_keys() {
+        for valid in ["bootstrap", "shop_12", "a"] {
+            assert!(PartnerId::parse(valid).is_ok(), "{valid}");
         }
         let long = "a".repeat(33);
-        for unsound in ["", "Shop", "1shop", "shop-1", "shop/1", "shöp", long.as_str()] {
-            assert_eq!(PartnerId::parse(unsound), Err(InvalidPartner), "{unsound}");
+        for invalid in ["", "Shop", "1shop", "shop-1", "shop/1", "shöp", long.as_str()] {
+            assert_eq!(PartnerId::parse(invalid), Err(InvalidPartner), "{invalid}");
         }
     }
 }

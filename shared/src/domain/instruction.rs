@@ -1,5 +1,5 @@
-//! An instruction: a partner's valid wish to move money, not stored yet, and its fingerprint, by
-//! which a repeated id is told apart from a reused one.
+//! An instruction: a valid request of a partner to move money, not stored yet. Its fingerprint distinguishes a
+//! repeated request from a reused message id.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,60 +8,45 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::money::Amount;
+pub use super::transaction_kind::TransactionKind;
 
-/// Longest reference, in characters. ISO 20022 `Max140Text`, as unstructured remittance has it.
+/// Longest reference, in characters. ISO 20022 `Max140Text`, as in unstructured remittance information.
 pub const REFERENCE_CHARS_MAX: usize = 140;
-/// Most members of `metadata`.
+/// Largest number of members of `metadata`.
 pub const METADATA_ENTRIES_MAX: usize = 20;
 /// Longest name of a member of `metadata`, in characters.
 pub const METADATA_KEY_CHARS_MAX: usize = 40;
-/// Most bytes of `metadata`, names and values together.
+/// Largest size of `metadata` in bytes, names and values together.
 pub const METADATA_BYTES_MAX: usize = 2048;
-/// Most bytes of what a request holds that this version does not know, as [`UnknownMembers`] writes it.
+/// Largest size in bytes of the unknown members of a request, as [`UnknownMembers`] writes them.
 pub const UNKNOWN_MEMBERS_BYTES_MAX: usize = 2048;
 
-/// Which way the money moves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum TransactionKind {
-    /// Money comes in.
-    Deposit,
-    /// Money goes out.
-    Withdrawal,
+/// Returns the rules that a line of text, such as a reference or a name, breaks: each as the end of a sentence about it.
+pub fn broken_rules(text: &str) -> impl Iterator<Item = String> {
+    let fits = (1..=REFERENCE_CHARS_MAX).contains(&text.chars().count());
+    let length = (!fits).then(|| format!("must have 1 to {REFERENCE_CHARS_MAX} characters"));
+    let is_plain = !text.contains(char::is_control);
+    length.into_iter().chain((!is_plain).then(|| "must not contain control characters".to_owned()))
 }
 
-impl TransactionKind {
-    /// The stable code.
-    pub const fn code(self) -> &'static str {
-        match self {
-            Self::Deposit => "deposit",
-            Self::Withdrawal => "withdrawal",
-        }
-    }
-
-    /// The kind with that code.
-    pub fn from_code(code: &str) -> Option<Self> {
-        [Self::Deposit, Self::Withdrawal].into_iter().find(|kind| kind.code() == code)
-    }
-}
-
-/// A field that breaks a limit of [`Details`].
+/// A field that violates a limit of [`Details`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {rule}")]
 pub struct DetailsViolation {
     /// The field, such as `metadata.shop`.
     pub field: String,
-    /// What is allowed, as the end of a sentence about the field.
+    /// The rule, as the end of a sentence about the field.
     pub rule: String,
 }
 
-/// What a partner told about a transaction besides the money.
+/// The content of an instruction besides the money.
 ///
 /// Invariant: within the limits of this module, and free of control characters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Details {
     reference: Option<String>,
     metadata: BTreeMap<String, String>,
-    /// As [`UnknownMembers::canonical`] wrote it.
+    /// The output of [`UnknownMembers::canonical`].
     unknown_members: String,
 }
 
@@ -69,7 +54,7 @@ impl Details {
     /// Checks the limits.
     ///
     /// # Errors
-    /// Every violation at once.
+    /// All violations at once.
     pub fn try_new(
         reference: Option<String>,
         metadata: BTreeMap<String, String>,
@@ -77,14 +62,8 @@ impl Details {
     ) -> Result<Self, Vec<DetailsViolation>> {
         let mut violations = Vec::new();
         let mut refuse = |field: String, rule: String| violations.push(DetailsViolation { field, rule });
-        if let Some(text) = &reference {
-            let length = text.chars().count();
-            if length == 0 || length > REFERENCE_CHARS_MAX {
-                refuse("reference".to_owned(), format!("must have 1 to {REFERENCE_CHARS_MAX} characters"));
-            }
-            if text.contains(char::is_control) {
-                refuse("reference".to_owned(), "must not contain control characters".to_owned());
-            }
+        for rule in reference.as_deref().into_iter().flat_map(broken_rules) {
+            refuse("reference".to_owned(), rule);
         }
         if metadata.len() > METADATA_ENTRIES_MAX {
             refuse("metadata".to_owned(), format!("must have at most {METADATA_ENTRIES_MAX} members"));
@@ -111,8 +90,7 @@ impl Details {
         }
         let unknown_members = unknown_members.canonical();
         if unknown_members.len() > UNKNOWN_MEMBERS_BYTES_MAX {
-            let rule =
-                format!("has members that are not known, of more than {UNKNOWN_MEMBERS_BYTES_MAX} bytes");
+            let rule = format!("has unknown members of more than {UNKNOWN_MEMBERS_BYTES_MAX} bytes");
             refuse("body".to_owned(), rule);
         }
         if violations.is_empty() {
@@ -122,7 +100,7 @@ impl Details {
         }
     }
 
-    /// Puts together what a store or a queue message holds; it was checked when it was accepted.
+    /// Assembles details from a store or a queue message, which were checked when they were accepted.
     pub fn from_stored(
         reference: Option<String>,
         metadata: BTreeMap<String, String>,
@@ -131,30 +109,30 @@ impl Details {
         Self { reference, metadata, unknown_members }
     }
 
-    /// The partner's words on the statement.
+    /// Returns the partner's text for the statement.
     pub fn reference(&self) -> Option<&str> {
         self.reference.as_deref()
     }
 
-    /// The partner's own data, given back unchanged.
+    /// Returns the partner's own data, unchanged.
     pub const fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata
     }
 
-    /// What the request held that this version does not know, as [`UnknownMembers::canonical`] wrote
-    /// it; empty when there was nothing.
+    /// Returns the members of the request that this version does not know, as [`UnknownMembers::canonical`] wrote
+    /// them; empty when there were none.
     pub fn unknown_members(&self) -> &str {
         &self.unknown_members
     }
 }
 
-/// What a request holds that this version does not know. It is content: kept, part of the
-/// fingerprint, and given back to whoever reads the same kind of document.
+/// The part of a request that this version does not know. It is stored, included in the
+/// fingerprint, and returned to readers of the same kind of document.
 #[derive(Debug, Clone, PartialEq)]
 pub enum UnknownMembers {
     /// Members of a JSON object.
     Members(BTreeMap<String, Value>),
-    /// Elements of an XML document in namespaces that are not ours, each written by
+    /// Elements of an XML document in foreign namespaces, each written by
     /// [`crate::messaging::xml::write`].
     Elements(Vec<String>),
 }
@@ -166,8 +144,8 @@ impl Default for UnknownMembers {
 }
 
 impl UnknownMembers {
-    /// Canonical JSON: an object with sorted members for members, an array of texts for elements. No
-    /// object is an array, so neither can be taken for the other. An empty text for nothing.
+    /// Writes canonical JSON: an object with sorted members for members, an array of texts for elements. An
+    /// object and an array cannot be confused. Without unknown members the text is empty.
     fn canonical(&self) -> String {
         let mut text = String::new();
         match self {
@@ -180,8 +158,8 @@ impl UnknownMembers {
         text
     }
 
-    /// What [`Details::unknown_members`] tells; nothing where that cannot be read, since it is the
-    /// partner's own and never decides about money.
+    /// Parses [`Details::unknown_members`]. Text that cannot be parsed gives no members: it is the partner's own
+    /// data and never decides about money.
     pub fn of_canonical(text: &str) -> Self {
         if text.starts_with('[') {
             return Self::Elements(serde_json::from_str(text).unwrap_or_default());
@@ -206,7 +184,7 @@ fn write_object<'a>(text: &mut String, members: impl Iterator<Item = (&'a String
 fn write_canonical(text: &mut String, value: &Value) {
     match value {
         // Sorted here, because the order of serde_json's map depends on a feature that any crate
-        // of the build can switch on.
+        // of the build can enable.
         Value::Object(members) => {
             let sorted: BTreeMap<&String, &Value> = members.iter().collect();
             write_object(text, sorted.into_iter());
@@ -227,30 +205,30 @@ fn write_canonical(text: &mut String, value: &Value) {
     }
 }
 
-/// A valid wish to move money on an account.
+/// A valid request to move money on an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instruction {
-    /// Which way.
+    /// The direction of the money.
     pub kind: TransactionKind,
-    /// How much.
+    /// The amount.
     pub amount: Amount,
-    /// What else was told.
+    /// Reference, metadata and unknown members.
     pub details: Details,
 }
 
 impl Instruction {
-    /// The fingerprint of the content, by the newest rule.
+    /// Returns the fingerprint of the content, by the newest rule.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint { version: 1, digest: self.digest_v1() }
     }
 
-    /// Whether a transaction with that fingerprint has this content, by the rule of its version.
-    /// A version that this program does not know never matches: refusing is safe, posting is not.
+    /// Returns whether the fingerprint is of this content, by the rule of its version. A fingerprint of an
+    /// unknown version never matches: refusing is safe, posting is not.
     pub fn matches(&self, stored: &Fingerprint) -> bool {
         stored.version == 1 && stored.digest == self.digest_v1()
     }
 
-    /// Version 1: SHA-256 over the fields in this order, each with its length before it.
+    /// Version 1: SHA-256 over the fields in this order, each prefixed with its length.
     fn digest_v1(&self) -> [u8; 32] {
         let Self { kind, amount, details: Details { reference, metadata, unknown_members } } = self;
         let mut fields = Fields::new("postonce instruction 1");
@@ -270,7 +248,7 @@ impl Instruction {
     }
 }
 
-/// A hash over a row of fields that cannot be read in two ways: each text stands behind its length.
+/// An unambiguous hash over a list of fields: each text is prefixed with its length.
 pub(super) struct Fields(Sha256);
 
 impl Fields {
@@ -300,7 +278,7 @@ impl Fields {
     }
 }
 
-/// What the content of an instruction was, in 32 bytes, and by which version of the rule.
+/// A hash of the content of an instruction, with the version of the hash rule.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint {
     version: u8,
@@ -308,12 +286,12 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// Whether this program knows the rule that it was made by: another one never matches.
+    /// Returns whether this program knows the hash rule; other rules never match.
     pub const fn has_known_rule(&self) -> bool {
         self.version == 1
     }
 
-    /// Reads what [`fmt::Display`] wrote.
+    /// Parses the output of [`fmt::Display`].
     pub fn parse(text: &str) -> Option<Self> {
         let (version, digest) = text.split_once(':')?;
         let mut bytes = [0; 32];
@@ -390,7 +368,7 @@ mod tests {
 
     #[test]
     fn version_1_never_changes() {
-        // Stored rows are compared with it for years: another value here is a broken promise.
+        // Stored rows are compared with it for years: a changed value breaks them.
         let one = instruction(
             TransactionKind::Deposit,
             "125.50",
@@ -404,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_members_come_back_as_they_were() {
+    fn unknown_members_are_returned_unchanged() {
         for text in ["", r#"{"a":[1,{"b":"c"}]}"#, r#"["<x:a xmlns:x=\"u\">\"&amp;</x:a>","<b></b>"]"#] {
             assert_eq!(UnknownMembers::of_canonical(text).canonical(), text);
         }
@@ -419,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn all_violations_of_the_details_are_told_at_once() {
+    fn all_violations_of_the_details_are_reported_at_once() {
         let metadata =
             BTreeMap::from([("a".repeat(41), "\n".to_owned()), ("b".to_owned(), "x".repeat(2048))]);
         let unknown = BTreeMap::from([("z".to_owned(), Value::from("y".repeat(2048)))]);

@@ -1,6 +1,6 @@
-//! The rules of the bank, without async, clock or store. Read in this order:
-//! ids and money, who a partner is ([`partner`]), then what it asks for ([`instruction`]), what is stored ([`account`],
-//! [`transaction`], [`journal`]), and the one place that decides ([`decision`]).
+//! The rules of the bank, without async code, clock or store. Read the modules in this order:
+//! [`ids`] and [`money`], then [`partner`] (clients of the bank), [`instruction`] (their requests), [`account`],
+//! [`transaction`] and [`journal`] (stored state), and [`decision`], the only module that decides.
 
 pub mod account;
 pub mod decision;
@@ -13,3 +13,4 @@ pub mod rejection;
 pub mod scope;
 pub mod time;
 pub mod transaction;
+mod transaction_kind;

@@ -1,26 +1,26 @@
-//! A partner: who may call, what of the bank it may touch, and on what terms.
+//! A partner: a client of the bank, with its permissions, keys and limits.
 
 use std::collections::BTreeSet;
 
 use super::ids::{AccountId, AccountKey, PartnerId, UserId};
 use super::time::Timestamp;
 
-/// Most keys of a partner that work at the same time: an old and a new one, for rotation.
+/// Largest number of active keys of a partner: an old and a new one, for rotation.
 pub const ACTIVE_KEYS_MAX: usize = 2;
-/// Most users and accounts that a partner's reach names one by one.
+/// Largest number of users and accounts that the reach of a partner can list.
 pub const REACH_NAMES_MAX: usize = 1000;
 
-/// Whether a partner may call at all.
+/// Whether a partner may send requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PartnerStatus {
-    /// It may.
+    /// Requests are allowed.
     Active,
-    /// Not for now: its keys are kept and refused.
+    /// Requests are refused for now; the keys are kept.
     Suspended,
 }
 
 impl PartnerStatus {
-    /// The stable code.
+    /// Returns the stable code.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -28,20 +28,20 @@ impl PartnerStatus {
         }
     }
 
-    /// The status with that code.
+    /// Returns the status with this code.
     pub fn from_code(code: &str) -> Option<Self> {
         [Self::Active, Self::Suspended].into_iter().find(|status| status.code() == code)
     }
 }
 
-/// The users and accounts that a partner may touch. Others do not exist for it.
+/// The users and accounts that a partner may access. All others do not exist for this partner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reach {
     /// Every account of the bank.
     Everything,
-    /// What is named.
+    /// Only the listed users and accounts.
     Named {
-        /// All accounts of these users, future ones included.
+        /// All accounts of these users, including future ones.
         users: BTreeSet<UserId>,
         /// These accounts.
         accounts: BTreeSet<AccountKey>,
@@ -49,7 +49,7 @@ pub enum Reach {
 }
 
 impl Reach {
-    /// Whether an account is within it.
+    /// Returns whether the account is within the reach.
     pub fn has_account(&self, key: AccountKey) -> bool {
         match self {
             Self::Everything => true,
@@ -57,7 +57,7 @@ impl Reach {
         }
     }
 
-    /// How many users and accounts it names; none when it is everything.
+    /// Returns the number of listed users and accounts; 0 for [`Self::Everything`].
     pub fn names(&self) -> usize {
         match self {
             Self::Everything => 0,
@@ -65,7 +65,7 @@ impl Reach {
         }
     }
 
-    /// Which accounts of a user are within it.
+    /// Returns the accounts of a user that are within the reach.
     pub fn of_user(&self, user: UserId) -> WithinUser {
         match self {
             Self::Everything => WithinUser::All,
@@ -78,35 +78,35 @@ impl Reach {
     }
 }
 
-/// The accounts of one user that a partner may touch.
+/// The accounts of one user that a partner may access.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WithinUser {
-    /// All of them.
+    /// All accounts of the user.
     All,
-    /// These; none when it is empty.
+    /// These accounts; no account when the set is empty.
     Only(BTreeSet<AccountId>),
 }
 
-/// How many requests a partner may make.
+/// The request rate that a partner is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestRate {
-    /// Requests in a second, over time; at least 1.
+    /// Sustained requests per second; at least 1.
     pub per_second: u32,
-    /// Requests at once after a rest; at least 1.
+    /// Largest number of requests in a burst; at least 1.
     pub burst: u32,
 }
 
-/// A way to sign requests (RFC 9421, section 3.3).
+/// An algorithm for request signatures (RFC 9421, section 3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignatureAlgorithm {
-    /// `hmac-sha256`: one secret that both sides know.
+    /// `hmac-sha256`: a secret that both sides know.
     HmacSha256,
-    /// `ed25519`: the bank knows the public key only.
+    /// `ed25519`: the bank knows only the public key.
     Ed25519,
 }
 
 impl SignatureAlgorithm {
-    /// Its name in the registry of RFC 9421.
+    /// Returns the name in the registry of RFC 9421.
     pub const fn code(self) -> &'static str {
         match self {
             Self::HmacSha256 => "hmac-sha256",
@@ -114,7 +114,7 @@ impl SignatureAlgorithm {
         }
     }
 
-    /// The algorithm of that name.
+    /// Returns the algorithm with this name.
     pub fn from_code(code: &str) -> Option<Self> {
         [Self::HmacSha256, Self::Ed25519].into_iter().find(|algorithm| algorithm.code() == code)
     }
@@ -123,11 +123,11 @@ impl SignatureAlgorithm {
 /// A key that a partner signs requests with.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SignatureKey {
-    /// The `keyid` in its signatures.
+    /// The `keyid` of the signatures.
     pub id: String,
-    /// How it is used.
+    /// The algorithm that the key is for.
     pub algorithm: SignatureAlgorithm,
-    /// The secret of HMAC, at least 32 bytes, or the 32 bytes of a public key of Ed25519.
+    /// The HMAC secret, at least 32 bytes, or the 32 bytes of an Ed25519 public key.
     pub material: Vec<u8>,
 }
 
@@ -139,46 +139,46 @@ impl std::fmt::Debug for SignatureKey {
     }
 }
 
-/// An API key of a partner that works.
+/// An active API key of a partner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActiveKey {
-    /// Names it, as in [`crate::ports::api_keys`].
+    /// The id of the key, as in [`crate::ports::api_keys`].
     pub id: String,
-    /// Since when.
+    /// The time when the key was created.
     pub created_at: Timestamp,
 }
 
 /// A partner, as the store keeps it.
 ///
-/// Invariant: no key is added while [`ACTIVE_KEYS_MAX`] or more work. There are more only where a partner
-/// had them before there were records of partners. A key that is not listed here does not work, whatever
-/// else the store holds about it: so one guarded write decides about keys.
+/// Invariant: no key is added while [`ACTIVE_KEYS_MAX`] keys are active. A partner has more keys only when they
+/// were created before partners had records. A key that is not listed here is inactive, whatever else the store
+/// holds about it, so that one guarded write is enough to activate or revoke a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partner {
-    /// Its name for the bank.
+    /// Identifies the partner.
     pub id: PartnerId,
-    /// Whether it may call.
+    /// Whether the partner may send requests.
     pub status: PartnerStatus,
-    /// What it may touch.
+    /// The users and accounts that it may access.
     pub reach: Reach,
-    /// The format that it reads and writes when its requests do not say, by name (`json`, `xml`…).
+    /// The name of the format (`json`, `xml`…) for requests that do not specify one.
     pub format: Option<String>,
-    /// How many requests it may make, where that differs from the configuration.
+    /// The request rate, where it differs from the configured one.
     pub rate: Option<RequestRate>,
-    /// Whether a request without a signature is refused.
+    /// Whether requests without a signature are refused.
     pub signature_required: bool,
-    /// What it may sign with; at most [`ACTIVE_KEYS_MAX`].
+    /// The keys for request signatures; at most [`ACTIVE_KEYS_MAX`].
     pub signature_keys: Vec<SignatureKey>,
-    /// Its API keys that work.
+    /// The active API keys.
     pub keys: Vec<ActiveKey>,
-    /// Since when it is known.
+    /// The time when the partner was created.
     pub created_at: Timestamp,
-    /// When its terms or keys changed last.
+    /// The time of the latest change of terms or keys.
     pub changed_at: Timestamp,
 }
 
 impl Partner {
-    /// A partner that may call, without keys and on the terms of the configuration.
+    /// Creates an active partner without keys, on the configured terms.
     pub const fn active(id: PartnerId, reach: Reach, now: Timestamp) -> Self {
         Self {
             id,
@@ -194,13 +194,13 @@ impl Partner {
         }
     }
 
-    /// Whether it has the key of that id.
-    pub fn lists(&self, key_id: &str) -> bool {
+    /// Returns whether the partner has the key with this id.
+    pub fn has_key(&self, key_id: &str) -> bool {
         self.keys.iter().any(|key| key.id == key_id)
     }
 
-    /// Whether it may call with the key of that id.
+    /// Returns whether the partner may send requests with the key of this id.
     pub fn admits(&self, key_id: &str) -> bool {
-        self.status == PartnerStatus::Active && self.lists(key_id)
+        self.status == PartnerStatus::Active && self.has_key(key_id)
     }
 }

@@ -1,4 +1,4 @@
-//! Why the bank says no. A rejection is an answer: recorded, final, replayed.
+//! Reasons of business rejections. A rejection is an answer: recorded, final, replayed.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ pub enum RejectReason {
     AccountUnknown,
     /// The amount is in another currency than the account.
     CurrencyMismatch,
-    /// The balance would leave the range that the bank can keep.
+    /// The balance would leave the supported range.
     AmountOutOfRange,
-    /// A person discarded the dead letter that held the transaction.
+    /// An operator discarded the dead letter that held the transaction.
     Discarded,
 }
 
@@ -30,7 +30,7 @@ impl RejectReason {
         Self::Discarded,
     ];
 
-    /// The stable code, such as `insufficient_funds`.
+    /// Returns the stable code, such as `insufficient_funds`.
     pub const fn code(self) -> &'static str {
         match self {
             Self::InsufficientFunds => "insufficient_funds",
@@ -42,7 +42,7 @@ impl RejectReason {
         }
     }
 
-    /// The reason with that code.
+    /// Returns the reason with this code.
     pub fn from_code(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.code() == code)
     }

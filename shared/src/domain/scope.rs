@@ -1,4 +1,4 @@
-//! What a key of a partner allows. The codes are stored with the keys and never change.
+//! Permissions of an API key. The codes are stored with the keys and never change.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,14 +16,14 @@ macro_rules! scopes {
             /// Every scope.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// The stable code, such as `deposit`.
+            /// Returns the stable code, such as `deposit`.
             pub const fn code(self) -> &'static str {
                 match self {
                     $(Self::$name => $code,)*
                 }
             }
 
-            /// What it allows, for people.
+            /// Returns a description for people.
             pub const fn meaning(self) -> &'static str {
                 match self {
                     $(Self::$name => $doc,)*
@@ -36,14 +36,14 @@ macro_rules! scopes {
 scopes! {
     Deposit "deposit" "Submit deposits.";
     Withdraw "withdraw" "Submit withdrawals.";
-    Read "read" "Read accounts, and one's own transactions.";
+    Read "read" "Read accounts, and the partner's own transactions.";
     Accounts "accounts" "Open and change accounts.";
     Metrics "metrics" "Read metrics.";
-    Admin "admin" "Look at and repair what runs inside, decide who may do what, and see the transactions of all \
+    Admin "admin" "Operate the bank: inspect and repair it, manage partners and keys, and read the transactions of all \
         partners. It includes `accounts` and `metrics`.";
 }
 
-/// The codes of older programs, which stand in stores and scripts, and what they mean now.
+/// Codes of earlier versions, which occur in stores and scripts, with their current meaning.
 const ALIASES: [(&str, &[Scope]); 5] = [
     ("transactions:write", &[Scope::Deposit, Scope::Withdraw]),
     ("transactions:read", &[Scope::Read]),
@@ -53,25 +53,25 @@ const ALIASES: [(&str, &[Scope]); 5] = [
 ];
 
 impl Scope {
-    /// What a code grants, be it one of today or of an older program; `None` when it is neither.
+    /// Returns the scopes that a current or earlier code grants; `None` for other codes.
     pub fn of_code(code: &str) -> Option<&'static [Self]> {
         let today = Self::ALL.iter().find(|scope| scope.code() == code).map(std::slice::from_ref);
         today.or_else(|| ALIASES.iter().find(|(alias, _)| *alias == code).map(|(_, scopes)| *scopes))
     }
 
-    /// What stored codes grant together, each scope once. One of a newer program means nothing here.
+    /// Returns the scopes that stored codes grant together, each once. Codes of newer versions are ignored.
     pub fn of_codes<C: AsRef<str>>(codes: &[C]) -> Vec<Self> {
         let scopes = codes.iter().filter_map(|code| Self::of_code(code.as_ref())).flatten().copied();
         scopes.collect::<BTreeSet<Self>>().into_iter().collect()
     }
 
-    /// All codes of today, for people who typed another one.
+    /// Returns all current codes, for error messages.
     pub fn codes() -> String {
         let codes: Vec<&str> = Self::ALL.iter().map(|scope| scope.code()).collect();
         codes.join(", ")
     }
 
-    /// Whether a key with this scope may do what needs the other.
+    /// Returns whether this scope grants `other` as well.
     pub fn includes(self, other: Self) -> bool {
         self == other || (self == Self::Admin && matches!(other, Self::Accounts | Self::Metrics))
     }
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_of_older_programs_keep_their_meaning() {
+    fn codes_of_earlier_versions_keep_their_meaning() {
         let check =
             |code: &str, expected: Option<&[Scope]>| assert_eq!(Scope::of_code(code), expected, "{code}");
         for scope in Scope::ALL {

@@ -1,4 +1,4 @@
-//! Points in time, to the millisecond, in UTC.
+//! Points in time in UTC, with a precision of one millisecond.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,38 +11,38 @@ use ::time::format_description::well_known::Rfc3339;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
-/// The last millisecond that RFC 3339 can write: 9999-12-31T23:59:59.999Z.
+/// The last millisecond that RFC 3339 can express: 9999-12-31T23:59:59.999Z.
 const MILLISECONDS_MAX: i64 = 253_402_300_799_999;
 
 impl Timestamp {
-    /// The point that many milliseconds after 1970; clamped to the years 1970 to 9999.
+    /// Creates a timestamp from milliseconds since 1970, clamped to the years 1970 to 9999.
     pub fn from_unix_ms(milliseconds: i64) -> Self {
         Self(milliseconds.clamp(0, MILLISECONDS_MAX))
     }
 
-    /// Milliseconds since 1970.
+    /// Returns the milliseconds since 1970.
     pub const fn unix_ms(self) -> i64 {
         self.0
     }
 
-    /// How long before `self` the `earlier` point was; zero if it was not before.
+    /// Returns the time from `earlier` to `self`; zero when `earlier` is not before `self`.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// The point that much later.
+    /// Returns the timestamp `duration` later.
     pub fn after(self, duration: Duration) -> Self {
         let milliseconds = i64::try_from(duration.as_millis()).unwrap_or(MILLISECONDS_MAX);
         Self::from_unix_ms(self.0.saturating_add(milliseconds))
     }
 
-    /// The point that much earlier.
+    /// Returns the timestamp `duration` earlier.
     pub fn before(self, duration: Duration) -> Self {
         let milliseconds = i64::try_from(duration.as_millis()).unwrap_or(MILLISECONDS_MAX);
         Self::from_unix_ms(self.0.saturating_sub(milliseconds))
     }
 
-    /// Reads RFC 3339 with any offset.
+    /// Parses RFC 3339 with any offset.
     pub fn parse(text: &str) -> Option<Self> {
         let parsed = OffsetDateTime::parse(text, &Rfc3339).ok()?;
         let milliseconds = parsed.unix_timestamp_nanos().checked_div(1_000_000)?;

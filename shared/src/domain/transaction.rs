@@ -1,4 +1,4 @@
-//! A transaction: a stored instruction with a status, and the table of what a status may become.
+//! A transaction: a stored instruction with a status, and the table of allowed status changes.
 
 use super::ids::{OrderNumber, TransactionKey};
 use super::instruction::Instruction;
@@ -6,14 +6,14 @@ use super::money::Balance;
 use super::rejection::RejectReason;
 use super::time::Timestamp;
 
-/// Where a transaction stands.
+/// The status of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TransactionStatus {
-    /// Stored; the bank owes the partner a final status.
+    /// Stored, without a final status yet.
     Accepted,
-    /// The money moved.
+    /// The money was moved.
     Posted,
-    /// The bank said no.
+    /// The bank rejected the transaction.
     Rejected,
 }
 
@@ -21,7 +21,7 @@ impl TransactionStatus {
     /// Every status.
     pub const ALL: [Self; 3] = [Self::Accepted, Self::Posted, Self::Rejected];
 
-    /// Whether this status never changes again.
+    /// Returns whether this status is final.
     pub const fn is_final(self) -> bool {
         match self {
             Self::Accepted => false,
@@ -29,7 +29,7 @@ impl TransactionStatus {
         }
     }
 
-    /// The life of a transaction.
+    /// Returns whether the status may change to `next`.
     pub const fn may_become(self, next: Self) -> bool {
         match (self, next) {
             (Self::Accepted, Self::Posted | Self::Rejected) => true,
@@ -37,7 +37,7 @@ impl TransactionStatus {
         }
     }
 
-    /// The stable code.
+    /// Returns the stable code.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Accepted => "accepted",
@@ -46,37 +46,37 @@ impl TransactionStatus {
         }
     }
 
-    /// The status with that code.
+    /// Returns the status with this code.
     pub fn from_code(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.code() == code)
     }
 }
 
-/// What became of a transaction, for ever.
+/// The final result of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The money moved.
+    /// The money was moved.
     Posted {
         /// The number that people quote.
         order_number: OrderNumber,
-        /// The place of its entry in the journal of the account, from 1.
+        /// The sequence of its entry in the journal of the account, from 1.
         sequence: u64,
-        /// The balance right after it.
+        /// The balance right after this entry.
         balance_after: Balance,
-        /// When it was decided.
+        /// The time of the decision.
         posted_at: Timestamp,
     },
-    /// The bank said no.
+    /// The bank rejected the transaction.
     Rejected {
-        /// Why.
+        /// The reason.
         reason: RejectReason,
-        /// When it was decided.
+        /// The time of the decision.
         rejected_at: Timestamp,
     },
 }
 
 impl Outcome {
-    /// The final status.
+    /// Returns the final status.
     pub const fn status(&self) -> TransactionStatus {
         match self {
             Self::Posted { .. } => TransactionStatus::Posted,
@@ -85,21 +85,21 @@ impl Outcome {
     }
 }
 
-/// A stored instruction and what became of it.
+/// A stored instruction with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transaction {
-    /// Its name.
+    /// Identifies the transaction.
     pub key: TransactionKey,
-    /// What the partner asked for.
+    /// The instruction of the partner.
     pub instruction: Instruction,
-    /// When it was stored.
+    /// The time when the transaction was stored.
     pub accepted_at: Timestamp,
-    /// What became of it; `None` while it is accepted.
+    /// The final result; `None` while the status is accepted.
     pub outcome: Option<Outcome>,
 }
 
 impl Transaction {
-    /// Where it stands.
+    /// Returns the current status.
     pub fn status(&self) -> TransactionStatus {
         self.outcome.as_ref().map_or(TransactionStatus::Accepted, Outcome::status)
     }

@@ -1,5 +1,4 @@
-//! Puts much work on a queue at once: in messages, or where those would be many, claimed from the
-//! payload store.
+//! Sends work to a queue: in messages, or as claims on payloads when there would be many messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +7,13 @@ use crate::cluster::reply_to::ReplyTo;
 use crate::domain::decision::Work;
 use crate::messaging::claim_check::ClaimCheck;
 use crate::messaging::envelope::seal::Seal;
-use crate::messaging::envelope::{self, Envelope, Parcel};
+use crate::messaging::envelope::{self, Envelope, OutgoingMessage};
 use crate::ports::Store;
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::queue::{QueueName, WorkQueue};
 use crate::ports::world::World;
 
-/// Sends work.
+/// Sends work to queues.
 #[derive(Clone)]
 pub struct Dispatch {
     queue: Arc<dyn WorkQueue>,
@@ -24,17 +23,17 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
-    /// The dispatch of a store.
+    /// Creates the dispatch of a store.
     pub fn new(store: &Store, seal: &Seal, world: Arc<dyn World>) -> Self {
         let claims = ClaimCheck::new(store, seal, Arc::clone(&world));
         Self { queue: Arc::clone(&store.queue), claims, seal: seal.clone(), world }
     }
 
-    /// Sends work in order. `reply_to` says, right before a part is sent, who waits for any of it;
-    /// `confirmed` is told of each part that the queue surely has.
+    /// Sends work in order. `reply_to` returns the reply address of a part, and is called right before it is sent.
+    /// `confirmed` is called for each part that the queue has stored.
     ///
     /// # Errors
-    /// [`StoreFault`] at the first part that the queue did not confirm; it and what follows may have to
+    /// [`StoreFault`] at the first part that the queue did not confirm; this part and the following ones may have to
     /// be sent again.
     pub async fn send(
         &self,
@@ -45,8 +44,8 @@ impl Dispatch {
         mut confirmed: impl FnMut(&Envelope) + Send,
     ) -> Result<(), StoreFault> {
         self.seal.ready(&*self.world).await;
-        for parcel in envelope::parcels(work, traceparent) {
-            for envelope in self.checked_in(parcel).await {
+        for message in envelope::outgoing_messages(work, traceparent) {
+            for envelope in self.envelopes_of(message).await {
                 let envelope = Envelope { reply_to: reply_to(&envelope.items), ..envelope };
                 self.queue.send(queue, &envelope.encode(&self.seal), Duration::ZERO).await?;
                 confirmed(&envelope);
@@ -55,13 +54,13 @@ impl Dispatch {
         Ok(())
     }
 
-    /// What is to be sent for a parcel, its payload being stored.
-    async fn checked_in(&self, parcel: Parcel) -> Vec<Envelope> {
-        match parcel {
-            Parcel::Message(envelope) => vec![envelope],
-            Parcel::Payload(envelopes) => match self.claims.put(joined(&envelopes)).await {
+    /// Returns the envelopes to send, after storing the payload if there is one.
+    async fn envelopes_of(&self, message: OutgoingMessage) -> Vec<Envelope> {
+        match message {
+            OutgoingMessage::Inline(envelope) => vec![envelope],
+            OutgoingMessage::Claimed(envelopes) => match self.claims.put(joined(&envelopes)).await {
                 Ok(claimed) => vec![claimed],
-                // Dearer, but nobody has to wait for the payload store to come back.
+                // More expensive, but the work need not wait until the payload store is available again.
                 Err(fault) => {
                     tracing::warn!("Sending many messages instead of one claim: {}", chain(&fault));
                     envelopes

@@ -1,51 +1,44 @@
-//! The largest number of queues that work was ever spread over.
+//! The largest number of queues that was ever used.
 //!
-//! The number is configuration and may be changed. What already waits in a queue that the new number
-//! no longer names must not be stranded there: listeners go by the largest number ever used.
+//! The number of queues is configurable and may be reduced. Work in queues beyond the new number must still be
+//! processed: therefore listeners use the largest number ever used.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use crate::backoff::{SHARED_VALUE_WRITE, STORE_NEEDED};
 use crate::ports::fault::{StoreFault, chain};
 use crate::ports::sync_store::{Swapped, SyncStore};
-use crate::ports::world::{World, WorldExt as _};
+use crate::ports::world::World;
 
 /// The name of the value in the [`SyncStore`].
 const NAME: &str = "queue-count";
-/// How often the number is written against others who write it too.
-const ATTEMPTS_MAX: u32 = 10;
-/// First wait before a store that is away is asked again.
-const RETRY_DELAY_MIN: Duration = Duration::from_millis(200);
-/// Longest such wait.
-const RETRY_DELAY_MAX: Duration = Duration::from_secs(5);
 
-/// Remembers the number.
+/// Stores and reads the largest number of queues.
 pub struct QueueCount {
     sync: Arc<dyn SyncStore>,
     world: Arc<dyn World>,
 }
 
 impl QueueCount {
-    /// The number of a store.
+    /// Creates the queue count of a store.
     pub fn new(sync: Arc<dyn SyncStore>, world: Arc<dyn World>) -> Self {
         Self { sync, world }
     }
 
-    /// The largest number that was noted; zero before the first one.
+    /// Returns the largest number that was recorded; zero before the first one.
     ///
     /// # Errors
-    /// [`StoreFault`] when it cannot be read or understood.
+    /// [`StoreFault`] when it cannot be read or decoded.
     pub async fn largest(&self) -> Result<u16, StoreFault> {
         Ok(self.load().await?.map_or(0, |(count, _)| count))
     }
 
-    /// Notes a number that is used from now on. The answer is the largest ever used, this one
-    /// included.
+    /// Records a number of queues before it is used. Returns the largest number ever used, including this one.
     ///
     /// # Errors
-    /// [`StoreFault`]: it may be noted.
-    pub async fn note(&self, count: u16) -> Result<u16, StoreFault> {
-        for _ in 0..ATTEMPTS_MAX {
+    /// [`StoreFault`]; the number may have been recorded.
+    pub async fn record(&self, count: u16) -> Result<u16, StoreFault> {
+        for attempt in 1..=SHARED_VALUE_WRITE.attempts {
             let stored = self.load().await?;
             let revision = match &stored {
                 Some((largest, _)) if *largest >= count => return Ok(*largest),
@@ -54,27 +47,26 @@ impl QueueCount {
             };
             match self.sync.swap(NAME, revision, &count.to_string()).await? {
                 Swapped::Done(_) => return Ok(count),
-                Swapped::Conflict => {}
+                Swapped::Conflict => SHARED_VALUE_WRITE.pause(attempt, &*self.world).await,
             }
         }
-        let source = format!("others changed it during each of {ATTEMPTS_MAX} attempts").into();
-        Err(StoreFault::Unavailable { doing: "noting the number of queues", source })
+        let attempts = SHARED_VALUE_WRITE.attempts;
+        let source = format!("concurrent changes in each of {attempts} attempts").into();
+        Err(StoreFault::Unavailable { doing: "recording the number of queues", source })
     }
 
-    /// As [`Self::note`], however long the store is away.
-    pub async fn note_at_last(&self, count: u16) -> u16 {
-        let mut delay = RETRY_DELAY_MIN;
+    /// As [`Self::record`], but retries until the store is available.
+    pub async fn record_with_retry(&self, count: u16) -> u16 {
+        let mut backoff = STORE_NEEDED.start();
         loop {
-            match self.note(count).await {
+            match self.record(count).await {
                 Ok(largest) => return largest,
                 Err(fault @ (StoreFault::Unavailable { .. } | StoreFault::Refused { .. })) => {
-                    tracing::warn!("Could not note the number of queues: {}", chain(&fault));
-                    let half = delay.checked_div(2).unwrap_or_default();
-                    self.world.sleep(half.saturating_add(self.world.jitter(half))).await;
-                    delay = delay.saturating_mul(2).min(RETRY_DELAY_MAX);
+                    tracing::warn!("The number of queues was not recorded: {}", chain(&fault));
+                    self.world.sleep(backoff.next(&*self.world)).await;
                 }
                 Err(fault @ (StoreFault::Corrupt { .. } | StoreFault::ForeignCursor { .. })) => {
-                    tracing::error!("Only the configured queues are listened to: {}", chain(&fault));
+                    tracing::error!("Listening only to the configured queues: {}", chain(&fault));
                     return count;
                 }
             }
@@ -98,18 +90,18 @@ mod tests {
     use crate::adapters::memory::world::TestWorld;
 
     #[tokio::test]
-    async fn the_largest_number_stays() {
+    async fn the_largest_number_is_kept() {
         let world = Arc::new(TestWorld::new(1));
         let sync = MemoryStore::new(world.clone()).sync;
         let count = QueueCount::new(Arc::clone(&sync), world);
         assert_eq!(count.largest().await.unwrap(), 0);
         for (used, largest) in [(4, 4), (8, 8), (2, 8), (8, 8), (9, 9)] {
-            assert_eq!(count.note(used).await.unwrap(), largest);
+            assert_eq!(count.record(used).await.unwrap(), largest);
             assert_eq!(count.largest().await.unwrap(), largest);
         }
         let revision = sync.get(NAME).await.unwrap().unwrap().revision;
         let _ = sync.swap(NAME, Some(&revision), "many").await.unwrap();
         assert!(count.largest().await.is_err());
-        assert_eq!(count.note_at_last(3).await, 3, "what is configured works all the same");
+        assert_eq!(count.record_with_retry(3).await, 3, "the configured number is used anyway");
     }
 }

@@ -1,9 +1,9 @@
-//! Removes payloads that nobody needs any more: what a send that failed left behind, what was taken
-//! apart into messages of its own, and what could not be removed when its work was settled.
+//! Removes payloads that are no longer needed: those of failed sends, those whose work was moved into messages, and
+//! those that could not be removed when their work was settled.
 //!
-//! Only payloads of work are looked at, never anything else that lies in the payload store; only old
-//! ones, so that nothing on its way to the queue is; and only those go whose items are all final. A
-//! payload that is still claimed has such an item, or its claim is settled anyway.
+//! Only payloads of work are examined, and nothing else in the payload store. They must be old, so that payloads
+//! that are just being enqueued are safe. A payload is removed only when all its items are final; a claim on such a
+//! payload has nothing left to do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,28 +20,28 @@ use crate::ports::ledger::Ledger;
 use crate::ports::payload_store::{PayloadEntry, PayloadStore};
 use crate::ports::world::World;
 
-/// How old a payload must be. Work is usually final within seconds; a day leaves time for outages,
-/// for clocks that differ, and for a person to look.
+/// Smallest age of a payload to be removed. Work is usually final within seconds; a day leaves time for outages,
+/// for clocks that differ, and for an operator to investigate.
 pub const AGE_MIN: Duration = Duration::from_secs(24 * 3600);
-/// Payloads that are listed at once.
+/// Number of payloads in one listing request.
 const LISTING_LEN: usize = 500;
-/// Transaction rows that are read at once.
+/// Number of transaction rows that are read concurrently.
 const READS_AT_ONCE: usize = 16;
 
-/// What a sweep found and did.
+/// Statistics of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Swept {
     /// Payloads that were removed.
     pub removed: u64,
-    /// Old payloads with work that is not final: it is still queued, or lies in the dead letters.
+    /// Old payloads with work that is not final: it is still queued, or in the dead letters.
     pub open: u64,
-    /// Old payloads that cannot be read. They are kept for a person.
+    /// Old payloads that cannot be decoded. They are kept for an operator.
     pub unreadable: u64,
-    /// Payloads that are too young to be looked at.
+    /// Payloads that are too young to be examined.
     pub young: u64,
 }
 
-/// Sweeps one store.
+/// The sweep of one store.
 #[derive(Clone)]
 pub struct Sweep {
     payloads: Arc<dyn PayloadStore>,
@@ -49,24 +49,24 @@ pub struct Sweep {
     world: Arc<dyn World>,
 }
 
-/// What is to be done with an old payload.
-enum Verdict {
+/// Result of examining an old payload.
+enum PayloadState {
     Removed,
     Open,
     Unreadable(String),
 }
 
 impl Sweep {
-    /// The sweep of a store.
+    /// Creates the sweep of a store.
     pub fn new(store: &Store, world: Arc<dyn World>) -> Self {
         Self { payloads: Arc::clone(&store.payloads), ledger: Arc::clone(&store.ledger), world }
     }
 
-    /// Looks at every payload of work in the store, and removes those that nobody needs.
+    /// Examines every payload of work in the store, and removes those that are no longer needed.
     ///
     /// # Errors
-    /// [`StoreFault`] when the store cannot be used; what was removed until then stays so, and the next
-    /// sweep goes on.
+    /// [`StoreFault`] when the store cannot be used. Payloads that were removed before stay removed, and the next
+    /// sweep continues.
     pub async fn run(&self) -> Result<Swept, StoreFault> {
         let now = self.world.now();
         let mut swept = Swept::default();
@@ -74,7 +74,7 @@ impl Sweep {
         loop {
             let listing = self.payloads.list(PAYLOADS, cursor.as_deref(), LISTING_LEN).await?;
             for entry in &listing.items {
-                let count = self.look_at(entry, now, &mut swept).await?;
+                let count = self.examine(entry, now, &mut swept).await?;
                 *count = count.saturating_add(1);
             }
             match listing.next {
@@ -84,8 +84,8 @@ impl Sweep {
         }
     }
 
-    /// Treats one payload, and returns the count that it belongs to.
-    async fn look_at<'a>(
+    /// Handles one payload, and returns the counter to increment.
+    async fn examine<'a>(
         &self,
         entry: &PayloadEntry,
         now: Timestamp,
@@ -95,42 +95,42 @@ impl Sweep {
         if now.since(*stored_at) < AGE_MIN {
             return Ok(&mut swept.young);
         }
-        match self.treat(name).await? {
-            Verdict::Removed => Ok(&mut swept.removed),
-            Verdict::Open => Ok(&mut swept.open),
-            Verdict::Unreadable(why) => {
+        match self.sweep_payload(name).await? {
+            PayloadState::Removed => Ok(&mut swept.removed),
+            PayloadState::Open => Ok(&mut swept.open),
+            PayloadState::Unreadable(why) => {
                 tracing::warn!(payload = name, "Kept the payload {name} of {stored_at}: {why}");
                 Ok(&mut swept.unreadable)
             }
         }
     }
 
-    async fn treat(&self, name: &str) -> Result<Verdict, StoreFault> {
+    async fn sweep_payload(&self, name: &str) -> Result<PayloadState, StoreFault> {
         let payload = match self.payloads.get(name).await {
             Ok(Some(payload)) => payload,
-            // Its worker was faster.
-            Ok(None) => return Ok(Verdict::Removed),
+            // The worker removed it in the meantime.
+            Ok(None) => return Ok(PayloadState::Removed),
             Err(fault) if fault.is_transient() => return Err(fault),
-            Err(fault) => return Ok(Verdict::Unreadable(chain(&fault))),
+            Err(fault) => return Ok(PayloadState::Unreadable(chain(&fault))),
         };
-        // The rows decide, so it does not matter whether the payload has a seal.
+        // The rows decide, so the seal of the payload does not matter.
         let names = match Claim::on(name.to_owned()).names(&payload) {
-            // Items that cannot be read may be work that is in no other place.
-            Ok(names) if !names.is_whole() => {
-                return Ok(Verdict::Unreadable("not all of its items name a transaction".to_owned()));
+            // Items that cannot be decoded may be work that exists nowhere else.
+            Ok(names) if !names.is_complete() => {
+                return Ok(PayloadState::Unreadable("not all of its items name a transaction".to_owned()));
             }
             Ok(names) => names,
-            Err(unreadable) => return Ok(Verdict::Unreadable(chain(&unreadable))),
+            Err(unreadable) => return Ok(PayloadState::Unreadable(chain(&unreadable))),
         };
         let keys: Vec<&TransactionKey> = names.keys().into_iter().collect();
         if !self.are_final(&keys).await? {
-            return Ok(Verdict::Open);
+            return Ok(PayloadState::Open);
         }
         match self.payloads.delete(name).await {
-            Ok(()) => Ok(Verdict::Removed),
+            Ok(()) => Ok(PayloadState::Removed),
             Err(fault @ StoreFault::Unavailable { .. }) => Err(fault),
-            // Such as one under a lease of others: the rest is removed all the same.
-            Err(fault) => Ok(Verdict::Unreadable(chain(&fault))),
+            // For example under a lease of another program; the other payloads are removed anyway.
+            Err(fault) => Ok(PayloadState::Unreadable(chain(&fault))),
         }
     }
 
@@ -141,7 +141,7 @@ impl Sweep {
                 let is_final = match read {
                     Ok(stored) => stored.is_some_and(|stored| stored.transaction.outcome.is_some()),
                     Err(fault) if fault.is_transient() => return Err(fault),
-                    // Nobody knows what became of it.
+                    // Its state is unknown.
                     Err(_) => false,
                 };
                 if !is_final {

@@ -1,4 +1,6 @@
-//! What storage operations cost. Exact: prices are whole numbers of a small unit and never pass through floats.
+//! What storage operations cost, in exact decimals: prices never pass through floats.
+
+use rust_decimal::{Decimal, RoundingStrategy};
 
 use crate::ports::operations::PriceKind;
 
@@ -17,19 +19,16 @@ pub mod defaults {
 }
 
 /// Digits after the point that a price may have: billionths of a dollar for 10,000 operations.
-pub const PRICE_DECIMALS_MAX: usize = 9;
+pub const PRICE_DECIMALS_MAX: u32 = 9;
 /// Highest price, in whole dollars for 10,000 operations.
 pub const PRICE_USD_MAX: u64 = 1_000;
 
-const NANO: u64 = 1_000_000_000;
-/// Operations that a price is for.
-const LOT: u128 = 10_000;
-/// What operations per posting are told in: hundredths.
-const HUNDREDTHS: u128 = 100;
+/// The part of a price that one operation costs: prices are for 10,000 operations.
+const OF_ONE: Decimal = Decimal::from_parts(1, 0, 0, false, 4);
 
-/// The price of 10,000 operations, in nano-dollars.
+/// The price of 10,000 operations, in US dollars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Price(u64);
+pub struct Price(Decimal);
 
 /// The prices of all kinds of operations.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,26 +45,19 @@ pub struct Prices {
     pub blob_read: Price,
 }
 
-/// What operations cost together: exact until it is written, so that a sum is not a sum of rounded parts.
+/// What operations cost together, in US dollars: exact until it is written, so that a sum is not a sum of
+/// rounded parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Cost {
-    /// Nano-dollars, times the operations that a price is for.
-    nano_usd_lots: u128,
-}
+pub struct Cost(Decimal);
 
 impl Price {
     /// Reads a decimal number of dollars, such as `0.00036`; at most [`PRICE_DECIMALS_MAX`] decimals, at most
     /// [`PRICE_USD_MAX`] dollars. `None` when it is none.
     pub fn parse(text: &str) -> Option<Self> {
-        let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
-        let are_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-        if !are_digits(whole) || !are_digits(decimals) || decimals.len() > PRICE_DECIMALS_MAX {
-            return None;
-        }
-        let (whole, nano): (u64, u64) =
-            (whole.parse().ok()?, format!("{decimals:0<PRICE_DECIMALS_MAX$}").parse().ok()?);
-        let nano_usd = whole.checked_mul(NANO)?.checked_add(nano)?;
-        (nano_usd <= PRICE_USD_MAX.saturating_mul(NANO)).then_some(Self(nano_usd))
+        // `Decimal` also reads signs, underscores, and a point without digits before or after it.
+        let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        let usd = Decimal::from_str_exact(text).ok().filter(|_| text.split('.').all(is_digits))?;
+        (usd.scale() <= PRICE_DECIMALS_MAX && usd <= Decimal::from(PRICE_USD_MAX)).then_some(Self(usd))
     }
 }
 
@@ -85,39 +77,38 @@ impl Default for Prices {
 impl Prices {
     /// What so many operations of a kind cost.
     pub fn of(&self, kind: PriceKind, count: u64) -> Cost {
-        let Price(nano_usd) = match kind {
+        let Price(usd) = match kind {
             PriceKind::Table => self.table,
             PriceKind::TableBatch => self.table_batch,
             PriceKind::Queue => self.queue,
             PriceKind::BlobWrite => self.blob_write,
             PriceKind::BlobRead => self.blob_read,
         };
-        Cost { nano_usd_lots: u128::from(nano_usd).saturating_mul(u128::from(count)) }
+        Cost(usd.saturating_mul(OF_ONE).saturating_mul(Decimal::from(count)))
     }
 }
 
 impl Cost {
     /// Both together.
     #[must_use]
-    pub const fn plus(self, other: Self) -> Self {
-        Self { nano_usd_lots: self.nano_usd_lots.saturating_add(other.nano_usd_lots) }
+    pub fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
     }
 
     /// In nano-dollars, rounded.
     pub fn nano_usd(self) -> u64 {
-        u64::try_from(divide_rounded(self.nano_usd_lots, LOT)).unwrap_or(u64::MAX)
+        let nano_usd = self.0.saturating_mul(Decimal::from(1_000_000_000));
+        rounded(nano_usd, 0).try_into().unwrap_or(u64::MAX)
     }
 
     /// As a decimal number of dollars, to the nano-dollar.
     pub fn usd(self) -> String {
-        let nano_usd = self.nano_usd();
-        format!("{}.{:09}", nano_usd.div_euclid(NANO), nano_usd.rem_euclid(NANO))
+        format!("{:.9}", rounded(self.0, 9))
     }
 
     /// What a million postings cost, when this is the cost of so many; `None` when there were none.
     pub fn of_a_million(self, postings: u64) -> Option<Self> {
-        let million = self.nano_usd_lots.saturating_mul(1_000_000);
-        (postings > 0).then(|| Self { nano_usd_lots: divide_rounded(million, u128::from(postings)) })
+        self.0.saturating_mul(Decimal::from(1_000_000)).checked_div(Decimal::from(postings)).map(Self)
     }
 }
 
@@ -129,15 +120,13 @@ impl std::iter::Sum for Cost {
 
 /// Operations for each posting, as a decimal number with two decimals; `None` when nothing was posted.
 pub fn operations_per_posting(operations: u64, postings: u64) -> Option<String> {
-    let hundredths = u128::from(operations).saturating_mul(HUNDREDTHS);
-    let ratio = (postings > 0).then(|| divide_rounded(hundredths, u128::from(postings)))?;
-    Some(format!("{}.{:02}", ratio.div_euclid(HUNDREDTHS), ratio.rem_euclid(HUNDREDTHS)))
+    let ratio = Decimal::from(operations).checked_div(Decimal::from(postings))?;
+    Some(format!("{:.2}", rounded(ratio, 2)))
 }
 
-/// Half is rounded up. The divisor is above zero.
-fn divide_rounded(number: u128, divisor: u128) -> u128 {
-    let (whole, rest) = (number.div_euclid(divisor), number.rem_euclid(divisor));
-    whole.saturating_add(u128::from(rest >= divisor.div_ceil(2)))
+/// Half is rounded up.
+fn rounded(number: Decimal, decimals: u32) -> Decimal {
+    number.round_dp_with_strategy(decimals, RoundingStrategy::MidpointAwayFromZero)
 }
 
 #[cfg(test)]
@@ -155,12 +144,12 @@ mod tests {
         check(PriceKind::BlobRead, 10_000, "0.004400000");
         check(PriceKind::Queue, 1, "0.000000400");
         check(PriceKind::Queue, 3_000_000_000, "1200.000000000");
-        check(PriceKind::BlobWrite, u64::MAX, "18446744073.709551615");
+        check(PriceKind::BlobWrite, u64::MAX, "101457092405402.533882500");
     }
 
     #[test]
     fn prices_are_read_exactly_or_not_at_all() {
-        let nano = |text: &str| Price::parse(text).map(|Price(nano_usd)| nano_usd);
+        let nano = |text: &str| Price::parse(text).map(|Price(usd)| Cost(usd).nano_usd());
         assert_eq!(nano("0.00036"), Some(360_000));
         assert_eq!(nano("0.000000001"), Some(1));
         assert_eq!(nano("4"), Some(4_000_000_000));

@@ -1,4 +1,4 @@
-//! The keys that partners call with. Only their hashes are stored.
+//! The API keys of partners. Only their hashes are stored.
 
 use async_trait::async_trait;
 
@@ -6,20 +6,20 @@ use super::fault::StoreFault;
 use crate::domain::ids::PartnerId;
 use crate::domain::time::Timestamp;
 
-/// A stored API key. Whoever reads the store cannot call with it.
+/// A stored API key. The record does not reveal the key itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiKeyRecord {
-    /// Names the key in listings: the first 16 hexadecimal digits of its hash.
+    /// Identifies the key in listings: the first 16 hexadecimal digits of its hash.
     pub id: String,
-    /// SHA-256 of the key. Keys carry 256 random bits, so a fast hash is enough.
+    /// SHA-256 of the key. Keys have 256 random bits, so a fast hash is enough.
     pub hash: [u8; 32],
-    /// Who calls with it.
+    /// The partner that the key belongs to.
     pub partner: PartnerId,
-    /// What it allows, by stable codes.
+    /// The permissions, as stable codes.
     pub scopes: Vec<String>,
-    /// When it was made.
+    /// The time when it was created.
     pub created_at: Timestamp,
-    /// When it was revoked; `None` while it works.
+    /// The time when it was revoked; `None` while it is active.
     pub revoked_at: Option<Timestamp>,
 }
 
@@ -29,13 +29,13 @@ pub trait ApiKeys: Send + Sync {
     /// Stores a new key. Storing the same id again changes nothing; a revoked key stays revoked.
     async fn add(&self, record: &ApiKeyRecord) -> Result<(), StoreFault>;
 
-    /// Reads a key by its id, revoked ones included.
+    /// Reads a key by its id, including revoked ones.
     async fn find(&self, id: &str) -> Result<Option<ApiKeyRecord>, StoreFault>;
 
-    /// All keys, by id.
+    /// Returns all keys, by id.
     async fn list(&self) -> Result<Vec<ApiKeyRecord>, StoreFault>;
 
-    /// Revokes a key for ever. False when there is none with that id. Revoking twice keeps the
+    /// Revokes a key permanently. Returns false when there is no key with this id. Revoking again keeps the
     /// first time.
     async fn revoke(&self, id: &str, at: Timestamp) -> Result<bool, StoreFault>;
 }

@@ -1,7 +1,7 @@
-//! Reading the whole ledger as it is stored, also where it is damaged: what an audit stands on.
+//! Reads of the whole ledger as it is stored, including damaged rows. The audit is based on them.
 //!
-//! The other ports refuse what cannot be right; these reads tell it, row by row, and go on behind it.
-//! Nothing is checked here but that a row can be read at all, and nothing is written.
+//! The other ports refuse invalid data; these reads report it row by row and continue. They only check
+//! that a row can be decoded, and they write nothing.
 
 use std::fmt;
 
@@ -12,12 +12,12 @@ use super::ledger::{Listing, StoredTransaction};
 use crate::domain::ids::AccountKey;
 use crate::domain::journal::JournalPage;
 
-/// A row that cannot be read.
+/// A row that cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damaged {
-    /// Which row, in the words of the store: enough for a person to find it.
+    /// The location of the row in terms of the store, detailed enough for an operator to find it.
     pub place: String,
-    /// What is wrong with it.
+    /// The reason why it cannot be decoded.
     pub cause: String,
 }
 
@@ -27,50 +27,50 @@ impl fmt::Display for Damaged {
     }
 }
 
-/// A row, or why it cannot be read.
+/// A row, or the reason why it cannot be decoded.
 pub type Readable<T> = Result<T, Damaged>;
 
 /// A journal page as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredPage {
-    /// Where it stands: the first sequence that its row is named for; `None` when that cannot be read.
+    /// The first sequence according to the key of the row; `None` when the key cannot be decoded.
     pub first_sequence: Option<u64>,
-    /// Its content, not checked in any way ([`JournalPage::check`] was not called).
+    /// The content, without any check ([`JournalPage::check`] was not called).
     pub page: Readable<JournalPage>,
 }
 
-/// The stored ledger, for reading it from end to end. `cursor` is the `next` of the page of the listing
-/// before; it is opaque, and good for the listing and the account that gave it. Items that are added or
-/// changed while a listing is read may or may not be seen; all others are seen once.
+/// The stored ledger, for reading it from end to end. `cursor` is the `next` of the previous page of the
+/// listing. It is opaque, and valid only for the listing and the account that returned it. Items that are added
+/// or changed during a listing may or may not be returned; all others are returned exactly once.
 #[async_trait]
 pub trait Archive: Send + Sync {
-    /// All accounts that the lists of the users name, over the whole store, in the order of their keys.
-    /// At most `limit`. What cannot be read stands where the store has it.
+    /// Returns all accounts in the account lists of users, over the whole store, in the order of their keys. At most
+    /// `limit`. Rows that cannot be decoded are returned in their stored position.
     ///
     /// # Errors
-    /// [`StoreFault::Corrupt`] when the cursor is not one of this listing.
+    /// [`StoreFault::Corrupt`] when the cursor does not belong to this listing.
     async fn listed_accounts(
         &self,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<Readable<AccountKey>>, StoreFault>;
 
-    /// All accounts of which the ledger has any row (the account itself, a transaction or a page), listed
-    /// or not; otherwise as [`Self::listed_accounts`]. Costs about one scan for a thousand rows, or for
-    /// an account that has more.
+    /// Returns all accounts of which the ledger has any row (the account itself, a transaction or a page), listed
+    /// or not; otherwise as [`Self::listed_accounts`]. Costs about one scan per thousand rows, or per
+    /// account with more rows than that.
     async fn ledger_accounts(
         &self,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<Readable<AccountKey>>, StoreFault>;
 
-    /// Whether the list of its user names the account.
+    /// Returns whether the account list of its user contains the account.
     async fn is_listed(&self, account: AccountKey) -> Result<bool, StoreFault>;
 
-    /// The journal pages of an account, by their first sequences, damaged ones too. At most `limit`.
+    /// Returns the journal pages of an account by first sequence, including damaged ones. At most `limit`.
     ///
     /// # Errors
-    /// [`StoreFault::Corrupt`] when the cursor is not one of this listing.
+    /// [`StoreFault::Corrupt`] when the cursor does not belong to this listing.
     async fn stored_pages(
         &self,
         account: AccountKey,
@@ -78,11 +78,11 @@ pub trait Archive: Send + Sync {
         limit: usize,
     ) -> Result<Listing<StoredPage>, StoreFault>;
 
-    /// The transactions of an account in every status, in an order of the store's own that no change of
-    /// status moves. At most `limit`.
+    /// Returns the transactions of an account in every status, in an order that the store chooses and that does not
+    /// depend on the status. At most `limit`.
     ///
     /// # Errors
-    /// [`StoreFault::Corrupt`] when the cursor is not one of this listing.
+    /// [`StoreFault::Corrupt`] when the cursor does not belong to this listing.
     async fn stored_transactions(
         &self,
         account: AccountKey,

@@ -1,4 +1,4 @@
-//! What could not be posted, kept for a person: with its reason, for ever.
+//! Messages that could not be posted, kept for operators with the reason, for ever.
 
 use async_trait::async_trait;
 
@@ -10,47 +10,47 @@ use crate::domain::time::Timestamp;
 /// A queue message that was set aside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// The queue's id of the message; the letter's id as well.
+    /// The queue's id of the message, which is also the id of the dead letter.
     pub id: String,
-    /// Where it came from.
+    /// The queue that it came from.
     pub queue: QueueName,
-    /// Why it was set aside: a sentence for a person, of at most
+    /// The reason, as a sentence for operators of at most
     /// [`crate::protocol::dead_letters::REASON_CHARS_MAX`] characters.
     pub reason: String,
-    /// The body, whole, as it stood on the queue.
+    /// The complete body, as it was on the queue.
     pub body: Vec<u8>,
-    /// How often it had been received.
+    /// The number of deliveries.
     pub dequeue_count: u32,
-    /// When it was sent.
+    /// The time when the message was sent.
     pub inserted_at: Timestamp,
-    /// When it was set aside.
+    /// The time when it was set aside.
     pub dead_at: Timestamp,
-    /// What a person decided; `None` while nobody did.
+    /// The decision of an operator; `None` while the dead letter is open.
     pub resolution: Option<Resolution>,
 }
 
-/// What a person decided about a dead letter.
+/// The decision of an operator about a dead letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolution {
-    /// What was decided.
+    /// The kind of decision.
     pub kind: ResolutionKind,
-    /// By whom: the partner of the API key.
+    /// The partner of the API key that was used.
     pub by: String,
-    /// When.
+    /// The time of the decision.
     pub at: Timestamp,
 }
 
-/// The two things that can be done with a dead letter.
+/// The possible decisions about a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResolutionKind {
     /// Its work was sent again.
     Replayed,
-    /// Its work was given up: what was not final is rejected now.
+    /// Its work was abandoned: transactions that were not final are rejected now.
     Discarded,
 }
 
 impl ResolutionKind {
-    /// The stable code.
+    /// Returns the stable code.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Replayed => "replayed",
@@ -58,24 +58,24 @@ impl ResolutionKind {
         }
     }
 
-    /// The kind with that code.
+    /// Returns the kind with this code.
     pub fn from_code(code: &str) -> Option<Self> {
         [Self::Replayed, Self::Discarded].into_iter().find(|kind| kind.code() == code)
     }
 }
 
-/// The dead letters of one store. Bodies of any size up to 64 KiB are kept whole.
+/// The dead letters of one store. Bodies of up to 64 KiB are kept completely.
 #[async_trait]
 pub trait DeadLetters: Send + Sync {
-    /// Keeps a letter. Adding the same id again changes nothing: the first reason stands, and so
-    /// does its resolution.
+    /// Stores a dead letter. Adding the same id again changes nothing: the first reason and its resolution
+    /// are kept.
     async fn add(&self, letter: &DeadLetter) -> Result<(), StoreFault>;
 
-    /// Reads one letter.
+    /// Reads one dead letter.
     async fn find(&self, id: &str) -> Result<Option<DeadLetter>, StoreFault>;
 
-    /// Letters that nobody resolved yet (`open_only`), or all of them, in the order of their ids.
-    /// `cursor` is the `next` of the page before. At most `limit`.
+    /// Returns open dead letters (`open_only`), or all of them, in the order of their ids. `cursor` is the `next`
+    /// of the previous page. At most `limit`.
     async fn list(
         &self,
         open_only: bool,
@@ -83,10 +83,10 @@ pub trait DeadLetters: Send + Sync {
         limit: usize,
     ) -> Result<Listing<DeadLetter>, StoreFault>;
 
-    /// Takes a letter out of the open ones, with what was decided. The letter stays readable. False
-    /// when there is no open letter with that id.
+    /// Closes an open dead letter with a decision. It stays readable. Returns false when there is no open dead
+    /// letter with this id.
     async fn resolve(&self, id: &str, resolution: &Resolution) -> Result<bool, StoreFault>;
 
-    /// How many open letters came from each queue.
+    /// Returns the number of open dead letters by queue of origin.
     async fn count_open(&self) -> Result<Vec<(QueueName, u64)>, StoreFault>;
 }

@@ -1,53 +1,53 @@
-//! The infrastructure failed. Business answers are never faults.
+//! Failures of the infrastructure. Business rejections are never faults.
 
 use std::error::Error;
 
 /// The cause of a fault, for the log.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// A store did not do what it was asked to.
+/// An operation of a store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreFault {
-    /// The store could not be reached, was throttled, or did not answer. A write **may have
-    /// happened or may still happen**: whoever asked retries under the same guards, or reads back.
+    /// The store could not be reached, throttled the request, or did not answer. A write **may have
+    /// happened or may still happen**: the caller retries under the same guards, or reads back.
     #[error("the store was not available while {doing}")]
     Unavailable {
-        /// What was being attempted.
+        /// The operation that failed.
         doing: &'static str,
-        /// Why it failed.
+        /// The cause.
         #[source]
         source: Cause,
     },
-    /// What is stored cannot be understood. Trying again does not help; a person has to look.
-    #[error("stored data cannot be understood while {doing}")]
+    /// Stored data is invalid. A retry does not help; an operator has to investigate.
+    #[error("stored data is invalid while {doing}")]
     Corrupt {
-        /// What was being attempted.
+        /// The operation that failed.
         doing: &'static str,
-        /// What is wrong.
+        /// The defect of the data.
         #[source]
         source: Cause,
     },
-    /// The store refused the request for a reason that trying again does not change: wrong
-    /// credentials, a missing table, a bug of ours. The write did not happen.
-    #[error("the store refused while {doing}")]
+    /// The store refused the request for a reason that a retry does not change: wrong
+    /// credentials, a missing table, a bug in this program. The write did not happen.
+    #[error("the store refused the request while {doing}")]
     Refused {
-        /// What was being attempted.
+        /// The operation that failed.
         doing: &'static str,
-        /// What the store said.
+        /// The store's answer.
         #[source]
         source: Cause,
     },
-    /// The cursor that was passed is not one of the listing: the mistake of whoever asks.
-    #[error("the cursor is not one of this listing while {doing}")]
+    /// The cursor does not belong to the listing: a mistake of the caller.
+    #[error("the cursor does not belong to this listing while {doing}")]
     ForeignCursor {
-        /// What was being attempted.
+        /// The operation that failed.
         doing: &'static str,
     },
 }
 
 impl StoreFault {
-    /// Whether trying again later can help. A refusal counts: it is the configuration of the store
-    /// that is wrong, not the work, and an operator can mend it while the work waits.
+    /// Returns whether a retry later can succeed. A refusal counts as transient: the configuration of the store is
+    /// wrong, not the work, and an operator can correct it while the work waits.
     pub const fn is_transient(&self) -> bool {
         match self {
             Self::Unavailable { .. } | Self::Refused { .. } => true,
@@ -56,12 +56,12 @@ impl StoreFault {
     }
 }
 
-/// The causes of a fault as one line, without what was being attempted.
+/// Returns the causes of a fault as one line, without the operation that failed.
 pub fn causes(fault: &StoreFault) -> String {
     fault.source().map_or_else(|| fault.to_string(), chain)
 }
 
-/// A fault and its causes as one line: for the log, and for a person at three in the morning.
+/// Returns an error and its causes as one line.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -11,17 +11,17 @@ use crate::domain::journal::JournalPage;
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::{Transaction, TransactionStatus};
 
-/// An instruction that asks to be stored under its key.
+/// An instruction that is to be stored under its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewTransaction {
-    /// The key that it is stored under, at most once.
+    /// The key, which is stored at most once.
     pub key: TransactionKey,
-    /// What the partner asked for.
+    /// The instruction of the partner.
     pub instruction: Instruction,
-    /// When it came.
+    /// The time when the request arrived.
     pub accepted_at: Timestamp,
-    /// Marks this attempt series, unchanged across retries and fallbacks; stored in the row, so
-    /// that an unclear insert is recognised as one's own.
+    /// Identifies the attempts of this write, unchanged across retries and fallbacks. It is stored in the row, so
+    /// that after an unclear outcome the author recognizes its own insert.
     pub nonce: Nonce,
 }
 
@@ -30,16 +30,16 @@ pub struct NewTransaction {
 pub struct StoredTransaction {
     /// The transaction.
     pub transaction: Transaction,
-    /// The fingerprint of its content, by the rule of the time when it was accepted.
+    /// The fingerprint of its content, by the hash rule at the time of acceptance.
     pub fingerprint: Fingerprint,
-    /// The state of its row.
+    /// The revision of its row.
     pub revision: Revision,
-    /// What the process remembers about its way to the queue.
+    /// Notes of dead-letter handling and repair about the transaction.
     pub marks: Marks,
 }
 
 impl StoredTransaction {
-    /// The work that is still to be done for it; `None` when it is final.
+    /// Returns the work that is still to be done; `None` when the transaction is final.
     pub fn work(&self) -> Option<Work> {
         if self.transaction.status().is_final() {
             return None;
@@ -49,44 +49,44 @@ impl StoredTransaction {
     }
 }
 
-/// Notes on an accepted transaction; they have no meaning once it is final.
+/// Notes on an accepted transaction, without meaning once it is final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Marks {
-    /// Its work lies in the dead letters: repair keeps away from it.
+    /// Its work is in the dead letters, so repair leaves it alone.
     pub dead_letter: bool,
-    /// How often repair enqueued it again.
+    /// The number of times that repair enqueued it again.
     pub repairs: u32,
-    /// When repair last did so.
+    /// The time of the latest repair.
     pub repaired_at: Option<Timestamp>,
 }
 
-/// What became of the wish to store a transaction.
+/// Result of storing a transaction.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AcceptOutcome {
-    /// It is stored now, and this call stored it.
+    /// This call stored the transaction.
     Inserted {
-        /// The state of its new row.
+        /// The revision of the new row.
         revision: Revision,
-        /// Whether its work was put on the queue in the same atomic step. Where it was not, the
-        /// caller has to send it before it promises anything.
+        /// Whether the same atomic step also put its work on the queue. If not, the caller must send the work
+        /// before it confirms anything to the partner.
         enqueued: bool,
     },
-    /// The key is taken. The caller compares the content.
+    /// The key already exists. The caller compares the content.
     Existing(Box<StoredTransaction>),
 }
 
-/// Which transactions one call to [`Ledger::accept`] may store.
+/// The set of transactions that one call of [`Ledger::accept`] may store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AcceptReach {
-    /// Those of one account, at most 100: what such a store changes in one step.
+pub enum AcceptGrouping {
+    /// Transactions of one account, at most 100: the limit of one atomic step of such a store.
     OneAccount,
-    /// Those of any accounts, at most 500: a crowd that is spread out shares one step as well.
+    /// Transactions of any accounts, at most 500, so that requests for many accounts share one step.
     AllAccounts,
 }
 
-impl AcceptReach {
-    /// Most transactions of one call.
+impl AcceptGrouping {
+    /// Returns the largest number of transactions in one call.
     pub const fn group_max(self) -> usize {
         match self {
             Self::OneAccount => 100,
@@ -95,41 +95,41 @@ impl AcceptReach {
     }
 }
 
-/// What became of a commit.
+/// Result of a commit.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Committed {
     /// Everything was written.
     Done {
-        /// The state of the account row after this commit; `None` when the adapter knows that the
-        /// commit happened but not what the row looks like now.
+        /// The revision of the account row after this commit; `None` when the adapter knows that the commit
+        /// happened but does not know the current revision.
         revision: Option<Revision>,
     },
-    /// Nothing was written: the account or a transaction is not as it was when it was read.
+    /// Nothing was written: the account or a transaction changed after it was read.
     Stale,
-    /// Nothing was written: these transactions are final already. An adapter that cannot tell this
-    /// from [`Committed::Stale`] answers with the latter.
+    /// Nothing was written: these transactions are already final. An adapter that cannot distinguish this
+    /// from [`Committed::Stale`] returns `Stale`.
     AlreadyFinal(Vec<TransactionKey>),
 }
 
 /// The two atomic steps of the protocol, and the reads that they need.
 #[async_trait]
 pub trait Ledger: Send + Sync {
-    /// Which transactions one accept may store; always the same.
-    fn accept_reach(&self) -> AcceptReach {
-        AcceptReach::OneAccount
+    /// Returns which transactions one accept may store; the answer never changes.
+    fn accept_grouping(&self) -> AcceptGrouping {
+        AcceptGrouping::OneAccount
     }
 
-    /// Stores each transaction under its key, at most once for ever; one outcome each, in order.
+    /// Stores each transaction under its key, at most once for ever. Returns one outcome each, in order.
     ///
-    /// The transactions are within [`Self::accept_reach`], and each key stands once. Whether their
-    /// accounts exist is not checked. A fault says nothing about any of them: some may be stored.
+    /// The transactions must be within [`Self::accept_grouping`] and have distinct keys. The existence of their
+    /// accounts is not checked. After a fault the state of each transaction is unknown: some may be stored.
     async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault>;
 
     /// Writes the account, the final transactions and the journal page together, or nothing.
     ///
-    /// Guards: the account row is as `guard` says, and each transaction row as its revision says
-    /// and not final. After a fault the commit may have happened or may still happen.
+    /// Guards: the account row has the revision `guard`, and each transaction row has its revision and is
+    /// not final. After a fault the commit may have happened or may still happen.
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault>;
 
     /// Reads an account with the revision that a commit must name; `None` when it was never opened.
@@ -138,8 +138,8 @@ pub trait Ledger: Send + Sync {
     /// Reads one transaction; `None` when its key was never accepted.
     async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault>;
 
-    /// Replaces the marks of a transaction if it is still accepted and its row is as `revision`
-    /// says. `None` when it is not; else the new revision.
+    /// Replaces the marks of a transaction and returns the new revision. Returns `None` when the transaction is
+    /// no longer accepted or its row does not have this revision.
     async fn mark(
         &self,
         key: &TransactionKey,
@@ -147,32 +147,32 @@ pub trait Ledger: Send + Sync {
         marks: Marks,
     ) -> Result<Option<Revision>, StoreFault>;
 
-    /// Whether the ledger answers at all: one cheap read.
+    /// Checks with one cheap read that the ledger is available.
     async fn probe(&self) -> Result<(), StoreFault>;
 }
 
-/// What became of the wish to open an account.
+/// Result of opening an account.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Opened {
-    /// It exists now, and this call made it.
+    /// This call created the account.
     Created(Versioned<Account>),
-    /// It existed before, as it now is.
+    /// The account existed before; this is its current state.
     Existing(Versioned<Account>),
 }
 
-/// Opening, changing and listing accounts.
+/// Opens, changes and lists accounts.
 #[async_trait]
 pub trait Accounts: Send + Sync {
-    /// Stores a new account, at most once per key, in the list of its user as well. The list knows
-    /// every account that exists; after a crash it may also know one that does not.
+    /// Stores a new account, at most once per key, and adds it to the list of its user. The list contains
+    /// every account that exists; after a crash it may also contain one that does not.
     async fn open(&self, account: &Account) -> Result<Opened, StoreFault>;
 
-    /// Replaces status, overdraft limit and version of the account, if its row is as `guard` says;
-    /// `None` when it is not, else the new revision. Balance and journal head stay as they are.
+    /// Replaces status, overdraft limit and version of the account and returns the new revision. Returns `None` when
+    /// the row does not have the revision `guard`. Balance and journal head are not changed.
     async fn change(&self, guard: &Revision, after: &Account) -> Result<Option<Revision>, StoreFault>;
 
-    /// The user's accounts after the given one, by account id, at most `limit`.
+    /// Returns the user's accounts after the given one, by account id, at most `limit`.
     async fn list(
         &self,
         user: UserId,
@@ -181,36 +181,36 @@ pub trait Accounts: Send + Sync {
     ) -> Result<Vec<Account>, StoreFault>;
 }
 
-/// A page of a listing: what was found, and where to go on.
+/// A page of a listing, with the position of the next page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing<T> {
-    /// What was found, in the listing's order.
+    /// The items, in the order of the listing.
     pub items: Vec<T>,
-    /// Where the next page starts; `None` at the end. A page may be short, even empty, and still
-    /// not be the last one.
+    /// The cursor of the next page; `None` at the end. A page can have fewer items than the limit, or none,
+    /// without being the last one.
     pub next: Option<String>,
 }
 
 impl<T> Listing<T> {
-    /// The first `limit` of what is left of a listing. Where more is left, it goes on `after` the last of
-    /// them.
+    /// Returns the first `limit` of the remaining items. When more remain, the next page starts `after` the last
+    /// of them.
     pub fn first_of(
-        left: impl IntoIterator<Item = T>,
+        remaining: impl IntoIterator<Item = T>,
         limit: usize,
         after: impl FnOnce(&T) -> String,
     ) -> Self {
-        let mut left = left.into_iter();
-        let items: Vec<T> = left.by_ref().take(limit).collect();
-        let next = if left.next().is_some() { items.last().map(after) } else { None };
+        let mut remaining = remaining.into_iter();
+        let items: Vec<T> = remaining.by_ref().take(limit).collect();
+        let next = if remaining.next().is_some() { items.last().map(after) } else { None };
         Self { items, next }
     }
 }
 
-/// Reading what was accepted and posted.
+/// Reads accepted and posted transactions.
 #[async_trait]
 pub trait TransactionLog: Send + Sync {
-    /// Journal pages in order, from the one that holds the sequence `from` on: enough of them for
-    /// `entries` entries, if there are as many. Each page was checked ([`JournalPage::check`]).
+    /// Returns journal pages in order, starting with the one that contains the sequence `from`: enough for
+    /// `entries` entries, if there are that many. Each page has been checked ([`JournalPage::check`]).
     async fn pages(
         &self,
         account: AccountKey,
@@ -218,12 +218,12 @@ pub trait TransactionLog: Send + Sync {
         entries: usize,
     ) -> Result<Vec<JournalPage>, StoreFault>;
 
-    /// Transactions of an account in one status, of one partner or of all, in the order of their keys.
-    /// `cursor` is the `next` of the page before; it is opaque, and tells nothing of other partners where one
-    /// was named. At most `limit`.
+    /// Returns transactions of an account in one status, of one partner or of all, in the order of their keys.
+    /// `cursor` is the `next` of the previous page. It is opaque, and for a listing of one partner it contains no
+    /// information about other partners. At most `limit`.
     ///
     /// # Errors
-    /// [`StoreFault::ForeignCursor`] when the cursor is not one of this listing.
+    /// [`StoreFault::ForeignCursor`] when the cursor does not belong to this listing.
     async fn by_status(
         &self,
         account: AccountKey,
@@ -233,8 +233,8 @@ pub trait TransactionLog: Send + Sync {
         limit: usize,
     ) -> Result<Listing<StoredTransaction>, StoreFault>;
 
-    /// Accepted transactions of the whole store, in no particular order: what recovery has to look
-    /// at. `cursor` as above. At most `limit`.
+    /// Returns accepted transactions of the whole store, in no particular order, for recovery. `cursor` as
+    /// above. At most `limit`.
     async fn accepted(
         &self,
         cursor: Option<&str>,

@@ -1,8 +1,8 @@
-//! What the bank needs from the outside, cut to the size of a business step. The doc comment of a
+//! The interfaces of the bank to stores, queues and clock, each method one business step. The doc comment of a
 //! method is its contract; [`crate::testing::conformance`] checks every adapter against it.
 //!
-//! A port promises an atomic step, not rows: it shows no transaction of a database, no SQL and no
-//! partition key, so that a table of SQLite and a table of Azure can both keep the promise.
+//! A port promises an atomic step, not rows: it exposes no database transaction, no SQL and no
+//! partition key, so that SQLite and Azure Tables can both implement it.
 
 pub mod api_keys;
 pub mod archive;
@@ -31,31 +31,31 @@ use process_registry::ProcessRegistry;
 use queue::WorkQueue;
 use sync_store::SyncStore;
 
-/// The ports of one store, opened together. Pass on what is used, not the whole.
+/// The ports of one store, opened together. Pass on the ports that are used, not the whole struct.
 #[derive(Clone)]
 pub struct Store {
-    /// Accept and commit.
+    /// Accepts and commits transactions.
     pub ledger: Arc<dyn Ledger>,
-    /// Open, change and list accounts.
+    /// Opens, changes and lists accounts.
     pub accounts: Arc<dyn Accounts>,
-    /// Read what was accepted and posted.
+    /// Reads accepted and posted transactions.
     pub log: Arc<dyn TransactionLog>,
-    /// Read all that is stored, also what is damaged.
+    /// Reads everything that is stored, including damaged rows.
     pub archive: Arc<dyn Archive>,
-    /// Where accepted work waits.
+    /// Holds accepted work until it is posted.
     pub queue: Arc<dyn WorkQueue>,
-    /// Where a person finds what could not be posted.
+    /// Keeps messages that could not be posted, for operators.
     pub dead_letters: Arc<dyn DeadLetters>,
     /// Small values with compare-and-swap.
     pub sync: Arc<dyn SyncStore>,
     /// Large bodies by reference.
     pub payloads: Arc<dyn PayloadStore>,
-    /// The keys that are called with.
+    /// The API keys.
     pub api_keys: Arc<dyn ApiKeys>,
-    /// Who may call, and on what terms.
+    /// The partners and their terms.
     pub partners: Arc<dyn Partners>,
-    /// Who can be called.
+    /// The processes that can be called.
     pub roster: Arc<dyn ProcessRegistry>,
-    /// What all of this costs.
+    /// Counts the operations of the store, which cost money.
     pub operations: Arc<StorageOperations>,
 }

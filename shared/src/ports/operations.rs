@@ -1,14 +1,15 @@
-//! What the store is asked to do, counted by kind: cost is a feature.
+//! Counters of storage operations by kind, from which costs are calculated.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+
+use parking_lot::Mutex;
 
 /// A service of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Service {
-    /// Rows.
+    /// Table rows.
     Table,
-    /// Messages.
+    /// Queue messages.
     Queue,
     /// Large bodies.
     Blob,
@@ -18,12 +19,12 @@ impl Service {
     /// Every service.
     pub const ALL: [Self; 3] = [Self::Table, Self::Queue, Self::Blob];
 
-    /// The service of that name.
+    /// Returns the service with this code.
     pub fn from_code(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|service| service.code() == code)
     }
 
-    /// The name in metrics and in the API.
+    /// Returns the name in metrics and in the API.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Table => "table",
@@ -33,18 +34,18 @@ impl Service {
     }
 }
 
-/// How an operation is priced.
+/// The price category of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PriceKind {
-    /// One table row read or written.
+    /// A read or write of one table row.
     Table,
     /// A table batch, or a scan.
     TableBatch,
     /// Any queue operation.
     Queue,
-    /// A blob written.
+    /// A blob write.
     BlobWrite,
-    /// A blob read, or anything else on blobs.
+    /// A blob read, or any other blob operation.
     BlobRead,
 }
 
@@ -52,12 +53,12 @@ impl PriceKind {
     /// Every kind.
     pub const ALL: [Self; 5] = [Self::Table, Self::TableBatch, Self::Queue, Self::BlobWrite, Self::BlobRead];
 
-    /// The kind of that name.
+    /// Returns the kind with this code.
     pub fn from_code(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.code() == code)
     }
 
-    /// The name in metrics and in the API.
+    /// Returns the name in metrics and in the API.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Table => "table",
@@ -74,26 +75,26 @@ impl PriceKind {
 pub struct Operation {
     /// The service.
     pub service: Service,
-    /// The operation in the service's own word, lower case with `_`.
+    /// The service's own name of the operation, in lower case with `_`.
     pub name: &'static str,
-    /// How it is priced.
+    /// The price category.
     pub price: PriceKind,
 }
 
-/// Counts since the start of the process: every request that went out, retries included.
+/// Counters since the start of the process: every request that was sent, including retries.
 #[derive(Debug, Default)]
 pub struct StorageOperations(Mutex<BTreeMap<Operation, u64>>);
 
 impl StorageOperations {
     /// Counts one request.
     pub fn count(&self, operation: Operation) {
-        let mut counts = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut counts = self.0.lock();
         let count = counts.entry(operation).or_default();
         *count = count.saturating_add(1);
     }
 
-    /// The counts so far.
+    /// Returns the current counts.
     pub fn snapshot(&self) -> BTreeMap<Operation, u64> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 }

@@ -1,4 +1,4 @@
-//! The partners of the bank: who may call, what they may touch, and on what terms.
+//! The partners of the bank, with their permissions and terms.
 
 use async_trait::async_trait;
 
@@ -14,11 +14,11 @@ pub trait Partners: Send + Sync {
     /// Reads a partner. One operation of the store.
     async fn find(&self, id: &PartnerId) -> Result<Option<Versioned<Partner>>, StoreFault>;
 
-    /// Partners after the given one, by id, at most `limit`; fewer only at the end.
+    /// Returns partners after the given one, by id, at most `limit`; fewer only at the end.
     async fn list(&self, after: Option<&PartnerId>, limit: usize) -> Result<Vec<Partner>, StoreFault>;
 
-    /// Writes a partner if it is still in the state `expected` (`None`: if it does not exist).
+    /// Writes a partner if its revision is still `expected` (`None`: if it does not exist).
     ///
-    /// **Never retried inside**: after a fault it may be written, or may still be.
+    /// **Implementations never retry**: after a fault it may have been written, or may still be.
     async fn save(&self, partner: &Partner, expected: Option<&Revision>) -> Result<Swapped, StoreFault>;
 }

@@ -1,4 +1,4 @@
-//! Large bodies by reference (claim check).
+//! Storage of large message bodies (claim check).
 
 use async_trait::async_trait;
 
@@ -9,10 +9,10 @@ use crate::domain::time::Timestamp;
 /// Longest name of a payload, in characters.
 pub const NAME_CHARS_MAX: usize = 200;
 
-/// Most bytes of a body. The bank writes no larger one, and a store that others can write to reads none.
+/// Largest size of a body in bytes. Larger bodies are neither written nor read, even if others can write to the store.
 pub const PAYLOAD_BODY_BYTES_MAX: usize = 1024 * 1024;
 
-/// Whether a payload can have that name: lower-case letters, digits and `-`, at most [`NAME_CHARS_MAX`].
+/// Returns whether a name is valid: lower-case letters, digits and `-`, at most [`NAME_CHARS_MAX`].
 pub fn is_name(name: &str) -> bool {
     let plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
     plain && !name.is_empty() && name.len() <= NAME_CHARS_MAX
@@ -21,31 +21,31 @@ pub fn is_name(name: &str) -> bool {
 /// A payload in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PayloadEntry {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// When it was written, by the clock of the store, to the second at least. Writing the same
-    /// content again may move it.
+    /// The time of the latest write by the clock of the store, precise to at least a second. Writing the same
+    /// content again may change it.
     pub stored_at: Timestamp,
 }
 
-/// Bodies under names. A name is written once with one content; writing it again with the same
-/// content is allowed.
+/// Bodies stored under names. Each name has only one content; writing the same content again is
+/// allowed.
 #[async_trait]
 pub trait PayloadStore: Send + Sync {
     /// Stores a body of at most [`PAYLOAD_BODY_BYTES_MAX`] bytes under a name that [`is_name`] allows.
     async fn put(&self, name: &str, body: &[u8]) -> Result<(), StoreFault>;
 
-    /// Reads a body; `None` when there is none under that name. A larger body than [`Self::put`] takes, which
-    /// others may have put there, is [`StoreFault::Corrupt`], and is not read whole.
+    /// Reads a body; `None` when the name does not exist. A body larger than [`Self::put`] accepts, which
+    /// another program may have written, gives [`StoreFault::Corrupt`] and is not read completely.
     async fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreFault>;
 
-    /// Removes a body; removing one that is not there is fine.
+    /// Deletes a body; succeeds when it does not exist.
     async fn delete(&self, name: &str) -> Result<(), StoreFault>;
 
-    /// Payloads whose names begin with `prefix`, in the order of their names; what others put there under
-    /// names that are none is left out. `cursor` is the `next`
-    /// of the page before; it is opaque. At most `limit`, itself at least 1. What is written or
-    /// removed in the meantime may or may not be in it.
+    /// Returns payloads whose names begin with `prefix`, in the order of their names. Invalid names, written by
+    /// other programs, are left out. `cursor` is the `next` of the previous page; it is opaque. Returns at most
+    /// `limit`, which is at least 1. Payloads that are written or deleted in the meantime may or may not be
+    /// included.
     async fn list(
         &self,
         prefix: &str,

@@ -1,8 +1,8 @@
-//! The processes that can be called, each with one row that it renews: those that listen to queues, and those
-//! that serve the API.
+//! The registry of processes that can be called: those that listen to queues, and those that serve the API. Each
+//! process has one row, which it renews.
 //!
-//! The roster only saves time. A process that it does not name still finds its work by looking at the
-//! queues; one that it names in vain is called in vain.
+//! The registry only saves time. A process without an entry still finds its work by polling the queues, and
+//! a call to a process that no longer runs has no effect.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use uuid::Uuid;
 use super::fault::StoreFault;
 use crate::domain::time::Timestamp;
 
-/// How long an entry stands after its time: clocks differ, and a store may be slow.
+/// Time for which an entry stays valid after its due time: clocks differ, and a store may be slow.
 const GRACE: Duration = Duration::from_secs(30);
-/// How long after its time an entry is removed by whoever reads it: its process is long gone.
+/// Time after the due time at which any reader removes an entry: its process ended long ago.
 const REMOVED_AFTER: Duration = Duration::from_secs(24 * 3600);
 
-/// Names one process from its start to its end.
+/// Identifies one process from its start to its end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(Uuid);
 
@@ -28,12 +28,12 @@ impl ProcessId {
         Self(uuid)
     }
 
-    /// The id that was written with [`Self::simple`].
+    /// Parses the output of [`Self::simple`].
     pub fn parse(text: &str) -> Option<Self> {
         Uuid::try_parse(text).ok().map(Self)
     }
 
-    /// Thirty-two lower-case hexadecimal digits.
+    /// Returns thirty-two lower-case hexadecimal digits.
     pub fn simple(self) -> String {
         self.0.simple().to_string()
     }
@@ -51,17 +51,17 @@ impl fmt::Debug for ProcessId {
     }
 }
 
-/// What a process does for others.
+/// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessKind {
-    /// It listens to the work queues. It may serve the API as well.
+    /// Listens to the work queues, and may serve the API as well.
     Worker,
-    /// It serves the API only. Programs before this kind was known leave it out.
+    /// Serves the API only. Earlier versions ignore entries of this kind.
     Web,
 }
 
 impl ProcessKind {
-    /// The stable code.
+    /// Returns the stable code.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Worker => "worker",
@@ -69,7 +69,7 @@ impl ProcessKind {
         }
     }
 
-    /// The kind with that code; `None` for one of a newer program.
+    /// Returns the kind with this code; `None` for a kind of a newer version.
     pub fn from_code(code: &str) -> Option<Self> {
         [Self::Worker, Self::Web].into_iter().find(|kind| kind.code() == code)
     }
@@ -78,24 +78,24 @@ impl ProcessKind {
 /// Longest address, in characters.
 pub const ADDRESS_CHARS_MAX: usize = 200;
 
-/// Where a process can be called, such as `http://10.0.0.7:40123`.
+/// The address of a process, such as `http://10.0.0.7:40123`.
 ///
-/// Invariant: `http://`, a host name or an IP address, and a port; nothing that needs quoting in
-/// JSON, and nothing else that could lead a request astray.
+/// Invariant: `http://`, a host name or an IP address, and a port; no character that needs quoting in
+/// JSON, and nothing that could redirect a request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(String);
 
-/// The text is no address of a process.
+/// Error: the text is not an address of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is not http://host:port, such as http://10.0.0.7:8081")]
 pub struct InvalidAddress;
 
 impl Address {
-    /// Reads `http://host:port`; also without the scheme, and with a slash at the end.
+    /// Parses `http://host:port`; the scheme is optional, and a trailing slash is allowed.
     ///
     /// # Errors
-    /// [`InvalidAddress`] for anything else, TLS included: processes of one bank call each other
-    /// within its own network, and sign what they say.
+    /// [`InvalidAddress`] for anything else, including TLS: the processes of one bank call each other
+    /// within their own network and sign their requests.
     pub fn parse(text: &str) -> Result<Self, InvalidAddress> {
         let rest = text.strip_prefix("http://").unwrap_or(text);
         let rest = rest.strip_suffix('/').unwrap_or(rest);
@@ -115,7 +115,7 @@ impl Address {
         Err(InvalidAddress)
     }
 
-    /// The address.
+    /// Returns the address.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -127,60 +127,60 @@ impl fmt::Display for Address {
     }
 }
 
-/// One process in the roster.
+/// The entry of one process in the registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegisteredProcess {
     /// The process.
     pub id: ProcessId,
-    /// What it does.
+    /// The role of the process.
     pub kind: ProcessKind,
-    /// Where it can be called.
+    /// The address at which it can be called.
     pub address: Address,
-    /// When it started.
+    /// The time when it started.
     pub started_at: Timestamp,
-    /// By when it announces itself again, if it lives.
+    /// The time by which a live process renews its entry.
     pub next_by: Timestamp,
 }
 
 impl RegisteredProcess {
-    /// Whether the process missed its time, and is taken for dead.
+    /// Returns whether the renewal is overdue, so that the process counts as dead.
     pub fn is_stale(&self, now: Timestamp) -> bool {
         now > self.next_by.after(GRACE)
     }
 
-    /// Whether the process was dead for so long that its row only costs.
-    pub fn is_forgotten(&self, now: Timestamp) -> bool {
+    /// Returns whether the entry has been stale for so long that it can be removed.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
         now > self.next_by.after(REMOVED_AFTER)
     }
 }
 
-/// The processes of one store.
+/// The registered processes of one store.
 #[async_trait]
 pub trait ProcessRegistry: Send + Sync {
-    /// Writes the entry of a process, whatever stood there before. One operation of the store.
+    /// Writes the entry of a process, replacing an existing one. One operation of the store.
     async fn announce(&self, entry: &RegisteredProcess) -> Result<(), StoreFault>;
 
-    /// Removes the entry of a process. That there is none is fine.
+    /// Removes the entry of a process; succeeds when there is none.
     async fn withdraw(&self, id: ProcessId) -> Result<(), StoreFault>;
 
-    /// All entries, stale ones included, by id. One operation of the store for as many as any bank
-    /// has. Entries of a kind that this program does not know are left out.
+    /// Returns all entries, including stale ones, by id. One operation of the store for any realistic number of
+    /// processes. Entries of unknown kinds are left out.
     async fn list(&self) -> Result<Vec<RegisteredProcess>, StoreFault>;
 }
 
-/// The processes that are taken for alive. What was forgotten long ago is removed on the way.
+/// Returns the processes that count as alive, and removes entries that expired long ago.
 ///
 /// # Errors
-/// [`StoreFault`] when the roster cannot be read.
-pub async fn living(
+/// [`StoreFault`] when the registry cannot be read.
+pub async fn live_processes(
     roster: &dyn ProcessRegistry,
     now: Timestamp,
 ) -> Result<Vec<RegisteredProcess>, StoreFault> {
     let mut entries = roster.list().await?;
-    for entry in entries.iter().filter(|entry| entry.is_forgotten(now)) {
+    for entry in entries.iter().filter(|entry| entry.is_expired(now)) {
         if let Err(fault) = roster.withdraw(entry.id).await {
             // The next reader tries again.
-            tracing::debug!("An old entry of the roster stays: {}", super::fault::chain(&fault));
+            tracing::debug!("Expired registry entry not removed: {}", super::fault::chain(&fault));
         }
     }
     entries.retain(|entry| !entry.is_stale(now));
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_of_one_form() {
+    fn addresses_have_one_normal_form() {
         let check = |text: &str, expected: Option<&str>| {
             let parsed = Address::parse(text).ok();
             assert_eq!(parsed.as_ref().map(Address::as_str), expected, "{text}");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_stands_until_its_time_and_some_grace() {
+    fn an_entry_is_valid_until_its_due_time_and_a_grace_period() {
         let at = |seconds: i64| Timestamp::from_unix_ms(seconds.saturating_mul(1000));
         let entry = RegisteredProcess {
             id: ProcessId::from_uuid(Uuid::from_u128(1)),
@@ -233,7 +233,7 @@ mod tests {
             next_by: at(600),
         };
         assert!(!entry.is_stale(at(0)) && !entry.is_stale(at(600)) && !entry.is_stale(at(630)));
-        assert!(entry.is_stale(at(631)) && !entry.is_forgotten(at(631)));
-        assert!(entry.is_forgotten(at(600 + 24 * 3600 + 1)));
+        assert!(entry.is_stale(at(631)) && !entry.is_expired(at(631)));
+        assert!(entry.is_expired(at(600 + 24 * 3600 + 1)));
     }
 }

@@ -1,4 +1,4 @@
-//! The work queue: at least once, in any order, with a lease on what was received.
+//! The work queue: at-least-once delivery, no guaranteed order, a lease on each received message.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use async_trait::async_trait;
 use super::fault::StoreFault;
 use crate::domain::time::Timestamp;
 
-/// Most messages of one receive.
+/// Largest number of messages in one receive.
 pub const RECEIVE_MAX: usize = 32;
 
-/// Most bytes of a message body: base64 of it fits the 64 KiB of an Azure queue message.
+/// Largest size of a message body in bytes: its base64 form fits the 64 KiB of an Azure queue message.
 pub const BODY_BYTES_MAX: usize = 48 * 1024;
 
-/// Longest name of a queue, in characters: a prefix before it still fits the 63 of Azure.
+/// Longest name of a queue, in characters: with a prefix it still fits the 63 characters of Azure.
 const NAME_CHARS_MAX: usize = 32;
 
 /// The name of a queue within the store: lower-case letters, digits and `-`.
@@ -22,36 +22,36 @@ const NAME_CHARS_MAX: usize = 32;
 pub struct QueueName(String);
 
 impl QueueName {
-    /// The queue of one partition of a type of work, such as `work-0`.
+    /// Returns the queue of one partition of a kind of work, such as `work-0`.
     pub fn of_partition(work: &str, partition: u16) -> Self {
-        let sound = work.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-        assert!(sound && !work.is_empty(), "{work:?} cannot name a queue");
+        let valid = work.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+        assert!(valid && !work.is_empty(), "{work:?} cannot name a queue");
         Self(format!("{work}-{partition}"))
     }
 
-    /// The queue that another process named; `None` when no queue can have that name.
+    /// Parses a queue name that another process sent; `None` when it is not a valid name.
     pub fn parse(text: &str) -> Option<Self> {
         let (work, partition) = text.rsplit_once('-')?;
-        let sound = work.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-        if !sound || work.is_empty() {
+        let valid = work.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+        if !valid || work.is_empty() {
             return None;
         }
         let name = Self::of_partition(work, partition.parse().ok()?);
-        // One text for one queue, and none that only costs memory.
+        // Only the normal form is valid, so that a queue has one name, and memory per name is bounded.
         (name.as_str() == text && text.len() <= NAME_CHARS_MAX).then_some(name)
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The kind of work that it carries.
+    /// Returns the kind of work that the queue carries.
     pub fn kind(&self) -> &str {
         self.0.rsplit_once('-').map_or(self.as_str(), |(kind, _)| kind)
     }
 
-    /// Its number among the queues of its kind.
+    /// Returns the number of the queue among the queues of its kind.
     pub fn partition(&self) -> u16 {
         self.0.rsplit_once('-').and_then(|(_, partition)| partition.parse().ok()).unwrap_or(0)
     }
@@ -69,61 +69,60 @@ impl fmt::Debug for QueueName {
     }
 }
 
-/// The proof of a lease on one receipt of one message. Every renewal gives a new one; only the
-/// newest counts.
+/// A lease on one delivery of a message. Every renewal returns a new lease and invalidates the old one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// The queue's own id of the message, the same at every receipt.
+    /// The queue's own id of the message, the same at every delivery.
     pub message_id: String,
-    /// The queue's word for this receipt.
+    /// The queue's identifier of this delivery.
     pub pop_receipt: String,
 }
 
-/// A message as it was received.
+/// A received message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// The lease on it.
+    /// The lease on the message.
     pub lease: Lease,
-    /// Its body, at most [`BODY_BYTES_MAX`] bytes when it was sent by us.
+    /// The body; at most [`BODY_BYTES_MAX`] bytes when the bank sent it.
     pub body: Vec<u8>,
-    /// How often it was received, this time included.
+    /// The number of deliveries, including this one.
     pub dequeue_count: u32,
-    /// When it was sent.
+    /// The time when the message was sent.
     pub inserted_at: Timestamp,
 }
 
-/// What became of an operation on a received message.
+/// Result of an operation on a received message.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Held<T> {
-    /// It was still ours; done.
+    /// The lease was valid, and the operation was done.
     Ours(T),
-    /// The lease was lost: somebody else received the message, or it is gone. Nothing was done.
+    /// The lease was lost: the message was delivered again, or deleted. Nothing was done.
     Lost,
 }
 
-/// How much waits in a queue.
+/// The size and age of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Backlog {
-    /// Messages, visible and not. May be approximate.
+    /// The number of messages, visible and invisible. May be approximate.
     pub depth: u64,
-    /// When the message at the visible head was sent; `None` when none is visible.
+    /// The time when the first visible message was sent; `None` when none is visible.
     pub head_inserted_at: Option<Timestamp>,
 }
 
 /// The queues of one store. A queue that was never used is empty.
 #[async_trait]
 pub trait WorkQueue: Send + Sync {
-    /// Puts a message on the queue; it never expires. Confirmed means that it is stored. After a
-    /// fault it may be there or may still come: sending twice is always safe.
+    /// Puts a message on the queue; it never expires. Success means that it is stored. After a fault it may
+    /// have been stored or may still be: sending a message twice is always safe.
     ///
-    /// Invisible for `delay` first. A body of more than [`BODY_BYTES_MAX`] bytes is refused, unless
-    /// the store can have given it: foreign producers may write more, and what was received can be
-    /// sent again.
+    /// The message stays invisible for `delay`. A body of more than [`BODY_BYTES_MAX`] bytes is refused, unless
+    /// the store could have delivered it: foreign producers may write larger bodies, and every received message can
+    /// be sent again.
     async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault>;
 
-    /// Takes up to `max` (at most [`RECEIVE_MAX`]) visible messages and hides them for
-    /// `visibility`. Roughly in order.
+    /// Receives up to `max` (at most [`RECEIVE_MAX`]) visible messages, approximately in order, and hides them for
+    /// `visibility`.
     async fn receive(
         &self,
         queue: &QueueName,
@@ -131,8 +130,8 @@ pub trait WorkQueue: Send + Sync {
         visibility: Duration,
     ) -> Result<Vec<Message>, StoreFault>;
 
-    /// Hides a received message for `visibility` from now (zero: gives it back at once) and replaces
-    /// its body. Whoever only wants more time passes the body that was received, however large.
+    /// Hides a received message for `visibility` from now (zero releases it at once) and replaces its body. To
+    /// extend only the time, pass the body that was received, whatever its size.
     async fn extend(
         &self,
         queue: &QueueName,
@@ -141,10 +140,10 @@ pub trait WorkQueue: Send + Sync {
         visibility: Duration,
     ) -> Result<Held<Lease>, StoreFault>;
 
-    /// Removes a received message for ever.
+    /// Deletes a received message.
     async fn delete(&self, queue: &QueueName, lease: &Lease) -> Result<Held<()>, StoreFault>;
 
-    /// How much waits.
+    /// Returns the size and age of the queue.
     async fn backlog(&self, queue: &QueueName) -> Result<Backlog, StoreFault>;
 }
 
@@ -153,7 +152,7 @@ mod tests {
     use super::QueueName;
 
     #[test]
-    fn only_names_of_queues_are_read() {
+    fn only_valid_queue_names_are_parsed() {
         for partition in [0, 7, u16::MAX] {
             let name = QueueName::of_partition("work", partition);
             assert_eq!(QueueName::parse(name.as_str()), Some(name));

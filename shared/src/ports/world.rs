@@ -1,5 +1,5 @@
-//! Time, randomness and tasks. Nothing else in `shared` (adapters of real stores aside) and in
-//! `worker` asks for them, so that one seed can repeat a whole run.
+//! Clock, random generator and task runtime. All other code in `shared` (except adapters of real stores) and in
+//! `worker` uses this port for them, so that one seed reproduces a whole run.
 
 use std::time::Duration;
 
@@ -10,33 +10,33 @@ use uuid::Uuid;
 use crate::domain::ids::Nonce;
 use crate::domain::time::Timestamp;
 
-/// The world that a process lives in.
+/// The clock, the random generator and the task runtime of a process.
 #[async_trait]
 pub trait World: Send + Sync {
-    /// What the clock on the wall says. May jump, and differs between processes.
+    /// Returns the wall-clock time. It may jump, and differs between processes.
     fn now(&self) -> Timestamp;
 
-    /// Time since some point before the start of the process. Never jumps back.
+    /// Returns the time since some point before the start of the process. Monotonic.
     fn uptime(&self) -> Duration;
 
-    /// Returns after that time.
+    /// Waits for the duration.
     async fn sleep(&self, duration: Duration);
 
-    /// A random number, all 64 bits of it.
+    /// Returns a random number of 64 bits.
     fn random(&self) -> u64;
 
-    /// Starts a task.
+    /// Spawns a task.
     fn spawn(&self, task: BoxFuture<'static, ()>);
 }
 
-/// What can be made of a world.
+/// Derived methods of [`World`].
 pub trait WorldExt: World {
-    /// A random nonce.
+    /// Returns a random nonce.
     fn nonce(&self) -> Nonce {
         Nonce::from_uuid(self.uuid())
     }
 
-    /// A random UUID, version 4.
+    /// Returns a random UUID, version 4.
     fn uuid(&self) -> Uuid {
         uuid::Builder::from_random_bytes(
             (u128::from(self.random()) << 64 | u128::from(self.random())).to_be_bytes(),
@@ -44,11 +44,11 @@ pub trait WorldExt: World {
         .into_uuid()
     }
 
-    /// A random duration from zero to `longest`: full jitter, so that many who failed together do
-    /// not come back together.
+    /// Returns a random duration from zero to `longest` (full jitter), so that callers that failed together do
+    /// not retry together.
     fn jitter(&self, longest: Duration) -> Duration {
         let nanoseconds = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
-        // The remainder is biased by less than one in a million for any wait that we use.
+        // The bias of the remainder is below one in a million for all delays in use.
         let range = nanoseconds.saturating_add(1);
         Duration::from_nanos(self.random().checked_rem(range).unwrap_or(0))
     }

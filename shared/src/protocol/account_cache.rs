@@ -1,40 +1,36 @@
-//! Account rows as they were last seen: for a warm account, posting reads nothing.
+//! A cache of account rows, so that posting on a recently used account reads nothing from the store.
 //!
-//! What it holds may be old. The guard of a commit notices that; whoever finds it out forgets the
-//! row here, and reads it anew.
+//! A cached row may be outdated. The guard of a commit detects this; the caller then removes the row from the
+//! cache and reads it again.
 
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
+use parking_lot::Mutex;
 
 use crate::domain::account::{Account, Versioned};
 use crate::domain::ids::AccountKey;
 
-/// Accounts whose row is remembered; some 50 MB at most.
+/// Largest number of cached accounts; about 50 MB at most.
 const ACCOUNTS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
 
-/// Remembers account rows; the ones that were not used for longest are forgotten first.
+/// A least-recently-used cache of account rows.
 pub struct AccountCache(Mutex<LruCache<AccountKey, Versioned<Account>>>);
 
 impl AccountCache {
-    /// The row as it was last seen.
+    /// Returns the cached row.
     pub fn get(&self, account: AccountKey) -> Option<Versioned<Account>> {
-        self.rows().get(&account).cloned()
+        self.0.lock().get(&account).cloned()
     }
 
-    /// Remembers a row that was just read or written.
+    /// Caches a row that was just read or written.
     pub fn put(&self, row: Versioned<Account>) {
-        self.rows().put(row.value.key, row);
+        self.0.lock().put(row.value.key, row);
     }
 
-    /// Forgets a row that may be old.
+    /// Removes a row that may be outdated.
     pub fn forget(&self, account: AccountKey) {
-        self.rows().pop(&account);
-    }
-
-    fn rows(&self) -> MutexGuard<'_, LruCache<AccountKey, Versioned<Account>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().pop(&account);
     }
 }
 

@@ -1,6 +1,6 @@
-//! Where work goes that could not be posted, and how a person sends it on or gives it up.
+//! Sets aside work that could not be posted, and lets operators replay or discard it.
 //!
-//! Every step is safe to repeat: a letter is written before its queue message is deleted, and
+//! Every step can be repeated safely: a dead letter is written before its queue message is deleted, and
 //! resolved after its work was sent again or made final.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,26 +20,26 @@ use crate::ports::queue::{Message, QueueName, WorkQueue};
 use crate::ports::world::World;
 use crate::protocol::post::{PostFault, Poster};
 
-/// How often a mark is tried anew when the row changes at the same time.
+/// Largest number of attempts to change a mark while the row changes concurrently.
 const MARK_ATTEMPTS_MAX: u32 = 5;
 
-/// Most characters of a reason. It may quote what somebody sent, and every store has to be able to keep
-/// it: a letter that cannot be written would leave its message on the queue for ever.
+/// Largest number of characters in a reason. It may quote input of any kind, and every store must be able to keep
+/// it: if a dead letter could not be written, its message would stay on the queue for ever.
 pub const REASON_CHARS_MAX: usize = 2000;
 
-/// What became of a person's wish.
+/// Result of resolving a dead letter.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decided {
-    /// It is done and recorded.
+pub enum ResolveOutcome {
+    /// The decision was carried out and recorded.
     Done,
-    /// There is no such letter.
+    /// There is no dead letter with this id.
     Unknown,
-    /// Somebody decided about this letter before.
+    /// The dead letter was resolved before.
     AlreadyResolved,
 }
 
-/// The wish could not be carried out; the letter is still open, and asking again is safe.
+/// The decision could not be carried out. The dead letter is still open, and repeating the call is safe.
 #[derive(Debug, thiserror::Error)]
 pub enum DeadLetterFault {
     /// The store could not be used.
@@ -51,7 +51,7 @@ pub enum DeadLetterFault {
 }
 
 impl DeadLetterFault {
-    /// Whether trying again later can help.
+    /// Returns whether a retry later can succeed.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Store(fault) => fault.is_transient(),
@@ -60,7 +60,7 @@ impl DeadLetterFault {
     }
 }
 
-/// Sets letters aside, and resolves them.
+/// Creates dead letters, and resolves them.
 pub struct DeadLetterService {
     ledger: Arc<dyn Ledger>,
     letters: Arc<dyn DeadLetters>,
@@ -73,7 +73,7 @@ pub struct DeadLetterService {
 }
 
 impl DeadLetterService {
-    /// The office of a store.
+    /// Creates the service for a store.
     pub fn new(
         store: &Store,
         seal: &Seal,
@@ -88,17 +88,17 @@ impl DeadLetterService {
         Self { ledger, letters, queue, poster, doorbell, seal, world, queue_count }
     }
 
-    /// Keeps a message for a person, and marks the transactions that are `held` in it, so that repair stays
-    /// away; not those that a message without a seal only names. The caller deletes the message afterwards,
-    /// and only then.
+    /// Stores a message as a dead letter, and marks the transactions in `contained`, so that repair leaves them alone.
+    /// `contained` does not include transactions that an unsealed message only names. The caller deletes the message
+    /// after this call succeeded.
     ///
     /// # Errors
-    /// [`StoreFault`] when that could not be done whole; the message must stay on the queue.
+    /// [`StoreFault`] when the dead letter or a mark was not written; the message must stay on the queue.
     pub async fn set_aside(
         &self,
         queue: &QueueName,
         message: &Message,
-        held: &[TransactionKey],
+        contained: &[TransactionKey],
         reason: &str,
     ) -> Result<(), StoreFault> {
         let letter = DeadLetter {
@@ -112,22 +112,24 @@ impl DeadLetterService {
             resolution: None,
         };
         self.letters.add(&letter).await?;
-        for key in held {
+        for key in contained {
             match self.mark(key, true).await {
                 Ok(_) => {}
                 Err(fault) if fault.is_transient() => return Err(fault),
-                // Such a row cannot be marked, and the letter is written: it is for a person now.
-                Err(fault) => tracing::warn!(transaction = %key, "Could not mark a transaction: {fault}"),
+                // Such a row cannot be marked; the dead letter is written, and an operator handles it.
+                Err(fault) => {
+                    tracing::warn!(transaction = %key, "Transaction not marked as a dead letter: {fault}")
+                }
             }
         }
         Ok(())
     }
 
-    /// Sends the work of a letter again.
+    /// Sends the work of a dead letter again.
     ///
     /// # Errors
-    /// [`DeadLetterFault`]: some of the work may have been sent, which does no harm.
-    pub async fn replay(&self, id: &str, by: &str) -> Result<Decided, DeadLetterFault> {
+    /// [`DeadLetterFault`]; some of the work may have been sent, which is harmless.
+    pub async fn replay(&self, id: &str, by: &str) -> Result<ResolveOutcome, DeadLetterFault> {
         let letter = match self.open_letter(id).await? {
             Ok(letter) => letter,
             Err(decided) => return Ok(decided),
@@ -137,17 +139,17 @@ impl DeadLetterService {
                 self.send_again(&envelope.items, envelope.traceparent.as_deref()).await?;
             }
             Ok(Body::Content(Content::Names(names))) => self.send_named_again(&names, &letter.queue).await?,
-            // What is in the payload may have been changed since: the worker decides when it receives it.
+            // The payload may have been changed since: the worker decides when it receives the claim.
             Ok(Body::Claim(_)) => self.send(&letter.queue, &letter.body).await?,
             Err(Unreadable::Items { readable, bad, .. }) => {
                 self.send_again(&readable, None).await?;
-                // A letter holds more than a message does.
+                // A dead letter can be larger than a message.
                 for part in envelope::pack_raw(&bad) {
                     self.send(&letter.queue, &part).await?;
                 }
             }
-            // Perhaps a newer worker can read it, or what a direct producer wrote is acceptable by now;
-            // if not, it comes back as another letter.
+            // A newer worker may be able to decode it, or the order of a direct producer may be acceptable by now.
+            // If not, it becomes another dead letter.
             Err(
                 Unreadable::Newer(_)
                 | Unreadable::Unsealed(_)
@@ -159,23 +161,23 @@ impl DeadLetterService {
         self.resolve(id, ResolutionKind::Replayed, by).await
     }
 
-    /// Gives up the work of a letter: what is not final is rejected with the reason `discarded`. A letter
-    /// without a seal may name any transaction: of these, only those are given up that are marked as lying
-    /// in the dead letters. A letter of a claim gives up nothing: its transactions were not marked with it, and
-    /// others may have changed the payload since; what is not final of them, repair sends again.
+    /// Discards the work of a dead letter: transactions that are not final are rejected with the reason `discarded`.
+    /// An unsealed dead letter may name any transaction; only those are discarded that are marked as dead letters.
+    /// A dead letter with a claim discards nothing: its transactions were not marked with it, and the payload may
+    /// have been changed since. Repair sends those that are not final again.
     ///
     /// # Errors
-    /// [`DeadLetterFault`]: some of the work may be rejected already.
-    pub async fn discard(&self, id: &str, by: &str) -> Result<Decided, DeadLetterFault> {
+    /// [`DeadLetterFault`]; some of the work may already be rejected.
+    pub async fn discard(&self, id: &str, by: &str) -> Result<ResolveOutcome, DeadLetterFault> {
         let letter = match self.open_letter(id).await? {
             Ok(letter) => letter,
             Err(decided) => return Ok(decided),
         };
-        // The marks stay: until the work is final, they keep repair away from what was given up.
+        // The marks are kept: until the work is final, they prevent repair from sending it.
         let mut by_account: BTreeMap<AccountKey, BTreeMap<TransactionKey, Work>> = BTreeMap::new();
-        let (keys, marked_only) = match held(Body::decode(&letter.body, &self.seal)) {
-            Held::Sealed(keys) => (keys, false),
-            Held::Unsealed(keys) => (keys, true),
+        let (keys, marked_only) = match keys_of(Body::decode(&letter.body, &self.seal)) {
+            LetterKeys::Sealed(keys) => (keys, false),
+            LetterKeys::Unsealed(keys) => (keys, true),
         };
         for key in keys {
             let stored = self.ledger.transaction(&key).await?;
@@ -193,23 +195,28 @@ impl DeadLetterService {
         self.resolve(id, ResolutionKind::Discarded, by).await
     }
 
-    async fn open_letter(&self, id: &str) -> Result<Result<DeadLetter, Decided>, StoreFault> {
+    async fn open_letter(&self, id: &str) -> Result<Result<DeadLetter, ResolveOutcome>, StoreFault> {
         Ok(match self.letters.find(id).await? {
-            None => Err(Decided::Unknown),
-            Some(letter) if letter.resolution.is_some() => Err(Decided::AlreadyResolved),
+            None => Err(ResolveOutcome::Unknown),
+            Some(letter) if letter.resolution.is_some() => Err(ResolveOutcome::AlreadyResolved),
             Some(letter) => Ok(letter),
         })
     }
 
-    async fn resolve(&self, id: &str, kind: ResolutionKind, by: &str) -> Result<Decided, DeadLetterFault> {
+    async fn resolve(
+        &self,
+        id: &str,
+        kind: ResolutionKind,
+        by: &str,
+    ) -> Result<ResolveOutcome, DeadLetterFault> {
         let resolution = Resolution { kind, by: by.to_owned(), at: self.world.now() };
         let resolved = self.letters.resolve(id, &resolution).await?;
-        tracing::info!(dead_letter = id, by, "A person {} dead letter {id}", kind.code());
-        Ok(if resolved { Decided::Done } else { Decided::AlreadyResolved })
+        tracing::info!(dead_letter = id, by, "An operator {} dead letter {id}", kind.code());
+        Ok(if resolved { ResolveOutcome::Done } else { ResolveOutcome::AlreadyResolved })
     }
 
-    /// Sends work that is not final, each key once and as its row now is. Work that the log does not
-    /// know goes as it came: perhaps the log will know it again.
+    /// Sends work that is not final, each key once and with the current content of its row. Work that the log does not
+    /// contain is sent unchanged: the log may contain it later.
     async fn send_again(&self, items: &[Work], traceparent: Option<&str>) -> Result<(), StoreFault> {
         let mut open: BTreeMap<&TransactionKey, Work> = BTreeMap::new();
         for item in items {
@@ -222,7 +229,7 @@ impl DeadLetterService {
         self.send_each(open.into_values(), traceparent).await
     }
 
-    /// Sends work in one message each: a bad one must not drag others along.
+    /// Sends each transaction in its own message: one that fails must not affect the others.
     async fn send_each(
         &self,
         work: impl Iterator<Item = Work>,
@@ -237,8 +244,8 @@ impl DeadLetterService {
         Ok(())
     }
 
-    /// Sends what a letter without a seal names: known transactions as their rows say, and the rest as it
-    /// came, which stays without a seal.
+    /// Sends the work of an unsealed dead letter: known transactions with the content of their rows, and the other
+    /// items unchanged and without a seal.
     async fn send_named_again(&self, names: &Names, queue: &QueueName) -> Result<(), StoreFault> {
         let mut known: BTreeMap<&TransactionKey, Work> = BTreeMap::new();
         let mut rest: Vec<&Name> = Vec::new();
@@ -269,7 +276,7 @@ impl DeadLetterService {
         Ok(())
     }
 
-    /// Sets or clears the mark on a transaction that is not final.
+    /// Sets or clears the dead-letter mark of a transaction that is not final.
     async fn mark(&self, key: &TransactionKey, dead_letter: bool) -> Result<Marked, StoreFault> {
         for _ in 0..MARK_ATTEMPTS_MAX {
             let Some(stored) = self.ledger.transaction(key).await? else { return Ok(Marked::Unknown) };
@@ -288,20 +295,20 @@ impl DeadLetterService {
     }
 }
 
-/// The transactions that a letter holds, as far as they can be read.
-enum Held {
-    /// Under a seal: it is their letter.
+/// The keys of the transactions in a dead letter that can be decoded.
+enum LetterKeys {
+    /// With a seal: the dead letter contains their work.
     Sealed(BTreeSet<TransactionKey>),
-    /// Without one: it only names them.
+    /// Without a seal: the dead letter only names them.
     Unsealed(BTreeSet<TransactionKey>),
 }
 
-fn held(body: Result<Body, Unreadable>) -> Held {
-    let keys = |items: Vec<Work>| Held::Sealed(items.into_iter().map(|work| work.key).collect());
+fn keys_of(body: Result<Body, Unreadable>) -> LetterKeys {
+    let keys = |items: Vec<Work>| LetterKeys::Sealed(items.into_iter().map(|work| work.key).collect());
     match body {
         Ok(Body::Content(Content::Work(envelope))) => keys(envelope.items),
         Ok(Body::Content(Content::Names(names))) => {
-            Held::Unsealed(names.keys().into_iter().cloned().collect())
+            LetterKeys::Unsealed(names.keys().into_iter().cloned().collect())
         }
         Err(Unreadable::Items { readable, .. }) => keys(readable),
         Ok(Body::Claim(_))
@@ -311,16 +318,16 @@ fn held(body: Result<Body, Unreadable>) -> Held {
             | Unreadable::Malformed(_)
             | Unreadable::Damaged { .. }
             | Unreadable::Empty,
-        ) => Held::Unsealed(BTreeSet::new()),
+        ) => LetterKeys::Unsealed(BTreeSet::new()),
     }
 }
 
-/// A transaction whose mark was to be changed.
+/// Result of changing the mark of a transaction.
 enum Marked {
-    /// It is not final; its work as its row now is.
+    /// The transaction is not final; its work with the current content of its row.
     Open(Box<Work>),
-    /// It is final: marks have no meaning any more.
+    /// The transaction is final: marks have no meaning any more.
     Final,
-    /// The log does not know it.
+    /// The log does not contain the transaction.
     Unknown,
 }

@@ -6,10 +6,10 @@ use crate::ports::Store;
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::StoredTransaction;
 
-/// Most entries of one page of a statement.
+/// Largest number of entries in one page of a statement.
 pub const STATEMENT_ENTRIES_MAX: usize = 1000;
 
-/// One transaction, whatever its status.
+/// Reads one transaction in any status.
 ///
 /// # Errors
 /// [`StoreFault`] when the log cannot be read.
@@ -20,8 +20,8 @@ pub async fn transaction(
     store.ledger.transaction(key).await
 }
 
-/// Posted entries of an account in order, from the sequence `from` on, at most `limit` (itself at
-/// most [`STATEMENT_ENTRIES_MAX`]). Fewer mean that there are no more.
+/// Returns posted entries of an account in order, starting at the sequence `from`, at most `limit` (itself at
+/// most [`STATEMENT_ENTRIES_MAX`]). Fewer entries than `limit` mean that there are no more.
 ///
 /// # Errors
 /// [`StoreFault`] when the journal cannot be read, or is damaged.

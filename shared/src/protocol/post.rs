@@ -1,19 +1,19 @@
-//! Half two of the protocol: load → decide → commit. The other half is [`crate::protocol::accept`].
+//! Second half of the protocol: load → decide → commit. The first half is [`crate::protocol::accept`].
 //!
-//! 1. **Load** the account: from the cache where it is warm, else from the ledger.
-//! 2. **Decide** by a pure function, with order numbers reserved before.
+//! 1. **Load** the account: from the cache, or else from the ledger.
+//! 2. **Decide** with a pure function and reserved order numbers.
 //! 3. **Commit** account, transactions and journal page in one atomic step under their guards.
 //!
-//! The cache may be old and a delivery may be a repetition: the guards notice both. Then account
-//! and transactions are read, what is final is dropped, and the rest is decided anew. A rejection
-//! is committed under the account's guard like anything else, so that an old balance never refuses
-//! what the account can pay.
+//! The cached account may be outdated, and a message may be redelivered: the guards detect both. Then the account
+//! and the transactions are read again, final transactions are dropped, and the rest is decided again. A rejection
+//! is committed under the account's guard like every other outcome, so that an outdated balance never rejects a
+//! transaction that the account can pay.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::join_all;
 
+use crate::backoff::ACCOUNT_WRITE;
 use crate::cluster::completions::Completions;
 use crate::domain::account::{Account, Revision, Versioned};
 use crate::domain::decision::{AccountCommit, DecisionContext, Undecidable, Work, decide, discard};
@@ -23,61 +23,55 @@ use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Committed, Ledger};
 use crate::ports::world::{World, WorldExt as _};
 use crate::protocol::account_cache::AccountCache;
-use crate::protocol::account_turns::AccountTurns;
+use crate::protocol::account_locks::AccountLocks;
 use crate::protocol::order_numbers::{OrderNumberFault, OrderNumbers};
 
-/// How often a commit is decided anew before the work goes back to the queue.
-const ATTEMPTS_MAX: u32 = 10;
-/// Longest wait before the second attempt; it doubles with each further one.
-const RETRY_DELAY: Duration = Duration::from_millis(5);
-/// Longest wait between attempts.
-const RETRY_DELAY_MAX: Duration = Duration::from_millis(500);
-/// Transaction rows that are read at once after a stale commit.
+/// Number of transaction rows that are read concurrently after a stale commit.
 const READS_AT_ONCE: usize = 16;
 
-/// Why work is not final yet.
+/// The reason why work is not final.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum PostFault {
     /// The ledger could not be read or written. A commit may have happened.
     #[error("the ledger could not be used")]
     Ledger(#[source] Arc<StoreFault>),
-    /// No order number could be had.
-    #[error("no order number could be had")]
+    /// No order number is available.
+    #[error("no order number is available")]
     OrderNumbers(#[source] OrderNumberFault),
-    /// Others changed the account faster, every time.
-    #[error("the account changed during each of {ATTEMPTS_MAX} attempts")]
+    /// Concurrent commits changed the account during each attempt.
+    #[error("the account changed during each of {} attempts", ACCOUNT_WRITE.attempts)]
     Contended,
     /// The account does not exist.
     #[error("the account does not exist")]
     AccountUnknown,
-    /// The log does not know the transaction: it was never accepted.
+    /// The log does not contain the transaction: it was never accepted.
     #[error("the transaction was never accepted")]
     NeverAccepted,
-    /// A bug of ours: posting ended in a panic. Nothing is known about the work.
+    /// A bug: posting panicked. The state of the work is unknown.
     #[error("posting panicked; the log of the worker has more")]
     Bug,
-    /// A bug of ours: no commit can be made of the work.
+    /// A bug: the work cannot be committed.
     #[error("the work cannot be decided")]
     Undecidable(#[source] Arc<Undecidable>),
 }
 
 impl PostFault {
-    /// Whether trying again later can help. What it cannot help ends in the dead letters.
+    /// Returns whether a retry later can succeed. Other faults lead to the dead letters.
     pub fn is_transient(&self) -> bool {
         match self {
-            // A refusal while the ledger answers otherwise is of this work: somebody has to look.
+            // A refusal by an available ledger concerns this work: an operator has to investigate.
             Self::Ledger(fault) => matches!(**fault, StoreFault::Unavailable { .. }),
-            // A damaged register stops all posting until a person mends it; no work is at fault.
+            // A damaged register stops all posting until an operator repairs it; the work is not the cause.
             Self::OrderNumbers(_) | Self::Contended => true,
             Self::AccountUnknown | Self::NeverAccepted | Self::Bug | Self::Undecidable(_) => false,
         }
     }
 }
 
-/// What became of one piece of work: final now, or in the dead letters (`Ok`), or why not.
+/// Result for one transaction: it is final or in the dead letters (`Ok`), or the fault.
 pub type Settled = (TransactionKey, Result<(), PostFault>);
 
-/// What is to be done with the work.
+/// The operation to apply to the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Post,
@@ -91,11 +85,11 @@ pub struct Poster {
     world: Arc<dyn World>,
     completions: Arc<Completions>,
     cache: Arc<AccountCache>,
-    turns: AccountTurns,
+    locks: AccountLocks,
 }
 
 impl Poster {
-    /// A poster over a ledger.
+    /// Creates a poster for a ledger.
     pub fn new(
         ledger: Arc<dyn Ledger>,
         numbers: Arc<OrderNumbers>,
@@ -103,29 +97,29 @@ impl Poster {
         completions: Arc<Completions>,
         cache: Arc<AccountCache>,
     ) -> Self {
-        Self { ledger, numbers, world, completions, cache, turns: AccountTurns::default() }
+        Self { ledger, numbers, world, completions, cache, locks: AccountLocks::default() }
     }
 
-    /// Makes work of one account final; one answer for each piece. Each key may stand once.
+    /// Makes work of one account final and returns one result for each transaction. The keys must be distinct.
     pub async fn post(&self, account: AccountKey, work: Vec<Work>) -> Vec<Settled> {
         self.settle_all(account, work, Purpose::Post).await
     }
 
-    /// Rejects work of one account that a person gave up; otherwise as [`Self::post`].
+    /// Rejects work of one account that an operator discarded; otherwise as [`Self::post`].
     pub async fn discard(&self, account: AccountKey, work: Vec<Work>) -> Vec<Settled> {
         self.settle_all(account, work, Purpose::Discard).await
     }
 
     async fn settle_all(&self, account: AccountKey, work: Vec<Work>, purpose: Purpose) -> Vec<Settled> {
-        let _turn = self.turns.take(account).await;
+        let _lock = self.locks.take(account).await;
         let mut settled = Vec::with_capacity(work.len());
         let mut batches = work.chunks(PAGE_ENTRIES_MAX);
         while let Some(batch) = batches.next() {
             let of_batch = self.settle_batch(account, batch.to_vec(), purpose).await;
             let fault = of_batch.iter().find_map(|(_, result)| result.as_ref().err().cloned());
             settled.extend(of_batch);
-            // What comes later may live on what failed to be posted before it: a withdrawal must not
-            // be refused because the deposit in front of it met an outage.
+            // Later work may depend on work that failed before it: a withdrawal must not be rejected
+            // because the deposit before it was not posted during an outage.
             if let Some(fault) = fault.filter(PostFault::is_transient) {
                 return fail(settled, batches.flatten().cloned().collect(), &fault);
             }
@@ -133,11 +127,11 @@ impl Poster {
         settled
     }
 
-    /// One commit, as often as it takes.
+    /// Commits one batch, with retries.
     async fn settle_batch(&self, account: AccountKey, work: Vec<Work>, purpose: Purpose) -> Vec<Settled> {
         let mut settled: Vec<Settled> = Vec::with_capacity(work.len());
         let mut open = work;
-        for attempt in 0..ATTEMPTS_MAX {
+        for attempt in 1..=ACCOUNT_WRITE.attempts {
             match self.attempt(account, &open, purpose).await {
                 Ok(true) => {
                     settled.extend(open.into_iter().map(|work| (work.key, Ok(()))));
@@ -156,26 +150,25 @@ impl Poster {
             if open.is_empty() {
                 return settled;
             }
-            let longest = RETRY_DELAY.saturating_mul(2_u32.saturating_pow(attempt)).min(RETRY_DELAY_MAX);
-            // The first repetition is free: mostly it was only the cache that was old.
-            if attempt > 0 {
-                self.world.sleep(self.world.jitter(longest)).await;
+            // The first retry has no delay: usually only the cached account was outdated.
+            if attempt > 1 {
+                ACCOUNT_WRITE.pause(attempt, &*self.world).await;
             }
         }
         fail(settled, open, &PostFault::Contended)
     }
 
-    /// Decides and commits once. False when something was not as it had been read.
+    /// Decides and commits once. Returns false when the account or a transaction changed after it was read.
     async fn attempt(&self, account: AccountKey, work: &[Work], purpose: Purpose) -> Result<bool, PostFault> {
         let read = self.load(account).await?;
         let (commit, numbers) = self.decide(&read, work, purpose).await?;
-        // From here on the numbers that the commit uses are burnt, whatever becomes of it.
+        // From here on the order numbers in the commit are used up, whether it succeeds or not.
         let unused = numbers.get(commit.numbers_used()..).unwrap_or_default().to_vec();
         self.numbers.give_back(unused);
         let committed = match self.ledger.commit(&commit).await {
             Ok(committed) => committed,
             Err(fault) => {
-                // It may have happened: nothing that is remembered about the account is sure now.
+                // The commit may have happened, so the cached account may be outdated.
                 self.cache.forget(account);
                 return Err(PostFault::Ledger(Arc::new(fault)));
             }
@@ -184,7 +177,7 @@ impl Poster {
             Committed::Done { revision } => {
                 self.remember(&commit, revision);
                 for finalization in &commit.finalizations {
-                    self.completions.announce(&finalization.key, &finalization.outcome);
+                    self.completions.complete(&finalization.key, &finalization.outcome);
                 }
                 Ok(true)
             }
@@ -229,8 +222,8 @@ impl Poster {
         Ok(read)
     }
 
-    /// After a stale commit: what is final, or lies in the dead letters by now, is settled, and the rest gets
-    /// the revisions that its rows have now.
+    /// After a stale commit: settles work that is final or in the dead letters by now, and returns the rest with the
+    /// current revisions of its rows.
     async fn reload(
         &self,
         account: AccountKey,
@@ -250,29 +243,29 @@ impl Poster {
                         continue;
                     }
                     Err(fault) if fault.is_transient() => return Err(PostFault::Ledger(Arc::new(fault))),
-                    // A damaged row is its own misfortune, and not its neighbors'.
+                    // A damaged row must not affect the other transactions.
                     Err(fault) => {
                         settled.push((work.key.clone(), Err(PostFault::Ledger(Arc::new(fault)))));
                         continue;
                     }
                 };
                 if !work.instruction.matches(&row.fingerprint) {
-                    // Under a seal that cannot be: a damaged row, or a key that others know.
+                    // Not possible under a seal, unless the row is damaged or the key was disclosed.
                     tracing::error!(
                         transaction = %work.key,
-                        "The message and the row of transaction {} disagree about its content: the row counts",
+                        "The message and the row of transaction {} differ in content; the row is used",
                         work.key
                     );
                 }
                 match (row.work(), &row.transaction.outcome) {
-                    // It was set aside since it was sent: a person decides about it.
+                    // It was moved to the dead letters after it was sent: an operator decides about it.
                     (Some(_), _) if purpose == Purpose::Post && row.marks.dead_letter => {
                         settled.push((work.key.clone(), Ok(())));
                     }
                     (Some(work), _) => open.push(work),
                     (None, outcome) => {
                         if let Some(outcome) = outcome {
-                            self.completions.announce(&work.key, outcome);
+                            self.completions.complete(&work.key, outcome);
                         }
                         settled.push((work.key.clone(), Ok(())));
                     }

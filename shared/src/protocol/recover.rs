@@ -1,16 +1,16 @@
-//! Finds accepted transactions that nobody posted, and enqueues their work again.
+//! Finds accepted transactions that were not posted, and enqueues their work again.
 //!
-//! In a healthy bank there are none: work is promised only when the queue holds it. They come from
-//! requests whose process died between the log and the queue and whose client never came back, and
-//! from queues that were lost. Enqueueing again is always safe; it is rare by rule, so that a
-//! backlog does not grow by its own repair: at most once in ten minutes for a transaction, doubling,
-//! never while older work waits in front of it or the gate is held, and never for what lies in the
-//! dead letters.
+//! Usually there are none: a request is confirmed only when the queue has stored its work. Such transactions come
+//! from processes that crashed between log and queue while the client did not retry, and from queues that were
+//! lost. Enqueueing again is always safe. It is rate limited, so that repair does not make a backlog larger: at most
+//! once in ten minutes per transaction, then with doubled delays; never while older work waits in front or the gate
+//! is held; and never for work in the dead letters.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::backoff::REPAIR;
 use crate::cluster::gate::{Gate, GateState};
 use crate::domain::time::Timestamp;
 use crate::messaging::envelope::seal::Seal;
@@ -22,35 +22,31 @@ use crate::ports::ledger::{Ledger, Marks, StoredTransaction, TransactionLog};
 use crate::ports::queue::{QueueName, WorkQueue};
 use crate::ports::world::World;
 
-/// How long accepted work is left alone at first; doubles with each repair.
-pub const REPAIR_DELAY: Duration = Duration::from_secs(600);
-/// Longest time that it is left alone between two repairs.
-const REPAIR_DELAY_MAX: Duration = Duration::from_secs(24 * 3600);
-/// Longest time from accepting to sending in a healthy process: a message that was sent within it
-/// may be the transaction's own.
+/// Longest time between accepting and sending in a healthy process: a message that was sent within it
+/// may contain the transaction.
 const SEND_TIME_MAX: Duration = Duration::from_secs(60);
-/// Transactions that are read at once from the log.
+/// Number of transactions in one listing request to the log.
 const LISTING_LEN: usize = 500;
 
-/// Which transactions recovery takes up.
+/// The transactions that recovery repairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecoveryScope {
-    /// Those that a status read would repair as well.
+    /// Transactions that a status read would repair as well.
     Old,
-    /// Those too that are young, where their queue is empty: nothing can be on its way then.
+    /// Also recent transactions if their queue is empty, so that no message can contain them.
     Unqueued,
 }
 
-/// What recovery did.
+/// Result of a recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Recovered {
-    /// Accepted transactions that were looked at.
-    pub looked_at: u64,
-    /// Those whose work was enqueued again.
+    /// Accepted transactions that were examined.
+    pub examined: u64,
+    /// Transactions whose work was enqueued again.
     pub enqueued: u64,
 }
 
-/// Enqueues work again that was forgotten.
+/// Enqueues lost work again.
 #[derive(Clone)]
 pub struct Repair {
     ledger: Arc<dyn Ledger>,
@@ -64,7 +60,7 @@ pub struct Repair {
 }
 
 impl Repair {
-    /// Repair over a store.
+    /// Creates the repair of a store.
     pub fn new(
         store: &Store,
         seal: &Seal,
@@ -78,21 +74,21 @@ impl Repair {
         Self { ledger, log, queue, doorbell, gate, seal: seal.clone(), world, queue_count }
     }
 
-    /// Enqueues the work of a transaction again if it is due. True when it did.
+    /// Enqueues the work of a transaction again if it is due. Returns whether it did.
     ///
     /// # Errors
-    /// [`StoreFault`] when log or queue cannot be used; the next look tries again.
-    pub async fn consider(&self, stored: &StoredTransaction) -> Result<bool, StoreFault> {
+    /// [`StoreFault`] when log or queue cannot be used; the next call tries again.
+    pub async fn enqueue_if_due(&self, stored: &StoredTransaction) -> Result<bool, StoreFault> {
         if !is_due(stored, self.world.now()) || self.is_held().await? || self.is_behind(stored).await? {
             return Ok(false);
         }
         self.enqueue(stored).await
     }
 
-    /// Looks at every accepted transaction of the store.
+    /// Examines every accepted transaction of the store, and repairs those in `scope`.
     ///
     /// # Errors
-    /// [`StoreFault`] as above; what was enqueued until then stays so.
+    /// [`StoreFault`] as above; work that was enqueued before stays enqueued.
     pub async fn recover(&self, scope: RecoveryScope) -> Result<Recovered, StoreFault> {
         let empty = match scope {
             RecoveryScope::Unqueued => self.empty_queues().await?,
@@ -103,10 +99,10 @@ impl Repair {
         loop {
             let listing = self.log.accepted(cursor.as_deref(), LISTING_LEN).await?;
             for stored in &listing.items {
-                recovered.looked_at = recovered.looked_at.saturating_add(1);
+                recovered.examined = recovered.examined.saturating_add(1);
                 let unqueued = empty.contains(&self.queue_of(stored)) && !stored.marks.dead_letter;
                 let enqueued =
-                    if unqueued { self.enqueue(stored).await? } else { self.consider(stored).await? };
+                    if unqueued { self.enqueue(stored).await? } else { self.enqueue_if_due(stored).await? };
                 recovered.enqueued = recovered.enqueued.saturating_add(u64::from(enqueued));
             }
             match listing.next {
@@ -116,19 +112,19 @@ impl Repair {
         }
     }
 
-    /// Whether the gate is held: then nothing posts, and work has every reason to be old.
+    /// Returns whether the gate is held: then nothing is posted, and old work is normal.
     async fn is_held(&self) -> Result<bool, StoreFault> {
         Ok(matches!(self.gate.read().await?.state, GateState::Held { .. }))
     }
 
-    /// Whether the queue shows work that is older: then this one's turn may simply not have come.
+    /// Returns whether older work waits in the queue, in front of this transaction.
     async fn is_behind(&self, stored: &StoredTransaction) -> Result<bool, StoreFault> {
         let head = self.queue.backlog(&self.queue_of(stored)).await?.head_inserted_at;
         let sent_before = enqueued_at(stored).after(SEND_TIME_MAX);
         Ok(head.is_some_and(|head| head <= sent_before))
     }
 
-    /// The queues in which nothing waits. Asked once, before the first work is sent again.
+    /// Returns the queues without messages. Called once, before any work is sent again.
     async fn empty_queues(&self) -> Result<BTreeSet<QueueName>, StoreFault> {
         let mut empty = BTreeSet::new();
         for queue in envelope::queues(self.queue_count) {
@@ -143,7 +139,7 @@ impl Repair {
         envelope::queue_of(stored.transaction.key.account, self.queue_count)
     }
 
-    /// Marks first, so that of many who look at once only one sends.
+    /// Marks the transaction first, so that only one of several concurrent repairs sends it.
     async fn enqueue(&self, stored: &StoredTransaction) -> Result<bool, StoreFault> {
         let Some(mut work) = stored.work() else { return Ok(false) };
         let repairs = stored.marks.repairs.saturating_add(1);
@@ -157,24 +153,24 @@ impl Repair {
         self.seal.ready(&*self.world).await;
         let body = Envelope::of(vec![work], None).encode(&self.seal);
         if let Err(fault) = self.queue.send(&queue, &body, Duration::ZERO).await {
-            // It was not sent, so it must not wait for its next turn. If this fails too, it waits.
+            // It was not sent, so the next repair must not be delayed. If this write fails too, it is delayed.
             let _unmarked = self.ledger.mark(&key, &revision, stored.marks).await;
             return Err(fault);
         }
-        tracing::warn!(transaction = %key, "Enqueued forgotten work again: {key}");
+        tracing::warn!(transaction = %key, "Enqueued lost work again: {key}");
         self.doorbell.ring(&queue);
         Ok(true)
     }
 }
 
-/// Whether enough time has passed since the transaction was accepted or last repaired.
+/// Returns whether enough time has passed since the transaction was accepted or last repaired.
 fn is_due(stored: &StoredTransaction, now: Timestamp) -> bool {
     let Marks { dead_letter, repairs, repaired_at: _ } = stored.marks;
-    let delay = REPAIR_DELAY.saturating_mul(2_u32.saturating_pow(repairs.min(16))).min(REPAIR_DELAY_MAX);
+    let delay = REPAIR.delay_max(repairs.saturating_add(1));
     !dead_letter && stored.transaction.outcome.is_none() && now.since(enqueued_at(stored)) >= delay
 }
 
-/// When its work was enqueued last, as far as its row tells.
+/// Returns when its work was last enqueued, according to its row.
 fn enqueued_at(stored: &StoredTransaction) -> Timestamp {
     stored.marks.repaired_at.unwrap_or(stored.transaction.accepted_at)
 }

@@ -40,7 +40,7 @@ use crate::ports::api_keys::{ApiKeyRecord, ApiKeys};
 use crate::ports::dead_letters::{DeadLetter, DeadLetters, Resolution};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{
-    AcceptOutcome, AcceptReach, Accounts, Committed, Ledger, Listing, Marks, NewTransaction, Opened,
+    AcceptGrouping, AcceptOutcome, Accounts, Committed, Ledger, Listing, Marks, NewTransaction, Opened,
     StoredTransaction, TransactionLog,
 };
 use crate::ports::partners::Partners;
@@ -92,7 +92,7 @@ macro_rules! decorator {
 }
 
 decorator!(LedgerDecorator of Ledger {
-    sync accept_reach -> AcceptReach;
+    sync accept_grouping -> AcceptGrouping;
     fn accept(group: &[NewTransaction]) -> Vec<AcceptOutcome>;
     fn commit(commit: &AccountCommit) -> Committed;
     fn account(key: AccountKey) -> Option<Versioned<Account>>;

@@ -1,42 +1,43 @@
-//! A storage service in a few lines that fails on request: it answers 500 before or after doing what
-//! it was asked to, loses answers, answers batches with nothing, and lets a lost write land late.
-//! One table with guards and batches, and one message on a queue.
+//! A small storage service that fails on request: it answers 500 before or after it executes a request,
+//! loses responses, answers batches with no response in them, and executes a request late. It has one table
+//! with preconditions and batches, and one message on a queue.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What goes wrong with a request.
+/// How a request fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing is done, and this status is the answer, without an error code.
+    /// The request is not executed; this status is the response, without an error code.
     Refuse(u16),
-    /// It is done, and this status is the answer.
-    DoAndAnswer(u16),
-    /// Nothing is done, and the connection ends.
+    /// The request is executed; this status is the response.
+    ApplyAndAnswer(u16),
+    /// The request is not executed; the connection ends.
     Cut,
-    /// It is done, and the answer is lost.
-    DoAndCut,
-    /// The connection ends, and it is done right before the next write.
-    CutAndLandLate,
-    /// Nothing is done, and a batch is answered by 202 with no response in it.
+    /// The request is executed; the response is lost.
+    ApplyAndCut,
+    /// The connection ends; the request is executed right before the next write.
+    CutAndApplyLate,
+    /// The request is not executed; a batch is answered by 202 with no response in it.
     Empty,
-    /// It is done, and a batch is answered by 202 with no response in it.
-    DoAndEmpty,
+    /// The request is executed; a batch is answered by 202 with no response in it.
+    ApplyAndEmpty,
 }
 
-/// How a failed batch tells which of its rows failed.
+/// How a failed batch names the row that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Hints {
     /// As Azure does.
     #[default]
     True,
-    /// Always the second one.
+    /// Always the second row.
     Wrong,
-    /// Not at all.
+    /// No row.
     None,
 }
 
@@ -46,16 +47,16 @@ struct State {
     rows: BTreeMap<String, (u32, Map<String, Value>)>,
     etags: u32,
     has_message: bool,
-    /// The kind of request that fails next, and how.
+    /// The kinds of requests that fail next, and how.
     faults: VecDeque<(&'static str, Fault)>,
     late: Option<Request>,
-    seen: Vec<&'static str>,
+    requests: Vec<&'static str>,
     /// The addresses, with their queries, and the bodies of the requests.
-    asked: Vec<(String, String)>,
+    targets: Vec<(String, String)>,
     damages_etags: bool,
 }
 
-/// The service. It ends with the runtime of the test.
+/// The service. It ends with the runtime of its test.
 #[derive(Clone)]
 pub struct FakeStorage {
     state: Arc<Mutex<State>>,
@@ -114,52 +115,48 @@ impl FakeStorage {
         )
     }
 
-    /// The next requests of that kind fail, one by one, in this order.
+    /// Lets the next requests of that kind fail, one by one, in this order.
     pub fn fail(&self, kind: &'static str, faults: &[Fault]) {
-        self.state().faults.extend(faults.iter().map(|fault| (kind, *fault)));
+        self.state.lock().faults.extend(faults.iter().map(|fault| (kind, *fault)));
     }
 
     /// The kinds of the requests since the last call.
-    pub fn seen(&self) -> Vec<&'static str> {
-        assert!(self.state().faults.is_empty(), "faults that did not happen");
-        std::mem::take(&mut self.state().seen)
+    pub fn requests(&self) -> Vec<&'static str> {
+        assert!(self.state.lock().faults.is_empty(), "faults that no request met");
+        std::mem::take(&mut self.state.lock().requests)
     }
 
     /// The addresses and bodies of the requests since the last call.
-    pub fn asked(&self) -> Vec<(String, String)> {
-        std::mem::take(&mut self.state().asked)
+    pub fn targets(&self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.state.lock().targets)
     }
 
-    /// From now on every ETag has a wildcard in it.
+    /// From now on every ETag contains a wildcard.
     pub fn damage_etags(&self) {
-        self.state().damages_etags = true;
+        self.state.lock().damages_etags = true;
     }
 
-    /// How failed batches are answered from now on.
+    /// Sets how failed batches are answered.
     pub fn hint(&self, hints: Hints) {
-        self.state().hints = hints;
+        self.state.lock().hints = hints;
     }
 
-    /// Somebody removes a row by hand; gives how many there were with that end of their names.
+    /// Removes the rows whose names end like this, as an operator might. Returns their number.
     pub fn remove(&self, end: &str) -> usize {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let before = state.rows.len();
         state.rows.retain(|name, _| !name.ends_with(end));
         before.saturating_sub(state.rows.len())
     }
 
     pub fn put_message(&self) {
-        self.state().has_message = true;
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
+        self.state.lock().has_message = true;
     }
 
     async fn serve(self, mut stream: TcpStream) {
         while let Some(request) = read(&mut stream).await {
-            let Some(mut answer) = self.state().answer(&request) else { return };
-            if self.state().damages_etags {
+            let Some(mut answer) = self.state.lock().answer(&request) else { return };
+            if self.state.lock().damages_etags {
                 let damaged = |text: &str| text.replace("datetime'", "datetime'*");
                 answer.etag = answer.etag.as_deref().map(damaged);
                 answer.body = damaged(&answer.body);
@@ -175,8 +172,8 @@ impl State {
     /// `None` cuts the connection.
     fn answer(&mut self, request: &Request) -> Option<Answer> {
         let kind = kind(request);
-        self.seen.push(kind);
-        self.asked.push((request.target.clone(), request.body.clone()));
+        self.requests.push(kind);
+        self.targets.push((request.target.clone(), request.body.clone()));
         if kind != "get"
             && let Some(late) = self.late.take()
         {
@@ -190,19 +187,19 @@ impl State {
             Fault::Refuse(status) => Some(Answer::new(status)),
             Fault::Cut => None,
             Fault::Empty => Some(Answer::new(202)),
-            Fault::CutAndLandLate => {
+            Fault::CutAndApplyLate => {
                 self.late = Some(request.clone());
                 None
             }
-            Fault::DoAndAnswer(status) => {
+            Fault::ApplyAndAnswer(status) => {
                 self.execute(request);
                 Some(Answer::new(status))
             }
-            Fault::DoAndCut => {
+            Fault::ApplyAndCut => {
                 self.execute(request);
                 None
             }
-            Fault::DoAndEmpty => {
+            Fault::ApplyAndEmpty => {
                 self.execute(request);
                 Some(Answer::new(202))
             }
@@ -219,14 +216,14 @@ impl State {
             "receive" => Answer { body: "<QueueMessagesList></QueueMessagesList>".to_owned(), ..Answer::new(200) },
             "delete" if std::mem::take(&mut self.has_message) => Answer::new(204),
             "delete" => Answer::refusal(404, "MessageNotFound"),
-            // Nobody reads this answer: the only test of it loses it.
+            // This response is never read: the only test of it loses it.
             "update" => Answer::new(204),
             "query" => self.all_pages(),
             _ => self.execute_on_row(request),
         }
     }
 
-    /// Every journal page that there is: no test has two accounts.
+    /// All journal pages: no test has two accounts.
     fn all_pages(&self) -> Answer {
         let pages = self.rows.iter().filter(|(name, _)| name.contains("/jrnl-"));
         let pages = pages.map(|(_, (etag, row))| {
@@ -272,7 +269,7 @@ impl State {
         }
     }
 
-    /// All operations or none; a failed one is the only response, as Azure does it.
+    /// Executes all operations or none; a failed one is the only response, as in Azure.
     fn execute_batch(&mut self, body: &str) -> Answer {
         // As Azurite, which takes them for ends of lines.
         if body.contains(['\u{2028}', '\u{2029}']) {
@@ -294,9 +291,9 @@ impl State {
                     Hints::Wrong => "1".to_owned(),
                     Hints::None => return Answer { body: response, ..Answer::new(202) },
                 };
-                let words = format!(r#"{hint}:The specified entity already exists.\nRequestId:0\nTime:1"#);
+                let text = format!(r#"{hint}:The specified entity already exists.\nRequestId:0\nTime:1"#);
                 let error = format!(
-                    r#"{{"odata.error":{{"code":"X","message":{{"lang":"en-US","value":"{words}"}}}}}}"#
+                    r#"{{"odata.error":{{"code":"X","message":{{"lang":"en-US","value":"{text}"}}}}}}"#
                 );
                 return Answer { body: format!("{response}{error}\r\n"), ..Answer::new(202) };
             }
@@ -357,9 +354,9 @@ async fn read(stream: &mut TcpStream) -> Option<Request> {
         if body.len() < length {
             continue;
         }
-        assert_eq!(body.len(), length, "a body is as long as its head says");
-        let mut words = head.split(' ');
-        let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
+        assert_eq!(body.len(), length, "the length of the body is that of its header");
+        let mut text = head.split(' ');
+        let (method, target) = (text.next()?.to_owned(), text.next()?.to_owned());
         return Some(Request {
             method,
             path: target.split('?').next()?.to_owned(),

@@ -6,52 +6,54 @@ use postonce_shared::domain::ids::AccountId;
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::domain::money::Currency;
 use postonce_shared::ports::fault::StoreFault;
-use postonce_shared::ports::ledger::{AcceptOutcome, AcceptReach, Ledger, NewTransaction};
-use postonce_shared::protocol::accept::{AcceptFault, Acceptance};
+use postonce_shared::ports::ledger::{AcceptGrouping, AcceptOutcome, Ledger, NewTransaction};
+use postonce_shared::protocol::accept::{AcceptFault, Acceptance, Accepted};
 use postonce_shared::testing::decorators::LedgerDecorator;
 use uuid::Uuid;
 
-use crate::stage::{
-    Countdown, Stage, TroubledLedger, TroubledQueue, deposit, instruction, key, submit, withdrawal,
+use crate::fixture::{
+    Countdown, Fixture, UnreliableLedger, UnreliableQueue, deposit, instruction, key, replayed, submit,
+    withdrawal,
 };
 
 #[tokio::test]
-async fn first_time_then_replay_then_reuse() {
-    let stage = Stage::new().await;
-    let web = stage.process();
+async fn a_repeated_request_is_a_replay_and_other_content_under_its_key_is_refused() {
+    let fixture = Fixture::new().await;
+    let web = fixture.process();
     let first = submit(&web, 7, deposit("12.50")).await.unwrap();
-    let Acceptance::Accepted(transaction) = first else { panic!("{first:?}") };
-    assert_eq!(submit(&web, 7, deposit("12.50")).await.unwrap(), Acceptance::Replayed(transaction));
+    let Acceptance::Accepted(Accepted { transaction, replayed: false }) = first else { panic!("{first:?}") };
+    let replay = Acceptance::Accepted(Accepted { transaction, replayed: true });
+    assert_eq!(submit(&web, 7, deposit("12.50")).await.unwrap(), replay);
     for other in [deposit("12.51"), withdrawal("12.50")] {
         assert_eq!(submit(&web, 7, other).await.unwrap(), Acceptance::KeyReused);
     }
-    assert_eq!(stage.queued().await, 1, "a process that saw the send confirmed does not send again");
+    assert_eq!(fixture.queued().await, 1, "a process that saw the send confirmed does not send again");
 }
 
 #[tokio::test]
 async fn two_hundred_requests_with_one_id_are_one_transaction() {
-    let stage = Stage::new().await;
-    let webs = [stage.process(), stage.process()];
+    let fixture = Fixture::new().await;
+    let webs = [fixture.process(), fixture.process()];
     let requests = (0..200_usize).map(|request| submit(&webs[request % 2], 7, deposit("1.00")));
     let answers = join_all(requests).await;
-    let first = answers.iter().filter(|answer| matches!(answer, Ok(Acceptance::Accepted(_)))).count();
-    let replayed = answers.iter().filter(|answer| matches!(answer, Ok(Acceptance::Replayed(_)))).count();
-    assert_eq!((first, replayed), (1, 199));
-    let work = stage.receive().await;
-    assert!(!work.is_empty() && work.len() <= 2, "each web sends once at most, not {}", work.len());
+    let first = answers.iter().filter(|answer| replayed(answer) == Some(false)).count();
+    let again = answers.iter().filter(|answer| replayed(answer) == Some(true)).count();
+    assert_eq!((first, again), (1, 199));
+    let work = fixture.receive().await;
+    assert!(!work.is_empty() && work.len() <= 2, "each web process sends at most once, not {}", work.len());
 }
 
-/// Reaches over all accounts, and cannot read the row of one key.
-struct OneRowDamaged(Arc<dyn Ledger>);
+/// A ledger that accepts for all accounts at once, with one unreadable row.
+struct DamagedRowLedger(Arc<dyn Ledger>);
 
 #[async_trait]
-impl LedgerDecorator for OneRowDamaged {
+impl LedgerDecorator for DamagedRowLedger {
     fn inner(&self) -> &dyn Ledger {
         &*self.0
     }
 
-    fn accept_reach(&self) -> AcceptReach {
-        AcceptReach::AllAccounts
+    fn accept_grouping(&self) -> AcceptGrouping {
+        AcceptGrouping::AllAccounts
     }
 
     async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
@@ -63,93 +65,94 @@ impl LedgerDecorator for OneRowDamaged {
 }
 
 #[tokio::test]
-async fn a_damaged_row_is_no_misfortune_of_others_in_the_group() {
-    let stage = Stage::new().await;
-    let web = stage.process_over(|store| store.ledger = Arc::new(OneRowDamaged(Arc::clone(&store.ledger))));
+async fn a_damaged_row_fails_no_other_request_of_its_group() {
+    let fixture = Fixture::new().await;
+    let web =
+        fixture.process_over(|store| store.ledger = Arc::new(DamagedRowLedger(Arc::clone(&store.ledger))));
     let answers = join_all((10..30).map(|id| submit(&web, id, deposit("1.00")))).await;
     for (id, answer) in (10..30).zip(answers) {
         match answer {
             Err(AcceptFault::Log(_)) => assert_eq!(id, 13),
-            other => assert!(id != 13 && matches!(other, Ok(Acceptance::Accepted(_))), "{id}: {other:?}"),
+            other => assert!(id != 13 && replayed(&other) == Some(false), "{id}: {other:?}"),
         }
     }
 }
 
 #[tokio::test]
-async fn without_a_confirmed_send_there_is_no_promise() {
-    let stage = Stage::new().await;
+async fn a_request_is_accepted_only_when_its_send_is_confirmed() {
+    let fixture = Fixture::new().await;
     let sends_lost = Countdown::of(2);
-    let web = stage.process_over(|store| {
-        store.queue = Arc::new(TroubledQueue { inner: Arc::clone(&store.queue), sends_lost });
+    let web = fixture.process_over(|store| {
+        store.queue = Arc::new(UnreliableQueue { inner: Arc::clone(&store.queue), sends_lost });
     });
     for _ in 0..2 {
         let answer = submit(&web, 7, deposit("1.00")).await;
         assert!(matches!(answer, Err(AcceptFault::Queue(_))), "{answer:?}");
     }
-    assert_eq!(stage.queued().await, 0);
-    // The row is there since the first request; the promise comes with the first send.
-    assert!(matches!(submit(&web, 7, deposit("1.00")).await, Ok(Acceptance::Replayed(_))));
-    assert_eq!(stage.queued().await, 1);
+    assert_eq!(fixture.queued().await, 0);
+    // The first request wrote the row; the transaction is accepted with the first confirmed send.
+    assert_eq!(replayed(&submit(&web, 7, deposit("1.00")).await), Some(true));
+    assert_eq!(fixture.queued().await, 1);
 }
 
 #[tokio::test]
-async fn a_replay_at_a_second_web_sends_what_the_first_one_could_not() {
-    let stage = Stage::new().await;
-    let first = stage.process_over(|store| {
+async fn a_replay_at_another_process_sends_work_that_the_first_one_could_not_send() {
+    let fixture = Fixture::new().await;
+    let first = fixture.process_over(|store| {
         let sends_lost = Countdown::of(1);
-        store.queue = Arc::new(TroubledQueue { inner: Arc::clone(&store.queue), sends_lost });
+        store.queue = Arc::new(UnreliableQueue { inner: Arc::clone(&store.queue), sends_lost });
     });
     assert!(submit(&first, 7, deposit("1.00")).await.is_err());
     drop(first);
-    assert!(matches!(submit(&stage.process(), 7, deposit("1.00")).await, Ok(Acceptance::Replayed(_))));
-    assert_eq!(stage.receive().await.len(), 1);
+    assert_eq!(replayed(&submit(&fixture.process(), 7, deposit("1.00")).await), Some(true));
+    assert_eq!(fixture.receive().await.len(), 1);
 }
 
 #[tokio::test]
-async fn an_insert_whose_answer_was_lost_is_found_by_the_retry() {
-    let stage = Stage::new().await;
-    let web = stage.process_over(|store| {
-        let mut ledger = TroubledLedger::over(&store.ledger);
-        ledger.accept_answers_lost = Countdown::of(1);
+async fn a_retry_finds_an_insert_whose_response_was_lost() {
+    let fixture = Fixture::new().await;
+    let web = fixture.process_over(|store| {
+        let mut ledger = UnreliableLedger::over(&store.ledger);
+        ledger.accept_responses_lost = Countdown::of(1);
         store.ledger = Arc::new(ledger);
     });
     assert!(matches!(submit(&web, 7, deposit("1.00")).await, Err(AcceptFault::Log(_))));
-    assert!(matches!(submit(&web, 7, deposit("1.00")).await, Ok(Acceptance::Replayed(_))));
-    assert_eq!(stage.receive().await.len(), 1);
+    assert_eq!(replayed(&submit(&web, 7, deposit("1.00")).await), Some(true));
+    assert_eq!(fixture.receive().await.len(), 1);
 }
 
 #[tokio::test]
 async fn a_refused_request_does_not_use_up_its_id() {
-    let stage = Stage::new().await;
-    let web = stage.process();
+    let fixture = Fixture::new().await;
+    let web = fixture.process();
     let dollars = instruction(TransactionKind::Deposit, "1.00", "USD");
     let euro = Currency::parse("EUR").unwrap();
     assert_eq!(submit(&web, 7, dollars).await.unwrap(), Acceptance::CurrencyMismatch { account: euro });
-    assert!(matches!(submit(&web, 7, deposit("1.00")).await, Ok(Acceptance::Accepted(_))));
+    assert_eq!(replayed(&submit(&web, 7, deposit("1.00")).await), Some(false));
 }
 
 #[tokio::test]
-async fn an_unknown_account_is_asked_for_every_time() {
-    let stage = Stage::new().await;
-    let web = stage.process();
+async fn an_unknown_account_is_looked_up_at_every_request() {
+    let fixture = Fixture::new().await;
+    let web = fixture.process();
     let mut unknown = key(7);
     unknown.account.account = AccountId::from_uuid(Uuid::from_u128(99));
     let ask = || web.acceptor.submit(unknown.clone(), deposit("1.00"), None, None);
     assert_eq!(ask().await.unwrap(), Acceptance::AccountUnknown);
-    let mut opened = stage.account().await;
+    let mut opened = fixture.account().await;
     opened.key = unknown.account;
-    let _ = stage.store.ports().accounts.open(&opened).await.unwrap();
-    assert!(matches!(ask().await, Ok(Acceptance::Accepted(_))));
+    let _ = fixture.store.ports().accounts.open(&opened).await.unwrap();
+    assert_eq!(replayed(&ask().await), Some(false));
 }
 
 #[tokio::test]
-async fn a_caller_that_goes_away_stops_nobody() {
-    let stage = Stage::new().await;
-    let web = stage.process();
-    // The first request starts the group's task, and is dropped before the task runs.
-    let mut gone = Box::pin(submit(&web, 7, deposit("1.00")));
-    assert!(futures::poll!(gone.as_mut()).is_pending());
-    drop(gone);
+async fn a_cancelled_request_does_not_stop_the_others() {
+    let fixture = Fixture::new().await;
+    let web = fixture.process();
+    // The first request starts the task of its group, and is dropped before the task runs.
+    let mut cancelled = Box::pin(submit(&web, 7, deposit("1.00")));
+    assert!(futures::poll!(cancelled.as_mut()).is_pending());
+    drop(cancelled);
     let answers = join_all((8..20).map(|message| submit(&web, message, deposit("1.00")))).await;
-    assert!(answers.iter().all(|answer| matches!(answer, Ok(Acceptance::Accepted(_)))));
+    assert!(answers.iter().all(|answer| replayed(answer) == Some(false)));
 }

@@ -1,4 +1,4 @@
-//! Orders of producers that write to the queue directly: accepted once, whatever comes twice.
+//! Orders of producers that write to the queue directly: each is accepted once, however often it arrives.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use postonce_shared::bank::Bank;
 use postonce_shared::domain::ids::{AccountId, PartnerId};
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::messaging::direct_producers::{self, DirectOrder};
-use postonce_shared::protocol::accept::{Acceptance, Admission, Refusal};
+use postonce_shared::protocol::accept::{Acceptance, Accepted, Admission, OrderRefusal};
 
 use uuid::Uuid;
 
-use crate::stage::{Countdown, Stage, TroubledLedger, account, deposit, key, submit, withdrawal};
+use crate::fixture::{Countdown, Fixture, UnreliableLedger, account, deposit, key, submit, withdrawal};
 
 fn order(message: u128, amount: &str) -> DirectOrder {
     let key = key(message);
@@ -24,69 +24,72 @@ async fn admit(bank: &Bank, order: &DirectOrder) -> Admission {
 
 #[tokio::test]
 async fn an_order_is_accepted_once_and_posted_once() {
-    let stage = Stage::new().await;
-    let bank = stage.process();
-    let Admission::Open(work) = admit(&bank, &order(1, "2.50")).await else { panic!("it is new") };
+    let fixture = Fixture::new().await;
+    let bank = fixture.process();
+    let Admission::Open(work) = admit(&bank, &order(1, "2.50")).await else { panic!("refused") };
     assert_eq!((work.key.clone(), &work.instruction), (key(1), &deposit("2.50")));
-    assert_eq!(stage.queued().await, 0, "it lies on the queue already");
-    // Another worker, after a crash of the first one.
-    let other = stage.process();
+    assert_eq!(fixture.queued().await, 0, "its message is on the queue already");
+    // A second worker, after a crash of the first one.
+    let other = fixture.process();
     assert_eq!(admit(&other, &order(1, "2.5")).await, Admission::Open(work.clone()), "the same content");
     assert!(other.poster.post(account(), vec![*work]).await[0].1.is_ok());
     assert_eq!(admit(&bank, &order(1, "2.50")).await, Admission::Final);
-    assert_eq!(stage.account().await.balance.to_string(), "2.50");
+    assert_eq!(fixture.account().await.balance.to_string(), "2.50");
 }
 
 #[tokio::test]
 async fn a_negative_amount_is_a_withdrawal() {
-    let stage = Stage::new().await;
-    let bank = stage.process();
-    let Admission::Open(work) = admit(&bank, &order(1, "-2.50")).await else { panic!("it is new") };
+    let fixture = Fixture::new().await;
+    let bank = fixture.process();
+    let Admission::Open(work) = admit(&bank, &order(1, "-2.50")).await else { panic!("refused") };
     assert_eq!(work.instruction, withdrawal("2.50"));
     assert!(bank.poster.post(account(), vec![*work]).await[0].1.is_ok());
-    assert!(matches!(stage.outcome(1).await, Some(Outcome::Rejected { .. })), "there is no money");
+    assert!(matches!(fixture.outcome(1).await, Some(Outcome::Rejected { .. })), "insufficient funds");
 }
 
 #[tokio::test]
 async fn an_order_and_a_request_with_the_same_content_are_one_transaction() {
-    let stage = Stage::new().await;
-    let bank = stage.process();
+    let fixture = Fixture::new().await;
+    let bank = fixture.process();
     let _ = submit(&bank, 1, deposit("1.00")).await.unwrap();
     assert!(matches!(admit(&bank, &order(1, "1")).await, Admission::Open(_)));
     let _ = admit(&bank, &order(2, "1")).await;
     let replayed = submit(&bank, 2, deposit("1.00")).await.unwrap();
-    assert!(matches!(replayed, Acceptance::Replayed(_)), "{replayed:?}");
+    assert!(matches!(replayed, Acceptance::Accepted(Accepted { replayed: true, .. })), "{replayed:?}");
 }
 
 #[tokio::test]
-async fn what_is_not_acceptable_changes_nothing() {
-    let stage = Stage::new().await;
-    let bank = stage.process();
-    let told = async |order: &DirectOrder| match admit(&bank, order).await {
+async fn a_refused_order_changes_nothing() {
+    let fixture = Fixture::new().await;
+    let bank = fixture.process();
+    let refusal = async |order: &DirectOrder| match admit(&bank, order).await {
         Admission::Refused(refusal) => refusal.to_string(),
         other @ (Admission::Open(_) | Admission::Final) => panic!("{other:?}"),
     };
     let _ = submit(&bank, 1, deposit("1.00")).await.unwrap();
-    let before = stage.stored(1).await;
-    let reused = told(&order(1, "-1.00")).await;
+    let before = fixture.stored(1).await;
+    let reused = refusal(&order(1, "-1.00")).await;
     assert!(reused.contains("was used before with another content") && reused.contains("shop"), "{reused}");
-    assert_eq!(stage.stored(1).await, before);
-    assert!(told(&order(2, "1.005")).await.contains("more decimals than EUR has (2)"));
-    let mut strange = order(3, "1");
-    strange.account.account = AccountId::from_uuid(Uuid::from_u128(77));
-    let refused = admit(&bank, &strange).await;
-    assert_eq!(refused, Admission::Refused(Refusal::AccountUnknown(strange.account)));
+    assert_eq!(fixture.stored(1).await, before);
+    assert!(refusal(&order(2, "1.005")).await.contains("more decimals than EUR has (2)"));
+    let mut unknown = order(3, "1");
+    unknown.account.account = AccountId::from_uuid(Uuid::from_u128(77));
+    let refused = admit(&bank, &unknown).await;
+    assert_eq!(refused, Admission::Refused(OrderRefusal::AccountUnknown(unknown.account)));
     for message in [2, 3] {
-        assert!(stage.store.ports().ledger.transaction(&key(message)).await.unwrap().is_none(), "{message}");
+        assert!(
+            fixture.store.ports().ledger.transaction(&key(message)).await.unwrap().is_none(),
+            "{message}"
+        );
     }
 }
 
 #[tokio::test]
-async fn an_order_whose_answer_was_lost_can_be_admitted_again() {
-    let stage = Stage::new().await;
-    let bank = stage.process_over(|store| {
-        let ledger = TroubledLedger::over(&store.ledger);
-        store.ledger = Arc::new(TroubledLedger { accept_answers_lost: Countdown::of(1), ..ledger });
+async fn an_order_whose_response_was_lost_can_be_admitted_again() {
+    let fixture = Fixture::new().await;
+    let bank = fixture.process_over(|store| {
+        let ledger = UnreliableLedger::over(&store.ledger);
+        store.ledger = Arc::new(UnreliableLedger { accept_responses_lost: Countdown::of(1), ..ledger });
     });
     let shop = PartnerId::parse("shop").unwrap();
     assert!(bank.acceptor.admit(&order(1, "1.00"), &shop).await.is_err());

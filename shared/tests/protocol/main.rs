@@ -1,15 +1,15 @@
-//! The protocol over the memory adapter: accept, post, recover and the dead letter office, with
-//! trouble on the way to the store.
+//! The protocol over the memory adapter: accept, post, recover and the dead letter office, over stores
+//! with faults.
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "test code")]
 
 mod accept;
 mod dead_letters;
 mod direct;
-mod guards;
+mod fixture;
+mod mutation_gaps;
 mod payloads;
 mod post;
 mod recover;
 mod regressions;
-mod stage;
 mod waiting;

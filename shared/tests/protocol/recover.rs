@@ -5,93 +5,94 @@ use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::ports::ledger::Marks;
 use postonce_shared::protocol::recover::{Recovered, RecoveryScope};
 
-use crate::stage::{Countdown, Stage, TroubledQueue, deposit, key, queue, submit};
+use crate::fixture::{Countdown, Fixture, UnreliableQueue, deposit, key, queue, submit};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A transaction that was accepted and whose send was lost.
-async fn forgotten() -> (Stage, Arc<TestWorld>) {
+/// A store with one accepted transaction whose message was never sent.
+async fn unsent() -> (Fixture, Arc<TestWorld>) {
     let world = Arc::new(TestWorld::new(1));
-    let stage = Stage::in_world(world.clone()).await;
-    let web = stage.process_over(|store| {
+    let fixture = Fixture::in_world(world.clone()).await;
+    let web = fixture.process_over(|store| {
         let sends_lost = Countdown::of(1);
-        store.queue = Arc::new(TroubledQueue { inner: Arc::clone(&store.queue), sends_lost });
+        store.queue = Arc::new(UnreliableQueue { inner: Arc::clone(&store.queue), sends_lost });
     });
     assert!(submit(&web, 7, deposit("1.00")).await.is_err());
-    (stage, world)
+    (fixture, world)
 }
 
-async fn consider(stage: &Stage) -> bool {
-    stage.process().repair.consider(&stage.stored(7).await).await.unwrap()
+async fn consider(fixture: &Fixture) -> bool {
+    fixture.process().repair.enqueue_if_due(&fixture.stored(7).await).await.unwrap()
 }
 
 #[tokio::test]
-async fn forgotten_work_is_enqueued_after_ten_minutes_and_then_ever_more_rarely() {
-    let (stage, world) = forgotten().await;
+async fn unsent_work_is_enqueued_after_ten_minutes_and_then_at_growing_intervals() {
+    let (fixture, world) = unsent().await;
     world.advance(9 * MINUTE);
-    assert!(!consider(&stage).await, "it may still be on its way");
+    assert!(!consider(&fixture).await, "its message may still be underway");
     world.advance(MINUTE);
-    assert!(consider(&stage).await);
-    assert_eq!(stage.lose_messages().await, 1);
-    assert!(!consider(&stage).await, "once in ten minutes");
+    assert!(consider(&fixture).await);
+    assert_eq!(fixture.lose_messages().await, 1);
+    assert!(!consider(&fixture).await, "at most once in ten minutes");
     world.advance(19 * MINUTE);
-    assert!(!consider(&stage).await, "the second time after twenty");
+    assert!(!consider(&fixture).await, "the second time after twenty minutes");
     world.advance(MINUTE);
-    assert!(consider(&stage).await);
+    assert!(consider(&fixture).await);
 }
 
 #[tokio::test]
-async fn of_many_who_look_one_enqueues() {
-    let (stage, world) = forgotten().await;
+async fn only_one_of_several_concurrent_repairs_enqueues() {
+    let (fixture, world) = unsent().await;
     world.advance(10 * MINUTE);
-    let stored = stage.stored(7).await;
-    let (one, two) = (stage.process(), stage.process());
-    let (first, second) = futures::join!(one.repair.consider(&stored), two.repair.consider(&stored));
+    let stored = fixture.stored(7).await;
+    let (one, two) = (fixture.process(), fixture.process());
+    let (first, second) =
+        futures::join!(one.repair.enqueue_if_due(&stored), two.repair.enqueue_if_due(&stored));
     assert!(first.unwrap() != second.unwrap());
-    assert_eq!(stage.queued().await, 1);
+    assert_eq!(fixture.queued().await, 1);
 }
 
 #[tokio::test]
-async fn a_backlog_does_not_grow_by_its_own_repair() {
+async fn repair_does_not_grow_a_backlog() {
     let world = Arc::new(TestWorld::new(1));
-    let stage = Stage::in_world(world.clone()).await;
-    let _ = submit(&stage.process(), 7, deposit("1.00")).await.unwrap();
+    let fixture = Fixture::in_world(world.clone()).await;
+    let _ = submit(&fixture.process(), 7, deposit("1.00")).await.unwrap();
     world.advance(60 * MINUTE);
-    assert!(!consider(&stage).await, "its own message still waits at the head");
-    assert_eq!(stage.queued().await, 1);
+    assert!(!consider(&fixture).await, "its message is still at the head of the queue");
+    assert_eq!(fixture.queued().await, 1);
 }
 
 #[tokio::test]
-async fn repair_keeps_away_from_dead_letters_and_from_what_is_final() {
-    let (stage, world) = forgotten().await;
+async fn repair_enqueues_neither_dead_letters_nor_final_transactions() {
+    let (fixture, world) = unsent().await;
     world.advance(60 * MINUTE);
-    let stored = stage.stored(7).await;
-    let ledger = stage.store.ports().ledger;
+    let stored = fixture.stored(7).await;
+    let ledger = fixture.store.ports().ledger;
     let dead = Marks { dead_letter: true, ..Marks::default() };
     assert!(ledger.mark(&key(7), &stored.revision, dead).await.unwrap().is_some());
-    assert!(!consider(&stage).await);
-    assert_eq!(stage.process().repair.recover(RecoveryScope::Unqueued).await.unwrap().enqueued, 0);
-    let work = stage.stored(7).await.work().unwrap();
-    let _ = stage.process().poster.post(work.key.account, vec![work]).await;
-    assert!(!consider(&stage).await);
+    assert!(!consider(&fixture).await);
+    assert_eq!(fixture.process().repair.recover(RecoveryScope::Unqueued).await.unwrap().enqueued, 0);
+    let work = fixture.stored(7).await.work().unwrap();
+    let _ = fixture.process().poster.post(work.key.account, vec![work]).await;
+    assert!(!consider(&fixture).await);
 }
 
 #[tokio::test]
-async fn a_whole_log_is_recovered_where_nothing_can_be_on_its_way() {
-    let (stage, _world) = forgotten().await;
-    let bank = stage.process();
+async fn recovery_of_unqueued_work_covers_the_whole_log() {
+    let (fixture, _world) = unsent().await;
+    let bank = fixture.process();
     assert_eq!(
         bank.repair.recover(RecoveryScope::Old).await.unwrap(),
-        Recovered { looked_at: 1, enqueued: 0 }
+        Recovered { examined: 1, enqueued: 0 }
     );
     assert_eq!(
         bank.repair.recover(RecoveryScope::Unqueued).await.unwrap(),
-        Recovered { looked_at: 1, enqueued: 1 }
+        Recovered { examined: 1, enqueued: 1 }
     );
     assert_eq!(
         bank.repair.recover(RecoveryScope::Unqueued).await.unwrap().enqueued,
         0,
-        "now it is on its way"
+        "its message is underway now"
     );
     assert_eq!(bank.store.queue.backlog(&queue()).await.unwrap().depth, 1);
 }

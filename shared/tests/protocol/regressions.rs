@@ -1,4 +1,4 @@
-//! Promises that were once broken: each test here failed before the code kept its sentence.
+//! Regression tests: each of them failed before the defect that it shows was fixed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,6 +9,7 @@ use futures::FutureExt as _;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::backoff::REPAIR;
 use postonce_shared::domain::account::Versioned;
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::rejection::RejectReason;
@@ -19,87 +20,87 @@ use postonce_shared::ports::ledger::{Ledger, Marks, StoredTransaction};
 use postonce_shared::ports::queue::{BODY_BYTES_MAX, Message};
 use postonce_shared::ports::sync_store::SyncStore;
 use postonce_shared::ports::world::World;
-use postonce_shared::protocol::dead_letters::Decided;
+use postonce_shared::protocol::dead_letters::ResolveOutcome;
 use postonce_shared::protocol::group_commit::{Flush, GroupCommit};
 use postonce_shared::protocol::order_numbers::OrderNumbers;
-use postonce_shared::protocol::recover::{REPAIR_DELAY, RecoveryScope};
+use postonce_shared::protocol::recover::RecoveryScope;
 use postonce_shared::testing::conformance::sealed::{envelope_in, held_in, resealed, seal};
 use postonce_shared::testing::decorators::{LedgerDecorator, SyncStoreDecorator};
 
-use crate::guards::SilentLedger;
-use crate::stage::{
-    Countdown, Stage, TroubledLedger, TroubledQueue, account, deposit, key, queue, register, submit,
+use crate::fixture::{
+    Countdown, Fixture, UnreliableLedger, UnreliableQueue, account, deposit, key, queue, register, submit,
     withdrawal,
 };
+use crate::mutation_gaps::SilentLedger;
 
 fn world() -> Arc<dyn World> {
     Arc::new(SystemWorld::new())
 }
 
-/// Accepts a transaction whose send is lost.
-async fn forget(stage: &Stage, message: u128) {
-    let web = stage.process_over(|store| {
+/// Accepts a transaction, and loses its send.
+async fn accept_unsent(fixture: &Fixture, message: u128) {
+    let web = fixture.process_over(|store| {
         let sends_lost = Countdown::of(1);
-        store.queue = Arc::new(TroubledQueue { inner: Arc::clone(&store.queue), sends_lost });
+        store.queue = Arc::new(UnreliableQueue { inner: Arc::clone(&store.queue), sends_lost });
     });
     assert!(submit(&web, message, deposit("1.00")).await.is_err());
 }
 
-async fn receive_one(stage: &Stage) -> Message {
-    let ports = stage.store.ports();
+async fn receive_one(fixture: &Fixture) -> Message {
+    let ports = fixture.store.ports();
     ports.queue.receive(&queue(), 1, Duration::from_secs(60)).await.unwrap().remove(0)
 }
 
 #[tokio::test]
-async fn all_that_is_unqueued_is_recovered_and_not_only_the_first() {
-    let stage = Stage::new().await;
+async fn all_unqueued_work_is_recovered_and_not_only_the_first_item() {
+    let fixture = Fixture::new().await;
     for message in 1..=3 {
-        forget(&stage, message).await;
+        accept_unsent(&fixture, message).await;
     }
-    let recovered = stage.process().repair.recover(RecoveryScope::Unqueued).await.unwrap();
-    assert_eq!((recovered.looked_at, recovered.enqueued), (3, 3));
+    let recovered = fixture.process().repair.recover(RecoveryScope::Unqueued).await.unwrap();
+    assert_eq!((recovered.examined, recovered.enqueued), (3, 3));
 }
 
 #[tokio::test]
-async fn a_repair_whose_send_failed_is_tried_again_at_the_next_look() {
+async fn a_repair_whose_send_failed_is_tried_again_by_the_next_process() {
     let world = Arc::new(TestWorld::new(1));
-    let stage = Stage::in_world(world.clone()).await;
-    forget(&stage, 7).await;
-    world.advance(REPAIR_DELAY);
-    let away = stage.process_over(|store| {
+    let fixture = Fixture::in_world(world.clone()).await;
+    accept_unsent(&fixture, 7).await;
+    world.advance(REPAIR.first);
+    let unavailable = fixture.process_over(|store| {
         let sends_lost = Countdown::of(1);
-        store.queue = Arc::new(TroubledQueue { inner: Arc::clone(&store.queue), sends_lost });
+        store.queue = Arc::new(UnreliableQueue { inner: Arc::clone(&store.queue), sends_lost });
     });
-    assert!(away.repair.consider(&stage.stored(7).await).await.is_err());
-    assert!(stage.process().repair.consider(&stage.stored(7).await).await.unwrap());
+    assert!(unavailable.repair.enqueue_if_due(&fixture.stored(7).await).await.is_err());
+    assert!(fixture.process().repair.enqueue_if_due(&fixture.stored(7).await).await.unwrap());
 }
 
 #[tokio::test]
-async fn work_whose_own_message_waits_at_the_head_is_not_enqueued_again() {
+async fn work_whose_message_is_at_the_head_of_the_queue_is_not_enqueued_again() {
     let world = Arc::new(TestWorld::new(1));
-    let stage = Stage::in_world(world.clone()).await;
-    forget(&stage, 7).await;
-    // The way to the queue takes a moment, as it does outside of tests.
+    let fixture = Fixture::in_world(world.clone()).await;
+    accept_unsent(&fixture, 7).await;
+    // The send arrives some milliseconds later, as it does over a network.
     world.advance(Duration::from_millis(5));
-    assert!(submit(&stage.process(), 7, deposit("1.00")).await.is_ok());
-    world.advance(REPAIR_DELAY);
-    assert!(!stage.process().repair.consider(&stage.stored(7).await).await.unwrap());
+    assert!(submit(&fixture.process(), 7, deposit("1.00")).await.is_ok());
+    world.advance(REPAIR.first);
+    assert!(!fixture.process().repair.enqueue_if_due(&fixture.stored(7).await).await.unwrap());
 }
 
 #[tokio::test]
-async fn numbers_given_back_after_they_were_reported_do_not_break_the_books() {
+async fn numbers_given_back_after_they_were_reported_keep_the_register_consistent() {
     let store = MemoryStore::new(world()).sync;
     let numbers = OrderNumbers::new(Arc::clone(&store), world());
     let taken = numbers.take(75).await.unwrap();
-    // After three quarters of a range a second one is fetched for certain, and 75 are reported.
+    // After three quarters of a range the second one is always fetched, and 75 numbers are reported.
     let fetched = async {
         while register(&store).await.reserved == 100 {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), fetched).await.expect("a second range");
+    tokio::time::timeout(Duration::from_secs(10), fetched).await.expect("a second range is fetched");
     tokio::task::yield_now().await;
-    // None of them was needed: all of the work was rejected.
+    // None of the numbers was needed: all of the work was rejected.
     numbers.give_back(taken);
     numbers.close().await.unwrap();
     let register = register(&store).await;
@@ -117,7 +118,7 @@ async fn closing_the_numbers_twice_changes_nothing() {
     assert_eq!(register(&store).await, once);
 }
 
-/// A store of values that falls over a bug at first.
+/// A sync store whose first read panics.
 struct PanickySync {
     inner: Arc<dyn SyncStore>,
     panics: AtomicU32,
@@ -146,70 +147,64 @@ async fn a_fetch_of_numbers_that_panics_does_not_end_all_posting() {
 }
 
 #[tokio::test]
-async fn a_discard_that_failed_leaves_the_mark_that_keeps_repair_away() {
-    let stage = Stage::new().await;
-    let _ = submit(&stage.process(), 7, deposit("1.00")).await.unwrap();
-    let message = receive_one(&stage).await;
-    let bank = stage.process_over(|store| {
-        let mut ledger = TroubledLedger::over(&store.ledger);
+async fn a_failed_discard_keeps_the_mark_that_prevents_repair() {
+    let fixture = Fixture::new().await;
+    let _ = submit(&fixture.process(), 7, deposit("1.00")).await.unwrap();
+    let message = receive_one(&fixture).await;
+    let bank = fixture.process_over(|store| {
+        let mut ledger = UnreliableLedger::over(&store.ledger);
         ledger.commits_lost = Countdown::of(1);
         store.ledger = Arc::new(ledger);
     });
     bank.dead_letters
-        .set_aside(&queue(), &message, &held_in(&message.body), "it could not be posted")
+        .set_aside(&queue(), &message, &held_in(&message.body), "cannot be posted")
         .await
         .unwrap();
     let _ = bank.store.queue.delete(&queue(), &message.lease).await.unwrap();
     assert!(bank.dead_letters.discard(&message.lease.message_id, "operator").await.is_err());
-    assert!(stage.stored(7).await.marks.dead_letter, "its letter is open");
+    assert!(fixture.stored(7).await.marks.dead_letter, "its dead letter is open");
 }
 
 #[tokio::test]
-async fn a_replay_that_sends_nothing_does_not_say_that_it_is_done() {
-    let stage = Stage::new().await;
-    let _ = submit(&stage.process(), 7, deposit("1.00")).await.unwrap();
-    let mut envelope = envelope_in(&receive_one(&stage).await.body);
-    // The log does not know it: it was put back to an older state, say.
+async fn a_replay_that_sends_nothing_is_not_reported_as_done() {
+    let fixture = Fixture::new().await;
+    let _ = submit(&fixture.process(), 7, deposit("1.00")).await.unwrap();
+    let mut envelope = envelope_in(&receive_one(&fixture).await.body);
+    // A key that the log does not have, as after a restore of an older state.
     envelope.items[0].key = key(8);
-    let bank = stage.process();
+    let bank = fixture.process();
     bank.store.queue.send(&queue(), &envelope.encode(&seal()), Duration::ZERO).await.unwrap();
-    let message = receive_one(&stage).await;
-    bank.dead_letters
-        .set_aside(&queue(), &message, &held_in(&message.body), "it was never accepted")
-        .await
-        .unwrap();
+    let message = receive_one(&fixture).await;
+    bank.dead_letters.set_aside(&queue(), &message, &held_in(&message.body), "never accepted").await.unwrap();
     let _ = bank.store.queue.delete(&queue(), &message.lease).await.unwrap();
-    let before = stage.queued().await;
+    let before = fixture.queued().await;
     let decided = bank.dead_letters.replay(&message.lease.message_id, "operator").await.unwrap();
-    assert!(decided != Decided::Done || stage.queued().await > before, "nothing was sent");
+    assert!(decided != ResolveOutcome::Done || fixture.queued().await > before, "nothing was sent");
 }
 
 #[tokio::test]
-async fn one_unreadable_item_does_not_keep_its_neighbour_from_being_discarded() {
-    let stage = Stage::new().await;
+async fn an_unreadable_item_does_not_stop_the_discard_of_the_others() {
+    let fixture = Fixture::new().await;
     for message in [7, 8] {
-        let _ = submit(&stage.process(), message, deposit("1.00")).await.unwrap();
+        let _ = submit(&fixture.process(), message, deposit("1.00")).await.unwrap();
     }
-    let items = stage.receive().await;
+    let items = fixture.receive().await;
     let body = String::from_utf8(Envelope::of(items, None).encode(&seal())).unwrap();
     let body = body.replacen("deposit", "deposed", 1);
-    let bank = stage.process();
+    let bank = fixture.process();
     bank.store.queue.send(&queue(), &resealed(body.as_bytes()), Duration::ZERO).await.unwrap();
-    let message = receive_one(&stage).await;
-    bank.dead_letters
-        .set_aside(&queue(), &message, &held_in(&message.body), "it cannot be read")
-        .await
-        .unwrap();
+    let message = receive_one(&fixture).await;
+    bank.dead_letters.set_aside(&queue(), &message, &held_in(&message.body), "cannot be read").await.unwrap();
     let decided = bank.dead_letters.discard(&message.lease.message_id, "operator").await.unwrap();
-    assert_eq!(decided, Decided::Done);
-    let outcome = stage.outcome(8).await;
+    assert_eq!(decided, ResolveOutcome::Done);
+    let outcome = fixture.outcome(8).await;
     assert!(
         matches!(outcome, Some(Outcome::Rejected { reason: RejectReason::Discarded, .. })),
         "{outcome:?}"
     );
 }
 
-/// A ledger with one row that nobody can read.
+/// A ledger with one unreadable row.
 struct DamagedLedger {
     inner: Arc<dyn Ledger>,
     damaged: TransactionKey,
@@ -230,46 +225,46 @@ impl LedgerDecorator for DamagedLedger {
 }
 
 #[tokio::test]
-async fn a_message_whose_row_nobody_can_read_can_be_set_aside() {
-    let stage = Stage::new().await;
-    let _ = submit(&stage.process(), 7, deposit("1.00")).await.unwrap();
-    let message = receive_one(&stage).await;
-    let bank = stage.process_over(|store| {
+async fn a_message_with_an_unreadable_row_can_be_set_aside() {
+    let fixture = Fixture::new().await;
+    let _ = submit(&fixture.process(), 7, deposit("1.00")).await.unwrap();
+    let message = receive_one(&fixture).await;
+    let bank = fixture.process_over(|store| {
         store.ledger = Arc::new(DamagedLedger { inner: Arc::clone(&store.ledger), damaged: key(7) });
     });
     let set_aside =
         bank.dead_letters.set_aside(&queue(), &message, &held_in(&message.body), "its row is damaged").await;
-    assert!(set_aside.is_ok(), "else the message stays on the queue for ever: {set_aside:?}");
+    assert!(set_aside.is_ok(), "the message would stay on the queue for ever: {set_aside:?}");
 }
 
 #[tokio::test]
-async fn one_damaged_row_does_not_keep_its_neighbours_from_being_posted() {
-    let stage = Stage::new().await;
+async fn a_damaged_row_does_not_stop_the_posting_of_the_others() {
+    let fixture = Fixture::new().await;
     for message in [7, 8] {
-        let _ = submit(&stage.process(), message, deposit("1.00")).await.unwrap();
+        let _ = submit(&fixture.process(), message, deposit("1.00")).await.unwrap();
     }
-    let work = stage.receive().await;
-    let bank = stage.process_over(|store| {
+    let work = fixture.receive().await;
+    let bank = fixture.process_over(|store| {
         store.ledger = Arc::new(DamagedLedger { inner: Arc::clone(&store.ledger), damaged: key(7) });
     });
-    // A stale commit: the rows have to be read.
-    let ledger = stage.store.ports().ledger;
+    // A stale commit, so that the rows have to be read.
+    let ledger = fixture.store.ports().ledger;
     assert!(ledger.mark(&key(8), &work[1].revision, Marks::default()).await.unwrap().is_some());
     let settled = bank.poster.post(account(), work).await;
-    let neighbour = settled.iter().find(|(settled, _)| *settled == key(8)).unwrap();
-    assert!(neighbour.1.is_ok(), "{:?}", neighbour.1);
+    let other = settled.iter().find(|(settled, _)| *settled == key(8)).unwrap();
+    assert!(other.1.is_ok(), "{:?}", other.1);
 }
 
 #[tokio::test]
-async fn a_long_trace_does_not_burst_the_message() {
-    let stage = Stage::new().await;
-    let bank = stage.process();
+async fn a_long_trace_does_not_exceed_the_size_of_a_message() {
+    let fixture = Fixture::new().await;
+    let bank = fixture.process();
     for message in 0..300 {
         let _ = submit(&bank, message, deposit("1.00")).await.unwrap();
     }
     let mut work = Vec::new();
     while work.len() < 300 {
-        work.extend(stage.receive().await);
+        work.extend(fixture.receive().await);
     }
     let trace = "0".repeat(1000);
     let envelopes = envelope::pack(&work, Some(&trace));
@@ -277,7 +272,7 @@ async fn a_long_trace_does_not_burst_the_message() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lane_that_falls_idle_takes_nobody_along() {
+async fn a_lane_that_becomes_idle_abandons_no_caller() {
     let flush: Flush<u8, u32, u32> = Arc::new(|_, items| async move { items }.boxed());
     let group = Arc::new(GroupCommit::new(world(), 8, flush));
     let callers = (0..4).map(|_| {
@@ -296,32 +291,32 @@ async fn a_lane_that_falls_idle_takes_nobody_along() {
 }
 
 #[tokio::test]
-async fn patience_ends_although_the_log_does_not_answer() {
-    let stage = Stage::new().await;
-    let bank = stage.process_over(|store| store.ledger = Arc::new(SilentLedger(Arc::clone(&store.ledger))));
-    let patience = Some(Duration::from_millis(60));
-    let asked = bank.acceptor.submit(key(1), deposit("1.00"), None, patience);
+async fn a_wait_ends_at_its_deadline_although_the_log_does_not_answer() {
+    let fixture = Fixture::new().await;
+    let bank = fixture.process_over(|store| store.ledger = Arc::new(SilentLedger(Arc::clone(&store.ledger))));
+    let wait = Some(Duration::from_millis(60));
+    let asked = bank.acceptor.submit(key(1), deposit("1.00"), None, wait);
     let answer = tokio::time::timeout(Duration::from_secs(5), asked).await;
-    assert!(answer.is_ok(), "the promise was made, and is never told");
+    assert!(answer.is_ok(), "the transaction was accepted, but the request was never answered");
 }
 
 #[tokio::test]
-async fn a_fault_of_the_first_page_does_not_refuse_what_the_account_can_pay_after_it() {
-    let stage = Stage::new().await;
-    let bank = stage.process_over(|store| {
-        let mut ledger = TroubledLedger::over(&store.ledger);
+async fn a_fault_of_the_first_page_rejects_no_withdrawal_that_it_would_have_covered() {
+    let fixture = Fixture::new().await;
+    let bank = fixture.process_over(|store| {
+        let mut ledger = UnreliableLedger::over(&store.ledger);
         ledger.commits_lost = Countdown::of(1);
         store.ledger = Arc::new(ledger);
     });
     let mut work = Vec::new();
     for message in 0..99 {
         let last = message == 98;
-        let wish = if last { withdrawal("50.00") } else { deposit("1.00") };
-        let _ = submit(&bank, message, wish).await.unwrap();
-        work.extend(stage.receive().await);
+        let instruction = if last { withdrawal("50.00") } else { deposit("1.00") };
+        let _ = submit(&bank, message, instruction).await.unwrap();
+        work.extend(fixture.receive().await);
     }
     let _ = bank.poster.post(account(), work.clone()).await;
     let _ = bank.poster.post(account(), work).await;
-    let outcome = stage.outcome(98).await;
+    let outcome = fixture.outcome(98).await;
     assert!(matches!(outcome, Some(Outcome::Posted { .. })), "{outcome:?}");
 }

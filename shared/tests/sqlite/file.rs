@@ -1,4 +1,4 @@
-//! The file: who may open it, and what is in it after a crash or after damage.
+//! The file: which programs may open it, and its contents after a crash or damage.
 
 use std::path::Path;
 use std::sync::Barrier;
@@ -11,88 +11,88 @@ use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{AcceptOutcome, Committed};
 use postonce_shared::ports::sync_store::Swapped;
 
-use super::bank::{Bank, account_key, corrupt, journal_mode, number, within_deadline, work_queue};
+use super::fixture::{Fixture, account_key, corrupt, journal_mode, number, within_deadline, work_queue};
 
 #[test]
-fn opening_makes_the_folder_and_the_schema() {
-    let bank = Bank::new();
+fn opening_creates_the_folder_and_the_schema() {
+    let fixture = Fixture::new();
     within_deadline(async {
-        bank.open().ledger.probe().await.unwrap();
-        assert_eq!(number(&bank.sql(), "PRAGMA user_version"), SCHEMA_VERSION);
-        assert_eq!(journal_mode(&bank), "wal");
+        fixture.open().ledger.probe().await.unwrap();
+        assert_eq!(number(&fixture.sql(), "PRAGMA user_version"), SCHEMA_VERSION);
+        assert_eq!(journal_mode(&fixture), "wal");
     });
 }
 
 #[test]
-fn a_newer_schema_is_refused_and_left_alone() {
-    let bank = Bank::new();
-    drop(bank.open());
-    bank.sql().pragma_update(None, "user_version", SCHEMA_VERSION + 1).unwrap();
-    let fault = bank.refusal();
+fn a_newer_schema_is_refused_and_not_changed() {
+    let fixture = Fixture::new();
+    drop(fixture.open());
+    fixture.sql().pragma_update(None, "user_version", SCHEMA_VERSION + 1).unwrap();
+    let fault = fixture.refusal();
     assert!(matches!(fault, OpenFault::Newer { found, .. } if found == SCHEMA_VERSION + 1), "{fault}");
     assert!(fault.to_string().ends_with("start a newer program"), "{fault}");
-    bank.sql().pragma_update(None, "user_version", SCHEMA_VERSION).unwrap();
-    drop(bank.open());
+    fixture.sql().pragma_update(None, "user_version", SCHEMA_VERSION).unwrap();
+    drop(fixture.open());
 }
 
 #[test]
-fn files_of_others_are_refused_and_left_alone() {
-    let bank = Bank::new();
-    std::fs::create_dir_all(bank.path().parent().unwrap()).unwrap();
-    bank.sql().execute_batch("CREATE TABLE theirs (x)").unwrap();
-    assert!(matches!(bank.refusal(), OpenFault::Foreign { .. }));
-    assert_eq!(journal_mode(&bank), "delete");
-    std::fs::write(bank.path(), "this is no database. ".repeat(100)).unwrap();
-    assert!(matches!(bank.refusal(), OpenFault::Database { .. }));
+fn files_of_other_programs_are_refused_and_not_changed() {
+    let fixture = Fixture::new();
+    std::fs::create_dir_all(fixture.path().parent().unwrap()).unwrap();
+    fixture.sql().execute_batch("CREATE TABLE theirs (x)").unwrap();
+    assert!(matches!(fixture.refusal(), OpenFault::Foreign { .. }));
+    assert_eq!(journal_mode(&fixture), "delete");
+    std::fs::write(fixture.path(), "this is no database. ".repeat(100)).unwrap();
+    assert!(matches!(fixture.refusal(), OpenFault::Database { .. }));
 }
 
 #[test]
 fn many_processes_may_start_at_once() {
     for _ in 0..5 {
-        let bank = Bank::new();
+        let fixture = Fixture::new();
         let start = Barrier::new(8);
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
                     start.wait();
-                    drop(bank.open());
+                    drop(fixture.open());
                 });
             }
         });
-        assert_eq!(number(&bank.sql(), "PRAGMA user_version"), SCHEMA_VERSION);
+        assert_eq!(number(&fixture.sql(), "PRAGMA user_version"), SCHEMA_VERSION);
     }
 }
 
 #[test]
-fn a_file_that_is_left_is_the_whole_store_also_while_a_thread_holds_it() {
-    let (bank, copied) = (Bank::new(), Bank::new());
+fn a_closed_store_is_one_complete_file_even_while_a_thread_holds_it() {
+    let (fixture, copied) = (Fixture::new(), Fixture::new());
     within_deadline(async {
-        let held = bank.open();
-        fill(&bank, &held).await;
-        let log = bank.path().with_extension("db-wal");
+        let held = fixture.open();
+        fill(&fixture, &held).await;
+        let log = fixture.path().with_extension("db-wal");
         assert_ne!(std::fs::metadata(&log).unwrap().len(), 0);
-        SqliteStore::checkpoint(&bank.path()).unwrap();
+        SqliteStore::checkpoint(&fixture.path()).unwrap();
         assert_eq!(std::fs::metadata(&log).unwrap().len(), 0);
         std::fs::create_dir_all(copied.path().parent().unwrap()).unwrap();
-        std::fs::copy(bank.path(), copied.path()).unwrap();
-        check_all_is_there(&copied.open()).await;
+        std::fs::copy(fixture.path(), copied.path()).unwrap();
+        check_all_rows(&copied.open()).await;
     });
 }
 
-/// Something of everything; [`check_all_is_there`] knows what.
-async fn fill(bank: &Bank, store: &Store) {
-    bank.open_account(store).await;
-    let new: Vec<_> = (1..=3).map(|message| bank.deposit(message)).collect();
+/// Writes rows of every kind; [`check_all_is_there`] checks them.
+async fn fill(fixture: &Fixture, store: &Store) {
+    fixture.open_account(store).await;
+    let new: Vec<_> = (1..=3).map(|message| fixture.deposit(message)).collect();
     assert_eq!(store.ledger.accept(&new).await.unwrap().len(), 3);
-    let commit = bank.decide(store, &[1, 2], 1).await;
+    let commit = fixture.decide(store, &[1, 2], 1).await;
     assert!(matches!(store.ledger.commit(&commit).await.unwrap(), Committed::Done { revision: Some(_) }));
     store.queue.send(&work_queue(), b"sent", Duration::ZERO).await.unwrap();
     assert!(matches!(store.sync.swap("range", None, "1000").await.unwrap(), Swapped::Done(_)));
 }
 
-/// Transactions once lay in the order of their keys.
+/// Older versions stored transactions in the order of their keys.
 #[test]
-fn what_an_older_program_wrote_is_there_after_the_migration() {
+fn rows_of_an_older_version_are_complete_after_the_migration() {
     const MIGRATIONS: [&str; 4] = [
         include_str!("../../src/adapters/sqlite/migrations/001_initial.sql"),
         include_str!("../../src/adapters/sqlite/migrations/002_roster.sql"),
@@ -103,11 +103,11 @@ fn what_an_older_program_wrote_is_there_after_the_migration() {
         metadata, unknown_members, fingerprint_version, fingerprint, accepted_at, accept_nonce, dead_letter,
         repairs, repaired_at, commit_nonce, decided_at, order_number, sequence, balance_after, reason";
     within_deadline(async {
-        let newer = Bank::new();
+        let newer = Fixture::new();
         let store = newer.open();
         fill(&newer, &store).await;
         drop(store);
-        let older = Bank::new();
+        let older = Fixture::new();
         std::fs::create_dir_all(older.path().parent().unwrap()).unwrap();
         let sql = older.sql();
         MIGRATIONS.iter().for_each(|migration| sql.execute_batch(migration).unwrap());
@@ -123,25 +123,25 @@ fn what_an_older_program_wrote_is_there_after_the_migration() {
 
         let store = older.open();
         assert_eq!(number(&older.sql(), "PRAGMA user_version"), SCHEMA_VERSION);
-        check_all_is_there(&store).await;
-        // The keys are taken as they were.
+        check_all_rows(&store).await;
+        // The stored keys are unchanged.
         let again = store.ledger.accept(&[older.deposit(1)]).await.unwrap().remove(0);
         assert!(matches!(again, AcceptOutcome::Existing(_)), "{again:?}");
     });
 }
 
 #[test]
-fn what_was_answered_is_there_after_a_crash() {
+fn answered_writes_survive_a_crash() {
     within_deadline(async {
-        let bank = Bank::new();
-        let store = bank.open();
-        fill(&bank, &store).await;
-        // A copy of the files while they are open: what a process that is killed leaves behind.
-        let crashed = Bank::new();
-        copy_database(bank.path().parent().unwrap(), crashed.path().parent().unwrap());
-        check_all_is_there(&crashed.open()).await;
+        let fixture = Fixture::new();
+        let store = fixture.open();
+        fill(&fixture, &store).await;
+        // A copy of the open files is what a killed process leaves.
+        let crashed = Fixture::new();
+        copy_database(fixture.path().parent().unwrap(), crashed.path().parent().unwrap());
+        check_all_rows(&crashed.open()).await;
         drop(store);
-        check_all_is_there(&bank.open()).await;
+        check_all_rows(&fixture.open()).await;
     });
 }
 
@@ -149,14 +149,14 @@ fn copy_database(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for file in std::fs::read_dir(from).unwrap() {
         let file = file.unwrap();
-        // The index of the log is rebuilt from the log.
+        // SQLite rebuilds the index of the log from the log.
         if !file.file_name().to_string_lossy().ends_with("-shm") {
             std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
         }
     }
 }
 
-async fn check_all_is_there(store: &Store) {
+async fn check_all_rows(store: &Store) {
     let account = store.ledger.account(account_key()).await.unwrap().unwrap();
     assert_eq!((account.value.balance.minor_units(), account.revision.as_str()), (200, "2"));
     assert_eq!(store.log.pages(account_key(), 1, 10).await.unwrap().len(), 1);
@@ -168,13 +168,13 @@ async fn check_all_is_there(store: &Store) {
 }
 
 #[test]
-fn a_lock_that_stays_is_a_fault_that_passes() {
+fn a_lock_that_is_held_too_long_is_a_transient_fault() {
     within_deadline(async {
-        let bank = Bank::new();
-        let store = bank.open();
-        let other = bank.sql();
+        let fixture = Fixture::new();
+        let store = fixture.open();
+        let other = fixture.sql();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
-        let new = [bank.deposit(1)];
+        let new = [fixture.deposit(1)];
         let fault = store.ledger.accept(&new).await.unwrap_err();
         assert!(matches!(fault, StoreFault::Unavailable { .. }), "{fault:?}");
         other.execute_batch("ROLLBACK").unwrap();
@@ -184,17 +184,17 @@ fn a_lock_that_stays_is_a_fault_that_passes() {
 }
 
 #[test]
-fn damage_is_noticed_and_the_past_is_not_changed_by_accident() {
+fn damage_is_detected_and_triggers_protect_final_rows() {
     within_deadline(async {
-        let bank = Bank::new();
-        let store = bank.open();
-        bank.open_account(&store).await;
+        let fixture = Fixture::new();
+        let store = fixture.open();
+        fixture.open_account(&store).await;
         for message in 1..=3 {
-            assert_eq!(store.ledger.accept(&[bank.deposit(message)]).await.unwrap().len(), 1);
-            let commit = bank.decide(&store, &[message], message * 100).await;
+            assert_eq!(store.ledger.accept(&[fixture.deposit(message)]).await.unwrap().len(), 1);
+            let commit = fixture.decide(&store, &[message], message * 100).await;
             assert!(matches!(store.ledger.commit(&commit).await.unwrap(), Committed::Done { .. }));
         }
-        let sql = bank.sql();
+        let sql = fixture.sql();
         for statement in [
             "UPDATE transactions SET reference = 'x'",
             "DELETE FROM transactions",

@@ -1,4 +1,4 @@
-//! The two atomic steps, repeated and raced.
+//! The two atomic steps, repeated and under concurrency.
 
 use futures::future::join_all;
 
@@ -8,19 +8,19 @@ use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{AcceptOutcome, Committed, Marks};
 
-use super::bank::{Bank, account_key, number, refused, within_deadline, work_queue};
+use super::fixture::{Fixture, account_key, number, refused, within_deadline, work_queue};
 
 #[test]
-fn racing_processes_post_once() {
+fn concurrent_processes_post_once() {
     within_deadline(async {
-        let bank = Bank::new();
-        let (one, other) = (bank.open(), bank.open());
-        bank.open_account(&one).await;
+        let fixture = Fixture::new();
+        let (one, other) = (fixture.open(), fixture.open());
+        fixture.open_account(&one).await;
         for round in 1..=30 {
-            let outcomes = one.ledger.accept(&[bank.deposit(round)]).await.unwrap();
+            let outcomes = one.ledger.accept(&[fixture.deposit(round)]).await.unwrap();
             assert!(matches!(outcomes[..], [AcceptOutcome::Inserted { enqueued: true, .. }]));
-            let mine = bank.decide(&one, &[round], round * 1000).await;
-            let theirs = bank.decide(&other, &[round], round * 1000 + 500).await;
+            let mine = fixture.decide(&one, &[round], round * 1000).await;
+            let theirs = fixture.decide(&other, &[round], round * 1000 + 500).await;
             let (mine, theirs) = tokio::join!(one.ledger.commit(&mine), other.ledger.commit(&theirs));
             let answers = [mine.unwrap(), theirs.unwrap()];
             let done = answers.iter().filter(|answer| matches!(answer, Committed::Done { .. })).count();
@@ -36,70 +36,71 @@ fn racing_processes_post_once() {
 }
 
 #[test]
-fn racing_processes_accept_a_key_once() {
+fn concurrent_processes_accept_a_key_once() {
     within_deadline(async {
-        let bank = Bank::new();
-        let stores = [bank.open(), bank.open()];
+        let fixture = Fixture::new();
+        let stores = [fixture.open(), fixture.open()];
         let calls = (0..200).map(|call: u32| {
             let store = if call.is_multiple_of(2) { &stores[0] } else { &stores[1] };
-            let new = bank.deposit(call / 4);
+            let new = fixture.deposit(call / 4);
             async move { store.ledger.accept(&[new]).await.unwrap().remove(0) }
         });
         let outcomes = join_all(calls).await;
         let inserted = |outcome: &&AcceptOutcome| matches!(outcome, AcceptOutcome::Inserted { .. });
         assert_eq!(outcomes.iter().filter(inserted).count(), 50);
         let backlog = stores[0].queue.backlog(&work_queue()).await.unwrap();
-        assert_eq!(backlog.depth, 50, "one message for each that was inserted");
+        assert_eq!(backlog.depth, 50, "one message for each inserted transaction");
     });
 }
 
 #[test]
-fn an_accept_whose_answer_was_lost_is_recognized() {
+fn an_accept_whose_response_was_lost_is_recognized() {
     within_deadline(async {
-        let bank = Bank::new();
-        let store = bank.open();
-        let new = bank.deposit(1);
+        let fixture = Fixture::new();
+        let store = fixture.open();
+        let new = fixture.deposit(1);
         for _ in 0..2 {
             let outcome = store.ledger.accept(std::slice::from_ref(&new)).await.unwrap().remove(0);
             assert!(matches!(outcome, AcceptOutcome::Inserted { enqueued: true, .. }), "{outcome:?}");
         }
-        let other = store.ledger.accept(&[bank.deposit(1)]).await.unwrap().remove(0);
+        let other = store.ledger.accept(&[fixture.deposit(1)]).await.unwrap().remove(0);
         assert!(matches!(other, AcceptOutcome::Existing(_)), "{other:?}");
         assert_eq!(store.queue.backlog(&work_queue()).await.unwrap().depth, 1);
     });
 }
 
 #[test]
-fn a_commit_whose_answer_was_lost_is_recognized() {
+fn a_commit_whose_response_was_lost_is_recognized() {
     within_deadline(async {
-        let bank = Bank::new();
-        let store = bank.open();
-        bank.open_account(&store).await;
-        assert_eq!(store.ledger.accept(&[bank.deposit(1), bank.deposit(2)]).await.unwrap().len(), 2);
-        let (commit, rival) = (bank.decide(&store, &[1], 1).await, bank.decide(&store, &[1], 100).await);
-        let old = bank.decide(&store, &[2], 200).await;
+        let fixture = Fixture::new();
+        let store = fixture.open();
+        fixture.open_account(&store).await;
+        assert_eq!(store.ledger.accept(&[fixture.deposit(1), fixture.deposit(2)]).await.unwrap().len(), 2);
+        let (commit, rival) =
+            (fixture.decide(&store, &[1], 1).await, fixture.decide(&store, &[1], 100).await);
+        let old = fixture.decide(&store, &[2], 200).await;
         let first = store.ledger.commit(&commit).await.unwrap();
         assert!(matches!(first, Committed::Done { revision: Some(_) }));
         assert_eq!(store.ledger.commit(&commit).await.unwrap(), first);
-        let keys = vec![bank.deposit(1).key];
+        let keys = vec![fixture.deposit(1).key];
         assert_eq!(store.ledger.commit(&rival).await.unwrap(), Committed::AlreadyFinal(keys));
         assert_eq!(store.ledger.commit(&old).await.unwrap(), Committed::Stale);
-        let next = bank.decide(&store, &[2], 200).await;
+        let next = fixture.decide(&store, &[2], 200).await;
         assert!(matches!(store.ledger.commit(&next).await.unwrap(), Committed::Done { .. }));
-        // The account moved on: it was done, but the row is another one now.
+        // A newer commit changed the row, so the outcome of the first one can only be read from the journal.
         assert_eq!(store.ledger.commit(&commit).await.unwrap(), Committed::Done { revision: None });
     });
 }
 
 #[test]
-fn a_commit_leaves_nothing_behind_when_one_guard_breaks() {
+fn a_commit_writes_nothing_if_one_precondition_fails() {
     within_deadline(async {
-        let bank = Bank::new();
-        let store = bank.open();
-        bank.open_account(&store).await;
-        let new: Vec<_> = (1..=3).map(|message| bank.deposit(message)).collect();
+        let fixture = Fixture::new();
+        let store = fixture.open();
+        fixture.open_account(&store).await;
+        let new: Vec<_> = (1..=3).map(|message| fixture.deposit(message)).collect();
         assert_eq!(store.ledger.accept(&new).await.unwrap().len(), 3);
-        let commit = bank.decide(&store, &[1, 2, 3], 1).await;
+        let commit = fixture.decide(&store, &[1, 2, 3], 1).await;
         let marked = &commit.finalizations[2];
         let marks = Marks { dead_letter: true, ..Marks::default() };
         let revision = store.ledger.mark(&marked.key, &marked.revision, marks).await.unwrap();
@@ -108,22 +109,22 @@ fn a_commit_leaves_nothing_behind_when_one_guard_breaks() {
         assert_eq!(store.log.accepted(None, 10).await.unwrap().items.len(), 3);
         let account = store.ledger.account(account_key()).await.unwrap().unwrap();
         assert_eq!(account.revision, commit.guard);
-        assert_eq!(number(&bank.sql(), "SELECT count(*) FROM journal_pages"), 0);
+        assert_eq!(number(&fixture.sql(), "SELECT count(*) FROM journal_pages"), 0);
         let unsound = AccountCommit { page: None, ..commit };
         assert!(refused(&store.ledger.commit(&unsound).await));
     });
 }
 
 #[test]
-fn a_listing_goes_on_where_it_ended() {
+fn a_listing_continues_at_its_cursor() {
     within_deadline(async {
-        let bank = Bank::new();
-        let store = bank.open();
-        // The partners come in another order than that of their names.
+        let fixture = Fixture::new();
+        let store = fixture.open();
+        // The partners are inserted in another order than that of their names.
         let mut expected = Vec::new();
         for partner in ["zoo", "bar", "shop"] {
             for message in (1..=5).rev() {
-                let mut new = bank.deposit(message);
+                let mut new = fixture.deposit(message);
                 new.key.partner = PartnerId::parse(partner).unwrap();
                 expected.push(new.key.clone());
                 assert_eq!(store.ledger.accept(&[new]).await.unwrap().len(), 1);

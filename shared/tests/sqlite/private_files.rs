@@ -5,17 +5,18 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use postonce_shared::adapters::sqlite::SqliteStore;
 use postonce_shared::adapters::sqlite::backup::{Existing, Progress, take};
 use postonce_shared::adapters::sqlite::restore::{Intent, Restoration, RestoreOptions};
 use postonce_shared::adapters::system::SystemWorld;
 use rusqlite::Connection;
 
-use super::bank::{Bank, one_message_per_work, within_deadline};
+use super::fixture::{Fixture, one_message_per_work, within_deadline};
 
-/// Names the folder in which a child process does its part.
+/// Variable with the folder that a child process uses.
 const FOLDER: &str = "POSTONCE_TEST_FOLDER";
 
 fn mode(path: &Path) -> u32 {
@@ -37,7 +38,7 @@ fn modes(folder: &Path) -> Vec<(String, u32)> {
     found
 }
 
-/// Checks the folder and all files in it; at least these are there.
+/// Checks the modes of a folder and of all its files, and that the files in `least` exist.
 fn assert_private(folder: &Path, least: &[&str]) {
     let found = modes(folder);
     let open: Vec<_> = found.iter().filter(|(_, mode)| *mode != 0o600).collect();
@@ -47,7 +48,7 @@ fn assert_private(folder: &Path, least: &[&str]) {
     }
 }
 
-/// Runs one of the tests below in a process of its own.
+/// Runs one of the tests below in a child process with the given umask.
 fn child(umask: &str, folder: &Path, test: &str) -> Output {
     Command::new("sh")
         .args(["-c", &format!("umask {umask}; exec \"$0\" \"$@\"")])
@@ -59,18 +60,18 @@ fn child(umask: &str, folder: &Path, test: &str) -> Output {
 }
 
 #[test]
-fn all_files_are_private_from_creation_under_any_umask() {
+fn all_files_are_private_from_their_creation_under_any_umask() {
     for umask in ["000", "022", "077", "777"] {
         let folder = tempfile::tempdir().unwrap();
-        let ran = child(umask, folder.path(), "a_life_of_a_store");
+        let ran = child(umask, folder.path(), "creation_backup_and_restore_of_a_store");
         let printed = String::from_utf8_lossy(&ran.stdout);
         assert!(ran.status.success() && printed.contains("1 passed"), "umask {umask}: {ran:?}");
     }
 }
 
-/// The store is created, used, backed up, restored and kept aside. Does nothing unless it is run as a child.
+/// Creates, uses, backs up and restores a store. Does nothing unless it runs as a child process.
 #[test]
-fn a_life_of_a_store() {
+fn creation_backup_and_restore_of_a_store() {
     let Some(outer) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
     let (folder, backups) = (outer.join("new").join("data"), outer.join("backups"));
     std::fs::create_dir(&backups).unwrap();
@@ -81,7 +82,7 @@ fn a_life_of_a_store() {
         let store = SqliteStore::open(&path, Arc::new(one_message_per_work), world.clone()).unwrap();
         let least = ["postonce.db", "postonce.db-shm", "postonce.db-wal", "postonce.db.lock"];
         assert_private(&folder, &least);
-        assert_eq!(mode(&outer.join("new")), 0o700, "a parent that was missing, too");
+        assert_eq!(mode(&outer.join("new")), 0o700, "a missing parent folder is created private, too");
         let watcher = &mut |progress| {
             let copying = matches!(progress, Progress::Copying { .. });
             assert_private(&backups, if copying { &["backup.db.partial"] } else { &[] });
@@ -91,7 +92,7 @@ fn a_life_of_a_store() {
         assert_private(&folder, &["postonce.db.backup-lock"]);
         drop(store);
     });
-    // As an older version left it.
+    // As an older version created it.
     set_mode(&path, 0o644);
     let options = RestoreOptions { intent: Intent::Replace, order_number_gap: None, held: false };
     let restoration = Restoration::prepare(&path, &backup, options, &*world, &mut |_| {}).unwrap();
@@ -106,13 +107,13 @@ fn a_life_of_a_store() {
     assert_private(&folder, &["postonce.db", kept.file_name().unwrap().to_str().unwrap()]);
 }
 
-/// What is logged while something is done.
-fn logged(doing: impl FnOnce()) -> String {
+/// The log of an action.
+fn logged(action: impl FnOnce()) -> String {
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);
     impl Write for Lines {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
+            self.0.lock().write(bytes)
         }
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
@@ -121,80 +122,80 @@ fn logged(doing: impl FnOnce()) -> String {
     let lines = Lines::default();
     let writer = lines.clone();
     let log = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-    tracing::subscriber::with_default(log, doing);
-    String::from_utf8(lines.0.lock().unwrap().clone()).unwrap()
+    tracing::subscriber::with_default(log, action);
+    String::from_utf8(lines.0.lock().clone()).unwrap()
 }
 
-fn folder_of(bank: &Bank) -> PathBuf {
-    bank.path().parent().unwrap().to_owned()
+fn folder_of(fixture: &Fixture) -> PathBuf {
+    fixture.path().parent().unwrap().to_owned()
 }
 
 #[test]
-fn a_store_that_others_can_read_is_narrowed_with_one_warning() {
-    let bank = Bank::new();
-    let _open = bank.open();
-    for (name, _) in modes(&folder_of(&bank)) {
-        set_mode(&folder_of(&bank).join(name), 0o664);
+fn a_store_that_other_users_can_read_is_made_private_with_one_warning() {
+    let fixture = Fixture::new();
+    let _open = fixture.open();
+    for (name, _) in modes(&folder_of(&fixture)) {
+        set_mode(&folder_of(&fixture).join(name), 0o664);
     }
-    set_mode(&bank.path(), 0o644);
-    set_mode(&folder_of(&bank), 0o755);
-    let warned = logged(|| drop(bank.open()));
-    assert_private(&folder_of(&bank), &["postonce.db-wal", "postonce.db-shm"]);
+    set_mode(&fixture.path(), 0o644);
+    set_mode(&folder_of(&fixture), 0o755);
+    let warned = logged(|| drop(fixture.open()));
+    assert_private(&folder_of(&fixture), &["postonce.db-wal", "postonce.db-shm"]);
     let lines: Vec<&str> = warned.lines().filter(|line| line.contains("WARN")).collect();
     assert!(lines.len() == 2 && lines[0].contains("it had 0755"), "{warned}");
     assert!(lines[1].contains("postonce.db had mode 0644"), "{warned}");
     assert!(lines[1].contains("postonce.db-wal had mode 0664"), "{warned}");
     assert!(lines[1].contains("postonce.db.lock had mode 0664"), "{warned}");
-    let again = logged(|| drop(bank.open()));
+    let again = logged(|| drop(fixture.open()));
     assert!(!again.contains("WARN"), "{again}");
 }
 
 #[test]
-fn readers_and_backups_narrow_a_store_too() {
-    let bank = Bank::new();
-    drop(bank.open());
-    set_mode(&bank.path(), 0o640);
-    drop(SqliteStore::open_to_read(&bank.path(), bank.shared_world()).unwrap());
-    assert_eq!(mode(&bank.path()), 0o600);
-    set_mode(&bank.path(), 0o604);
-    drop(take(&bank.path(), &bank.file("b.db"), Existing::Keep, bank.world(), &mut |_| {}).unwrap());
-    assert_eq!(mode(&bank.path()), 0o600);
+fn readers_and_backups_make_a_store_private_too() {
+    let fixture = Fixture::new();
+    drop(fixture.open());
+    set_mode(&fixture.path(), 0o640);
+    drop(SqliteStore::open_to_read(&fixture.path(), fixture.shared_world()).unwrap());
+    assert_eq!(mode(&fixture.path()), 0o600);
+    set_mode(&fixture.path(), 0o604);
+    drop(take(&fixture.path(), &fixture.file("b.db"), Existing::Keep, fixture.world(), &mut |_| {}).unwrap());
+    assert_eq!(mode(&fixture.path()), 0o600);
 }
 
 #[test]
-fn a_folder_with_other_contents_is_left_as_it_is() {
-    let bank = Bank::new();
-    drop(bank.open());
-    let folder = folder_of(&bank);
+fn the_mode_of_a_folder_with_other_files_is_not_changed() {
+    let fixture = Fixture::new();
+    drop(fixture.open());
+    let folder = folder_of(&fixture);
     File::create(folder.join("notes.txt")).unwrap();
     set_mode(&folder, 0o755);
-    let silent = logged(|| drop(bank.open()));
+    let silent = logged(|| drop(fixture.open()));
     assert!(!silent.contains("WARN") && mode(&folder) == 0o755, "{silent}");
     set_mode(&folder, 0o775);
-    let warned = logged(|| drop(bank.open()));
+    let warned = logged(|| drop(fixture.open()));
     assert!(warned.contains("Other users can write to the folder") && mode(&folder) == 0o775, "{warned}");
-    assert_eq!(mode(&bank.path()), 0o600);
+    assert_eq!(mode(&fixture.path()), 0o600);
 }
 
-/// Where another handle of a file is closed, POSIX gives back the locks that the process holds on it.
+/// When a process closes any handle of a file, POSIX releases the locks that it holds on that file.
 #[test]
-fn narrowing_leaves_the_locks_of_sqlite_alone() {
-    let bank = Bank::new();
-    let _open = bank.open();
-    let writer = bank.sql();
+fn making_a_store_private_keeps_the_locks_of_sqlite() {
+    let fixture = Fixture::new();
+    let _open = fixture.open();
+    let writer = fixture.sql();
     writer.execute_batch("BEGIN IMMEDIATE; INSERT INTO sync_values VALUES ('a', 0, '')").unwrap();
-    for (name, _) in modes(&folder_of(&bank)) {
-        set_mode(&folder_of(&bank).join(name), 0o644);
+    for (name, _) in modes(&folder_of(&fixture)) {
+        set_mode(&folder_of(&fixture).join(name), 0o644);
     }
-    drop(SqliteStore::open_to_read(&bank.path(), bank.shared_world()).unwrap());
-    assert_private(&folder_of(&bank), &["postonce.db-shm"]);
-    let ran = child("022", &folder_of(&bank), "another_process_cannot_write");
+    drop(SqliteStore::open_to_read(&fixture.path(), fixture.shared_world()).unwrap());
+    assert_private(&folder_of(&fixture), &["postonce.db-shm"]);
+    let ran = child("022", &folder_of(&fixture), "another_process_cannot_write");
     let printed = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success() && printed.contains("1 passed"), "{ran:?}");
     writer.execute_batch("COMMIT").unwrap();
 }
 
-/// Does nothing unless it is run as a child.
+/// Does nothing unless it runs as a child process.
 #[test]
 fn another_process_cannot_write() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
@@ -203,12 +204,12 @@ fn another_process_cannot_write() {
     assert_eq!(refused.sqlite_error_code(), Some(rusqlite::ErrorCode::DatabaseBusy), "{refused}");
 }
 
-/// Runs to its end only as root: others cannot give files away, and then have nothing to show.
+/// Tests something only as root, because other users cannot change the owner of a file.
 #[test]
-fn files_that_root_makes_belong_to_the_owner_of_the_store() {
+fn files_that_root_creates_belong_to_the_owner_of_the_store() {
     const SERVICE: Option<u32> = Some(4_711);
-    let bank = Bank::new();
-    let folder = folder_of(&bank);
+    let fixture = Fixture::new();
+    let folder = folder_of(&fixture);
     std::fs::create_dir(&folder).unwrap();
     if chown(&folder, SERVICE, SERVICE).is_err() {
         return;
@@ -221,18 +222,22 @@ fn files_that_root_makes_belong_to_the_owner_of_the_store() {
         let found = owners();
         assert!(found.len() >= least && found.iter().all(|(_, uid)| Some(*uid) == SERVICE), "{found:?}");
     };
-    let store = bank.open();
+    let store = fixture.open();
     check(4);
     let backup = folder.join("postonce.db.backup");
-    drop(take(&bank.path(), &backup, Existing::Keep, bank.world(), &mut |_| {}).unwrap());
+    drop(take(&fixture.path(), &backup, Existing::Keep, fixture.world(), &mut |_| {}).unwrap());
     check(6);
     drop(store);
     let lock = folder.join("postonce.db.lock");
     chown(&lock, Some(0), Some(0)).unwrap();
     set_mode(&lock, 0o644);
-    drop(bank.open());
+    drop(fixture.open());
     check(4);
-    let outside = bank.file("outside.db");
-    drop(take(&bank.path(), &outside, Existing::Keep, bank.world(), &mut |_| {}).unwrap());
-    assert_eq!(outside.metadata().unwrap().uid(), 0, "a backup elsewhere is of who took it");
+    let outside = fixture.file("outside.db");
+    drop(take(&fixture.path(), &outside, Existing::Keep, fixture.world(), &mut |_| {}).unwrap());
+    assert_eq!(
+        outside.metadata().unwrap().uid(),
+        0,
+        "a backup in another folder belongs to the user who took it"
+    );
 }

@@ -1,4 +1,4 @@
-//! The queue beside the ledger: written together with it, and read without its lock.
+//! The queue in the file of the ledger: messages are written together with transactions and received without the lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use postonce_shared::adapters::sqlite::Enqueue;
 use postonce_shared::ports::queue::{BODY_BYTES_MAX, Held};
 
-use super::bank::{Bank, number, refused, within_deadline, work_queue};
+use super::fixture::{Fixture, number, refused, within_deadline, work_queue};
 
 #[test]
 fn accepting_and_enqueueing_is_one_step() {
     within_deadline(async {
-        let bank = Bank::new();
+        let fixture = Fixture::new();
         let too_large: Enqueue = Arc::new(|_| vec![(work_queue(), vec![0; BODY_BYTES_MAX + 1])]);
         let broken: Enqueue = Arc::new(|_| panic!("on purpose"));
         for enqueue in [too_large, broken] {
-            let store = bank.open_with(enqueue);
-            assert!(refused(&store.ledger.accept(&[bank.deposit(1)]).await));
-            assert!(store.ledger.transaction(&bank.deposit(1).key).await.unwrap().is_none());
+            let store = fixture.open_with(enqueue);
+            assert!(refused(&store.ledger.accept(&[fixture.deposit(1)]).await));
+            assert!(store.ledger.transaction(&fixture.deposit(1).key).await.unwrap().is_none());
             assert_eq!(store.queue.backlog(&work_queue()).await.unwrap().depth, 0);
         }
     });
@@ -26,15 +26,15 @@ fn accepting_and_enqueueing_is_one_step() {
 #[test]
 fn an_empty_receive_takes_no_lock() {
     within_deadline(async {
-        let bank = Bank::new();
-        let (store, queue) = (bank.open(), work_queue());
+        let fixture = Fixture::new();
+        let (store, queue) = (fixture.open(), work_queue());
         store.queue.send(&queue, b"later", Duration::from_secs(3600)).await.unwrap();
-        let other = bank.sql();
+        let other = fixture.sql();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
         let received = store.queue.receive(&queue, 32, Duration::from_secs(20));
         // Below the time that a writer waits for the lock.
         let received = tokio::time::timeout(Duration::from_secs(4), received).await;
-        assert!(received.expect("it waited for the lock").unwrap().is_empty());
+        assert!(received.expect("an empty receive takes no lock").unwrap().is_empty());
         store.ledger.probe().await.unwrap();
     });
 }
@@ -42,11 +42,11 @@ fn an_empty_receive_takes_no_lock() {
 #[test]
 fn message_ids_are_never_used_again() {
     within_deadline(async {
-        let bank = Bank::new();
+        let fixture = Fixture::new();
         let (queue, visibility) = (work_queue(), Duration::from_secs(20));
         let mut seen = std::collections::BTreeSet::new();
         for _ in 0..3 {
-            let store = bank.open();
+            let store = fixture.open();
             store.queue.send(&queue, b"body", Duration::ZERO).await.unwrap();
             let message = store.queue.receive(&queue, 1, visibility).await.unwrap().remove(0);
             assert!(seen.insert(message.lease.message_id.clone()), "{seen:?}");
@@ -54,9 +54,9 @@ fn message_ids_are_never_used_again() {
             assert_eq!(store.queue.delete(&queue, &message.lease).await.unwrap(), Held::Lost);
         }
         assert_eq!(
-            number(&bank.sql(), "SELECT count(*) FROM queue_bodies"),
+            number(&fixture.sql(), "SELECT count(*) FROM queue_bodies"),
             0,
-            "a body goes with its message"
+            "the body is deleted with its message"
         );
     });
 }
@@ -64,18 +64,18 @@ fn message_ids_are_never_used_again() {
 #[test]
 fn only_the_newest_receipt_counts() {
     within_deadline(async {
-        let bank = Bank::new();
-        let store = bank.open();
+        let fixture = Fixture::new();
+        let store = fixture.open();
         let (queue, visibility) = (work_queue(), Duration::from_secs(20));
         store.queue.send(&queue, b"body", Duration::ZERO).await.unwrap();
         let first = store.queue.receive(&queue, 32, visibility).await.unwrap().remove(0);
         assert!(store.queue.receive(&queue, 32, visibility).await.unwrap().is_empty());
-        bank.move_clock(visibility);
-        // It expired, but nobody else received it: still ours.
+        fixture.move_clock(visibility);
+        // The lease has expired, but no other receive took it, so it can be extended.
         let renewed = store.queue.extend(&queue, &first.lease, b"changed", visibility).await.unwrap();
         let Held::Ours(renewed) = renewed else { panic!("lost") };
         assert_eq!(store.queue.delete(&queue, &first.lease).await.unwrap(), Held::Lost);
-        bank.move_clock(visibility);
+        fixture.move_clock(visibility);
         let second = store.queue.receive(&queue, 32, visibility).await.unwrap().remove(0);
         assert_eq!((second.body.as_slice(), second.dequeue_count), (b"changed".as_slice(), 2));
         assert_eq!(second.lease.message_id, first.lease.message_id);
@@ -88,13 +88,13 @@ fn only_the_newest_receipt_counts() {
 }
 
 #[test]
-fn a_large_message_of_somebody_else_can_be_prolonged() {
+fn a_large_message_of_another_program_can_be_extended() {
     within_deadline(async {
-        let bank = Bank::new();
-        let store = bank.open();
+        let fixture = Fixture::new();
+        let store = fixture.open();
         let (queue, visibility) = (work_queue(), Duration::from_secs(20));
         store.queue.send(&queue, b"body", Duration::ZERO).await.unwrap();
-        bank.sql().execute_batch("UPDATE queue_bodies SET body = zeroblob(65536)").unwrap();
+        fixture.sql().execute_batch("UPDATE queue_bodies SET body = zeroblob(65536)").unwrap();
         let message = store.queue.receive(&queue, 1, visibility).await.unwrap().remove(0);
         assert_eq!(message.body.len(), 65_536);
         let extended = store.queue.extend(&queue, &message.lease, &message.body, visibility).await;
@@ -104,22 +104,25 @@ fn a_large_message_of_somebody_else_can_be_prolonged() {
 }
 
 #[test]
-fn a_clock_that_goes_back_hides_nothing_for_long() {
+fn a_clock_that_is_set_back_hides_messages_only_for_a_short_time() {
     within_deadline(async {
-        let bank = Bank::new();
-        let store = bank.open();
+        let fixture = Fixture::new();
+        let store = fixture.open();
         let (queue, visibility) = (work_queue(), Duration::from_secs(20));
         store.queue.send(&queue, b"waits", Duration::ZERO).await.unwrap();
         store.queue.send(&queue, b"leased", Duration::ZERO).await.unwrap();
         assert_eq!(store.queue.receive(&queue, 1, visibility).await.unwrap().len(), 1);
-        // A small step costs no lease.
-        bank.set_clock_back(Duration::from_secs(5));
+        // A small step back costs no lease.
+        fixture.set_clock_back(Duration::from_secs(5));
         assert!(store.queue.receive(&queue, 32, visibility).await.unwrap().is_empty());
-        bank.set_clock_back(Duration::from_secs(7200));
+        fixture.set_clock_back(Duration::from_secs(7200));
         store.queue.send(&queue, b"new", Duration::ZERO).await.unwrap();
         let first = store.queue.receive(&queue, 32, visibility).await.unwrap();
-        assert_eq!(first.len(), 1, "what is sent now is visible now");
+        assert_eq!(first.len(), 1, "a new message is visible at once");
         assert_eq!(store.queue.receive(&queue, 32, visibility).await.unwrap().len(), 2);
-        assert!(store.queue.receive(&queue, 32, visibility).await.unwrap().is_empty(), "and leased once");
+        assert!(
+            store.queue.receive(&queue, 32, visibility).await.unwrap().is_empty(),
+            "each message is leased once"
+        );
     });
 }

@@ -1,4 +1,4 @@
-//! Restores: what must not come again does not, and what must not be restored is not.
+//! Restores: numbers, epochs and revocations that were published after the backup are not repeated or undone.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,25 +24,25 @@ use rusqlite::Connection;
 use uuid::Uuid;
 
 use super::backup::first_schema;
-use super::bank::{Bank, number, within_deadline, work_queue};
+use super::fixture::{Fixture, number, within_deadline, work_queue};
 
 const REPLACE: RestoreOptions =
     RestoreOptions { intent: Intent::Replace, order_number_gap: None, held: false };
-const LOOK: RestoreOptions = RestoreOptions { intent: Intent::DryRun, ..REPLACE };
+const INSPECT: RestoreOptions = RestoreOptions { intent: Intent::DryRun, ..REPLACE };
 
-fn back_up(bank: &Bank) -> PathBuf {
-    let file = bank.file("backup.db");
-    drop(take(&bank.path(), &file, Existing::Replace, bank.world(), &mut |_| {}).unwrap());
+fn back_up(fixture: &Fixture) -> PathBuf {
+    let file = fixture.file("backup.db");
+    drop(take(&fixture.path(), &file, Existing::Replace, fixture.world(), &mut |_| {}).unwrap());
     file
 }
 
-fn restore(bank: &Bank, file: &Path, options: RestoreOptions) -> Result<Plan, BackupFault> {
-    Restoration::prepare(&bank.path(), file, options, bank.world(), &mut |_| {})?.carry_out(&mut |_| {})
+fn restore(fixture: &Fixture, file: &Path, options: RestoreOptions) -> Result<Plan, BackupFault> {
+    Restoration::prepare(&fixture.path(), file, options, fixture.world(), &mut |_| {})?.carry_out(&mut |_| {})
 }
 
-/// Returns when nobody has the store open: tasks may do so for a moment longer than their ports.
-async fn until_closed(bank: &Bank) {
-    let lock = fs::File::open(bank.path().with_extension("db.lock")).unwrap();
+/// Waits until no task has the store open: tasks may hold it a moment longer than its ports.
+async fn until_closed(fixture: &Fixture) {
+    let lock = fs::File::open(fixture.path().with_extension("db.lock")).unwrap();
     tokio::task::spawn_blocking(move || lock.lock()).await.unwrap().unwrap();
 }
 
@@ -50,9 +50,9 @@ async fn register(store: &Store) -> Register {
     Register::decode(&store.sync.get(REGISTER).await.unwrap().unwrap().value).unwrap()
 }
 
-/// Takes numbers as a process does that is killed afterwards: its ranges are not given back.
-async fn take_numbers(bank: &Bank, store: &Store, count: usize) -> u64 {
-    let numbers = OrderNumbers::new(store.sync.clone(), bank.shared_world());
+/// Takes numbers as a process does that is killed afterwards: its ranges are not returned.
+async fn take_numbers(fixture: &Fixture, store: &Store, count: usize) -> u64 {
+    let numbers = OrderNumbers::new(store.sync.clone(), fixture.shared_world());
     numbers.take(count).await.unwrap().into_iter().map(|number| number.counter()).max().unwrap()
 }
 
@@ -62,13 +62,13 @@ async fn send(store: &Store) -> u64 {
     received.iter().map(|message| message.lease.message_id.parse::<u64>().unwrap()).max().unwrap()
 }
 
-fn key(id: &str, bank: &Bank) -> ApiKeyRecord {
+fn key(id: &str, fixture: &Fixture) -> ApiKeyRecord {
     ApiKeyRecord {
         id: id.to_owned(),
         hash: [1; 32],
         partner: PartnerId::parse("shop").unwrap(),
         scopes: Vec::new(),
-        created_at: bank.world().now(),
+        created_at: fixture.world().now(),
         revoked_at: None,
     }
 }
@@ -78,13 +78,13 @@ fn partner(id: &str) -> Partner {
 }
 
 #[test]
-fn nothing_that_was_told_since_the_backup_comes_again() {
+fn nothing_that_was_published_since_the_backup_is_repeated() {
     within_deadline(async {
-        let bank = Bank::new();
-        let store = bank.open();
-        let gate = Gate::new(store.sync.clone(), bank.shared_world());
+        let fixture = Fixture::new();
+        let store = fixture.open();
+        let gate = Gate::new(store.sync.clone(), fixture.shared_world());
         for id in ["aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"] {
-            store.api_keys.add(&key(id, &bank)).await.unwrap();
+            store.api_keys.add(&key(id, &fixture)).await.unwrap();
         }
         for id in ["shop", "mill"] {
             assert!(matches!(store.partners.save(&partner(id), None).await.unwrap(), Swapped::Done(_)));
@@ -94,30 +94,30 @@ fn nothing_that_was_told_since_the_backup_comes_again() {
             id: ProcessId::from_uuid(Uuid::from_u128(1)),
             kind: ProcessKind::Worker,
             address: Address::parse("127.0.0.1:1").unwrap(),
-            started_at: bank.world().now(),
-            next_by: bank.world().now(),
+            started_at: fixture.world().now(),
+            next_by: fixture.world().now(),
         };
         store.roster.announce(&process).await.unwrap();
-        let early_number = take_numbers(&bank, &store, 10).await;
+        let early_number = take_numbers(&fixture, &store, 10).await;
         let early_message = send(&store).await;
-        let file = back_up(&bank);
+        let file = back_up(&fixture);
 
-        // What was told to people and programs since.
-        let told_number = take_numbers(&bank, &store, 1000).await;
-        let told_message = send(&store).await;
-        assert!(told_number > early_number && told_message > early_message);
-        store.api_keys.revoke("bbbbbbbbbbbbbbbb", bank.world().now()).await.unwrap();
-        store.api_keys.add(&key("cccccccccccccccc", &bank)).await.unwrap();
+        // Published after the backup.
+        let issued_number = take_numbers(&fixture, &store, 1000).await;
+        let issued_message = send(&store).await;
+        assert!(issued_number > early_number && issued_message > early_message);
+        store.api_keys.revoke("bbbbbbbbbbbbbbbb", fixture.world().now()).await.unwrap();
+        store.api_keys.add(&key("cccccccccccccccc", &fixture)).await.unwrap();
         let shop = store.partners.find(&partner("shop").id).await.unwrap().unwrap();
         let shop = (Partner { status: PartnerStatus::Suspended, ..shop.value }, shop.revision);
         assert!(matches!(store.partners.save(&shop.0, Some(&shop.1)).await.unwrap(), Swapped::Done(_)));
         gate.set(GateState::Released).await.unwrap();
-        let told_epoch = gate.set(GateState::Held { release_at: None }).await.unwrap().epoch;
+        let published_epoch = gate.set(GateState::Held { release_at: None }).await.unwrap().epoch;
         let reserved = register(&store).await.next;
         drop((store, gate));
-        until_closed(&bank).await;
+        until_closed(&fixture).await;
 
-        let plan = restore(&bank, &file, REPLACE).unwrap();
+        let plan = restore(&fixture, &file, REPLACE).unwrap();
         assert_eq!(plan.gap, ORDER_NUMBER_GAP_MIN);
         let ids = |keys: &[ApiKeyRecord]| keys.iter().map(|key| key.id.clone()).collect::<Vec<_>>();
         assert_eq!(ids(&plan.revoked_again), ["bbbbbbbbbbbbbbbb"]);
@@ -125,142 +125,148 @@ fn nothing_that_was_told_since_the_backup_comes_again() {
         assert_eq!(ids(&plan.keys_working), ["aaaaaaaaaaaaaaaa"]);
         assert_eq!(plan.suspended_again, [shop.0.id.clone()].into());
 
-        let store = bank.open();
+        let store = fixture.open();
         let after = register(&store).await;
         assert_eq!(after.next, reserved + ORDER_NUMBER_GAP_MIN);
         assert_eq!((plan.next_number.counter(), after.holdings.len()), (after.next, 0));
-        let first = take_numbers(&bank, &store, 1).await;
-        assert!(first >= told_number + ORDER_NUMBER_GAP_MIN, "{first} after {told_number}");
-        assert!(send(&store).await > told_message + ORDER_NUMBER_GAP_MIN);
+        let first = take_numbers(&fixture, &store, 1).await;
+        assert!(first >= issued_number + ORDER_NUMBER_GAP_MIN, "{first} after {issued_number}");
+        assert!(send(&store).await > issued_message + ORDER_NUMBER_GAP_MIN);
         assert!(store.api_keys.find("bbbbbbbbbbbbbbbb").await.unwrap().unwrap().revoked_at.is_some());
         assert!(store.api_keys.find("aaaaaaaaaaaaaaaa").await.unwrap().unwrap().revoked_at.is_none());
         assert_eq!(store.roster.list().await.unwrap(), []);
         let partners = store.partners.list(None, 10).await.unwrap();
-        assert_eq!(partners, [partner("mill"), shop.0], "the suspension was told, and stands");
-        let order = Gate::new(store.sync.clone(), bank.shared_world()).read().await.unwrap();
-        assert!(order.epoch > told_epoch && order.state == GateState::Held { release_at: None });
+        assert_eq!(partners, [partner("mill"), shop.0], "the suspension was published, and is kept");
+        let order = Gate::new(store.sync.clone(), fixture.shared_world()).read().await.unwrap();
+        assert!(order.epoch > published_epoch && order.state == GateState::Held { release_at: None });
     });
 }
 
-/// The same backup a second time: the numbers that were told between the two must not come again either.
+/// Numbers that were issued between two restores of one backup must not be issued again either.
 #[test]
 fn a_backup_that_is_restored_twice_repeats_nothing() {
     within_deadline(async {
-        let bank = Bank::new();
-        let store = bank.open();
-        take_numbers(&bank, &store, 1).await;
-        let file = back_up(&bank);
+        let fixture = Fixture::new();
+        let store = fixture.open();
+        take_numbers(&fixture, &store, 1).await;
+        let file = back_up(&fixture);
         drop(store);
-        let mut told = 0;
+        let mut issued = 0;
         for _ in 0..3 {
-            until_closed(&bank).await;
-            restore(&bank, &file, RestoreOptions { order_number_gap: Some(50), ..REPLACE }).unwrap();
-            let store = bank.open();
-            let number = take_numbers(&bank, &store, 300).await;
-            assert!(register(&store).await.next > told + 50 && number > told + 300, "{number} after {told}");
-            told = number;
-            bank.move_clock(Duration::from_secs(1));
+            until_closed(&fixture).await;
+            restore(&fixture, &file, RestoreOptions { order_number_gap: Some(50), ..REPLACE }).unwrap();
+            let store = fixture.open();
+            let number = take_numbers(&fixture, &store, 300).await;
+            assert!(
+                register(&store).await.next > issued + 50 && number > issued + 300,
+                "{number} after {issued}"
+            );
+            issued = number;
+            fixture.move_clock(Duration::from_secs(1));
         }
     });
 }
 
-/// Without the replaced store nobody knows how many numbers were told: more than can have been are skipped.
+/// Without the replaced store, the number of issued numbers is unknown: the gap is the most that can have been issued.
 #[test]
-fn the_gap_grows_with_the_age_of_the_backup_where_the_store_is_lost() {
+fn if_the_store_is_lost_the_gap_grows_with_the_age_of_the_backup() {
     within_deadline(async {
         const HOURS: u64 = 5;
-        let bank = Bank::new();
-        let store = bank.open();
-        take_numbers(&bank, &store, 1).await;
-        let file = back_up(&bank);
+        let fixture = Fixture::new();
+        let store = fixture.open();
+        take_numbers(&fixture, &store, 1).await;
+        let file = back_up(&fixture);
         let reserved = register(&store).await.next;
         drop(store);
-        until_closed(&bank).await;
-        bank.move_clock(Duration::from_secs(HOURS * 3600));
-        let known = restore(&bank, &file, LOOK).map(drop);
-        assert!(matches!(known, Err(BackupFault::InUse { .. })), "a look replaces nothing");
-        let prepare =
-            |options| Restoration::prepare(&bank.path(), &file, options, bank.world(), &mut |_| {}).unwrap();
-        assert_eq!(prepare(LOOK).plan().gap, ORDER_NUMBER_GAP_MIN);
+        until_closed(&fixture).await;
+        fixture.move_clock(Duration::from_secs(HOURS * 3600));
+        let known = restore(&fixture, &file, INSPECT).map(drop);
+        assert!(matches!(known, Err(BackupFault::InUse { .. })), "this intent replaces nothing");
+        let prepare = |options| {
+            Restoration::prepare(&fixture.path(), &file, options, fixture.world(), &mut |_| {}).unwrap()
+        };
+        assert_eq!(prepare(INSPECT).plan().gap, ORDER_NUMBER_GAP_MIN);
 
-        fs::write(bank.path(), "it was a database once").unwrap();
+        fs::write(fixture.path(), "not a database any more").unwrap();
         let least = ORDER_NUMBER_GAP_MIN + HOURS * 3600 * NUMBERS_PER_SECOND_MAX;
-        assert!((least..least + 100 * NUMBERS_PER_SECOND_MAX).contains(&prepare(LOOK).plan().gap));
-        assert!(matches!(prepare(LOOK).plan().replaced, Replaced::Unreadable(_)));
-        assert_eq!(prepare(RestoreOptions { order_number_gap: Some(7), ..LOOK }).plan().gap, 7);
-        // A clock that stands before the backup tells no age.
-        bank.set_clock_back(Duration::from_secs(2 * HOURS * 3600));
-        let refused = restore(&bank, &file, REPLACE).unwrap_err();
+        assert!((least..least + 100 * NUMBERS_PER_SECOND_MAX).contains(&prepare(INSPECT).plan().gap));
+        assert!(matches!(prepare(INSPECT).plan().replaced, Replaced::Unreadable(_)));
+        assert_eq!(prepare(RestoreOptions { order_number_gap: Some(7), ..INSPECT }).plan().gap, 7);
+        // A clock before the time of the backup gives no age.
+        fixture.set_clock_back(Duration::from_secs(2 * HOURS * 3600));
+        let refused = restore(&fixture, &file, REPLACE).unwrap_err();
         assert!(matches!(refused, BackupFault::AgeUnknown { .. }), "{refused}");
-        bank.move_clock(Duration::from_secs(2 * HOURS * 3600));
-        let plan = restore(&bank, &file, REPLACE).unwrap();
-        assert_eq!(fs::read_to_string(plan.kept.unwrap()).unwrap(), "it was a database once");
-        assert!(register(&bank.open()).await.next >= reserved + least);
-        until_closed(&bank).await;
+        fixture.move_clock(Duration::from_secs(2 * HOURS * 3600));
+        let plan = restore(&fixture, &file, REPLACE).unwrap();
+        assert_eq!(fs::read_to_string(plan.kept.unwrap()).unwrap(), "not a database any more");
+        assert!(register(&fixture.open()).await.next >= reserved + least);
+        until_closed(&fixture).await;
 
-        fs::remove_dir_all(bank.path().parent().unwrap()).unwrap();
-        let plan = restore(&bank, &file, REPLACE).unwrap();
+        fs::remove_dir_all(fixture.path().parent().unwrap()).unwrap();
+        let plan = restore(&fixture, &file, REPLACE).unwrap();
         assert!(plan.gap >= least && plan.kept.is_none() && matches!(plan.replaced, Replaced::Nothing));
-        assert!(register(&bank.open()).await.next >= reserved + least);
+        assert!(register(&fixture.open()).await.next >= reserved + least);
     });
 }
 
 #[test]
-fn a_store_that_never_issued_a_number_skips_all_the_same() {
+fn a_store_that_never_issued_a_number_skips_the_gap_as_well() {
     within_deadline(async {
-        let bank = Bank::new();
-        drop(bank.open());
-        let file = back_up(&bank);
-        let told = take_numbers(&bank, &bank.open(), 10).await;
-        until_closed(&bank).await;
-        restore(&bank, &file, RestoreOptions { held: true, ..REPLACE }).unwrap();
-        let store = bank.open();
-        assert!(take_numbers(&bank, &store, 1).await > told + ORDER_NUMBER_GAP_MIN);
+        let fixture = Fixture::new();
+        drop(fixture.open());
+        let file = back_up(&fixture);
+        let issued = take_numbers(&fixture, &fixture.open(), 10).await;
+        until_closed(&fixture).await;
+        restore(&fixture, &file, RestoreOptions { held: true, ..REPLACE }).unwrap();
+        let store = fixture.open();
+        assert!(take_numbers(&fixture, &store, 1).await > issued + ORDER_NUMBER_GAP_MIN);
         assert!(send(&store).await > ORDER_NUMBER_GAP_MIN);
-        let order = Gate::new(store.sync.clone(), bank.shared_world()).read().await.unwrap();
+        let order = Gate::new(store.sync.clone(), fixture.shared_world()).read().await.unwrap();
         assert_eq!((order.state, order.epoch), (GateState::Held { release_at: None }, 1));
     });
 }
 
 #[test]
-fn a_store_in_use_is_not_replaced_and_one_that_is_being_replaced_is_not_used() {
-    let bank = Bank::new();
-    drop(bank.open());
-    let file = back_up(&bank);
-    let store = bank.open();
-    let before = files(&bank);
-    let refused = restore(&bank, &file, REPLACE).unwrap_err();
+fn a_store_in_use_is_not_replaced_and_a_store_under_restore_is_not_opened() {
+    let fixture = Fixture::new();
+    drop(fixture.open());
+    let file = back_up(&fixture);
+    let store = fixture.open();
+    let before = files(&fixture);
+    let refused = restore(&fixture, &file, REPLACE).unwrap_err();
     assert!(matches!(refused, BackupFault::InUse { .. }), "{refused}");
-    let look = Restoration::prepare(&bank.path(), &file, LOOK, bank.world(), &mut |_| {}).unwrap();
-    assert!(look.plan().in_use);
-    assert_eq!(files(&bank), before);
+    let inspected =
+        Restoration::prepare(&fixture.path(), &file, INSPECT, fixture.world(), &mut |_| {}).unwrap();
+    assert!(inspected.plan().in_use);
+    assert_eq!(files(&fixture), before);
     drop(store);
-    let restoration = Restoration::prepare(&bank.path(), &file, REPLACE, bank.world(), &mut |_| {}).unwrap();
+    let restoration =
+        Restoration::prepare(&fixture.path(), &file, REPLACE, fixture.world(), &mut |_| {}).unwrap();
     assert!(!restoration.plan().in_use);
-    let refused = bank.refusal().to_string();
+    let refused = fixture.refusal().to_string();
     assert!(refused.contains("is being restored"), "{refused}");
     drop(restoration);
-    drop(bank.open());
+    drop(fixture.open());
 }
 
 #[test]
-fn what_is_no_sound_backup_of_ours_is_refused_and_changes_nothing() {
+fn an_invalid_backup_is_refused_and_changes_nothing() {
     within_deadline(async {
-        let bank = Bank::new();
-        let store = bank.open();
-        take_numbers(&bank, &store, 1).await;
+        let fixture = Fixture::new();
+        let store = fixture.open();
+        take_numbers(&fixture, &store, 1).await;
         drop(store);
-        until_closed(&bank).await;
-        let sound = fs::read(back_up(&bank)).unwrap();
-        let before = files(&bank);
+        until_closed(&fixture).await;
+        let sound = fs::read(back_up(&fixture)).unwrap();
+        let before = files(&fixture);
         let check = |name: &str, words: &str, spoil: &dyn Fn(&Path)| {
-            let file = bank.file(name);
+            let file = fixture.file(name);
             fs::write(&file, &sound).unwrap();
             spoil(&file);
-            let refused = restore(&bank, &file, REPLACE).map(drop).expect_err(name);
-            let told = postonce_shared::ports::fault::chain(&refused);
-            assert!(told.contains(words), "{name}: {told}");
-            assert_eq!(files(&bank), before, "{name}");
+            let refused = restore(&fixture, &file, REPLACE).map(drop).expect_err(name);
+            let issued = postonce_shared::ports::fault::chain(&refused);
+            assert!(issued.contains(words), "{name}: {issued}");
+            assert_eq!(files(&fixture), before, "{name}");
         };
         let sql = |file: &Path, batch: &str| Connection::open(file).unwrap().execute_batch(batch).unwrap();
         check("missing.db", "there is no file", &|file| fs::remove_file(file).unwrap());
@@ -299,29 +305,29 @@ fn what_is_no_sound_backup_of_ours_is_refused_and_changes_nothing() {
             sql(file, "INSERT INTO sync_values VALUES ('gate', 1, 'ajar')");
         });
         check("open.db", "beside it", &|file| fs::write(file.with_extension("db-wal"), "log").unwrap());
-        let own = restore(&bank, &bank.path(), REPLACE).map(drop);
+        let own = restore(&fixture, &fixture.path(), REPLACE).map(drop);
         assert!(matches!(own, Err(BackupFault::SameFile { .. })));
-        assert_eq!(files(&bank), before);
+        assert_eq!(files(&fixture), before);
     });
 }
 
 #[test]
-fn a_backup_of_an_older_program_is_restored_and_migrated_at_the_start() {
-    let bank = Bank::new();
-    first_schema(&bank);
-    let file = back_up(&bank);
-    // The upgrade, which is then undone.
-    drop(bank.open());
-    restore(&bank, &file, REPLACE).unwrap();
-    assert_eq!(number(&bank.sql(), "PRAGMA user_version"), 1);
-    drop(bank.open());
-    assert_eq!(number(&bank.sql(), "PRAGMA user_version"), SCHEMA_VERSION);
+fn a_backup_of_an_older_version_is_restored_and_migrated_at_the_next_start() {
+    let fixture = Fixture::new();
+    first_schema(&fixture);
+    let file = back_up(&fixture);
+    // The upgrade, which the restore then undoes.
+    drop(fixture.open());
+    restore(&fixture, &file, REPLACE).unwrap();
+    assert_eq!(number(&fixture.sql(), "PRAGMA user_version"), 1);
+    drop(fixture.open());
+    assert_eq!(number(&fixture.sql(), "PRAGMA user_version"), SCHEMA_VERSION);
 }
 
-/// The files of the store, with what is in them.
-fn files(bank: &Bank) -> BTreeMap<String, String> {
-    let folder = fs::read_dir(bank.path().parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
-    // An index of the log has nothing in it that is not in the log, and an empty log nothing at all.
+/// The files of the store with the hashes of their contents.
+fn files(fixture: &Fixture) -> BTreeMap<String, String> {
+    let folder = fs::read_dir(fixture.path().parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
+    // The index of the log is derived from the log, and an empty log has no content.
     let says_something =
         |name: &str, body: &[u8]| !(name.ends_with("-shm") || (name.ends_with("-wal") && body.is_empty()));
     let files = folder.map(|path| (path.to_string_lossy().into_owned(), fs::read(&path).unwrap()));

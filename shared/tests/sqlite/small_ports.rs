@@ -1,4 +1,4 @@
-//! The smaller ports, across a restart: what they were told is in the file.
+//! The smaller ports across a restart: all their writes are in the file.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use postonce_shared::ports::dead_letters::{DeadLetter, Resolution, ResolutionKin
 use postonce_shared::ports::sync_store::Swapped;
 use uuid::Uuid;
 
-use super::bank::{Bank, account_key, corrupt, refused, within_deadline, work_queue};
+use super::fixture::{Fixture, account_key, corrupt, refused, within_deadline, work_queue};
 
 const EARLY: i64 = 1_795_248_000_000;
 
 #[test]
 fn accounts_change_under_their_revision() {
     within_deadline(async {
-        let bank = Bank::new();
-        let opened = bank.open_account(&bank.open()).await;
-        let accounts = bank.open().accounts;
+        let fixture = Fixture::new();
+        let opened = fixture.open_account(&fixture.open()).await;
+        let accounts = fixture.open().accounts;
         let closed = opened.value.changed(opened.value.overdraft_limit, AccountStatus::Closed).unwrap();
         let revision = accounts.change(&opened.revision, &closed).await.unwrap();
         assert!(revision.is_some_and(|revision| revision != opened.revision));
@@ -31,13 +31,13 @@ fn accounts_change_under_their_revision() {
 }
 
 #[test]
-fn dead_letters_stay() {
+fn dead_letters_survive_a_restart() {
     within_deadline(async {
-        let bank = Bank::new();
+        let fixture = Fixture::new();
         let letter = |id: &str| DeadLetter {
             id: id.to_owned(),
             queue: work_queue(),
-            reason: "nobody could read it".to_owned(),
+            reason: "unreadable".to_owned(),
             body: vec![255; 64 * 1024],
             dequeue_count: 5,
             inserted_at: Timestamp::from_unix_ms(EARLY),
@@ -51,7 +51,7 @@ fn dead_letters_stay() {
             at: Timestamp::from_unix_ms(EARLY),
         };
         {
-            let letters = bank.open().dead_letters;
+            let letters = fixture.open().dead_letters;
             for letter in [&first, &second, &third] {
                 letters.add(letter).await.unwrap();
             }
@@ -59,7 +59,7 @@ fn dead_letters_stay() {
             assert!(!letters.resolve("2", &resolution).await.unwrap());
             letters.add(&second).await.unwrap();
         }
-        let letters = bank.open().dead_letters;
+        let letters = fixture.open().dead_letters;
         let resolved = letters.find("2").await.unwrap().unwrap();
         assert_eq!(resolved, DeadLetter { resolution: Some(resolution), ..second });
         let page = letters.list(true, None, 1).await.unwrap();
@@ -68,17 +68,17 @@ fn dead_letters_stay() {
         assert_eq!((page.items, page.next), (vec![third.clone()], None));
         assert_eq!(letters.list(false, None, 10).await.unwrap().items, vec![first, resolved, third]);
         assert_eq!(letters.count_open().await.unwrap(), vec![(work_queue(), 2)]);
-        bank.sql().execute_batch("UPDATE dead_letters SET queue = 'Someone''s'").unwrap();
+        fixture.sql().execute_batch("UPDATE dead_letters SET queue = 'Someone''s'").unwrap();
         assert!(corrupt(&letters.find("1").await));
     });
 }
 
 #[test]
-fn a_shared_value_never_has_an_old_revision_again() {
+fn a_shared_value_never_repeats_a_revision() {
     within_deadline(async {
-        let bank = Bank::new();
-        let (one, other) = (bank.open().sync, bank.open().sync);
-        let Swapped::Done(first) = one.swap("gate", None, "held").await.unwrap() else { panic!("taken") };
+        let fixture = Fixture::new();
+        let (one, other) = (fixture.open().sync, fixture.open().sync);
+        let Swapped::Done(first) = one.swap("gate", None, "held").await.unwrap() else { panic!("conflict") };
         assert_eq!(other.swap("gate", None, "open").await.unwrap(), Swapped::Conflict);
         let Swapped::Done(second) = other.swap("gate", Some(&first), "open").await.unwrap() else {
             panic!("the revision was current")
@@ -94,12 +94,12 @@ fn a_shared_value_never_has_an_old_revision_again() {
 }
 
 #[test]
-fn a_payload_has_one_content() {
+fn a_payload_cannot_be_overwritten() {
     within_deadline(async {
-        let bank = Bank::new();
+        let fixture = Fixture::new();
         let large = vec![7; 3_000_000];
-        bank.open().payloads.put("p-1", &large).await.unwrap();
-        let payloads = bank.open().payloads;
+        fixture.open().payloads.put("p-1", &large).await.unwrap();
+        let payloads = fixture.open().payloads;
         payloads.put("p-1", &large).await.unwrap();
         assert!(refused(&payloads.put("p-1", b"other").await));
         assert_eq!(payloads.get("p-1").await.unwrap(), Some(large));
@@ -111,9 +111,9 @@ fn a_payload_has_one_content() {
 }
 
 #[test]
-fn a_revoked_key_stays_revoked() {
+fn a_revoked_key_stays_revoked_after_a_restart() {
     within_deadline(async {
-        let bank = Bank::new();
+        let fixture = Fixture::new();
         let record = ApiKeyRecord {
             id: "0123456789abcdef".to_owned(),
             hash: [3; 32],
@@ -123,7 +123,7 @@ fn a_revoked_key_stays_revoked() {
             revoked_at: None,
         };
         let early = Timestamp::from_unix_ms(EARLY);
-        let keys = bank.open().api_keys;
+        let keys = fixture.open().api_keys;
         keys.add(&record).await.unwrap();
         assert_eq!(keys.find(&record.id).await.unwrap(), Some(record.clone()));
         assert!(!keys.revoke("nobody", early).await.unwrap());

@@ -1,4 +1,4 @@
-//! Rows that cannot be read: each is told with its account, and the audit goes on behind it.
+//! Unreadable rows are reported with their account, and the audit continues after them.
 
 use std::path::Path;
 
@@ -9,25 +9,22 @@ use postonce_shared::store::enqueue;
 use postonce_shared::testing::conformance::sealed::seal;
 use rusqlite::Connection;
 
-use super::whole::{Desk, everything, kinds, small_bank, sound, system, verify};
+use super::stores::{TestBank, everything, kinds, small_bank, sound, system, verify};
 
 /// Changes a file of three accounts with a statement, in which `ACCOUNT` is the number of the second
-/// one, and asserts what is told: about that account, or about none.
-async fn check(sql: &str, expected: &[FindingKind], words: &str) {
+/// account. Asserts that the findings name that account or none.
+async fn check(sql: &str, expected: &[FindingKind], text: &str) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("postonce.db");
     let store = SqliteStore::open(&path, enqueue(1, Default::default(), seal()), system()).unwrap();
-    let keys = small_bank(&Desk::over(store)).await;
+    let keys = small_bank(&TestBank::over(store)).await;
     damage(&path, keys[1], sql);
     let reading = SqliteStore::open_to_read(&path, system()).unwrap();
     let (totals, found) = verify(&reading, everything()).await.unwrap();
     assert_eq!(kinds(&found), expected, "{sql}: {found:#?}");
     let elsewhere = found.iter().find(|finding| finding.account.is_some_and(|account| account != keys[1]));
     assert_eq!(elsewhere, None, "{sql}: the other accounts are sound");
-    assert!(
-        found.iter().any(|finding| finding.to_string().contains(words)),
-        "{sql}: no {words} in {found:#?}"
-    );
+    assert!(found.iter().any(|finding| finding.to_string().contains(text)), "{sql}: no {text} in {found:#?}");
     assert!(totals.accounts >= sound().accounts - 1, "{sql}: the other accounts are read: {totals:?}");
 }
 
@@ -54,7 +51,7 @@ fn damage(path: &Path, account: AccountKey, sql: &str) {
 }
 
 #[tokio::test]
-async fn a_page_that_cannot_be_read_is_told() {
+async fn an_unreadable_page_is_reported() {
     let page = "WHERE account = ACCOUNT AND first_sequence = 1";
     check(&format!("UPDATE journal_pages SET entries = '[' {page}"), &[PageUnreadable], "entry 1:").await;
     check(&format!("UPDATE journal_pages SET hash = x'00' {page}"), &[PageUnreadable], "the page from 1")
@@ -65,29 +62,29 @@ async fn a_page_that_cannot_be_read_is_told() {
 }
 
 #[tokio::test]
-async fn an_account_row_that_cannot_be_read_is_told() {
+async fn an_unreadable_account_row_is_reported() {
     check("UPDATE accounts SET currency = 'XXX' WHERE id = ACCOUNT", &[AccountUnreadable], "currency").await;
     check("DELETE FROM accounts WHERE id = ACCOUNT", &[AccountMissing], "2 pages and 6 transactions").await;
 }
 
 #[tokio::test]
-async fn a_transaction_that_cannot_be_read_is_told() {
+async fn an_unreadable_transaction_is_reported() {
     let rejected = "WHERE account = ACCOUNT AND status = 'rejected'";
     let sql = format!("UPDATE transactions SET reason = NULL {rejected}");
     check(&sql, &[TransactionUnreadable], "transaction shop/").await;
     let sql = format!("UPDATE transactions SET amount = -1 {rejected}");
     check(&sql, &[TransactionUnreadable], "amount").await;
-    // As if its partner had never been one.
+    // A partner that never existed.
     let sql = format!("UPDATE transactions SET partner = 77 {rejected}");
     check(&sql, &[TransactionUnreadable], "partner number 77/").await;
 }
 
 #[tokio::test]
-async fn an_account_without_a_name_is_told() {
+async fn an_account_without_a_name_is_reported() {
     let sql = "DELETE FROM account_names WHERE id = ACCOUNT";
     let expected = [NameUnreadable, NameUnreadable, NameUnreadable];
     check(sql, &expected, "there is no such number in account_names").await;
-    // Told once by the list and once by the ledger.
+    // Reported once for the list and once for the ledger.
     let sql = "UPDATE account_names SET user_id = x'00' WHERE id = ACCOUNT";
     check(sql, &[NameUnreadable, NameUnreadable], "account_names").await;
 }

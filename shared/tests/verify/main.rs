@@ -1,9 +1,9 @@
-//! The audit: it finds every change of a ledger, and never one that was not made.
+//! The audit finds every change of a ledger, and reports none that was not made.
 #![expect(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "test code")]
 
-mod books;
+mod account_rows;
+mod concurrent;
 mod damaged;
-mod moving;
 mod properties;
+mod stores;
 mod tampered;
-mod whole;

@@ -1,4 +1,4 @@
-//! Any history of an account is sound, read at any moment of it; and any change of it is found.
+//! Any history of an account is sound at every moment, and any change of it is found.
 
 use postonce_shared::domain::ids::OrderNumber;
 use postonce_shared::domain::money::{Amount, Balance};
@@ -6,19 +6,19 @@ use postonce_shared::domain::time::Timestamp;
 use postonce_shared::oversight::verify::Severity;
 use proptest::prelude::*;
 
-use super::books::{Books, euro};
+use super::account_rows::{AccountRows, euro};
 
-fn histories() -> impl Strategy<Value = Books> {
+fn histories() -> impl Strategy<Value = AccountRows> {
     let cents = prop_oneof![1_i64..=1000, -800_i64..=-1];
     let commits = prop::collection::vec(prop::collection::vec(cents, 1..=8), 1..=8);
     commits.prop_map(|commits| {
-        let mut books = Books::open();
-        commits.iter().for_each(|cents| books.commit(cents));
-        books
+        let mut rows = AccountRows::open();
+        commits.iter().for_each(|cents| rows.commit(cents));
+        rows
     })
 }
 
-/// What somebody does to the journal.
+/// A change of the rows of an account.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     Amount,
@@ -44,13 +44,13 @@ const CHANGES: [Change; 9] = [
     Change::AccountBalance,
 ];
 
-/// Does it at some place. False where there is no such place.
-fn apply(change: Change, books: &mut Books, place: usize) -> bool {
-    let count = books.pages.len();
+/// Applies a change at some place. Returns false if there is no such place.
+fn apply(change: Change, rows: &mut AccountRows, place: usize) -> bool {
+    let count = rows.pages.len();
     if count == 0 {
         return false;
     }
-    let page = &mut books.pages[place % count];
+    let page = &mut rows.pages[place % count];
     let within = place % page.entries.len();
     let entry = &mut page.entries[within];
     match change {
@@ -64,7 +64,7 @@ fn apply(change: Change, books: &mut Books, place: usize) -> bool {
             entry.order_number = OrderNumber::from_counter(entry.order_number.counter() + 100);
         }
         Change::PostedAt => entry.posted_at = Timestamp::from_unix_ms(entry.posted_at.unix_ms() + 1),
-        Change::RemovePage => drop(books.pages.remove(place % count)),
+        Change::RemovePage => drop(rows.pages.remove(place % count)),
         Change::RemoveEntry => {
             if page.entries.len() < 2 {
                 return false;
@@ -82,12 +82,12 @@ fn apply(change: Change, books: &mut Books, place: usize) -> bool {
             let posted = |stored: &postonce_shared::ports::ledger::StoredTransaction| {
                 stored.transaction.key.message == entry.message
             };
-            let index = books.transactions.iter().position(posted).unwrap();
-            books.transactions.remove(index);
+            let index = rows.transactions.iter().position(posted).unwrap();
+            rows.transactions.remove(index);
         }
         Change::AccountBalance => {
-            let balance = books.account.balance.minor_units() + 1;
-            books.account.balance = Balance::try_new(balance, euro()).unwrap();
+            let balance = rows.account.balance.minor_units() + 1;
+            rows.account.balance = Balance::try_new(balance, euro()).unwrap();
         }
     }
     true
@@ -97,25 +97,25 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_history_is_sound_at_every_moment_of_it(books in histories()) {
-        // The account was read at that moment; everything else was read when all was done.
-        for account in books.history.clone() {
-            let then = Books { account, ..books.clone() };
+    fn every_history_is_sound_at_every_moment(rows in histories()) {
+        // The account row is of that moment; all other rows are of the end of the history.
+        for account in rows.history.clone() {
+            let then = AccountRows { account, ..rows.clone() };
             let report = then.audit();
             prop_assert!(report.findings.is_empty() && report.differing_groups.is_empty(), "{:#?}", report.findings);
-            let later = books.account.sequence > then.account.sequence;
-            prop_assert_eq!(report.later_rows.is_some(), later, "what came later is noticed, and no finding");
+            let later = rows.account.sequence > then.account.sequence;
+            prop_assert_eq!(report.later_rows.is_some(), later, "later entries are noticed and are no finding");
         }
     }
 
     #[test]
-    fn every_change_is_found_with_and_without_its_hashes(
-        books in histories(), change in prop::sample::select(&CHANGES), place in 0_usize..64, reseal: bool
+    fn every_change_is_found_with_old_and_new_hashes(
+        rows in histories(), change in prop::sample::select(&CHANGES), place in 0_usize..64, rehash: bool
     ) {
-        let mut changed = books.clone();
+        let mut changed = rows.clone();
         prop_assume!(apply(change, &mut changed, place));
-        if reseal {
-            changed.reseal();
+        if rehash {
+            changed.rehash();
         }
         let report = changed.audit();
         let is_wrong = report.findings.iter().any(|finding| finding.kind.severity() == Severity::Finding);

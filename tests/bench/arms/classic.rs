@@ -1,4 +1,4 @@
-//! The classic design.
+//! The classic design on Azurite.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use postonce_tests::service::{Service, Settings};
 use super::{KEY, peer};
 use crate::arm::Arm;
 
-/// Begins the names of its tables and of its queue; it is alone in its Azurite.
+/// Prefix of its tables and of its queue.
 const PREFIX: &str = "classic";
 
-/// A web and a worker process on an Azurite of their own.
+/// A web and a worker process on their own Azurite.
 pub fn classic(directory: &Path) -> Arm {
     let azurite = Azurite::private_in_memory();
     let storage = azurite.ports().connection_string();

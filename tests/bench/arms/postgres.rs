@@ -9,7 +9,7 @@ use postonce_tests::service::{Service, Settings};
 use super::{KEY, peer};
 use crate::arm::Arm;
 
-/// One process on a cluster of its own. `more` is what it is told besides.
+/// One process on its own cluster, with additional arguments.
 pub fn postgres(directory: &Path, more: &[&str]) -> Arm {
     let cluster = Postgres::start(directory);
     let url = cluster.url();

@@ -1,4 +1,4 @@
-//! The next request when the one before is answered.
+//! A closed loop: the next request is sent when the previous one is answered.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -10,16 +10,16 @@ use tokio::task::JoinSet;
 use super::connection::Connection;
 use super::{Outcome, Traffic, on_own_thread};
 
-/// How long a load goes on.
+/// The end of a load.
 #[derive(Debug, Clone, Copy)]
 pub enum Until {
-    /// So many requests were sent.
+    /// After that many requests.
     Sent(u64),
-    /// So much time has passed.
+    /// After that time.
     Passed(Duration),
 }
 
-/// Sends requests over so many connections, each with one request under way.
+/// Sends requests over that many connections, one at a time on each.
 pub async fn closed(traffic: Traffic, connections: usize, until: Until) -> Outcome {
     on_own_thread(async move || {
         let mut open = Vec::new();

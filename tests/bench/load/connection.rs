@@ -1,4 +1,4 @@
-//! One connection that is kept.
+//! A persistent connection.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
@@ -17,19 +17,19 @@ impl Connection {
     /// Connects.
     ///
     /// # Panics
-    /// When nobody listens: without its arm there is nothing to measure.
+    /// If the arm does not listen: then there is nothing to measure.
     pub(super) async fn open(address: &str) -> Self {
         let stream = TcpStream::connect(address).await.expect("the arm listens");
-        stream.set_nodelay(true).expect("a connection takes the option");
-        let (sender, driver) = handshake(TokioIo::new(stream)).await.expect("it speaks HTTP/1.1");
-        // It ends with the sender; what breaks it, the request in hand tells.
+        stream.set_nodelay(true).expect("the option can be set");
+        let (sender, driver) = handshake(TokioIo::new(stream)).await.expect("an HTTP/1.1 connection");
+        // The task ends with the sender; an error of the connection is reported by its request.
         drop(tokio::task::spawn_local(async { drop(driver.await) }));
         Self { address: address.to_owned(), sender }
     }
 
-    /// Sends a request and reads the whole answer.
+    /// Sends a request and reads the whole response.
     pub(super) async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<u16, String> {
-        // An arm may close what was idle for long; a client makes a new one, and its time counts.
+        // An arm may close an idle connection; a client then opens a new one, and that time counts.
         if self.sender.is_closed() {
             *self = Self::open(&self.address).await;
         }

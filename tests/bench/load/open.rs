@@ -1,4 +1,4 @@
-//! Requests at a rate, whatever becomes of them.
+//! An open loop: requests are sent at a fixed rate.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -11,31 +11,31 @@ use tokio::task::JoinSet;
 use super::connection::Connection;
 use super::{Outcome, Traffic, on_own_thread};
 
-/// Most connections: what is due while all are taken waits, and its waiting counts.
+/// Most connections. A request that is due while all are busy waits, and its waiting time counts.
 const CONNECTIONS_MAX: usize = 256;
-/// Shortest sleep of the clock: more wake-ups than these would take time from what is measured.
+/// Shortest sleep of the clock: more wake-ups would take processor time from the measured processes.
 const TICK: Duration = Duration::from_micros(200);
 const NANOS: u64 = 1_000_000_000;
 
-/// What is due.
+/// A request that is due.
 struct Due {
     number: u64,
-    /// Since the start.
+    /// Time since the start.
     at: Duration,
 }
 
-/// Sends `rate` requests a second for that long, evenly spread. Latencies count from when a request was due.
+/// Sends `rate` requests a second for that long, evenly spread. Latencies are measured from the due times.
 pub async fn open(traffic: Traffic, rate: u64, lasting: Duration) -> Outcome {
     on_own_thread(async move || {
         let mut idle = VecDeque::new();
         for _ in 0..CONNECTIONS_MAX {
             idle.push_back(Connection::open(&traffic.address).await);
         }
-        let (tell, due) = unbounded_channel();
+        let (due_requests, due) = unbounded_channel();
         let watch = Rc::new(Stopwatch::start());
         let clock = std::thread::Builder::new().name("clock".to_owned());
-        let clock = clock.spawn(move || tick(rate, lasting, &tell)).expect("a thread for the clock");
-        let mut outcome = attend(&Rc::new(traffic), idle, due, &watch).await;
+        let clock = clock.spawn(move || tick(rate, lasting, &due_requests)).expect("a thread for the clock");
+        let mut outcome = send_due(&Rc::new(traffic), idle, due, &watch).await;
         outcome.took = watch.elapsed();
         clock.join().expect("the clock does not panic");
         outcome
@@ -43,8 +43,8 @@ pub async fn open(traffic: Traffic, rate: u64, lasting: Duration) -> Outcome {
     .await
 }
 
-/// Tells what is due. A thread of its own, because the runtime's timers go by the millisecond.
-fn tick(rate: u64, lasting: Duration, tell: &UnboundedSender<Due>) {
+/// Sends the due requests at their times, on its own thread: the timers of the runtime have a precision of 1 ms.
+fn tick(rate: u64, lasting: Duration, due_requests: &UnboundedSender<Due>) {
     let interval = Duration::from_nanos(NANOS.checked_div(rate).expect("a rate is not zero"));
     let watch = Stopwatch::start();
     let (mut number, mut at) = (0_u64, Duration::ZERO);
@@ -55,7 +55,7 @@ fn tick(rate: u64, lasting: Duration, tell: &UnboundedSender<Due>) {
         }
         let now = watch.elapsed();
         while at <= now && at < lasting {
-            if tell.send(Due { number, at }).is_err() {
+            if due_requests.send(Due { number, at }).is_err() {
                 return;
             }
             number = number.saturating_add(1);
@@ -64,8 +64,8 @@ fn tick(rate: u64, lasting: Duration, tell: &UnboundedSender<Due>) {
     }
 }
 
-/// Sends what is due over connections that are idle, until all is answered.
-async fn attend(
+/// Sends due requests over idle connections until all are answered.
+async fn send_due(
     traffic: &Rc<Traffic>,
     mut idle: VecDeque<Connection>,
     mut due: UnboundedReceiver<Due>,

@@ -1,4 +1,4 @@
-//! What is asked for: the same requests of every arm.
+//! The requests of a load: the same for every arm.
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -8,17 +8,17 @@ use postonce_shared::domain::ids::AccountKey;
 use postonce_tests::client::path_of;
 use uuid::Uuid;
 
-/// Where an arm is, and the key that lets one in.
+/// The address of an arm and its API key.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// Host and port.
     pub address: String,
-    /// The bearer.
+    /// The API key.
     pub key: String,
 }
 
 impl Target {
-    /// What listens at an address such as `http://127.0.0.1:40123`.
+    /// The target at an address such as `http://127.0.0.1:40123`.
     pub fn of(address: &str, key: &str) -> Self {
         Self { address: address.trim_start_matches("http://").to_owned(), key: key.to_owned() }
     }
@@ -34,7 +34,7 @@ pub struct Traffic {
     authorization: HeaderValue,
     host: HeaderValue,
     has_id: bool,
-    /// Requests to an account one after the other, before the next account has its turn.
+    /// Consecutive requests to an account before the next account.
     run: u64,
     prefer: Option<HeaderValue>,
 }
@@ -45,19 +45,19 @@ impl Traffic {
         Self::of(target, Method::PUT, accounts, "", r#"{"currency":"EUR"}"#)
     }
 
-    /// Deposits of one euro each, every one with an id of its own.
+    /// Deposits of one euro, each with a new id.
     pub fn deposits(target: &Target, accounts: &[AccountKey]) -> Self {
         let body = r#"{"amount":"1.00","currency":"EUR"}"#;
         Self { has_id: true, ..Self::of(target, Method::POST, accounts, "/deposits", body) }
     }
 
-    /// The same, so many to an account before the next one has its turn.
+    /// The same, with that many consecutive requests to each account.
     #[must_use]
     pub fn in_runs_of(self, run: u64) -> Self {
         Self { run, ..self }
     }
 
-    /// The same, each of which waits until it is final.
+    /// The same, with each request waiting for its final status.
     #[must_use]
     pub fn waiting(self) -> Self {
         Self { prefer: Some(HeaderValue::from_static("wait=30")), ..self }
@@ -71,10 +71,9 @@ impl Traffic {
         body: &'static str,
     ) -> Self {
         let Target { address, key } = target;
-        let path = |account: &AccountKey| {
-            format!("{}{action}", path_of(*account)).parse().expect("the path of an account is one of a URI")
-        };
-        let header = |text: String| HeaderValue::try_from(text).expect("it can stand in a header");
+        let path =
+            |account: &AccountKey| format!("{}{action}", path_of(*account)).parse().expect("a valid path");
+        let header = |text: String| HeaderValue::try_from(text).expect("a valid header value");
         Self {
             address: address.clone(),
             method,
@@ -88,7 +87,7 @@ impl Traffic {
         }
     }
 
-    /// The request of that number.
+    /// The request with that number.
     pub(super) fn request(&self, number: u64) -> Request<Full<Bytes>> {
         let count = u64::try_from(self.paths.len()).unwrap_or(u64::MAX);
         let turn = number.checked_div(self.run).unwrap_or(number);
@@ -101,17 +100,17 @@ impl Traffic {
             .header(AUTHORIZATION, self.authorization.clone())
             .header(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if self.has_id {
-            // From a generator of this process: one from the system each time costs the server its time.
+            // A generator in this process: the system's costs processor time that the measured processes need.
             let id = uuid::Builder::from_random_bytes(rand::random()).into_uuid();
             request = request.header("idempotency-key", quoted(id));
         }
         if let Some(prefer) = &self.prefer {
             request = request.header("prefer", prefer.clone());
         }
-        request.body(Full::new(self.body.clone())).expect("its parts were checked")
+        request.body(Full::new(self.body.clone())).expect("valid parts")
     }
 }
 
 fn quoted(id: Uuid) -> HeaderValue {
-    HeaderValue::try_from(format!("\"{}\"", id.hyphenated())).expect("a UUID can stand in a header")
+    HeaderValue::try_from(format!("\"{}\"", id.hyphenated())).expect("a valid header value")
 }

@@ -1,22 +1,23 @@
-//! The original algorithm, as the well-known generators of unique numbers over a shared value have it: a
-//! lock around the range in use. Who finds the range used up reserves the next one by compare-and-swap,
-//! at once again when others were faster, and keeps the lock until it is there.
+//! The original algorithm of well-known generators of unique numbers over a shared value: a lock around the current
+//! range. A caller that finds the range used up reserves the next one by compare-and-swap, retries at once on a
+//! conflict, and holds the lock until it has a range.
 //!
-//! In one thing it is better than they are: a range is used only after its write was confirmed.
+//! It is safer than those in one point: a range is used only after its write is confirmed.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use postonce_shared::ports::sync_store::{Swapped, SyncStore};
 use tokio::runtime::Handle;
 
 use super::Allocator;
 
-/// The name of the shared value: the first number that nobody reserved.
+/// The name of the shared value: the first number that is not reserved.
 const NAME: &str = "original-numbers";
-/// Numbers of every range.
+/// Size of every range.
 const RANGE_LEN: u64 = 1000;
-/// Attempts to reserve one before the caller is told.
+/// Attempts to reserve a range before the caller gets an error.
 const ATTEMPTS_MAX: u32 = 25;
 
 /// A range behind a lock.
@@ -32,7 +33,7 @@ impl Allocator for Original {
     }
 
     fn next(&self) -> Option<u64> {
-        let mut range = self.range.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut range = self.range.lock();
         if range.is_empty() {
             *range = self.runtime.block_on(self.reserve())?;
         }

@@ -1,4 +1,4 @@
-//! The bank's allocator, as its web and worker processes have it.
+//! The allocator of the bank, as in its web and worker processes.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl Allocator for Ours {
 
     fn next(&self) -> Option<u64> {
         let mut next = pin!(self.numbers.next());
-        // As a task polls it: a number at hand needs no executor of its own.
+        // Polled once: an available number needs no executor.
         let number = match next.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(number) => number,
             Poll::Pending => self.runtime.block_on(next),

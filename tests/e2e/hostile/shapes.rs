@@ -1,4 +1,4 @@
-//! Requests that two readers would take for two different things, and what is no HTTP at all.
+//! Ambiguous requests, and bytes that are not HTTP.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ const HIDDEN: &str = "GET /metrics HTTP/1.1\r\nHost: bank\r\n\r\n";
 const GROWTH_KIB_MAX: u64 = 16 * 1024;
 
 #[tokio::test]
-async fn a_request_whose_end_is_in_doubt_is_refused() {
+async fn a_request_with_an_ambiguous_end_is_refused() {
     let mut target = Target::with(&[]).await;
     let length = HIDDEN.len();
     let framings = [
@@ -35,18 +35,19 @@ async fn a_request_whose_end_is_in_doubt_is_refused() {
     ];
     for framing in framings {
         let mut connection = target.connect().await;
-        // An empty last chunk, so that a reader of chunks would find its end, and the hidden request.
+        // The body is an empty last chunk, so that a parser of chunks would find its end, and then the
+        // hidden request.
         let request = format!("{}\r\n0\r\n\r\n{HIDDEN}", target.deposit(&framing));
         let _taken = connection.send(request).await;
         let answer = connection.answer(SOON).await.unwrap_or_else(|| panic!("{framing:?}: no answer"));
         assert_eq!(answer.status, 400, "{framing:?}: {answer:?}");
         assert!(connection.is_closed(SOON).await, "{framing:?}: the hidden request was answered");
     }
-    target.is_well(GROWTH_KIB_MAX).await;
+    target.assert_healthy(GROWTH_KIB_MAX).await;
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_refused() {
+async fn bytes_that_are_not_http_are_refused() {
     let mut target = Target::with(&[]).await;
     let shapes: [&[u8]; 8] = [
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
@@ -62,16 +63,16 @@ async fn what_is_no_http_is_refused() {
         let mut connection = target.connect().await;
         let _taken = connection.send(shape).await;
         let shown = String::from_utf8_lossy(shape);
-        // What may still become a request is waited for, but not for long.
+        // A possible start of a request is waited for, until the timeout.
         let answer = connection.answer(SOON).await.unwrap_or_else(|| panic!("{shown:?}: no answer"));
         assert!([400, 408].contains(&answer.status), "{shown:?}: {answer:?}");
         assert!(connection.is_closed(SOON).await, "{shown:?}: the connection stays open");
     }
-    target.is_well(GROWTH_KIB_MAX).await;
+    target.assert_healthy(GROWTH_KIB_MAX).await;
 }
 
 #[tokio::test]
-async fn requests_in_a_row_are_answered_in_order_until_the_first_that_is_none() {
+async fn pipelined_requests_are_answered_in_order_until_the_first_invalid_one() {
     let mut target = Target::with(&[]).await;
     let mut connection = target.connect().await;
     let livez = "GET /livez HTTP/1.1\r\nHost: bank\r\n\r\n";
@@ -80,9 +81,9 @@ async fn requests_in_a_row_are_answered_in_order_until_the_first_that_is_none() 
     for expected in [200, 404, 200, 400] {
         assert_eq!(connection.answer(SOON).await.map(|answer| answer.status), Some(expected));
     }
-    assert!(connection.is_closed(SOON).await, "what follows garbage is no request");
+    assert!(connection.is_closed(SOON).await, "nothing after garbage is parsed as a request");
 
-    // A client that sends without ever reading is not read without end.
+    // Requests of a client that never reads the answers are not read without a limit.
     let mut greedy = target.connect().await;
     let row = livez.repeat(1000);
     for _ in 0..50 {
@@ -91,11 +92,11 @@ async fn requests_in_a_row_are_answered_in_order_until_the_first_that_is_none() 
             break;
         }
     }
-    target.is_well(2 * GROWTH_KIB_MAX).await;
+    target.assert_healthy(2 * GROWTH_KIB_MAX).await;
 }
 
 #[tokio::test]
-async fn a_client_that_asks_first_is_told_to_go_on() {
+async fn a_client_that_expects_100_continue_receives_it() {
     let mut target = Target::with(&[]).await;
     let body = r#"{"amount":"1.00","currency":"EUR"}"#;
     let mut connection = target.connect().await;
@@ -114,5 +115,5 @@ async fn a_client_that_asks_first_is_told_to_go_on() {
         answer = connection.answer(SOON).await.expect("an answer");
     }
     assert_eq!((answer.status, answer.code()), (413, "body_too_large"), "{answer:?}");
-    target.is_well(GROWTH_KIB_MAX).await;
+    target.assert_healthy(GROWTH_KIB_MAX).await;
 }

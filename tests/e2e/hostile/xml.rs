@@ -1,22 +1,22 @@
-//! Documents of XML that mean harm, in every format of XML: each is refused by name, or answered rightly, and
-//! takes a bounded amount of memory.
+//! Hostile XML documents in every XML format: each is refused with the right error, or answered correctly,
+//! and uses a bounded amount of memory.
 
-use postonce_tests::client::Wish;
+use postonce_tests::client::Submission;
 use postonce_tests::dialects::Dialect;
 
 use super::{SOON, Target};
 
-/// What the whole collection may cost, in KiB: bodies of 1 MiB, and trees of 10,000 elements.
+/// Largest memory growth of all cases, in KiB: bodies of 1 MiB, and trees of 10,000 elements.
 const GROWTH_KIB_MAX: u64 = 48 * 1024;
-/// Nearly the largest body that can be allowed.
+/// Nearly the largest body that can be configured.
 const LARGE: usize = 1_000_000;
 
-/// A format of XML: its media type, and a sound document of it, taken apart.
+/// An XML format: its media type, and the parts of a valid document.
 ///
-/// **To add a format**: a row in [`frames`].
+/// **To add a format**: add it in [`frames`].
 struct Frame {
     media_type: &'static str,
-    /// The tag that opens the outermost element, without its `>`.
+    /// The start tag of the root element, without its `>`.
     open: String,
     inner: String,
     close: String,
@@ -29,30 +29,30 @@ impl Frame {
         Self { media_type, open: open.to_owned(), inner: inner.to_owned(), close: format!("</{close}") }
     }
 
-    fn sound(&self) -> String {
+    fn valid(&self) -> String {
         self.with("", "")
     }
 
-    /// With more attributes on the outermost element, and more at the end of it.
+    /// The document with more attributes on the root element, and more content at its end.
     fn with(&self, attributes: &str, more: &str) -> String {
         format!("{}{attributes}>{}{more}{}", self.open, self.inner, self.close)
     }
 }
 
 fn frames() -> Vec<Frame> {
-    let of = |dialect: Dialect| Frame::of(dialect.media_type(), &dialect.body(&Wish::deposit("1.00")));
+    let of = |dialect: Dialect| Frame::of(dialect.media_type(), &dialect.body(&Submission::deposit("1.00")));
     vec![of(Dialect::Xml), of(Dialect::Wwi)]
 }
 
-/// Something that is sent, and what has to be told about it; nothing where it is right.
+/// A case, and a part of the expected error message; empty if the document is valid.
 struct Case {
     name: &'static str,
     content_type: String,
     body: Vec<u8>,
-    told: &'static str,
+    expected: &'static str,
 }
 
-/// What must not be expanded, fetched or believed.
+/// Content that must not be expanded, loaded or trusted.
 fn entities(frame: &Frame) -> Vec<(&'static str, String, &'static str)> {
     let with_type =
         |declarations: &str, text: &str| format!("<!DOCTYPE x {declarations}>{}", frame.with("", text));
@@ -76,7 +76,7 @@ fn entities(frame: &Frame) -> Vec<(&'static str, String, &'static str)> {
             with_type("[<!ENTITY % p SYSTEM \"http://127.0.0.1:1/x.dtd\"> %p;]", ""),
             no_types,
         ),
-        ("entity without a type", frame.with("", "&lol;"), "the entity &lol;, which XML does not know"),
+        ("entity without a type", frame.with("", "&lol;"), "the undefined entity &lol;"),
         ("entity in an attribute", frame.with(" a=\"&lol;\"", ""), "not well-formed"),
         ("processing instruction", frame.with("", "<?xml-stylesheet href='x'?>"), "processing instructions"),
         (
@@ -90,58 +90,62 @@ fn entities(frame: &Frame) -> Vec<(&'static str, String, &'static str)> {
     ]
 }
 
-/// What is too much.
+/// Content that is too large.
 fn sizes(frame: &Frame) -> Vec<(&'static str, String, &'static str)> {
-    let stranger = |attributes: &str, content: &str| {
+    let unknown = |attributes: &str, content: &str| {
         frame.with("", &format!("<x:a xmlns:x=\"urn:x\"{attributes}>{content}</x:a>"))
     };
     let many = |count: usize| -> String { (0..count).map(|number| format!(" a{number}=\"\"")).collect() };
     let long = "x".repeat(LARGE);
     vec![
         ("1 MB attribute", frame.with(&format!(" a=\"{long}\""), ""), "must not have the attribute a"),
-        ("1 MB attribute of a stranger", stranger(&format!(" a=\"{long}\""), ""), "more than 2048 bytes"),
+        (
+            "1 MB attribute of an unknown element",
+            unknown(&format!(" a=\"{long}\""), ""),
+            "more than 2048 bytes",
+        ),
         ("1 MB text", frame.with("", &long), "must not have text between its elements"),
-        ("1 MB text of a stranger", stranger("", &long), "more than 2048 bytes"),
+        ("1 MB text of an unknown element", unknown("", &long), "more than 2048 bytes"),
         ("1 MB name", frame.with("", &format!("<{long}/>")), "is not known here"),
         ("1 MB comment", frame.with("", &format!("<!--{long}-->")), ""),
-        ("more than the body may have", stranger("", &"x".repeat(1_048_576)), "at most 1048576 bytes"),
-        ("deep", stranger("", &"<a>".repeat(100_000)), "nested deeper than 32 elements"),
+        ("more than the body may have", unknown("", &"x".repeat(1_048_576)), "at most 1048576 bytes"),
+        ("deep", unknown("", &"<a>".repeat(100_000)), "nested deeper than 32 elements"),
         (
             "deep and closed",
-            stranger("", &format!("{}{}", "<a>".repeat(100), "</a>".repeat(100))),
+            unknown("", &format!("{}{}", "<a>".repeat(100), "</a>".repeat(100))),
             "nested deeper than 32",
         ),
-        ("many attributes", stranger(&many(5000), ""), "more than 32 attributes"),
-        ("many elements", stranger("", &"<a/>".repeat(100_000)), "more than 10000 elements"),
+        ("many attributes", unknown(&many(5000), ""), "more than 32 attributes"),
+        ("many elements", unknown("", &"<a/>".repeat(100_000)), "more than 10000 elements"),
         ("many unknown elements", frame.with("", &"<a/>".repeat(9000)), "see violations"),
         ("no end of a tag", format!("{} {long}", frame.open), "not well-formed"),
     ]
 }
 
-/// What two readers could take for different things.
+/// Ambiguous content.
 fn shapes(frame: &Frame) -> Vec<(&'static str, String, &'static str)> {
-    let sound = frame.sound();
-    let declared = |declaration: &str| format!("<?xml {declaration}?>{sound}");
+    let valid = frame.valid();
+    let declared = |declaration: &str| format!("<?xml {declaration}?>{valid}");
     let namespace = frame.open.split('"').nth(1).unwrap_or_default();
-    let other = |with: &str| sound.replacen(namespace, with, 1);
+    let other = |with: &str| valid.replacen(namespace, with, 1);
     vec![
-        ("as it should be", sound.clone(), ""),
+        ("as it should be", valid.clone(), ""),
         ("declared", declared("version='1.0' encoding='utf-8' standalone='yes'"), ""),
-        ("in Latin 1", declared("version='1.0' encoding='ISO-8859-1'"), "says that it is in ISO-8859-1"),
-        ("in UTF-7", declared("version='1.0' encoding='UTF-7'"), "says that it is in UTF-7"),
-        ("in UTF-16, it says", declared("version='1.0' encoding='UTF-16'"), "says that it is in UTF-16"),
+        ("in Latin 1", declared("version='1.0' encoding='ISO-8859-1'"), "declares ISO-8859-1"),
+        ("in UTF-7", declared("version='1.0' encoding='UTF-7'"), "declares UTF-7"),
+        ("in UTF-16, it says", declared("version='1.0' encoding='UTF-16'"), "declares UTF-16"),
         ("XML 1.1", declared("version='1.1'"), "must be XML 1.0"),
         ("blank before the declaration", format!(" {}", declared("version='1.0'")), "at its very start"),
         ("character data", frame.with("", "<x:a xmlns:x=\"urn:x\"><![CDATA[<&]]></x:a>"), ""),
         ("comments", format!("<!-- a -->{}<!-- b -->", frame.with("", "<!-- c -->")), ""),
         ("a comment in a comment", frame.with("", "<!-- a -- b -->"), "not well-formed"),
-        ("truncated", sound.chars().take(sound.len().saturating_sub(4)).collect(), "not well-formed"),
+        ("truncated", valid.chars().take(valid.len().saturating_sub(4)).collect(), "not well-formed"),
         ("truncated early", frame.open.clone(), "not well-formed"),
         ("empty", String::new(), "must have an element"),
         ("white space", " \r\n".to_owned(), "must have an element"),
-        ("trailing text", format!("{sound}x"), "text outside of its outermost element"),
-        ("trailing element", format!("{sound}{sound}"), "must end after its outermost element"),
-        ("trailing blanks", format!("{sound}\r\n"), ""),
+        ("trailing text", format!("{valid}x"), "text outside of its outermost element"),
+        ("trailing element", format!("{valid}{valid}"), "must end after its outermost element"),
+        ("trailing blanks", format!("{valid}\r\n"), ""),
         ("surrogate by number", frame.with("", "&#xD800;"), "reference to no character"),
         ("NUL by number", frame.with("", "&#0;"), "reference to no character"),
         ("attribute twice", frame.with(" a='1' a='2'", ""), "not well-formed"),
@@ -156,7 +160,11 @@ fn shapes(frame: &Frame) -> Vec<(&'static str, String, &'static str)> {
         ("no namespace", other(""), "but is"),
         ("another namespace", other("urn:postonce:xml:2"), "but is"),
         ("a namespace with a blank", other(&format!("{namespace} ")), "but is"),
-        ("a stranger under our name", frame.with("", "<Amount xmlns='urn:evil'>9.99</Amount>"), ""),
+        (
+            "an unknown element with a known name",
+            frame.with("", "<Amount xmlns='urn:evil'>9.99</Amount>"),
+            "",
+        ),
         ("no namespace within", frame.with("", "<Amount xmlns=''>9.99</Amount>"), "must be in the namespace"),
         (
             "a type by instance",
@@ -167,11 +175,15 @@ fn shapes(frame: &Frame) -> Vec<(&'static str, String, &'static str)> {
     ]
 }
 
-/// What is no text in UTF-8, or says so.
+/// Documents that are not in UTF-8, or that declare another encoding.
 fn bytes(frame: &Frame) -> Vec<Case> {
-    let sound = frame.sound();
-    let case =
-        |name, body: Vec<u8>, told| Case { name, content_type: frame.media_type.to_owned(), body, told };
+    let valid = frame.valid();
+    let case = |name, body: Vec<u8>, expected| Case {
+        name,
+        content_type: frame.media_type.to_owned(),
+        body,
+        expected,
+    };
     let wide = |text: &str, big: bool| -> Vec<u8> {
         let units = text.encode_utf16();
         units.flat_map(|unit| if big { unit.to_be_bytes() } else { unit.to_le_bytes() }).collect()
@@ -181,13 +193,13 @@ fn bytes(frame: &Frame) -> Vec<Case> {
         let (before, after) = marked.split_once("MARK").expect("it was put there");
         [before.as_bytes(), bytes, after.as_bytes()].concat()
     };
-    let marked = format!("\u{FEFF}{sound}");
+    let marked = format!("\u{FEFF}{valid}");
     let mut cases = vec![
         case("UTF-8 with a mark", marked.clone().into_bytes(), ""),
         case("UTF-16 big, marked", wide(&marked, true), "looks like UTF-16"),
         case("UTF-16 little, marked", wide(&marked, false), "looks like UTF-16"),
-        case("UTF-16 big", wide(&sound, true), "looks like UTF-16"),
-        case("UTF-16 little", wide(&sound, false), "looks like UTF-16"),
+        case("UTF-16 big", wide(&valid, true), "looks like UTF-16"),
+        case("UTF-16 little", wide(&valid, false), "looks like UTF-16"),
         case("NUL", with_bytes(b"\0"), "U+0000"),
         case("control", with_bytes(b"\x08"), "U+0008"),
         case("lone surrogate", with_bytes(b"\xED\xA0\x80"), "must be in UTF-8, and is not"),
@@ -195,27 +207,27 @@ fn bytes(frame: &Frame) -> Vec<Case> {
         case("Latin 1", with_bytes(b"\xFC"), "must be in UTF-8, and is not"),
         case("no character", with_bytes("\u{FFFF}".as_bytes()), "U+FFFF"),
     ];
-    for (charset, told) in
+    for (charset, expected) in
         [("utf-8", ""), ("\"UTF-8\"", ""), ("utf-16", "its charset is"), ("iso-8859-1", "its charset is")]
     {
         let content_type = format!("{}; charset={charset}", frame.media_type);
-        cases.push(Case { name: "charset", content_type, body: sound.clone().into_bytes(), told });
+        cases.push(Case { name: "charset", content_type, body: valid.clone().into_bytes(), expected });
     }
     cases
 }
 
 #[tokio::test]
-async fn hostile_xml_is_refused_by_name_or_answered_rightly() {
+async fn hostile_xml_is_refused_with_the_right_error_or_answered_correctly() {
     let mut target = Target::with(&[("POSTONCE_BODY_BYTES_MAX", "1048576")]).await;
     for frame in frames() {
         let texts = [entities(&frame), sizes(&frame), shapes(&frame)].concat();
-        let texts = texts.into_iter().map(|(name, text, told)| Case {
+        let texts = texts.into_iter().map(|(name, text, expected)| Case {
             name,
             content_type: frame.media_type.to_owned(),
             body: text.into_bytes(),
-            told,
+            expected,
         });
-        for Case { name, content_type, body, told } in texts.chain(bytes(&frame)) {
+        for Case { name, content_type, body, expected } in texts.chain(bytes(&frame)) {
             let lines = format!("Accept: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
             let head = target
                 .deposit(&lines)
@@ -224,15 +236,15 @@ async fn hostile_xml_is_refused_by_name_or_answered_rightly() {
             let _taken = connection.send([head.as_bytes(), &body].concat()).await;
             let answer =
                 connection.answer(SOON).await.unwrap_or_else(|| panic!("{content_type}, {name}: no answer"));
-            let is_right = if told.is_empty() {
+            let is_right = if expected.is_empty() {
                 answer.status == 202
             } else {
-                [400, 413, 415, 422].contains(&answer.status) && answer.body.to_string().contains(told)
+                [400, 413, 415, 422].contains(&answer.status) && answer.body.to_string().contains(expected)
             };
-            assert!(is_right, "{content_type}, {name}: {told:?} is not in {answer:?}");
-            // However large it was.
+            assert!(is_right, "{content_type}, {name}: {expected:?} is not in {answer:?}");
+            // The answer is short for a document of any size.
             assert!(answer.body.to_string().len() < 64 * 1024, "{content_type}, {name}: a long answer");
         }
     }
-    target.is_well(GROWTH_KIB_MAX).await;
+    target.assert_healthy(GROWTH_KIB_MAX).await;
 }

@@ -1,4 +1,4 @@
-//! What Clippy cannot keep: who may know whom, the size of files, and no leftovers.
+//! Rules that Clippy cannot check: allowed dependencies between modules, file sizes, and leftovers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,23 +6,23 @@ use std::path::{Path, PathBuf};
 use postonce_shared::domain::transaction::TransactionStatus;
 use postonce_tests::workspace;
 
-/// Longest source file.
+/// Maximum number of lines of a source file.
 const FILE_LINES_MAX: usize = 450;
 
 /// A source file of the workspace.
 struct Source {
-    /// Its path from the root of the workspace, with `/`.
+    /// The path from the root of the workspace, with `/`.
     path: String,
     text: String,
 }
 
 impl Source {
-    /// Whether it is one of these, by the start of its path.
+    /// Whether its path has one of these prefixes.
     fn is_in(&self, starts: &[&str]) -> bool {
         starts.iter().any(|start| self.path.starts_with(start))
     }
 
-    /// Its lines with their numbers, without comments.
+    /// The lines with their numbers, without comments.
     fn code(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text
             .lines()
@@ -31,12 +31,12 @@ impl Source {
             .filter(|(_, line)| !line.trim_start().starts_with("//"))
     }
 
-    /// Whether it is only compiled for tests.
+    /// Whether the file is compiled only for tests.
     fn is_test(&self) -> bool {
         self.path.ends_with("/tests.rs") || self.path.contains("/tests/") || self.is_in(&["tests/"])
     }
 
-    /// Its code up to its tests, which stand at the end.
+    /// The code before its tests, which are at the end of the file.
     fn production_code(&self) -> impl Iterator<Item = (usize, &str)> {
         let code = if self.is_test() { None } else { Some(self.code()) };
         code.into_iter().flatten().take_while(|(_, line)| line.trim() != "#[cfg(test)]")
@@ -48,7 +48,7 @@ fn sources() -> Vec<Source> {
     for part in ["shared", "schemas", "worker", "web", "tests"] {
         collect(&workspace::root().join(part), &mut found);
     }
-    assert!(found.len() > 40, "the sources are where they are looked for");
+    assert!(found.len() > 40, "the sources are found");
     found
 }
 
@@ -70,14 +70,15 @@ fn collect(directory: &Path, found: &mut Vec<Source>) {
     }
 }
 
-/// Fails with every line of code, in files that `applies` to, which has one of the words in it.
+/// Fails and lists every line of code that contains one of the words, in the files for which `applies` is
+/// true.
 fn refuse(why: &str, words: &[&str], applies: impl Fn(&Source) -> bool) {
     let sources = sources();
     let lines = sources.iter().filter(|source| applies(source));
     report(why, words, lines.flat_map(|source| source.code().map(move |line| (source, line))));
 }
 
-/// As [`refuse`], but tests may do it.
+/// As [`refuse`], without the code of tests.
 fn refuse_in_production(why: &str, words: &[&str], applies: impl Fn(&Source) -> bool) {
     let sources = sources();
     let lines = sources.iter().filter(|source| applies(source));
@@ -92,7 +93,7 @@ fn report<'a>(why: &str, words: &[&str], lines: impl Iterator<Item = (&'a Source
     assert!(found.is_empty(), "{why}:\n{}", found.join("\n"));
 }
 
-/// This file names what it refuses.
+/// This file contains the refused words.
 fn is_elsewhere(source: &Source) -> bool {
     source.path != "tests/e2e/tidy/mod.rs"
 }
@@ -123,8 +124,8 @@ fn only_adapters_name_a_store() {
 }
 
 #[test]
-fn schemas_know_nobody_and_the_worker_knows_only_shared() {
-    refuse("`schemas` depends on nothing of ours", &["postonce_"], |source| {
+fn schemas_use_no_crate_of_the_workspace_and_the_worker_uses_only_shared() {
+    refuse("`schemas` depends on no crate of the workspace", &["postonce_"], |source| {
         source.is_in(&["schemas/src/"]) && !source.is_in(&["schemas/src/main.rs"])
     });
     refuse("`worker` uses only `shared`", &["postonce_web", "postonce_schemas"], |source| {
@@ -134,7 +135,7 @@ fn schemas_know_nobody_and_the_worker_knows_only_shared() {
         source.is_in(&["worker/src/"]) && !source.is_in(&["worker/src/http"])
     });
     refuse(
-        "`shared` uses nobody of ours and no HTTP server",
+        "`shared` uses no crate of the workspace except `schemas`, and no HTTP server",
         &["postonce_web", "postonce_worker", "actix"],
         |source| source.is_in(&["shared/"]),
     );
@@ -156,7 +157,7 @@ fn no_file_is_too_long() {
 }
 
 #[test]
-fn nothing_is_left_over_and_nothing_is_skipped() {
+fn no_leftovers_and_no_skipped_tests() {
     let words = ["FIXME", "XXX:", "todo!(", "unimplemented!(", "#[ignore", "dbg!("];
     refuse("finish it, or say why in an issue", &words, is_elsewhere);
     let in_comments: Vec<String> = sources()
@@ -168,7 +169,7 @@ fn nothing_is_left_over_and_nothing_is_skipped() {
 }
 
 #[test]
-fn an_exception_from_a_lint_is_expected_with_a_reason() {
+fn a_lint_exception_is_an_expectation_with_a_reason() {
     refuse("write #[expect(lint, reason = …)]", &["#[allow(", "#![allow("], is_elsewhere);
     let unreasoned: Vec<String> = sources()
         .iter()
@@ -189,13 +190,13 @@ fn an_exception_from_a_lint_is_expected_with_a_reason() {
 }
 
 #[test]
-fn no_source_names_a_place_on_somebodys_machine() {
+fn no_source_contains_a_path_of_a_developers_machine() {
     let places = ["/home/", "/root/", "/Users/", "C:\\"];
     refuse("sources run on every machine", &places, is_elsewhere);
 }
 
 #[test]
-fn the_readme_draws_the_life_of_a_transaction_as_the_code_has_it() {
+fn the_readme_has_the_status_table_of_the_code() {
     let header = TransactionStatus::ALL.map(TransactionStatus::code).join(" | ");
     let mut table = format!("| from \\ to | {header} |\n| --- | --- | --- | --- |\n");
     for from in TransactionStatus::ALL {

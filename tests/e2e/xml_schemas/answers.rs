@@ -1,6 +1,4 @@
-//! Answers: whatever the program writes is valid.
-
-use std::collections::BTreeMap;
+//! Answers: every document that the program writes is valid.
 
 use postonce_schemas::json as wire;
 use postonce_shared::domain::ids::OrderNumber;
@@ -40,9 +38,9 @@ fn time() -> impl Strategy<Value = String> {
     (0..=4_102_444_800_000_i64).prop_map(|ms| Timestamp::from_unix_ms(ms).to_string())
 }
 
-fn sound_text(chars_max: usize) -> impl Strategy<Value = String> {
-    let unsound = |text: &String| !text.chars().any(|c| c.is_control());
-    text().prop_filter("free of controls", unsound).prop_map(move |text| {
+fn printable_text(chars_max: usize) -> impl Strategy<Value = String> {
+    let printable = |text: &String| !text.chars().any(|c| c.is_control());
+    text().prop_filter("free of controls", printable).prop_map(move |text| {
         let short: String = text.chars().take(chars_max).collect();
         if short.is_empty() { "x".to_owned() } else { short }
     })
@@ -59,10 +57,13 @@ fn transaction() -> impl Strategy<Value = wire::Transaction> {
             (reason, time()).prop_map(|it| (None, Some(it)))
         ]
     };
-    let told =
-        (option::of(sound_text(140)), collection::btree_map(sound_text(40), sound_text(99), 0..20)).boxed();
+    let details = (
+        option::of(printable_text(140)),
+        collection::btree_map(printable_text(40), printable_text(99), 0..20),
+    )
+        .boxed();
     let elements = collection::vec(
-        sound_text(20).prop_map(|text| xml::write(&Element::new("urn:other", "note").with_text(&text))),
+        printable_text(20).prop_map(|text| xml::write(&Element::new("urn:other", "note").with_text(&text))),
         0..2,
     )
     .boxed();
@@ -71,7 +72,7 @@ fn transaction() -> impl Strategy<Value = wire::Transaction> {
         .prop_flat_map(move |currency| {
             let amount = (1..=AMOUNT_MINOR_UNITS_MAX)
                 .prop_map(move |it| Amount::try_new(it, currency).expect("within range"));
-            let rest = (told.clone(), elements.clone(), time(), outcome(currency));
+            let rest = (details.clone(), elements.clone(), time(), outcome(currency));
             ((id(), id(), id()), kind.clone(), amount, rest)
         })
         .prop_map(|((message_id, user_id, account_id), kind, amount, rest)| {
@@ -103,14 +104,14 @@ fn transaction() -> impl Strategy<Value = wire::Transaction> {
                 posted_at,
                 reason: reason.map(Into::into),
                 rejected_at,
-                unknown_members: BTreeMap::new(),
+                unknown_members: wire::RawMembers::default(),
                 unknown_elements,
             }
         })
 }
 
 fn account() -> impl Strategy<Value = wire::Account> {
-    let holder = (sound_text(140), sound_text(140))
+    let holder = (printable_text(140), printable_text(140))
         .prop_map(|(given_name, family_name)| wire::Holder { given_name, family_name })
         .boxed();
     money()
@@ -141,9 +142,9 @@ fn account() -> impl Strategy<Value = wire::Account> {
 
 fn answer() -> impl Strategy<Value = Document> {
     let cursor = || option::of("[A-Za-z0-9_-]{11,40}");
-    let violation =
-        (sound_text(40), sound_text(99)).prop_map(|(field, message)| wire::Violation { field, message });
-    let problem = (sound_text(140), collection::vec(violation, 0..5)).prop_map(|(detail, violations)| {
+    let violation = (printable_text(40), printable_text(99))
+        .prop_map(|(field, message)| wire::Violation { field, message });
+    let problem = (printable_text(140), collection::vec(violation, 0..5)).prop_map(|(detail, violations)| {
         let (r#type, title) = ("urn:postonce:problem:validation_failed".to_owned(), "A title".into());
         wire::Problem { r#type, title, status: 422, detail, code: "validation_failed".into(), violations }
     });
@@ -160,7 +161,7 @@ fn answer() -> impl Strategy<Value = Document> {
 }
 
 #[test]
-fn what_the_program_writes_is_valid() {
+fn every_document_of_the_program_is_valid() {
     let (mut runner, strategy) = (TestRunner::deterministic(), answer());
     for _ in 0..CASES {
         let document = strategy.new_tree(&mut runner).unwrap().current();

@@ -1,4 +1,4 @@
-//! The auditor finds what it is there to find: sound books pass, and each kind of damage is noticed.
+//! The auditor accepts a consistent account, and finds each kind of damage.
 #![expect(clippy::arithmetic_side_effects, reason = "small numbers")]
 
 use postonce_shared::domain::ids::{AccountId, Nonce, PartnerId, UserId};
@@ -45,8 +45,8 @@ fn entries() -> Vec<Entry> {
     ]
 }
 
-fn line(entry: &Entry) -> Line {
-    Line::read(&json!({
+fn line(entry: &Entry) -> StatementLine {
+    StatementLine::read(&json!({
         "message_id": entry.message.to_string(),
         "type": entry.kind.code(),
         "amount": entry.amount.to_string(),
@@ -58,8 +58,8 @@ fn line(entry: &Entry) -> Line {
     }))
 }
 
-fn refusal(number: u128, amount: &str, rejected_at: Timestamp) -> Refusal {
-    Refusal::read(&json!({
+fn rejected(number: u128, amount: &str, rejected_at: Timestamp) -> RejectedTransaction {
+    RejectedTransaction::read(&json!({
         "message_id": id(number).to_string(),
         "type": "withdrawal",
         "amount": amount,
@@ -69,8 +69,8 @@ fn refusal(number: u128, amount: &str, rejected_at: Timestamp) -> Refusal {
     }))
 }
 
-/// What the bank says, in order: two entries on two pages, and 10.01 refused at time 2.
-fn book() -> Book {
+/// A consistent account: two entries on two pages, and a withdrawal of 10.01 rejected at time 2.
+fn snapshot() -> AccountSnapshot {
     let nonce = Nonce::from_uuid(Uuid::from_u128(9));
     let mut previous = PageHash::GENESIS;
     let mut pages = Vec::new();
@@ -80,108 +80,115 @@ fn book() -> Book {
         pages.push(page);
     }
     let lines = entries().iter().map(line).collect();
-    let refusals = vec![refusal(3, "10.01", time(2))];
-    Book { account: account(), balance: 600, lines, refusals, open: 0, pages, head: previous }
+    let rejections = vec![rejected(3, "10.01", time(2))];
+    AccountSnapshot { account: account(), balance: 600, lines, rejections, open: 0, pages, head: previous }
 }
 
-/// What was asked for.
-fn tally() -> Tally {
-    let noted = |kind, cents| Noted { kind, cents, promised: true, told: None };
-    let wishes = BTreeMap::from([
-        (id(1), noted(TransactionKind::Deposit, 1000)),
-        (id(2), noted(TransactionKind::Withdrawal, 400)),
-        (id(3), noted(TransactionKind::Withdrawal, 1001)),
+/// The records of the auditor that match [`snapshot`].
+fn record() -> AccountRecord {
+    let submitted = |kind, cents| SubmissionRecord { kind, cents, acknowledged: true, final_answer: None };
+    let submissions = BTreeMap::from([
+        (id(1), submitted(TransactionKind::Deposit, 1000)),
+        (id(2), submitted(TransactionKind::Withdrawal, 400)),
+        (id(3), submitted(TransactionKind::Withdrawal, 1001)),
     ]);
-    Tally { overdraft_cents: 0, wishes }
+    AccountRecord { overdraft_cents: 0, submissions }
 }
 
-fn findings(book: &Book, tally: &Tally) -> Vec<String> {
+fn findings(snapshot: &AccountSnapshot, record: &AccountRecord) -> Vec<String> {
     let mut findings = Vec::new();
-    book.check(tally, &mut BTreeSet::new(), &mut findings);
+    snapshot.check(record, &mut BTreeSet::new(), &mut findings);
     findings
 }
 
-fn finds(what: &str, book: &Book, tally: &Tally) {
-    let findings = findings(book, tally);
-    assert!(findings.iter().any(|finding| finding.contains(what)), "{what} is not among {findings:?}");
+fn finds(expected: &str, snapshot: &AccountSnapshot, record: &AccountRecord) {
+    let findings = findings(snapshot, record);
+    assert!(
+        findings.iter().any(|finding| finding.contains(expected)),
+        "{expected} is not among {findings:?}"
+    );
 }
 
 #[test]
-fn sound_books_pass() {
-    assert_eq!(findings(&book(), &tally()), Vec::<String>::new());
+fn a_consistent_account_has_no_findings() {
+    assert_eq!(findings(&snapshot(), &record()), Vec::<String>::new());
 }
 
 #[test]
-fn a_transaction_that_was_never_asked_for_or_is_lost_is_found() {
-    let mut tally = tally();
-    tally.wishes.remove(&id(1));
-    finds("nobody asked for", &book(), &tally);
-    let noted = Noted { kind: TransactionKind::Deposit, cents: 1, promised: true, told: None };
-    drop(tally.wishes.insert(id(4), noted));
-    finds("was promised and is nowhere", &book(), &tally);
+fn a_transaction_that_was_never_submitted_or_is_lost_is_found() {
+    let mut record = record();
+    record.submissions.remove(&id(1));
+    finds("was never submitted", &snapshot(), &record);
+    let lost =
+        SubmissionRecord { kind: TransactionKind::Deposit, cents: 1, acknowledged: true, final_answer: None };
+    drop(record.submissions.insert(id(4), lost));
+    finds("was acknowledged and does not exist", &snapshot(), &record);
 }
 
 #[test]
-fn other_content_and_another_answer_than_told_are_found() {
-    let mut tally = tally();
-    tally.wishes.get_mut(&id(1)).unwrap().cents = 999;
-    tally.wishes.get_mut(&id(2)).unwrap().told = Some(json!({"status": "rejected"}));
-    finds("asked for was", &book(), &tally);
-    finds("was told as", &book(), &tally);
+fn changed_content_and_a_changed_answer_are_found() {
+    let mut record = record();
+    record.submissions.get_mut(&id(1)).unwrap().cents = 999;
+    record.submissions.get_mut(&id(2)).unwrap().final_answer = Some(json!({"status": "rejected"}));
+    finds("submitted was", &snapshot(), &record);
+    finds("was answered as", &snapshot(), &record);
 }
 
 #[test]
 fn a_transaction_that_is_posted_and_rejected_is_found() {
-    let mut book = book();
-    book.refusals.push(refusal(2, "4.00", time(2)));
-    finds("final more than once", &book, &tally());
+    let mut snapshot = snapshot();
+    snapshot.rejections.push(rejected(2, "4.00", time(2)));
+    finds("final more than once", &snapshot, &record());
 }
 
 #[test]
 fn gaps_and_sums_that_do_not_add_up_are_found() {
-    let mut gap = book();
+    let mut gap = snapshot();
     gap.lines[1].sequence = 3;
-    finds("stands at place 2", &gap, &tally());
-    let mut sum = book();
+    finds("is at position 2", &gap, &record());
+    let mut sum = snapshot();
     sum.lines[1].balance_after = 601;
-    finds("after entry 2 the balance is 601", &sum, &tally());
-    let mut balance = book();
+    finds("after entry 2 the balance is 601", &sum, &record());
+    let mut balance = snapshot();
     balance.balance = 601;
-    finds("the entries make 600", &balance, &tally());
-    finds("overdraws the account", &book(), &Tally { overdraft_cents: -601, ..tally() });
+    finds("the entries give 600", &balance, &record());
+    finds("overdraws the account", &snapshot(), &AccountRecord { overdraft_cents: -601, ..record() });
 }
 
 #[test]
-fn a_refusal_of_what_could_be_paid_is_found() {
-    let mut unjust = book();
-    unjust.refusals = vec![refusal(3, "10.00", time(2))];
-    finds("could be paid", &unjust, &tally());
+fn a_rejection_of_a_payable_withdrawal_is_found() {
+    let mut wrong = snapshot();
+    wrong.rejections = vec![rejected(3, "10.00", time(2))];
+    finds("could be paid", &wrong, &record());
     // Before the deposit, and after the withdrawal, 10.00 could not be paid.
-    for just in [time(0), time(1), time(3), time(4)] {
-        let mut book = book();
-        book.refusals = vec![refusal(3, "10.00", just)];
-        assert!(!findings(&book, &tally()).iter().any(|finding| finding.contains("could be paid")), "{just}");
+    for right in [time(0), time(1), time(3), time(4)] {
+        let mut snapshot = snapshot();
+        snapshot.rejections = vec![rejected(3, "10.00", right)];
+        assert!(
+            !findings(&snapshot, &record()).iter().any(|finding| finding.contains("could be paid")),
+            "{right}"
+        );
     }
 }
 
 #[test]
 fn a_broken_chain_is_found() {
-    let mut missing = book();
+    let mut missing = snapshot();
     missing.pages.remove(0);
-    finds("does not continue the chain", &missing, &tally());
-    let mut cut = book();
+    finds("does not continue the chain", &missing, &record());
+    let mut cut = snapshot();
     cut.pages.pop();
-    finds("does not name the last page", &cut, &tally());
-    finds("the journal has 1 entries", &cut, &tally());
-    let mut forged = book();
+    finds("does not reference the last page", &cut, &record());
+    finds("the journal has 1 entries", &cut, &record());
+    let mut forged = snapshot();
     forged.pages[0].entries[0].order_number = OrderNumber::from_counter(7);
-    finds("does not match its hash", &forged, &tally());
+    finds("does not match its hash", &forged, &record());
 }
 
 #[test]
 fn an_order_number_that_was_issued_twice_is_found() {
     let mut numbers = BTreeSet::from([OrderNumber::from_counter(102)]);
     let mut findings = Vec::new();
-    book().check(&tally(), &mut numbers, &mut findings);
+    snapshot().check(&record(), &mut numbers, &mut findings);
     assert!(findings.iter().any(|finding| finding.contains("issued twice")), "{findings:?}");
 }

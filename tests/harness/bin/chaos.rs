@@ -1,35 +1,35 @@
-//! Kills the processes of the bank for as long as it is told to, and audits what is left.
+//! Kills the processes of the bank at random for some time, and audits the bank afterwards.
 //!
 //! `cargo run --release -p postonce-tests --bin chaos -- --store azurite --minutes 10 [--seed 7]`
 //!
-//! Exit code 1 when something was found.
+//! Exits with code 1 when there are findings.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use postonce_tests::chaos::Course;
-use postonce_tests::scenario::Stand;
+use postonce_tests::chaos::ChaosConfig;
+use postonce_tests::scenario::StoreKind;
 
-/// Kills web and worker processes at random, with a storage that fails at random, and audits the bank
+/// Kills web and worker processes at random, injects storage faults, and audits the bank
 #[derive(Debug, Parser)]
 #[command(name = "chaos")]
 struct Arguments {
-    /// The store under the bank
+    /// The store of the bank
     #[arg(long)]
     store: StoreName,
     /// How long processes are killed
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1440))]
     minutes: u64,
-    /// Decides everything that is random [default: a new one, which is printed]
+    /// The seed of all random decisions [default: a new one, which is printed]
     #[arg(long)]
     seed: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum StoreName {
-    /// Azurite, behind a proxy that fails at random
+    /// Azurite, behind a proxy that injects faults
     Azurite,
     /// One SQLite file
     Sqlite,
@@ -38,16 +38,16 @@ enum StoreName {
 #[tokio::main]
 async fn main() -> ExitCode {
     let Arguments { store, minutes, seed } = Arguments::parse();
-    let stand = match store {
-        StoreName::Azurite => Stand::Azurite,
-        StoreName::Sqlite => Stand::Sqlite,
+    let store_kind = match store {
+        StoreName::Azurite => StoreKind::Azurite,
+        StoreName::Sqlite => StoreKind::Sqlite,
     };
     let seed = seed.unwrap_or_else(rand::random);
     println!("seed {seed}");
     let style = ProgressStyle::with_template("{spinner} {msg}").expect("the template is valid");
     let progress = ProgressBar::new_spinner().with_style(style);
     let duration = Duration::from_secs(minutes.saturating_mul(60));
-    let report = Course::on(stand, seed, duration)
+    let report = ChaosConfig::on(store_kind, seed, duration)
         .run(|report| {
             progress.set_message(report.line());
             progress.tick();

@@ -1,10 +1,11 @@
-//! Visits every state of the models of accepting and posting, and of the order numbers, within larger
-//! bounds than the tests have time for.
+//! Visits every state of the models of the protocol and of the order numbers, within larger bounds than the
+//! tests use.
 //!
 //! `cargo run --release -p postonce-tests --bin model-check -- [--bounds small|large] [--threads N]`
 //!
-//! Prints for each run how many states it has seen and how long that took; ends with code 1 and the
-//! steps that lead there when a promise is broken. Nothing is random: a run always visits the same.
+//! Prints the number of visited states and the time of each run. If a property is violated, prints the
+//! steps that lead to the violation and exits with code 1. Nothing is random: a run always visits the same
+//! states.
 
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
@@ -18,19 +19,19 @@ use postonce_tests::model::explore::Figures;
 /// Checks the models of Postonce exhaustively.
 #[derive(Parser)]
 struct Arguments {
-    /// How far to go.
+    /// The bounds of the exploration.
     #[arg(long, value_enum, default_value_t = Bounds::Large)]
     bounds: Bounds,
-    /// Threads of the checker; by default one for each core.
+    /// Number of threads; by default one for each core.
     #[arg(long)]
     threads: Option<NonZeroUsize>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Bounds {
-    /// What every run of the tests visits: seconds.
+    /// The bounds of the tests, which take seconds.
     Small,
-    /// Minutes, and some gigabytes of memory.
+    /// Larger bounds, which take minutes and some gigabytes of memory.
     Large,
 }
 
@@ -45,25 +46,25 @@ fn main() -> ExitCode {
     for run in runs {
         match check(run, threads) {
             Ok(figures) => {
-                println!("{}: {figures}", run.about);
+                println!("{}: {figures}", run.description);
                 total = total.with(&figures);
             }
             Err(findings) => {
-                println!("{}: {findings}", run.about);
+                println!("{}: {findings}", run.description);
                 return ExitCode::FAILURE;
             }
         }
     }
-    println!("All promises hold. {} runs: {total}", runs.len());
+    println!("All properties hold. {} runs: {total}", runs.len());
     ExitCode::SUCCESS
 }
 
-/// One run with a line that says how far it is.
+/// Checks one run, and shows its progress.
 fn check(run: &Run, threads: usize) -> Result<Figures, String> {
     let line = ProgressBar::new_spinner();
-    let style = ProgressStyle::with_template("{spinner} {prefix}: {msg}").expect("a sound template");
+    let style = ProgressStyle::with_template("{spinner} {prefix}: {msg}").expect("a valid template");
     line.set_style(style);
-    line.set_prefix(run.about);
+    line.set_prefix(run.description);
     line.enable_steady_tick(Duration::from_millis(200));
     let checked = run.exhaust(threads, |figures| line.set_message(figures.to_string()));
     line.finish_and_clear();

@@ -1,29 +1,29 @@
-//! Runs the bank in simulated worlds, many seeds at once, and tells what went wrong in them.
+//! Runs the bank in simulated worlds with many seeds, and reports the failures.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Parser;
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use parking_lot::Mutex;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::ports::world::World as _;
 use postonce_tests::simulation::faults::{Fault, FaultCounts};
 use postonce_tests::simulation::mutations::Mutation;
-use postonce_tests::simulation::run::{Plan, Report, run};
+use postonce_tests::simulation::run::{Report, RunPlan, run};
 
-/// Failures that are told; there may be more.
-const FAILURES_TOLD_MAX: usize = 5;
+/// Maximum number of failures that are printed.
+const FAILURES_PRINTED_MAX: usize = 5;
 
-/// Runs the bank in a simulated world: one seed decides the schedule, the clocks and every fault.
+/// Runs the bank in a simulated world. One seed decides the schedule, the clocks and every fault.
 #[derive(Debug, Parser)]
 struct Options {
-    /// How many seeds.
+    /// Number of seeds.
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
-    /// The first one.
+    /// The first seed.
     #[arg(long, default_value_t = 1)]
     first: u64,
     /// Run only this seed, and print every event.
@@ -32,22 +32,23 @@ struct Options {
     /// With --replay: stop after that many steps.
     #[arg(long, value_name = "STEPS")]
     until: Option<u64>,
-    /// With --replay: leave out whatever the failure does not need, and then print what is left.
+    /// With --replay: remove the faults and transactions that the failure does not need, and print the
+    /// rest.
     #[arg(long)]
     shorten: bool,
-    /// Transactions of each run.
+    /// Number of transactions of each run.
     #[arg(long, default_value_t = 24)]
     transactions: u32,
-    /// Faults that never happen.
+    /// Faults that never occur.
     #[arg(long, value_name = "FAULT", value_parser = fault)]
     without: Vec<Fault>,
-    /// Make this mistake, to see whether it is found.
+    /// Make this mistake, to check that it is found.
     #[arg(long, value_name = "MISTAKE", value_parser = mutation)]
     mutation: Option<Mutation>,
-    /// Make each mistake in turn, until it is found or --seeds are used up.
+    /// Make each mistake in turn, until it is found or --seeds seeds were run.
     #[arg(long)]
     mutations: bool,
-    /// Runs at the same time; as many as there are cores.
+    /// Number of threads; by default the number of cores.
     #[arg(long)]
     threads: Option<usize>,
 }
@@ -74,12 +75,12 @@ fn main() -> anyhow::Result<()> {
 }
 
 impl Options {
-    fn plan(&self, seed: u64) -> Plan {
-        Plan {
+    fn plan(&self, seed: u64) -> RunPlan {
+        RunPlan {
             transactions: self.transactions,
             without: self.without.clone(),
             mutation: self.mutation,
-            ..Plan::of(seed)
+            ..RunPlan::of(seed)
         }
     }
 
@@ -88,7 +89,7 @@ impl Options {
         self.threads.unwrap_or_else(cores).max(1)
     }
 
-    /// What to type to see a run again.
+    /// The command that reproduces a run.
     fn command(&self, seed: u64) -> String {
         let mut command = format!("simulate --replay {seed} --transactions {}", self.transactions);
         for fault in &self.without {
@@ -102,7 +103,7 @@ impl Options {
 }
 
 #[derive(Default)]
-struct Sum {
+struct Totals {
     runs: u64,
     steps: u64,
     posted: u64,
@@ -111,7 +112,7 @@ struct Sum {
     failures: Vec<Report>,
 }
 
-impl Sum {
+impl Totals {
     fn add(&mut self, report: Report) {
         self.runs = self.runs.saturating_add(1);
         self.steps = self.steps.saturating_add(report.steps);
@@ -133,7 +134,7 @@ fn simulate(options: &Options) -> anyhow::Result<()> {
             .context("the style of the progress bar")?,
     );
     let next = AtomicU64::new(0);
-    let sum = Mutex::new(Sum::default());
+    let sum = Mutex::new(Totals::default());
     std::thread::scope(|scope| {
         for _ in 0..options.threads() {
             scope.spawn(|| {
@@ -143,7 +144,7 @@ fn simulate(options: &Options) -> anyhow::Result<()> {
                         return;
                     }
                     let report = run(&options.plan(options.first.saturating_add(index)));
-                    let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut sum = sum.lock();
                     sum.add(report);
                     bar.inc(1);
                     if !sum.failures.is_empty() {
@@ -154,12 +155,12 @@ fn simulate(options: &Options) -> anyhow::Result<()> {
         }
     });
     bar.finish_and_clear();
-    let sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
-    tell(&sum, world.uptime().saturating_sub(start));
-    tell_failures(options, sum.failures)
+    let sum = sum.into_inner();
+    print_totals(&sum, world.uptime().saturating_sub(start));
+    print_failures(options, sum.failures)
 }
 
-fn tell(sum: &Sum, took: Duration) {
+fn print_totals(sum: &Totals, took: Duration) {
     let per_second = u128::from(sum.runs).saturating_mul(1000).checked_div(took.as_millis()).unwrap_or(0);
     println!(
         "{} seeds in {} s ({per_second} a second), {} steps",
@@ -174,27 +175,27 @@ fn tell(sum: &Sum, took: Duration) {
     }
 }
 
-fn tell_failures(options: &Options, mut failures: Vec<Report>) -> anyhow::Result<()> {
+fn print_failures(options: &Options, mut failures: Vec<Report>) -> anyhow::Result<()> {
     if failures.is_empty() {
         println!("No finding.");
         return Ok(());
     }
     failures.sort_by_key(|report| report.seed);
-    for report in failures.iter().take(FAILURES_TOLD_MAX) {
+    for report in failures.iter().take(FAILURES_PRINTED_MAX) {
         let finding = report.finding.as_deref().unwrap_or_default();
         println!("\nseed {} after {} steps: {finding}", report.seed, report.steps);
-        println!("  to see it again: {}", options.command(report.seed));
+        println!("  to reproduce: {}", options.command(report.seed));
     }
     bail!("{} of {} seeds failed", failures.len(), options.seeds)
 }
 
-/// Prints every event of a run; of a failing one, only what it takes to fail.
+/// Prints every event of a run; of a failing run that is shortened, only the necessary ones.
 fn replay(options: &Options, seed: u64) -> anyhow::Result<()> {
     let mut plan = options.plan(seed);
     if options.shorten {
         plan = shorten(plan)?;
     }
-    let report = run(&Plan { print: true, steps_max: options.until, ..plan });
+    let report = run(&RunPlan { print: true, steps_max: options.until, ..plan });
     println!("\n{} steps, trace {:016x}", report.steps, report.trace_sum);
     match report.finding {
         Some(finding) => bail!("seed {seed}: {finding}"),
@@ -202,40 +203,40 @@ fn replay(options: &Options, seed: u64) -> anyhow::Result<()> {
     }
 }
 
-/// The same failure with fewer transactions and fewer kinds of faults, as far as it still fails.
-fn shorten(plan: Plan) -> anyhow::Result<Plan> {
+/// The same failure with as few transactions and kinds of faults as possible.
+fn shorten(plan: RunPlan) -> anyhow::Result<RunPlan> {
     if run(&plan).finding.is_none() {
         bail!("seed {} does not fail: there is nothing to shorten", plan.seed);
     }
-    let fails = |plan: &Plan| run(plan).finding.is_some();
+    let fails = |plan: &RunPlan| run(plan).finding.is_some();
     let mut shortest = plan;
     for fault in Fault::ALL {
         let without: BTreeSet<Fault> = shortest.without.iter().copied().chain([fault]).collect();
-        let shorter = Plan { without: without.into_iter().collect(), ..shortest.clone() };
+        let shorter = RunPlan { without: without.into_iter().collect(), ..shortest.clone() };
         if fails(&shorter) {
             shortest = shorter;
         }
     }
     for transactions in 1..shortest.transactions {
-        let shorter = Plan { transactions, ..shortest.clone() };
+        let shorter = RunPlan { transactions, ..shortest.clone() };
         if fails(&shorter) {
             shortest = shorter;
             break;
         }
     }
     println!(
-        "It takes {} transactions, and none of: {}\n",
+        "The failure needs {} transactions, and none of: {}\n",
         shortest.transactions,
         shortest.without.iter().map(|fault| fault.name()).collect::<Vec<_>>().join(", ")
     );
     Ok(shortest)
 }
 
-/// Makes each mistake, and counts the seeds that it takes to find it.
+/// Makes each mistake, and counts the seeds until it is found.
 fn try_mutations(options: &Options) -> anyhow::Result<()> {
     let mut missed = Vec::new();
     for mutation in Mutation::ALL {
-        let plan = |seed| Plan { mutation: Some(mutation), ..options.plan(seed) };
+        let plan = |seed| RunPlan { mutation: Some(mutation), ..options.plan(seed) };
         let seeds = options.first..options.first.saturating_add(options.seeds);
         let found = seeds.map(|seed| run(&plan(seed))).find(|report| report.finding.is_some());
         match found {

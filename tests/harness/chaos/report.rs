@@ -1,67 +1,67 @@
-//! The figures of a run, for people.
+//! The report of a run.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use super::mishap::Mishap;
 use super::proxy::Service;
-use super::tally::Counts;
-use crate::scenario::Stand;
+use super::results::Counts;
+use super::storage_fault::StorageFault;
+use crate::scenario::StoreKind;
 
-/// What a run counted and found, so far or in the end.
+/// The counts and findings of a run, so far or at its end.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The store.
-    pub stand: Stand,
-    /// What it can be repeated with.
+    pub store_kind: StoreKind,
+    /// The seed.
     pub seed: u64,
-    /// How long it took.
+    /// The duration so far.
     pub elapsed: Duration,
-    /// What processes and partners did.
+    /// The counts of processes and partners.
     pub counts: Counts,
-    /// Requests to the storage, through the proxies.
+    /// Requests to the storage, through the proxies, by service.
     pub requests: BTreeMap<Service, u64>,
-    /// What befell them.
-    pub mishaps: BTreeMap<Mishap, u64>,
-    /// What must not be.
+    /// The faults of these requests.
+    pub faults: BTreeMap<StorageFault, u64>,
+    /// The findings.
     pub findings: Vec<String>,
 }
 
 impl Report {
-    /// Requests to the storage that something befell.
-    pub fn mishap_count(&self) -> u64 {
-        self.mishaps.values().sum()
+    /// The number of requests to the storage with a fault.
+    pub fn storage_fault_count(&self) -> u64 {
+        self.faults.values().sum()
     }
 
-    /// One line, for while it goes on.
+    /// One line that shows the progress.
     pub fn line(&self) -> String {
         let Counts { transactions, .. } = self.counts;
         format!(
             "{} s, {} kills, {transactions} transactions, {} storage faults, {} findings",
             self.elapsed.as_secs(),
             self.counts.kills(),
-            self.mishap_count(),
+            self.storage_fault_count(),
             self.findings.len()
         )
     }
 
-    /// What happened to the storage.
+    /// Writes the faults of the storage.
     fn write_storage(&self, locks_held: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.stand == Stand::Sqlite {
-            return writeln!(f, "  storage       {locks_held} times somebody else held the lock");
+        if self.store_kind == StoreKind::Sqlite {
+            return writeln!(f, "  storage       another connection held the lock {locks_held} times");
         }
         let by_service: Vec<String> =
-            self.requests.iter().map(|(service, count)| format!("{} {count}", service.word())).collect();
+            self.requests.iter().map(|(service, count)| format!("{} {count}", service.name())).collect();
         writeln!(
             f,
             "  storage       {} requests through the proxy ({}), {} with a fault:",
             self.requests.values().sum::<u64>(),
             by_service.join(", "),
-            self.mishap_count()
+            self.storage_fault_count()
         )?;
-        for (mishap, count) in &self.mishaps {
-            writeln!(f, "    {count:>7}     {}", mishap.words())?;
+        for (fault, count) in &self.faults {
+            writeln!(f, "    {count:>7}     {}", fault.description())?;
         }
         Ok(())
     }
@@ -69,9 +69,9 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let store = match self.stand {
-            Stand::Sqlite => "SQLite",
-            Stand::Azurite => "Azurite",
+        let store = match self.store_kind {
+            StoreKind::Sqlite => "SQLite",
+            StoreKind::Azurite => "Azurite",
         };
         let Counts {
             webs_killed,
@@ -97,7 +97,7 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "  processes     {} killed ({webs_killed} web, {workers_killed} worker; {killed_together} times several at once), \
-             {suspensions} stood still, {drained} drained, {restarts} restarts",
+             {suspensions} suspended, {drained} drained, {restarts} restarts",
             self.counts.kills()
         )?;
         self.write_storage(*locks_held, f)?;

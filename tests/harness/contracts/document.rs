@@ -1,26 +1,27 @@
-//! The OpenAPI document, as a place to look answers up.
+//! The OpenAPI document, with lookup of operations and schemas.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use jsonschema::{Draft, Validator};
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
-/// The document, and the validators of the schemas in it that were needed so far.
+/// The document, and the validators of its schemas that were used so far.
 #[derive(Debug)]
 pub struct OpenApi {
     root: Value,
     validators: Mutex<BTreeMap<String, Arc<Validator>>>,
 }
 
-/// What the document says about a request.
+/// The part of the document that describes a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Found<'a> {
-    /// This operation.
+    /// The operation.
     Operation(&'a Value),
-    /// The path, but without the method: these are its operations by method.
+    /// The path exists without the method: its operations by method.
     OtherMethods(&'a Map<String, Value>),
-    /// Nothing.
+    /// The path does not exist.
     Nothing,
 }
 
@@ -40,14 +41,14 @@ impl OpenApi {
         Self { root, validators: Mutex::default() }
     }
 
-    /// The operation of a method on a path, which is without its query.
+    /// The operation of a method on a path without its query.
     pub fn find(&self, method: &str, path: &str) -> Found<'_> {
         let paths = self.root.get("paths").and_then(Value::as_object).into_iter().flatten();
         let matching = paths.filter(|(template, _)| matches(template, path));
-        // Of two templates that match, the one with fewer parameters is meant.
+        // If two templates match, the one with fewer parameters is meant.
         let best = matching.min_by_key(|(template, _)| template.matches('{').count());
         let Some((_, Value::Object(operations))) = best else { return Found::Nothing };
-        // A HEAD is a GET whose body is left out.
+        // HEAD is a GET without a body.
         let method = if method == "HEAD" { "GET" } else { method };
         match operations.get(&method.to_ascii_lowercase()) {
             Some(operation) => Found::Operation(operation),
@@ -55,7 +56,7 @@ impl OpenApi {
         }
     }
 
-    /// What a reference stands for; anything else is itself.
+    /// The target of a reference; any other value is returned unchanged.
     pub fn resolved<'a>(&'a self, value: &'a Value) -> &'a Value {
         let pointer = value.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix('#'));
         match pointer {
@@ -64,12 +65,12 @@ impl OpenApi {
         }
     }
 
-    /// The schema with that name.
+    /// A reference to the schema with that name.
     pub fn schema(&self, name: &str) -> Value {
         json!({"$ref": format!("#/components/schemas/{name}")})
     }
 
-    /// What is wrong with a value, by a schema of this document.
+    /// The validation errors of a value, by a schema of this document.
     pub fn errors(&self, schema: &Value, value: &Value) -> Vec<String> {
         let validator = self.validator(schema);
         let error = |error: jsonschema::ValidationError<'_>| {
@@ -78,9 +79,9 @@ impl OpenApi {
         validator.iter_errors(value).map(error).collect()
     }
 
-    /// Made once for each schema: that takes longer than the test of a value.
+    /// Built once for each schema, since that takes longer than a validation.
     fn validator(&self, schema: &Value) -> Arc<Validator> {
-        let mut validators = self.validators.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut validators = self.validators.lock();
         let made = validators.entry(schema.to_string()).or_insert_with(|| {
             let components = self.root.get("components");
             let whole = json!({"allOf": [schema], "components": components});

@@ -1,12 +1,12 @@
-//! What the bank promises in `schemas/`, held against what it does.
+//! The contracts in `schemas/`, checked against the behaviour of the bank.
 //!
-//! 1. Every answer that the [client](crate::client) gets is looked up in the OpenAPI document:
-//!    operation, status, media type, headers, body ([`check`]). What is not documented breaks the
-//!    contract, and with it the test that asked.
-//! 2. JSON is checked against the schema in that document, XML against the schema of its namespace in
+//! 1. Every answer that the [client](crate::client) receives is checked against the OpenAPI document:
+//!    operation, status, media type, headers, body ([`check`]). An undocumented answer violates the
+//!    contract and fails the test.
+//! 2. JSON is validated by the schema in that document, XML by the schema of its namespace in
 //!    [`XML_SCHEMAS`].
 //!
-//! A new namespace of XML is a row there. A row whose schema is missing fails loudly when it is used.
+//! A new XML namespace is a new row there. A row without a schema fails when it is used.
 
 mod answer;
 mod document;
@@ -14,11 +14,11 @@ mod validator;
 
 use postonce_shared::messaging::xml::{self, XmlLimits};
 
-pub use self::answer::{Given, check};
+pub use self::answer::{ReceivedAnswer, check};
 pub use self::document::OpenApi;
 pub use self::validator::{XmlValidator, validate_xml};
 
-/// The schema of the documents of every namespace, by its path within `schemas/`.
+/// The schema of each namespace, by its path within `schemas/`.
 pub const XML_SCHEMAS: &[(&str, &str)] = &[
     ("urn:postonce:xml:1", "xsd/postonce.xsd"),
     ("urn:ietf:rfc:7807", "xsd/problem.xsd"),
@@ -28,23 +28,23 @@ pub const XML_SCHEMAS: &[(&str, &str)] = &[
     ("http://www.w3.org/2003/05/soap-envelope", "xsd/soap-1.2.xsd"),
 ];
 
-/// The schema of the documents of a namespace, if it has one.
+/// The schema of a namespace, if it has one.
 pub fn schema_of(namespace: &str) -> Option<&'static str> {
     XML_SCHEMAS.iter().find(|(known, _)| *known == namespace).map(|(_, schema)| *schema)
 }
 
-/// What the body of a media type is held to.
+/// How a body with some media type is validated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contract {
-    /// The schema in the OpenAPI document.
+    /// By the schema in the OpenAPI document.
     JsonSchema,
-    /// The schemas of the namespaces in it.
+    /// By the schemas of its namespaces.
     XmlSchemas,
-    /// None but the media type: text for people, pages, metrics.
+    /// Only by the media type: plain text, pages, metrics.
     None,
 }
 
-/// What the body of an answer with that `Content-Type` is held to.
+/// How the body of an answer with that `Content-Type` is validated.
 pub fn contract_of(content_type: &str) -> Contract {
     let media_type = essence(content_type);
     if media_type == "application/json" || media_type.ends_with("+json") {
@@ -56,10 +56,10 @@ pub fn contract_of(content_type: &str) -> Contract {
     }
 }
 
-/// Holds a document to the schema of its namespace.
+/// Validates a document by the schema of its namespace.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The validation errors.
 pub fn check_xml(document: &[u8]) -> Result<(), Vec<String>> {
     let limits = XmlLimits { depth_max: 64, attributes_max: 256 };
     let root = xml::read(document, &limits).map_err(|unreadable| vec![format!("the body {unreadable}")])?;

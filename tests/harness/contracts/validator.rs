@@ -1,48 +1,48 @@
-//! XML schemas, checked by a validator that knows all of them: libxml2, in one process of Python that
-//! lives as long as the test process.
+//! Validates XML against its schema by libxml2, in one Python process that lives as long as the test
+//! process.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 use crate::{python, workspace};
 
-/// Checks a document against a schema, by the schema's path within `schemas/`, such as
+/// Validates a document by a schema, given by its path within `schemas/`, such as
 /// `xsd/user-account-transaction.xsd`.
 ///
 /// # Errors
-/// What is wrong with the document, with lines.
+/// The validation errors, with line numbers.
 ///
 /// # Panics
-/// When there is no such schema, or it is none.
+/// When the schema is missing or invalid.
 pub fn validate_xml(schema: &str, document: &[u8]) -> Result<(), Vec<String>> {
     static VALIDATOR: OnceLock<XmlValidator> = OnceLock::new();
     let validator = VALIDATOR.get_or_init(|| XmlValidator::over(&workspace::root().join("schemas")));
     validator.validate(schema, document).unwrap_or_else(|fault| panic!("{schema} cannot be used: {fault}"))
 }
 
-/// A process that validates. It ends when its input closes, which the operating system sees to when the
-/// test process ends, so it needs nobody else to end it.
+/// A validating process. It ends when its input closes, at the latest at the end of the test process.
 #[derive(Debug)]
 pub struct XmlValidator {
     folder: PathBuf,
-    conversation: Mutex<Conversation>,
+    process: Mutex<ValidatorProcess>,
 }
 
 #[derive(Debug)]
-struct Conversation {
+struct ValidatorProcess {
     child: Child,
-    questions: ChildStdin,
+    requests: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
 
 impl XmlValidator {
-    /// A validator for the schemas in a folder. It reads nothing outside of it.
+    /// A validator for the schemas in a folder. It reads no file outside of the folder.
     ///
     /// # Panics
     /// When Python is missing.
@@ -54,21 +54,18 @@ impl XmlValidator {
             .stdout(Stdio::piped())
             .spawn()
             .expect("Python starts");
-        let questions = child.stdin.take().expect("its input is a pipe");
+        let requests = child.stdin.take().expect("its input is a pipe");
         let answers = BufReader::new(child.stdout.take().expect("its output is a pipe"));
-        Self {
-            folder: folder.to_owned(),
-            conversation: Mutex::new(Conversation { child, questions, answers }),
-        }
+        Self { folder: folder.to_owned(), process: Mutex::new(ValidatorProcess { child, requests, answers }) }
     }
 
-    /// Checks a document against a schema of the folder.
+    /// Validates a document by a schema of the folder.
     ///
     /// # Errors
-    /// Why the schema cannot be used. The inner error is what is wrong with the document.
+    /// Why the schema cannot be used. The inner result has the validation errors.
     pub fn validate(&self, schema: &str, document: &[u8]) -> Result<Result<(), Vec<String>>, String> {
-        let question = json!({"schema": schema, "document": BASE64_STANDARD.encode(document)});
-        let answer = self.conversation().ask(&question);
+        let request = json!({"schema": schema, "document": BASE64_STANDARD.encode(document)});
+        let answer = self.process().send(&request);
         if let Some(fault) = answer.get("fault").and_then(Value::as_str) {
             return Err(fault.to_owned());
         }
@@ -78,26 +75,26 @@ impl XmlValidator {
         Ok(if errors.is_empty() { Ok(()) } else { Err(errors) })
     }
 
-    fn conversation(&self) -> MutexGuard<'_, Conversation> {
-        self.conversation.lock().unwrap_or_else(PoisonError::into_inner)
+    fn process(&self) -> MutexGuard<'_, ValidatorProcess> {
+        self.process.lock()
     }
 }
 
-impl Conversation {
-    fn ask(&mut self, question: &Value) -> Value {
-        // One question at a time, one line each.
-        let asked = writeln!(self.questions, "{question}").and_then(|()| self.questions.flush());
+impl ValidatorProcess {
+    fn send(&mut self, request: &Value) -> Value {
+        // One request at a time, one line each.
+        let sent = writeln!(self.requests, "{request}").and_then(|()| self.requests.flush());
         let mut line = String::new();
-        let heard = asked.and_then(|()| self.answers.read_line(&mut line));
-        let answer = heard.ok().and_then(|_| serde_json::from_str(&line).ok());
+        let received = sent.and_then(|()| self.answers.read_line(&mut line));
+        let answer = received.ok().and_then(|_| serde_json::from_str(&line).ok());
         answer.unwrap_or_else(|| panic!("the validator (pid {}) gave no answer: {line:?}", self.child.id()))
     }
 }
 
 impl Drop for XmlValidator {
     fn drop(&mut self) {
-        let conversation = self.conversation.get_mut().unwrap_or_else(PoisonError::into_inner);
-        drop(conversation.child.kill());
-        drop(conversation.child.wait());
+        let process = self.process.get_mut();
+        drop(process.child.kill());
+        drop(process.child.wait());
     }
 }

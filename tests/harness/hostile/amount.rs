@@ -1,5 +1,5 @@
-//! Numbers that partners write: amounts, limits, and the order numbers that people read out. Each is
-//! compared with a second, plainer reading of the rules.
+//! Numbers that partners write: amounts, limits and order numbers. Each result is compared with a second,
+//! simpler implementation of the rules.
 
 use postonce_shared::domain::ids::OrderNumber;
 use postonce_shared::domain::money::{
@@ -10,7 +10,7 @@ use postonce_shared::oversight::prices::Price;
 /// Currencies with 2, 0, 3 and 4 decimals.
 const CURRENCIES: [&str; 4] = ["EUR", "JPY", "BHD", "CLF"];
 
-/// Any bytes, as a number.
+/// Parses any bytes as a number.
 pub fn check(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     for code in CURRENCIES {
@@ -43,7 +43,7 @@ fn check_money(text: &str, currency: Currency) {
     }
 }
 
-/// What is refused before the currency is known is refused for the same reason afterwards.
+/// An amount that is refused before the currency is known is refused for the same reason afterwards.
 fn check_refusal(text: &str, error: AmountError) {
     let in_any_currency = check_decimal(text);
     match error {
@@ -63,8 +63,8 @@ fn check_refusal(text: &str, error: AmountError) {
     assert!(sentence.starts_with("must ") || sentence.starts_with("has "), "{sentence}");
 }
 
-/// The rules once more, one after the other: digits, perhaps a point with digits on both sides, no
-/// zeros in front, no more decimals than the currency has, at most the maximum.
+/// A second implementation of the rules: digits, optionally a point with digits on both sides, no leading
+/// zeros, at most the decimals of the currency, at most the maximum.
 fn minor_units(text: &str, decimals: usize) -> Option<i64> {
     let (major, minor) = match text.find('.') {
         None => (text, ""),
@@ -75,12 +75,12 @@ fn minor_units(text: &str, decimals: usize) -> Option<i64> {
         }
     };
     let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    let sound = !major.is_empty()
+    let valid = !major.is_empty()
         && digits(major)
         && digits(minor)
         && (major == "0" || !major.starts_with('0'))
         && minor.len() <= decimals;
-    if !sound || major.len() > 20 {
+    if !valid || major.len() > 20 {
         return None;
     }
     let missing = decimals.checked_sub(minor.len())?;

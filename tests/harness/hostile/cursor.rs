@@ -1,5 +1,5 @@
-//! Cursors of listings: what a client sends, and what a store would be asked for if a client forged
-//! the check in it.
+//! Cursors of listings: the query of a client, and the position that reaches a store if a client forged the
+//! check digits of a cursor.
 
 use std::sync::{Arc, LazyLock};
 
@@ -21,11 +21,11 @@ use uuid::Uuid;
 
 use super::refusal;
 
-/// More than a request line holds does not arrive.
+/// A request line cannot be longer.
 const TEXT_BYTES_MAX: usize = 16 * 1024;
 const LISTING: &str = "posted of 0b1c/77aa";
 
-/// Empty stores, made once.
+/// Empty stores, opened once.
 struct Stores {
     runtime: Runtime,
     all: [Store; 2],
@@ -44,7 +44,7 @@ static STORES: LazyLock<Stores> = LazyLock::new(|| {
     Stores { runtime, all, _directory: directory }
 });
 
-/// Any bytes, as a query, and as the position in a cursor.
+/// Parses any bytes as a query, and uses them as the position in a cursor.
 pub fn check(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     if text.len() > TEXT_BYTES_MAX {
@@ -76,7 +76,7 @@ fn query(text: &str) -> Option<PageQuery> {
     }
 }
 
-/// Any position survives in a cursor, for its own listing only.
+/// Every position can be read back from its cursor, for the same listing only.
 fn check_position(position: &str) {
     let cursor = cursor(LISTING, position);
     let page = query(&format!("cursor={cursor}")).expect("a cursor can stand in a query");
@@ -84,8 +84,8 @@ fn check_position(position: &str) {
     assert!(page.position("accepted of 0b1c/77aa").is_err(), "{cursor} of another listing");
 }
 
-/// A store that is sent a forged position says so, or finds nothing: it is never asked for anything
-/// outside of the listing.
+/// A store that receives a forged position refuses it or finds nothing. It never returns anything outside
+/// of the listing.
 fn check_stores(position: &str) {
     let key = |number| Uuid::from_u128(number);
     let account = AccountKey { user: UserId::from_uuid(key(1)), account: AccountId::from_uuid(key(2)) };

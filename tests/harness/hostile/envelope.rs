@@ -1,4 +1,4 @@
-//! The body of a queue message of ours: work, or a claim on work in the payload store.
+//! The body of a queue message of the bank: work, or a claim check for work in the payload store.
 
 use postonce_shared::messaging::envelope::seal::Purpose;
 use postonce_shared::messaging::envelope::{Body, Content, Envelope, Names, Unreadable, pack, pack_raw};
@@ -7,9 +7,10 @@ use postonce_shared::testing::conformance::sealed::{envelope_in, seal, seal_of};
 
 use super::legacy_body;
 
-/// Any bytes, as the body of a message: as they come, under the seal of the bank, and under that of another.
+/// Decodes any bytes as the body of a message: unchanged, with the seal of the bank, and with the seal of
+/// another bank.
 pub fn check(input: &[u8]) {
-    // The samples that it starts from may carry the seal.
+    // The samples in the corpus may carry the seal of the bank.
     match seal().verify(Purpose::Message, input) {
         true => check_sealed(input),
         false => check_unsealed(input),
@@ -19,20 +20,20 @@ pub fn check(input: &[u8]) {
         check_sealed(&sealed);
     }
     check_unsealed(&seal_of("the-secret-of-another-bank").seal(Purpose::Message, input.to_vec()));
-    // Whatever it is, its parts fit a message again, unless a single item does not.
+    // The parts of any body fit into messages, unless a single item is too large.
     let parts = pack_raw(input);
     assert!(!parts.is_empty());
     if parts.len() == 1 && input.len() <= BODY_BYTES_MAX {
-        assert_eq!(parts.first().map(Vec::as_slice), Some(input), "it fits, and was changed");
+        assert_eq!(parts.first().map(Vec::as_slice), Some(input), "a body that fits must not change");
     }
     let form = legacy_body::form_of(input);
     assert!(form.is_none() || Body::decode(input, &seal()).is_err(), "{form:?} and an envelope at once");
 }
 
-/// Without a seal nothing but names is read, and what is written of it stays without one.
+/// Without a seal only the names of transactions are used, and a rewritten body remains without a seal.
 fn check_unsealed(body: &[u8]) {
     match Body::decode(body, &seal()) {
-        Ok(Body::Content(Content::Work(_))) => panic!("work without a seal is believed"),
+        Ok(Body::Content(Content::Work(_))) => panic!("work without a seal is trusted"),
         Ok(Body::Content(Content::Names(names))) => {
             let again = Names::body_of(names.items());
             assert!(!seal().verify(Purpose::Message, &again), "a seal for what came without one");
@@ -59,7 +60,7 @@ fn check_sealed(body: &[u8]) {
             assert_eq!(envelope_in(&envelope.encode(&seal())), envelope);
             check_packing(&envelope);
         }
-        Ok(Body::Content(Content::Names(names))) => panic!("a sealed body is not believed: {names:?}"),
+        Ok(Body::Content(Content::Names(names))) => panic!("a sealed body is not trusted: {names:?}"),
         Ok(Body::Claim(claim)) => match Body::decode(&claim.encode(&seal()), &seal()) {
             Ok(Body::Claim(read)) => assert_eq!(read, claim),
             other => panic!("a claim became {other:?}"),
@@ -79,12 +80,12 @@ fn check_packing(envelope: &Envelope) {
 }
 
 fn check_unreadable(unreadable: Unreadable) {
-    let told = unreadable.to_string();
-    assert!(!told.is_empty(), "{unreadable:?}");
+    let message = unreadable.to_string();
+    assert!(!message.is_empty(), "{unreadable:?}");
     match unreadable {
         Unreadable::Items { why: _, readable, bad, bad_count } => {
             assert!(bad_count > 0);
-            // What cannot be read is kept as it came, and nothing that can be is among it.
+            // Unreadable items are kept unchanged, and no readable item is among them.
             match Body::decode(&seal().seal(Purpose::Message, bad), &seal()) {
                 Err(Unreadable::Items { readable: none, bad_count: again, .. }) => {
                     assert_eq!((none.len(), again), (0, bad_count));
@@ -92,8 +93,8 @@ fn check_unreadable(unreadable: Unreadable) {
                 other => panic!("the bad items of an envelope became {other:?}"),
             }
             if !readable.is_empty() {
-                let sound = Envelope::of(readable.clone(), None);
-                assert_eq!(envelope_in(&sound.encode(&seal())).items, readable);
+                let readable_only = Envelope::of(readable.clone(), None);
+                assert_eq!(envelope_in(&readable_only.encode(&seal())).items, readable);
             }
         }
         Unreadable::Newer(version) | Unreadable::Unsealed(version) => {

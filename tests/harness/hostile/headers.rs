@@ -1,4 +1,4 @@
-//! The headers that mean something: id, wish, trace, key, media type.
+//! The headers that the API uses: idempotency key, wait, trace, API key, media type.
 
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 use postonce_web::access::authentication::api_key;
@@ -9,12 +9,12 @@ use postonce_web::headers::{
 
 use super::refusal;
 
-/// Any bytes, as the header lines of a request.
+/// Parses any bytes as the header lines of a request.
 pub fn check(input: &[u8]) {
     let headers = parse(input);
     match message_id(&headers) {
         Ok(id) => {
-            assert_eq!(headers.get_all(IDEMPOTENCY_KEY).count(), 1, "of two ids none was meant");
+            assert_eq!(headers.get_all(IDEMPOTENCY_KEY).count(), 1, "two ids must be refused");
             for text in [id.to_string(), format!("\"{id}\"")] {
                 assert_eq!(message_id(&one(IDEMPOTENCY_KEY, &text)).ok(), Some(id), "{text}");
             }
@@ -39,7 +39,7 @@ pub fn check(input: &[u8]) {
     }
 }
 
-/// Lines of name, colon and value, as far as HTTP lets them through.
+/// Parses lines of name, colon and value, as far as they are valid in HTTP.
 fn parse(input: &[u8]) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for line in input.split(|byte| *byte == b'\n') {
@@ -55,7 +55,7 @@ fn parse(input: &[u8]) -> HeaderMap {
 
 fn one(name: &'static str, value: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    let value = HeaderValue::from_str(value).expect("what was read can be written");
+    let value = HeaderValue::from_str(value).expect("a parsed value is a valid header");
     drop(headers.insert(HeaderName::from_static(name), value));
     headers
 }

@@ -1,33 +1,42 @@
-//! The JSON bodies of the API, and the fingerprint that tells a repeated request from another one.
+//! The JSON bodies of the API, and the fingerprint that distinguishes a repeated request from a different
+//! one.
 
 use std::collections::BTreeMap;
 
+use actix_web::web::Bytes;
 use postonce_shared::cluster::gate::GateState;
 use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
 use postonce_shared::domain::money::Amount;
 use postonce_shared::domain::time::Timestamp;
-use postonce_web::api::translate::json;
+use postonce_shared::messaging::xml::XmlLimits;
+use postonce_web::api::translate::{self, InboundDocument};
+use postonce_web::formats::json::Json;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::refusal;
 
-/// Any bytes, as every kind of body.
+/// A body in JSON.
+pub(super) fn document(body: &[u8]) -> InboundDocument {
+    InboundDocument::of(&Json, Bytes::copy_from_slice(body), XmlLimits::default())
+}
+
+/// Parses any bytes as every kind of body.
 pub fn check(input: &[u8]) {
-    match json::instruction(TransactionKind::Deposit, input) {
+    match translate::instruction(TransactionKind::Deposit, &document(input)) {
         Ok(instruction) => check_instruction(input, &instruction),
         Err(error) => drop(refusal::check(&error)),
     }
-    match json::account_terms(input) {
+    match translate::account_terms(&document(input)) {
         Ok(terms) => assert_eq!(terms.overdraft_limit.currency(), terms.currency),
         Err(error) => drop(refusal::check(&error)),
     }
-    match json::account_change(input) {
+    match translate::account_change(&document(input)) {
         Ok(change) => assert!(change.overdraft_limit.is_some() || change.status.is_some()),
         Err(error) => drop(refusal::check(&error)),
     }
     let now = Timestamp::from_unix_ms(1_795_248_000_000);
-    match json::gate_state(input, now) {
+    match translate::gate_state(&document(input), now) {
         Ok(GateState::Held { release_at: Some(at) }) => assert!(at > now),
         Ok(GateState::Held { release_at: None } | GateState::Released) => {}
         Err(error) => drop(refusal::check(&error)),
@@ -40,15 +49,18 @@ fn check_instruction(body: &[u8], instruction: &Instruction) {
     assert_eq!(read(&reordered), Some(instruction.clone()), "in another order: {reordered}");
     assert!(instruction.matches(&instruction.fingerprint()));
     for other in changed(instruction) {
-        assert!(!other.matches(&instruction.fingerprint()), "{other:?} passes for {instruction:?}");
+        assert!(
+            !other.matches(&instruction.fingerprint()),
+            "{other:?} has the fingerprint of {instruction:?}"
+        );
     }
 }
 
 fn read(body: &str) -> Option<Instruction> {
-    json::instruction(TransactionKind::Deposit, body.as_bytes()).ok()
+    translate::instruction(TransactionKind::Deposit, &document(body.as_bytes())).ok()
 }
 
-/// The instruction as a partner could have written it, with the unknown members last.
+/// The body that a partner would write for this instruction, with the unknown members last.
 pub(super) fn written(instruction: &Instruction) -> String {
     let Instruction { kind: _, amount, details } = instruction;
     let mut members = Map::new();
@@ -65,12 +77,12 @@ pub(super) fn written(instruction: &Instruction) -> String {
     let known = Value::Object(members).to_string();
     match details.unknown_members().strip_prefix('{') {
         None => known,
-        // Spliced as text: what a number looks like is part of the content.
+        // Inserted as text, because the notation of a number is part of the content.
         Some(rest) => format!("{},{rest}", known.strip_suffix('}').unwrap_or_default()),
     }
 }
 
-/// The same members with white space around them, in the opposite order.
+/// The same members in reverse order, with white space.
 pub(super) fn reordered(body: &[u8]) -> String {
     let members: BTreeMap<String, &RawValue> = serde_json::from_slice(body).expect("it was read before");
     let members = members.iter().rev().map(|(name, value)| {
@@ -80,7 +92,7 @@ pub(super) fn reordered(body: &[u8]) -> String {
     format!(" {{{}}} ", members.collect::<Vec<_>>().join(","))
 }
 
-/// Instructions of other content, one difference each.
+/// Instructions with other content, one difference each.
 pub(super) fn changed(instruction: &Instruction) -> Vec<Instruction> {
     let Instruction { kind, amount, details } = instruction;
     let (reference, metadata, unknown) =
@@ -112,7 +124,7 @@ pub(super) fn changed(instruction: &Instruction) -> Vec<Instruction> {
     );
     all.push(with(reference.clone(), more, unknown));
     if let Some((name, value)) = metadata.first_key_value() {
-        // The same characters, but cut at another place.
+        // The same characters, split at another position.
         let mut cut = metadata.clone();
         cut.remove(name);
         cut.insert(format!("{name}{value}x"), String::new());

@@ -1,13 +1,13 @@
-//! Bodies that producers write to the queue directly: an XML document, or four texts with `|` between.
+//! Bodies that producers write to the queue directly: an XML document, or four fields separated by `|`.
 
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::domain::money::Currency;
 use postonce_shared::messaging::direct_producers::{self, DirectOrder, Form};
 
-/// Most characters of what is told about a body: it goes into the dead letter.
-const TOLD_CHARS_MAX: usize = 8 * 1024;
+/// Maximum length of a message about a body, since it is stored in the dead letter.
+const MESSAGE_CHARS_MAX: usize = 8 * 1024;
 
-/// Any bytes, as the body of a message.
+/// Parses any bytes as the body of a message.
 pub fn check(input: &[u8]) {
     match direct_producers::parse(input) {
         None => {}
@@ -17,13 +17,13 @@ pub fn check(input: &[u8]) {
             for violation in &invalid.violations {
                 assert!(!violation.field.is_empty() && !violation.rule.is_empty(), "{violation:?}");
             }
-            let told = invalid.to_string();
-            assert!(told.chars().count() <= TOLD_CHARS_MAX, "{} bytes are told", told.len());
+            let message = invalid.to_string();
+            assert!(message.chars().count() <= MESSAGE_CHARS_MAX, "a message of {} bytes", message.len());
         }
     }
 }
 
-/// Which form a body seems to have.
+/// The form of a body, as far as it can be recognized.
 pub(super) fn form_of(input: &[u8]) -> Option<Form> {
     match direct_producers::parse(input)? {
         Ok(_) => Some(if input.trim_ascii_start().starts_with(b"<") { Form::Xml } else { Form::Delimited }),
@@ -31,7 +31,7 @@ pub(super) fn form_of(input: &[u8]) -> Option<Form> {
     }
 }
 
-/// What was read can be written in both forms, and is read back as the same order.
+/// An order can be written in both forms, and each is parsed to the same order.
 fn check_order(order: &DirectOrder) {
     let text = |order: &DirectOrder| {
         let sign = match order.kind {

@@ -1,4 +1,4 @@
-//! The path of a transaction: the ids in it.
+//! The ids in the path of a transaction.
 
 use std::str::FromStr as _;
 use std::sync::LazyLock;
@@ -11,11 +11,12 @@ use postonce_web::api::paths;
 
 use super::refusal;
 
-/// As in the table of routes. Made once: the names of its segments are never freed.
+/// The same route as in the table of routes. Created once, because the names of its segments are never
+/// freed.
 static ROUTE: LazyLock<ResourceDef> =
     LazyLock::new(|| ResourceDef::new("/v1/users/{user_id}/accounts/{account_id}/transactions/{message_id}"));
 
-/// Any bytes, as a path, and as the last id of one.
+/// Parses any bytes as a path, and as the last id of a path.
 pub fn check(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     check_path(text);
@@ -24,7 +25,7 @@ pub fn check(input: &[u8]) {
     check_path(&format!("{before}/transactions/{text}"));
     if let Ok(partner) = PartnerId::parse(text) {
         assert_eq!(partner.as_str(), text);
-        assert!(!text.contains('-') && text.is_ascii(), "{text} cannot stand in a storage key");
+        assert!(!text.contains('-') && text.is_ascii(), "{text} is not valid in a storage key");
     }
 }
 
@@ -49,10 +50,10 @@ fn check_path(path: &str) {
     }
 }
 
-/// The ids in a path, or which of them are none; `None` when the path leads elsewhere.
+/// The ids in a path, or the names of the invalid ones; `None` when the path has another route.
 fn read(path: &str) -> Option<Result<(AccountKey, MessageId), Vec<String>>> {
     let uri = Uri::from_str(path).ok()?;
-    // What a request line can hold.
+    // A request line contains only such paths.
     uri.path().starts_with('/').then_some(())?;
     let mut request = TestRequest::with_uri(&uri.to_string()).to_srv_request();
     if !ROUTE.capture_match_info(request.match_info_mut()) {

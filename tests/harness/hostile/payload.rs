@@ -1,4 +1,4 @@
-//! A claimed payload: compressed, and so the place for something small that becomes something huge.
+//! A stored payload. It is compressed, so a small payload may be decompressed to a very large one.
 
 use std::io::Write as _;
 
@@ -9,11 +9,11 @@ use postonce_shared::messaging::envelope::seal::Purpose;
 use postonce_shared::messaging::envelope::{Claim, Content, Unreadable};
 use postonce_shared::testing::conformance::sealed::{seal, unsealed};
 
-/// Longest text that is repeated: the shorter, the smaller the bomb.
+/// Longest text that is repeated: a shorter text gives a smaller archive.
 const SEED_BYTES_MAX: usize = 16;
 
-/// Any bytes: as what the store gave, as what was compressed, and as a short text that repeats for
-/// much longer than a payload may be.
+/// Uses any bytes as a stored payload, as its decompressed content, and as a short text that is repeated
+/// beyond the largest allowed size.
 pub fn check(input: &[u8]) {
     let claim = Claim::on("work-1".to_owned());
     check_opened(&claim, input);
@@ -32,13 +32,13 @@ pub fn check(input: &[u8]) {
 
 fn check_opened(claim: &Claim, payload: &[u8]) {
     match claim.open(payload, &seal()) {
-        Ok(Content::Work(_)) => panic!("work without a seal is believed"),
+        Ok(Content::Work(_)) => panic!("work without a seal is trusted"),
         Ok(Content::Names(names)) => assert!(!names.items().is_empty()),
         Err(_) => {}
     }
 }
 
-/// What was compressed, under a seal that fits: now it is believed, and read back as it was written.
+/// Content with a valid seal is trusted, and is read back as it was written.
 fn check_sealed(claim: &Claim, input: &[u8]) {
     let purpose = Purpose::Payload(&claim.name);
     let content = seal().seal(purpose, input.to_vec());
@@ -56,6 +56,6 @@ fn check_sealed(claim: &Claim, input: &[u8]) {
 
 fn gzip(content: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(content).expect("memory takes everything");
-    encoder.finish().expect("memory takes everything")
+    encoder.write_all(content).expect("a write to memory succeeds");
+    encoder.finish().expect("a write to memory succeeds")
 }

@@ -1,9 +1,9 @@
-//! What the processes of a bank tell each other: rings, notes, the gate, how a worker is; and the
-//! signature and the addresses that they trust.
+//! The messages between the processes of a bank (rings, completions, gate epochs, status), and their
+//! signatures and addresses.
 
 use postonce_shared::adapters::http::signature::{PeerRequest, Stamp};
 use postonce_shared::adapters::http::{GateEpoch, Recipient, decode_ring};
-use postonce_shared::cluster::completions::note;
+use postonce_shared::cluster::completions::reply_body;
 use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
 use postonce_shared::domain::instruction::Fingerprint;
 use postonce_shared::domain::time::Timestamp;
@@ -12,16 +12,16 @@ use postonce_shared::ports::queue::QueueName;
 use postonce_worker::http::Status;
 use uuid::Uuid;
 
-/// Any bytes, as each kind of body and as each text.
+/// Parses any bytes as each kind of body and of text.
 pub fn check(input: &[u8]) {
     if let Ok(queues) = decode_ring(input) {
         assert!(queues.iter().all(|queue| QueueName::parse(queue.as_str()).as_ref() == Some(queue)));
     }
-    if let Ok(completions) = note::decode(input) {
-        assert_eq!(note::decode(&note::encode(&completions)).ok(), Some(completions));
+    if let Ok(completions) = reply_body::decode(input) {
+        assert_eq!(reply_body::decode(&reply_body::encode(&completions)).ok(), Some(completions));
     }
-    if let Ok(told) = serde_json::from_slice::<GateEpoch>(input) {
-        assert_eq!(serde_json::from_slice::<GateEpoch>(&told.encode()).ok(), Some(told));
+    if let Ok(epoch) = serde_json::from_slice::<GateEpoch>(input) {
+        assert_eq!(serde_json::from_slice::<GateEpoch>(&epoch.encode()).ok(), Some(epoch));
     }
     if let Ok(status) = serde_json::from_slice::<Status>(input) {
         let again = serde_json::to_vec(&status).expect("a status can be written");
@@ -33,7 +33,7 @@ pub fn check(input: &[u8]) {
     }
 }
 
-/// Nobody who does not know the secret is listened to, whatever the headers and the body say.
+/// A request without a valid signature is refused, whatever the headers and the body contain.
 fn check_signature(input: &[u8]) {
     let keys = DoorbellKeys::parse("the-secret-of-the-test-bank").expect("a secret");
     let now = Timestamp::from_unix_ms(1_795_248_000_000);
@@ -53,14 +53,14 @@ fn check_signature(input: &[u8]) {
     let longer = PeerRequest { body: &longer, ..request };
     assert!(recipient.take(&longer, &signature, &keys, now).is_err());
     assert_eq!(recipient.take(&request, &signature, &keys, now), Ok(()));
-    assert!(recipient.take(&request, &signature, &keys, now).is_err(), "it was taken once");
+    assert!(recipient.take(&request, &signature, &keys, now).is_err(), "a request is accepted once");
 }
 
 fn check_text(text: &str) {
     if let Ok(address) = Address::parse(text) {
         assert_eq!(Address::parse(address.as_str()), Ok(address.clone()), "{text}");
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._:/[]".contains(c);
-        assert!(address.as_str().chars().all(plain), "{address} leads astray");
+        assert!(address.as_str().chars().all(plain), "{address} contains other characters");
     }
     if let Some(queue) = QueueName::parse(text) {
         assert_eq!(queue.as_str(), text);

@@ -1,15 +1,15 @@
-//! What every refusal of the API keeps to, whatever was sent: a client's mistake, told in a problem of
-//! RFC 9457 that names what is wrong, is short, and can be printed.
+//! Properties of every refusal of the API: a client error, described by a short problem document of RFC
+//! 9457 that names the error and is printable.
 
 use actix_web::ResponseError as _;
 use actix_web::body::MessageBody as _;
 use postonce_web::error::ApiError;
 use serde_json::Value;
 
-/// Most bytes of a refusal, however much was wrong with however large a request.
+/// Maximum size of a refusal, for any request.
 pub const PROBLEM_BYTES_MAX: usize = 128 * 1024;
 
-/// Reads a refusal, and panics when it is not as every refusal is; the violated fields.
+/// Checks a refusal, and returns the violated fields.
 pub fn check(error: &ApiError) -> Vec<String> {
     let response = error.error_response();
     let status = response.status();
@@ -24,13 +24,13 @@ pub fn check(error: &ApiError) -> Vec<String> {
         text
     };
     for name in ["type", "title", "detail", "code"] {
-        let _there = text(&problem, name);
+        let _present = text(&problem, name);
     }
     let violations = problem.get("violations").and_then(Value::as_array).cloned().unwrap_or_default();
     violations
         .iter()
         .map(|violation| {
-            let _there = text(violation, "message");
+            let _present = text(violation, "message");
             text(violation, "field")
         })
         .collect()

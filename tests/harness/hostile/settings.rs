@@ -1,4 +1,4 @@
-//! The configuration file, and what stands in it: addresses, connection strings, schedules, prices.
+//! The configuration file and its values: addresses, connection strings, schedules, prices.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -12,10 +12,10 @@ use postonce_shared::oversight::scaling::{Schedule, TimeZone};
 static NOTHING: LazyLock<ArgMatches> =
     LazyLock::new(|| add_settings(Command::new("test")).get_matches_from(["test"]));
 
-/// Most characters of what is told about a file.
-const TOLD_CHARS_MAX: usize = 16 * 1024;
+/// Maximum length of a message about a file.
+const MESSAGE_CHARS_MAX: usize = 16 * 1024;
 
-/// Any bytes, as the file and as a schedule.
+/// Parses any bytes as the file and as a schedule.
 pub fn check(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     match Config::with_file(&NOTHING, Path::new("postonce.toml"), text) {
@@ -26,20 +26,20 @@ pub fn check(input: &[u8]) {
             check_schedule(&config.scaling.floors);
         }
         Err(error) => {
-            let told = error.to_string();
+            let message = error.to_string();
             assert!(
-                !told.is_empty() && told.len() <= TOLD_CHARS_MAX.max(text.len().saturating_mul(4)),
-                "{told}"
+                !message.is_empty() && message.len() <= MESSAGE_CHARS_MAX.max(text.len().saturating_mul(4)),
+                "{message}"
             );
         }
     }
-    let utc = TimeZone::named("UTC").expect("the zone of all zones");
+    let utc = TimeZone::named("UTC").expect("UTC is a known time zone");
     if let Ok(schedule) = Schedule::parse(text, &utc) {
         check_schedule(&schedule);
     }
 }
 
-/// Asked at any minute, a schedule answers, and never with more than its highest floor.
+/// A schedule has a floor at any time, at most its highest one.
 fn check_schedule(schedule: &Schedule) {
     for now in [0, 1_795_248_000_000, 1_709_210_096_789, 253_402_300_799_999] {
         let floor = schedule.floor(Timestamp::from_unix_ms(now));

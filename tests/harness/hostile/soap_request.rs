@@ -1,4 +1,4 @@
-//! Envelopes of the SOAP service, of both versions.
+//! Envelopes of the SOAP service, in both versions.
 
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::messaging::xml::{self, XmlLimits};
@@ -10,7 +10,7 @@ use postonce_web::formats::table;
 
 use super::refusal;
 
-/// Any bytes, as a request of either version.
+/// Parses any bytes as a request in either version.
 pub fn check(input: &[u8]) {
     for version in [Version::V11, Version::V12] {
         match read(version, input) {
@@ -20,10 +20,10 @@ pub fn check(input: &[u8]) {
     }
 }
 
-/// What a request asks for.
+/// Parses a request.
 ///
 /// # Errors
-/// Why it is refused.
+/// The reason why it is refused.
 pub fn read(version: Version, input: &[u8]) -> Result<(Operation, Asked), ApiError> {
     let request = Request::parse(version, table::parse(input, &XmlLimits::default())?)?;
     if let Err(error) = message::message_id(request.addressing.as_ref()) {
@@ -47,7 +47,7 @@ fn check_asked(version: Version, operation: Operation, asked: &Asked, input: &[u
         Asked::Account(_) => assert_eq!(operation, Operation::GetUserAccount),
         Asked::Transaction(..) => assert_eq!(operation, Operation::GetTransaction),
     }
-    // The same document in its canonical form asks for the same.
+    // The canonical form of the document has the same meaning.
     let root = xml::read(input, &XmlLimits::default()).expect("it was read before");
     let again = read(version, xml::write(&root).as_bytes());
     assert_eq!(again.ok().as_ref().map(|(_, asked)| asked), Some(asked));

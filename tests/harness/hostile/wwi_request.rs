@@ -4,7 +4,7 @@ use postonce_web::formats::wwi;
 
 use super::xml_request;
 
-/// Any bytes, as every kind of body.
+/// Parses any bytes as every kind of body.
 pub fn check(input: &[u8]) {
     xml_request::check_as(&wwi::WWI, input);
 }

@@ -1,4 +1,4 @@
-//! The bodies of the API in the canonical XML.
+//! The bodies of the API in the canonical XML format.
 
 use actix_web::web::Bytes;
 use postonce_shared::domain::instruction::{Instruction, TransactionKind, UnknownMembers};
@@ -11,12 +11,12 @@ use serde_json::{Map, Value};
 
 use super::{json_request, refusal};
 
-/// Any bytes, as every kind of body.
+/// Parses any bytes as every kind of body.
 pub fn check(input: &[u8]) {
     check_as(&xml::CANONICAL, input);
 }
 
-/// Any bytes, as every kind of body of a format.
+/// Parses any bytes as every kind of body of one format.
 pub(super) fn check_as(format: &'static Tables, input: &[u8]) {
     for kind in [TransactionKind::Deposit, TransactionKind::Withdrawal] {
         match instruction(format, kind, input) {
@@ -46,7 +46,7 @@ fn instruction(
     translate::instruction(kind, &document(format, input))
 }
 
-/// What was read is written back to the same, and is the same in JSON.
+/// A parsed instruction is written back to the same instruction, and equals the one in JSON.
 fn check_instruction(format: &'static Tables, instruction: &Instruction) {
     let written = written(format, instruction);
     let again = self::instruction(format, instruction.kind, written.as_bytes());
@@ -54,16 +54,19 @@ fn check_instruction(format: &'static Tables, instruction: &Instruction) {
     assert_eq!(&again, instruction, "{written}");
     assert!(again.matches(&instruction.fingerprint()));
     for other in json_request::changed(instruction) {
-        assert!(!other.matches(&instruction.fingerprint()), "{other:?} passes for {instruction:?}");
+        assert!(
+            !other.matches(&instruction.fingerprint()),
+            "{other:?} has the fingerprint of {instruction:?}"
+        );
     }
     if instruction.details.unknown_members().is_empty() {
         let json = json_request::written(instruction);
-        let in_json = translate::json::instruction(instruction.kind, json.as_bytes());
+        let in_json = translate::instruction(instruction.kind, &json_request::document(json.as_bytes()));
         assert_eq!(in_json.ok().as_ref(), Some(instruction), "{json}");
     }
 }
 
-/// The instruction as a partner could have written it.
+/// The body that a partner would write for this instruction.
 pub(super) fn written(format: &Tables, instruction: &Instruction) -> String {
     let Instruction { kind, amount, details } = instruction;
     let mut members = Map::new();

@@ -1,7 +1,7 @@
-//! How far the models are explored: little in every run of the tests, much by command.
+//! The bounds of the models: small ones for the tests, large ones for the command.
 //!
-//! A budget bounds how often clients ask and how much goes wrong; within it every combination at every
-//! point is visited. Faults that need each other to do harm are in one budget.
+//! A budget bounds the number of requests and of faults. Within a budget every combination at every point
+//! is visited. Faults that do harm only together are in one budget.
 
 use super::explore::{Figures, exhaust};
 use super::protocol::{self, Protocol};
@@ -10,18 +10,18 @@ use super::ranges::{self, Ranges};
 /// A model with a budget.
 #[derive(Debug, Clone, Copy)]
 pub enum Subject {
-    /// Accepting and posting.
+    /// The protocol of accepting and posting.
     Protocol(Protocol),
-    /// The order numbers.
+    /// The allocator of order numbers.
     Ranges(Ranges),
 }
 
-/// What to explore.
+/// One exploration.
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
-    /// What it is about, for people.
-    pub about: &'static str,
-    /// The model.
+    /// A description for output.
+    pub description: &'static str,
+    /// The model to explore.
     pub subject: Subject,
 }
 
@@ -30,33 +30,33 @@ impl Run {
     ///
     /// # Errors
     /// As [`exhaust`].
-    pub fn exhaust(&self, threads: usize, told: impl FnMut(&Figures)) -> Result<Figures, String> {
+    pub fn exhaust(&self, threads: usize, progress: impl FnMut(&Figures)) -> Result<Figures, String> {
         match self.subject {
-            Subject::Protocol(protocol) => exhaust(protocol, threads, told),
-            Subject::Ranges(ranges) => exhaust(ranges, threads, told),
+            Subject::Protocol(protocol) => exhaust(protocol, threads, progress),
+            Subject::Ranges(ranges) => exhaust(ranges, threads, progress),
         }
     }
 }
 
-/// Log and queue are two services, as on Azure.
+/// The log and the queue are two services, as on Azure.
 const AZURE: protocol::rules::Rules = protocol::rules::Rules::TWO_SERVICES;
-/// Log and queue are one database.
+/// The log and the queue are one database.
 const SQLITE: protocol::rules::Rules = protocol::rules::Rules::ONE_DATABASE;
-/// Each client asks once, and nothing goes wrong.
+/// Each client sends one request, and there are no faults.
 const ONCE: protocol::Budget =
     protocol::Budget { submits: [1, 1, 0], losses: 0, crashes: 0, expiries: 0, repairs: 0 };
-/// Three ranges of two numbers, and nothing goes wrong.
+/// Three ranges of two numbers, and no faults.
 const NUMBERS: ranges::Budget = ranges::Budget { numbers: 6, losses: 0, crashes: 0, closings: 0 };
 
-const fn protocol(about: &'static str, rules: protocol::rules::Rules, budget: protocol::Budget) -> Run {
-    Run { about, subject: Subject::Protocol(Protocol { rules, budget }) }
+const fn protocol(description: &'static str, rules: protocol::rules::Rules, budget: protocol::Budget) -> Run {
+    Run { description, subject: Subject::Protocol(Protocol { rules, budget }) }
 }
 
-const fn ranges(about: &'static str, budget: ranges::Budget) -> Run {
-    Run { about, subject: Subject::Ranges(Ranges { rules: ranges::rules::Rules::SOUND, budget }) }
+const fn ranges(description: &'static str, budget: ranges::Budget) -> Run {
+    Run { description, subject: Subject::Ranges(Ranges { rules: ranges::rules::Rules::CORRECT, budget }) }
 }
 
-/// For every run of the tests: about two million states.
+/// The bounds of every test run: about two million states.
 pub const SMALL: &[Run] = &[
     protocol(
         "a crash, a loss and a lease that ends early",
@@ -64,7 +64,7 @@ pub const SMALL: &[Run] = &[
         protocol::Budget { losses: 1, crashes: 1, expiries: 1, ..ONCE },
     ),
     protocol(
-        "clients ask again; a loss and a lease that ends early",
+        "clients repeat requests; a loss and a lease that ends early",
         AZURE,
         protocol::Budget { submits: [2, 1, 0], losses: 1, expiries: 1, ..ONCE },
     ),
@@ -84,25 +84,25 @@ pub const SMALL: &[Run] = &[
     ranges("order numbers: two losses", ranges::Budget { losses: 2, ..NUMBERS }),
     ranges("order numbers: a loss and a crash", ranges::Budget { losses: 1, crashes: 1, ..NUMBERS }),
     ranges(
-        "order numbers: a loss and an orderly end",
+        "order numbers: a loss and a clean stop",
         ranges::Budget { numbers: 5, losses: 1, closings: 1, ..NUMBERS },
     ),
 ];
 
-/// By command: some eighty million states.
+/// The bounds of the command: about eighty million states.
 pub const LARGE: &[Run] = &[
     protocol(
-        "clients ask again; a crash, a loss and a lease that ends early",
+        "clients repeat requests; a crash, a loss and a lease that ends early",
         AZURE,
         protocol::Budget { submits: [2, 1, 0], losses: 1, crashes: 1, expiries: 1, ..ONCE },
     ),
     protocol(
-        "clients ask again; a crash, two losses and a lease that ends early",
+        "clients repeat requests; a crash, two losses and a lease that ends early",
         AZURE,
         protocol::Budget { submits: [2, 1, 0], losses: 2, crashes: 1, expiries: 1, ..ONCE },
     ),
     protocol(
-        "clients ask for both again; a crash and a loss",
+        "clients repeat both requests; a crash and a loss",
         AZURE,
         protocol::Budget { submits: [2, 2, 0], losses: 1, crashes: 1, ..ONCE },
     ),
@@ -122,7 +122,7 @@ pub const LARGE: &[Run] = &[
         protocol::Budget { losses: 1, crashes: 1, expiries: 1, ..ONCE },
     ),
     protocol(
-        "one database; clients ask again; the same id with other content; a crash and a loss",
+        "one database; clients repeat requests; the same id with other content; a crash and a loss",
         SQLITE,
         protocol::Budget { submits: [2, 1, 1], losses: 1, crashes: 1, ..ONCE },
     ),
@@ -132,11 +132,11 @@ pub const LARGE: &[Run] = &[
         ranges::Budget { numbers: 10, losses: 1, crashes: 1, ..NUMBERS },
     ),
     ranges(
-        "ten order numbers: a loss and an orderly end",
+        "ten order numbers: a loss and a clean stop",
         ranges::Budget { numbers: 10, losses: 1, closings: 1, ..NUMBERS },
     ),
     ranges(
-        "six order numbers: a loss, a crash and an orderly end",
+        "six order numbers: a loss, a crash and a clean stop",
         ranges::Budget { losses: 1, crashes: 1, closings: 1, ..NUMBERS },
     ),
 ];

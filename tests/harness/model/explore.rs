@@ -1,4 +1,4 @@
-//! Runs the checker and says what it saw.
+//! Runs the checker and reports its result.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Debug};
@@ -9,24 +9,24 @@ use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::ports::world::World as _;
 use stateright::{Checker, Expectation, HasDiscoveries, Model, Path, Representative};
 
-/// How long the checker is left alone before it is asked how far it is.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// How often the progress of the checker is read.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How much was visited.
+/// How many states were visited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Figures {
-    /// States that steps led to, repetitions included.
+    /// States reached by steps, repetitions included.
     pub states: usize,
-    /// Different states; of states that differ only in the names of processes, one.
+    /// Distinct states. States that differ only in the names of processes count once.
     pub unique: usize,
-    /// Steps of the longest path without a repetition that was followed, less one.
+    /// The length of the longest explored path without a repetition, less one.
     pub depth: usize,
-    /// How long it took.
+    /// The duration.
     pub took: Duration,
 }
 
 impl Figures {
-    /// What both have visited.
+    /// The sum of both.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
         Self {
@@ -46,12 +46,12 @@ impl fmt::Display for Figures {
     }
 }
 
-/// Visits every state. `told` hears now and then how far it is.
+/// Visits every state. `progress` is called regularly with the figures so far.
 ///
 /// # Errors
-/// A text for people with the steps to the first state that breaks each broken property, or with what
-/// never came up although it has to.
-pub fn exhaust<M>(model: M, threads: usize, mut told: impl FnMut(&Figures)) -> Result<Figures, String>
+/// The steps to a state that violates a property, for each violated property, and the states that must be
+/// reachable and are not.
+pub fn exhaust<M>(model: M, threads: usize, mut progress: impl FnMut(&Figures)) -> Result<Figures, String>
 where
     M: Model + Send + Sync + 'static,
     M::State: Hash + Send + Sync + Clone + PartialEq + Representative + 'static,
@@ -66,24 +66,24 @@ where
         let (states, unique, depth) = checker();
         Figures { states, unique, depth, took: world.uptime().saturating_sub(started) }
     };
-    let look = || (checker.state_count(), checker.unique_state_count(), checker.max_depth());
+    let counts = || (checker.state_count(), checker.unique_state_count(), checker.max_depth());
     while handles.iter().any(|handle| !handle.is_finished()) {
-        told(&figures(&look));
-        std::thread::sleep(LOOK_INTERVAL);
+        progress(&figures(&counts));
+        std::thread::sleep(PROGRESS_INTERVAL);
     }
     for handle in handles {
-        handle.join().map_err(|_| "the checker fell over a bug; its message stands above".to_owned())?;
+        handle.join().map_err(|_| "the checker panicked; the message is above".to_owned())?;
     }
-    let figures = figures(&look);
+    let figures = figures(&counts);
     let discoveries = checker.discoveries();
     let mut findings = String::new();
     for property in checker.model().properties() {
         match (discoveries.get(property.name), property.expectation) {
             (Some(path), Expectation::Always | Expectation::Eventually) => {
-                findings.push_str(&story(property.name, path));
+                findings.push_str(&counterexample_text(property.name, path));
             }
             (None, Expectation::Sometimes) => {
-                findings.push_str(&format!("It never came up: {}.\n", property.name));
+                findings.push_str(&format!("Never reached: {}.\n", property.name));
             }
             (None, Expectation::Always | Expectation::Eventually) | (Some(_), Expectation::Sometimes) => {}
         }
@@ -91,8 +91,8 @@ where
     if findings.is_empty() { Ok(figures) } else { Err(format!("{findings}({figures})")) }
 }
 
-/// Looks for the shortest way to break one property: its steps, and a text for people. `None` when
-/// there is none.
+/// Searches for the shortest path that violates one property. Returns the number of steps and a
+/// description, or `None` when the property holds.
 pub fn counterexample<M>(model: M, property: &'static str) -> Option<(usize, String)>
 where
     M: Model + Clone + Send + Sync + 'static,
@@ -102,12 +102,12 @@ where
     let (mut depth, mut visited) = (1_usize, 0);
     loop {
         let found = HasDiscoveries::AllOf(BTreeSet::from([property]));
-        // A checker reports what it found last, so it is sent one step further each time.
+        // A checker reports the last path that it found, so its depth is increased one by one.
         let checker = model.clone().checker().target_max_depth(depth).finish_when(found).spawn_bfs().join();
         if let Some(path) = checker.discovery(property) {
-            return Some((path.clone().into_actions().len(), story(property, &path)));
+            return Some((path.clone().into_actions().len(), counterexample_text(property, &path)));
         }
-        // Nothing new even one step further: that was all.
+        // If one more step leads to no new state, all states have been visited.
         if checker.unique_state_count() == visited {
             return None;
         }
@@ -116,10 +116,10 @@ where
     }
 }
 
-fn story<S: Clone, A: Clone + Debug>(property: &str, path: &Path<S, A>) -> String {
-    let mut story = format!("It does not hold that {property}:\n");
+fn counterexample_text<S: Clone, A: Clone + Debug>(property: &str, path: &Path<S, A>) -> String {
+    let mut text = format!("Violated: {property}:\n");
     for (number, step) in path.clone().into_actions().into_iter().enumerate() {
-        story.push_str(&format!("{:>4}. {step:?}\n", number.saturating_add(1)));
+        text.push_str(&format!("{:>4}. {step:?}\n", number.saturating_add(1)));
     }
-    story
+    text
 }

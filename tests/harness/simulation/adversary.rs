@@ -1,70 +1,72 @@
-//! An adversary with the right to add to, receive from and change the queues, and to write payloads. It
-//! has no secret and no right to a table, and it is no direct producer.
+//! An adversary that may add messages to the queues, receive and change them, and write payloads. It has no
+//! secret and no access to a table, and it is not a direct producer.
 //!
-//! It learns from every message that it receives: keys, revisions, seals. What it may achieve is delay.
-//! The auditor checks the rest: no amount, no final row, no account is other than what was asked for.
+//! The adversary learns keys, revisions and seals from every message that it receives. It may cause delay.
+//! The auditor checks that it causes nothing else: every amount, final row and account is as the clients
+//! requested.
 
 use std::io::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::FutureExt as _;
+use parking_lot::Mutex;
 use postonce_shared::messaging::envelope;
 use postonce_shared::ports::queue::{Held, Message, QueueName};
 use postonce_shared::testing::conformance::sealed::unsealed;
 
 use super::faults::{Fault, length};
 use super::network::{Network, now};
-use super::scheduler::{Life, Scheduler};
+use super::scheduler::{ProcessId, Scheduler};
 
-/// Longest time between two of its turns.
+/// Longest time between two actions of the adversary.
 const TURN_MAX: Duration = Duration::from_secs(4);
-/// Messages that it receives at once.
+/// Maximum number of messages received at once.
 const MESSAGES_MAX: usize = 3;
-/// Bodies that it remembers.
-const MEMORY_MAX: usize = 50;
-/// Payloads that it writes, again and again.
-const PAYLOADS: u64 = 4;
-/// An amount that nobody asked for, in minor units.
-const FORTUNE: &str = "5000000";
-/// The digits of a seal in its frame: where they begin, and where they end.
+/// Maximum number of message bodies that are remembered.
+const BODIES_MAX: usize = 50;
+/// Number of payload names that the adversary writes to.
+const PAYLOAD_NAMES: u64 = 4;
+/// An amount that no client requested, in minor units.
+const FORGED_AMOUNT: &str = "5000000";
+/// The position of the seal's digits in the frame.
 const SEAL: std::ops::Range<usize> = 9..73;
 
 /// The adversary of one run.
 pub struct Adversary {
     network: Arc<Network>,
     queues: Vec<QueueName>,
-    memory: Mutex<Vec<String>>,
+    seen_bodies: Mutex<Vec<String>>,
 }
 
 impl Adversary {
-    /// Lets an adversary act until the trouble of the run is over.
-    pub fn act(network: &Arc<Network>, queue_count: u16) {
+    /// Starts an adversary, which acts until the faults of the run stop.
+    pub fn spawn(network: &Arc<Network>, queue_count: u16) {
         let (network, queues) = (Arc::clone(network), envelope::queues(queue_count));
         let scheduler = network.scheduler.clone();
-        let adversary = Self { network, queues, memory: Mutex::default() };
+        let adversary = Self { network, queues, seen_bodies: Mutex::default() };
         let acts = async move {
             loop {
                 let time = adversary.scheduler().up_to(TURN_MAX);
-                adversary.scheduler().sleep(Life::OUTSIDE, time).await;
-                adversary.turn();
+                adversary.scheduler().sleep(ProcessId::ENVIRONMENT, time).await;
+                adversary.act();
             }
         };
-        scheduler.spawn(Life::OUTSIDE, acts.boxed());
+        scheduler.spawn(ProcessId::ENVIRONMENT, acts.boxed());
     }
 
     fn scheduler(&self) -> &Scheduler {
         &self.network.scheduler
     }
 
-    fn turn(&self) {
+    fn act(&self) {
         let Some(queue) = self.scheduler().take_one(self.queues.clone()) else { return };
-        if self.network.strikes(Fault::MessageTaken) {
-            self.take(&queue);
+        if self.network.injects(Fault::MessageTaken) {
+            self.intercept(&queue);
         }
-        if self.network.strikes(Fault::MessageForged)
+        if self.network.injects(Fault::MessageForged)
             && let Some(body) = self.forge()
         {
             self.send(&queue, &body);
@@ -73,19 +75,19 @@ impl Adversary {
 
     fn send(&self, queue: &QueueName, body: &[u8]) {
         self.network.note(format!("the adversary sends {}", String::from_utf8_lossy(body)));
-        self.network.auditor.touched(body);
+        self.network.auditor.tampered(body);
         if now(self.network.raw.queue.send(queue, body, Duration::ZERO)).is_ok() {
             self.network.auditor.sent(body);
         }
     }
 
     /// Receives messages, and changes, deletes or only hides them.
-    fn take(&self, queue: &QueueName) {
+    fn intercept(&self, queue: &QueueName) {
         let hidden = length(Fault::MessageTaken, self.scheduler());
         let Ok(messages) = now(self.network.raw.queue.receive(queue, MESSAGES_MAX, hidden)) else { return };
         for message in messages {
             self.network.auditor.received(&message);
-            self.network.auditor.touched(&message.body);
+            self.network.auditor.tampered(&message.body);
             self.remember(&message);
             match self.scheduler().below(4) {
                 0 => self.change(queue, &message),
@@ -96,11 +98,11 @@ impl Adversary {
     }
 
     fn remember(&self, message: &Message) {
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bodies = self.seen_bodies.lock();
         if let Ok(body) = String::from_utf8(message.body.clone())
-            && memory.len() < MEMORY_MAX
+            && bodies.len() < BODIES_MAX
         {
-            memory.push(body);
+            bodies.push(body);
         }
     }
 
@@ -111,7 +113,7 @@ impl Adversary {
             message.lease.message_id,
             String::from_utf8_lossy(&body)
         ));
-        self.network.auditor.touched(&body);
+        self.network.auditor.tampered(&body);
         let changed = now(self.network.raw.queue.extend(queue, &message.lease, &body, Duration::ZERO));
         if matches!(changed, Ok(Held::Ours(_))) {
             self.network.auditor.extended(&message.lease.message_id, &body);
@@ -125,50 +127,50 @@ impl Adversary {
         }
     }
 
-    /// A body that gains something if any of it is believed; `None` while it has seen no message.
+    /// A forged body that moves money if any part of it is trusted. `None` until a message was received.
     fn forge(&self) -> Option<Vec<u8>> {
-        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let (one, other) = (self.scheduler().take_one(memory.clone())?, self.scheduler().take_one(memory)?);
-        let rich = with_member(&one, "a", FORTUNE);
+        let bodies = self.seen_bodies.lock().clone();
+        let (one, other) = (self.scheduler().take_one(bodies.clone())?, self.scheduler().take_one(bodies)?);
+        let rich = with_member(&one, "a", FORGED_AMOUNT);
         let bare = |text: &str| String::from_utf8(unsealed(text.as_bytes())).unwrap_or_default();
         let forged = match self.scheduler().below(12) {
-            // Under the seal of what it was, of something else, or of nothing.
+            // With the original seal, without a seal, or with the seal of another message.
             0 => rich,
             1 => bare(&rich),
             2 => other.get(SEAL).map(|seal| under_seal(&rich, seal)).unwrap_or(rich),
             3 => bare(&with_member(&rich, "e", "*")),
             4 => bare(&with_member(&one, "k", self.scheduler().one_of(&["deposit", "withdrawal"]))),
-            // Another transaction with the content of this one.
-            5 => bare(&with_member(&rich, "m", member(&other, "m")?)),
-            // As if it had been tried often, alone and in vain.
+            // The id of another transaction with the content of this one.
+            5 => bare(&with_member(&rich, "m", process(&other, "m")?)),
+            // As if many attempts had failed already.
             6 => bare(&one).replacen("\"v\":1", "\"v\":1,\"suspect\":4000000000", 1),
             7 => one.replacen("\"v\":1", "\"v\":1,\"forgiven\":4000000000", 1),
-            // What nobody knows, and what nobody can read.
+            // An unknown transaction, an unknown version, and a truncated body.
             8 => bare(&with_member(&rich, "m", "00000000000000000000000000abcdef")),
             9 => bare(&one).replacen("\"v\":1", "\"v\":99", 1),
             10 => one.get(..one.len().div_euclid(2)).unwrap_or_default().to_owned(),
             _ => self.claim(&bare(&rich)),
         };
-        // Some of what it sees it only sends again: the seal is valid then.
+        // Some bodies are repeated unchanged, so that the seal is valid.
         Some(if self.scheduler().below(6) == 0 { other.into_bytes() } else { forged.into_bytes() })
     }
 
-    /// A claim on a payload that it wrote itself, now and then in the place of one that was claimed before, or
-    /// that became a dead letter.
+    /// A claim check of a payload that the adversary wrote, sometimes under the name of a payload that was
+    /// claimed before or that became a dead letter.
     fn claim(&self, content: &str) -> String {
-        let name = format!("work-{}", self.scheduler().below(PAYLOADS));
+        let name = format!("work-{}", self.scheduler().below(PAYLOAD_NAMES));
         let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
         let packed = gzip.write_all(content.as_bytes()).and_then(|()| gzip.finish());
-        let packed = packed.expect("memory takes everything");
-        let payload = if self.scheduler().below(3) == 0 { b"nobody can read it".to_vec() } else { packed };
+        let packed = packed.expect("a write to memory succeeds");
+        let payload = if self.scheduler().below(3) == 0 { b"not a gzip stream".to_vec() } else { packed };
         drop(now(self.network.raw.payloads.delete(&name)));
         drop(now(self.network.raw.payloads.put(&name, &payload)));
-        self.network.auditor.touched(content.as_bytes());
+        self.network.auditor.tampered(content.as_bytes());
         format!(r#"{{"v":2,"payload":"{name}"}}"#)
     }
 }
 
-/// The text with another value of each member of that name. Values have no escapes in a simulated store.
+/// The text with a new value for each process of that name. Values in a simulated store contain no escapes.
 pub fn with_member(text: &str, name: &str, value: &str) -> String {
     let head = format!("\"{name}\":\"");
     let mut parts = text.split(&head);
@@ -180,7 +182,7 @@ pub fn with_member(text: &str, name: &str, value: &str) -> String {
     changed
 }
 
-fn member<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+fn process<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = text.split_once(&format!("\"{name}\":\""))?;
     rest.split_once('"').map(|(value, _)| value)
 }

@@ -1,24 +1,26 @@
-//! The independent auditor: keeps books of its own, in plain maps and with none of the bank's rules,
-//! and compares them with the store after every single write. The first finding ends the run, so a
-//! failure shows the first wrong step and not its consequences.
+//! The independent auditor. It keeps its own records in plain maps, shares no rule with the bank, and
+//! compares the records with the store after every write. The first finding ends the run, so that a failure
+//! shows the first wrong step and not its consequences.
 //!
-//! What it holds against the bank, by the number of the invariant:
+//! What the auditor checks, by the number of the invariant:
 //!
-//! 1. An entry is of a transaction that was accepted and is not final; its row says the same.
-//! 2. Whoever gets a promise has a row in the log, and work on a queue or in an open dead letter,
-//!    until it is final. In the end everything promised is final.
-//! 3. A final row never changes, and nobody is told another outcome.
-//! 4. A row keeps the content that was asked for first; other content under its key is refused.
-//! 5. Every version of an account has the sum of its entries as its balance; entries follow one
-//!    another, pages are chained; a withdrawal goes no further than the limit, and is refused only
-//!    where the account could not pay at that version.
-//! 6. An order number is handed out once, and lies below what the register says is reserved.
+//! 1. An entry belongs to a transaction that was accepted and is not final yet; the row agrees with the
+//!    entry.
+//! 2. An acknowledged transaction has a row in the log, and has work on a queue or in an open dead letter
+//!    until it is final. At the end of the run every acknowledged transaction is final.
+//! 3. A final row never changes, and no client receives another outcome.
+//! 4. A row keeps the content of the first request; other content under the same key is refused.
+//! 5. At every version of an account the balance is the sum of the entries; entries are consecutive and
+//!    pages are chained; a withdrawal stays within the limit, and is rejected only if the account could not
+//!    pay at that version.
+//! 6. An order number is issued once, and is lower than the reserved limit in the register.
 //!
-//! And of the gate: who started while it was held, or acknowledged the hold, does not receive.
+//! For the gate: a process that started while the gate was held, or that acknowledged the hold, does not
+//! receive messages.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use postonce_shared::domain::decision::AccountCommit;
 use postonce_shared::domain::ids::{AccountKey, OrderNumber, PartnerId, TransactionKey};
 use postonce_shared::domain::instruction::Instruction;
@@ -27,241 +29,241 @@ use postonce_shared::ports::Store;
 use postonce_shared::ports::dead_letters::DeadLetter;
 use postonce_shared::ports::ledger::{NewTransaction, StoredTransaction};
 use postonce_shared::ports::queue::{Message, QueueName};
-use postonce_shared::protocol::accept::Acceptance;
+use postonce_shared::protocol::accept::{Acceptance, Accepted};
 use serde_json::Value;
 
-use super::books::{Books, Content};
 use super::network::now;
-use super::scheduler::Life;
+use super::records::{AuditRecords, Content};
+use super::scheduler::ProcessId;
 
-/// The gate as the auditor knows it.
+/// The state of the gate as far as the auditor has seen it.
 #[derive(Debug, Default)]
-struct GateNote {
+struct GateRecord {
     held: bool,
     epoch: u64,
-    /// The youngest life when it was held.
-    youngest: Option<Life>,
-    acknowledged: BTreeMap<Life, u64>,
+    /// The process that had started last when the gate was held.
+    last_started: Option<ProcessId>,
+    acknowledged: BTreeMap<ProcessId, u64>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    books: Books,
-    gate: GateNote,
-    youngest: Option<Life>,
+    records: AuditRecords,
+    gate: GateRecord,
+    last_started: Option<ProcessId>,
     findings: Vec<String>,
 }
 
-/// Watches a store.
+/// Audits a store.
 #[derive(Debug, Default)]
 pub struct Auditor(Mutex<State>);
 
 impl Auditor {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
-    /// What is wrong, if anything is.
+    /// The first finding, if there is one.
     pub fn finding(&self) -> Option<String> {
-        self.state().findings.first().cloned()
+        self.0.lock().findings.first().cloned()
     }
 
-    /// Adds a finding of somebody else.
-    pub fn find(&self, finding: String) {
+    /// Adds a finding from elsewhere.
+    pub fn report(&self, finding: String) {
         self.state().findings.push(finding);
     }
 
-    fn look(&self, look: impl FnOnce(&mut Books) -> Result<(), String>) {
+    fn check(&self, check: impl FnOnce(&mut AuditRecords) -> Result<(), String>) {
         let mut state = self.state();
-        let State { books, findings, .. } = &mut *state;
-        if let Err(finding) = look(books) {
+        let State { records, findings, .. } = &mut *state;
+        if let Err(finding) = check(records) {
             findings.push(finding);
         }
     }
 
-    /// A client sends this, or will.
-    pub fn asked(&self, key: &TransactionKey, instruction: &Instruction) {
-        self.look(|books| {
-            books.asked(key, Content::of(instruction));
+    /// Records that a client sends this instruction, or will send it.
+    pub fn requested(&self, key: &TransactionKey, instruction: &Instruction) {
+        self.check(|records| {
+            records.requested(key, Content::of(instruction));
             Ok(())
         });
     }
 
-    /// A process gives this answer.
+    /// Records the answer of a process.
     pub fn answered(&self, key: &TransactionKey, instruction: &Instruction, answer: &Acceptance) {
         let content = Content::of(instruction);
-        self.look(|books| match answer {
-            Acceptance::Accepted(transaction) | Acceptance::Replayed(transaction) => {
-                books.promised(key, &content, transaction)
+        self.check(|records| match answer {
+            Acceptance::Accepted(Accepted { transaction, .. }) => {
+                records.acknowledged(key, &content, transaction)
             }
-            Acceptance::KeyReused => books.refused_as_reused(key, &content),
-            // It may be opened at this moment.
+            Acceptance::KeyReused => records.refused_as_reused(key, &content),
+            // The account may be opened at this moment.
             Acceptance::AccountUnknown => Ok(()),
             Acceptance::CurrencyMismatch { .. } => {
-                Err(format!("{key} was refused for its currency, which is the account's"))
+                Err(format!("{key} was refused for its currency, which is the currency of the account"))
             }
         });
     }
 
-    /// A process showed this transaction to a client.
+    /// Records that a process showed this transaction to a client.
     pub fn shown(&self, transaction: &Transaction) {
-        self.look(|books| books.shown(transaction));
+        self.check(|records| records.shown(transaction));
     }
 
-    /// An accept took place.
+    /// Checks the rows after an accept.
     pub fn accepted(&self, raw: &Store, group: &[NewTransaction]) {
-        self.look(|books| group.iter().try_for_each(|new| books.row(&new.key, row(raw, &new.key))));
+        self.check(|records| group.iter().try_for_each(|new| records.row(&new.key, row(raw, &new.key))));
     }
 
-    /// A commit took place, or was refused.
+    /// Checks the account and the rows after a commit, written or refused.
     pub fn committed(&self, raw: &Store, commit: &AccountCommit) {
-        self.look(|books| {
-            books.account(raw, commit.account())?;
-            commit.finalizations.iter().try_for_each(|one| books.row(&one.key, row(raw, &one.key)))
+        self.check(|records| {
+            records.account(raw, commit.account())?;
+            commit.finalizations.iter().try_for_each(|one| records.row(&one.key, row(raw, &one.key)))
         });
     }
 
-    /// A row was marked.
+    /// Checks a row after it was marked.
     pub fn marked(&self, raw: &Store, key: &TransactionKey) {
-        self.look(|books| books.row(key, row(raw, key)));
+        self.check(|records| records.row(key, row(raw, key)));
     }
 
-    /// The terms of an account were changed, or it was opened.
+    /// Checks an account after it was opened or its terms were changed.
     pub fn changed(&self, raw: &Store, account: AccountKey) {
-        self.look(|books| books.account(raw, account));
+        self.check(|records| records.account(raw, account));
     }
 
-    /// A message was put on a queue.
+    /// Records that a message was sent to a queue.
     pub fn sent(&self, body: &[u8]) {
-        self.look(|books| {
-            books.work.sent(keys_in(body));
+        self.check(|records| {
+            records.work.sent(keys_in(body));
             Ok(())
         });
     }
 
-    /// The adversary has these transactions in its hands: their work need not be anywhere from now on, until
-    /// repair sends it again. In the end they are final like all others.
-    pub fn touched(&self, body: &[u8]) {
-        self.look(|books| {
-            books.touched(keys_in(body));
+    /// Records that the adversary had access to these transactions: their work may be missing from now on,
+    /// until repair sends it again. At the end of the run they must be final like all others.
+    pub fn tampered(&self, body: &[u8]) {
+        self.check(|records| {
+            records.tampered(keys_in(body));
             Ok(())
         });
     }
 
-    /// Somebody is about to receive.
-    pub fn receives(&self, life: Life) {
+    /// Checks that this process may receive messages now.
+    pub fn receives(&self, process_id: ProcessId) {
         let mut state = self.state();
         let State { gate, findings, .. } = &mut *state;
-        let acknowledged = gate.acknowledged.get(&life).is_some_and(|epoch| *epoch >= gate.epoch);
-        let started_later = gate.youngest.is_some_and(|youngest| life > youngest);
+        let acknowledged = gate.acknowledged.get(&process_id).is_some_and(|epoch| *epoch >= gate.epoch);
+        let started_later = gate.last_started.is_some_and(|last| process_id > last);
         if gate.held && (acknowledged || started_later) {
             findings.push(format!(
-                "process {} receives while the gate is held (epoch {}; it {})",
-                life.number(),
+                "process {} receives messages while the gate is held (epoch {}; it {})",
+                process_id.number(),
                 gate.epoch,
-                if acknowledged { "acknowledged that" } else { "started later" }
+                if acknowledged { "acknowledged the hold" } else { "started after the hold" }
             ));
         }
     }
 
-    /// A message was received.
+    /// Records that a message was received.
     pub fn received(&self, message: &Message) {
-        self.look(|books| {
-            books.work.seen(&message.lease.message_id, keys_in(&message.body));
+        self.check(|records| {
+            records.work.received(&message.lease.message_id, keys_in(&message.body));
             Ok(())
         });
     }
 
-    /// A message got another body.
+    /// Records the new body of a message.
     pub fn extended(&self, id: &str, body: &[u8]) {
-        self.look(|books| {
-            let gone = books.work.changed(id, keys_in(body));
-            books.still_somewhere(&gone, "its message was changed")
+        self.check(|records| {
+            let removed = records.work.changed(id, keys_in(body));
+            records.check_work_exists(&removed, "its message was changed")
         });
     }
 
-    /// A message was deleted.
+    /// Records that a message was deleted.
     pub fn deleted(&self, id: &str) {
-        self.look(|books| {
-            let gone = books.work.deleted(id);
-            books.still_somewhere(&gone, "its message was deleted")
+        self.check(|records| {
+            let removed = records.work.deleted(id);
+            records.check_work_exists(&removed, "its message was deleted")
         });
     }
 
-    /// A dead letter was kept.
+    /// Records a new dead letter.
     pub fn set_aside(&self, letter: &DeadLetter) {
-        self.look(|books| {
-            books.work.set_aside(&letter.id, keys_in(&letter.body));
+        self.check(|records| {
+            records.work.set_aside(&letter.id, keys_in(&letter.body));
             Ok(())
         });
     }
 
-    /// A dead letter was taken out.
+    /// Records that a dead letter may have been resolved.
     pub fn resolved(&self, raw: &Store, id: &str) {
         let open = now(raw.dead_letters.find(id)).ok().flatten().is_some_and(|it| it.resolution.is_none());
         if open {
             return;
         }
-        self.look(|books| {
-            let gone = books.work.resolved(id);
-            books.still_somewhere(&gone, "its dead letter was resolved")
+        self.check(|records| {
+            let removed = records.work.resolved(id);
+            records.check_work_exists(&removed, "its dead letter was resolved")
         });
     }
 
-    /// An order number was handed out.
+    /// Records an issued order number.
     pub fn drawn(&self, number: OrderNumber) {
-        self.look(|books| books.number(number.counter()));
+        self.check(|records| records.number(number.counter()));
     }
 
-    /// A shared value was written, or was not.
+    /// Reads a shared value after an attempt to write it.
     pub fn swapped(&self, raw: &Store, name: &str) {
-        let value = now(raw.sync.get(name)).ok().flatten().map(|standing| standing.value);
+        let value = now(raw.sync.get(name)).ok().flatten().map(|current| current.value);
         let Some(value) = value.and_then(|value| serde_json::from_str::<Value>(&value).ok()) else { return };
         let mut state = self.state();
-        let State { books, gate, youngest, .. } = &mut *state;
+        let State { records, gate, last_started, .. } = &mut *state;
         match name {
             "gate" => {
                 let held = value["state"] == "held";
                 let epoch = value["epoch"].as_u64().unwrap_or(0);
                 if epoch != gate.epoch {
-                    (gate.held, gate.epoch, gate.youngest) = (held, epoch, *youngest);
+                    (gate.held, gate.epoch, gate.last_started) = (held, epoch, *last_started);
                 }
             }
             "order-numbers" => {
                 let next = value["next"].as_str().and_then(|next| next.parse().ok());
-                books.reserved_below = next.unwrap_or(books.reserved_below);
+                records.reserved_below = next.unwrap_or(records.reserved_below);
             }
             _ => {}
         }
     }
 
-    /// A life begins.
-    pub fn born(&self, life: Life) {
-        self.state().youngest = Some(life);
+    /// Records that a process started.
+    pub fn started(&self, process_id: ProcessId) {
+        self.state().last_started = Some(process_id);
     }
 
-    /// A process says which epoch of the gate it obeys.
-    pub fn acknowledged(&self, life: Life, epoch: u64) {
-        self.state().gate.acknowledged.insert(life, epoch);
+    /// Records the epoch of the gate that a process acknowledged.
+    pub fn gate_acknowledged(&self, process_id: ProcessId, epoch: u64) {
+        self.state().gate.acknowledged.insert(process_id, epoch);
     }
 
-    /// What was promised and is not final yet.
-    pub fn owed(&self) -> Vec<TransactionKey> {
-        self.state().books.owed().cloned().collect()
+    /// The transactions that were acknowledged and are not final yet.
+    pub fn unfinished(&self) -> Vec<TransactionKey> {
+        self.state().records.unfinished().cloned().collect()
     }
 
-    /// Reads the whole store again, in the end.
+    /// Checks the whole store at the end of the run.
     pub fn close(&self, raw: &Store, queues: &[QueueName]) {
-        self.look(|books| {
-            if let Some(key) = books.owed().next() {
-                return Err(format!("{key} was promised and never became final"));
+        self.check(|records| {
+            if let Some(key) = records.unfinished().next() {
+                return Err(format!("{key} was acknowledged and never became final"));
             }
-            for account in books.accounts() {
-                books.account(raw, account)?;
-                books.whole_journal(raw, account)?;
+            for account in records.accounts() {
+                records.account(raw, account)?;
+                records.whole_journal(raw, account)?;
             }
-            for key in books.transactions() {
-                books.row(&key, row(raw, &key))?;
+            for key in records.transactions() {
+                records.row(&key, row(raw, &key))?;
             }
             for queue in queues {
                 let depth = now(raw.queue.backlog(queue)).map_err(|fault| fault.to_string())?.depth;
@@ -273,9 +275,9 @@ impl Auditor {
         });
     }
 
-    /// Transactions that were posted and rejected.
+    /// The numbers of posted and of rejected transactions.
     pub fn outcomes(&self) -> (u64, u64) {
-        self.state().books.outcomes()
+        self.state().records.outcomes()
     }
 }
 
@@ -283,7 +285,7 @@ fn row(raw: &Store, key: &TransactionKey) -> Option<StoredTransaction> {
     now(raw.ledger.transaction(key)).ok().flatten()
 }
 
-/// The transactions in the body of a message, read without the bank's own reader.
+/// The transactions in the body of a message, read without the bank's decoder.
 fn keys_in(body: &[u8]) -> Vec<TransactionKey> {
     let envelope: Value = serde_json::from_slice(body).unwrap_or_default();
     let items = envelope["items"].as_array().cloned().unwrap_or_default();

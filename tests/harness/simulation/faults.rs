@@ -1,4 +1,4 @@
-//! What can go wrong, how often it does in one run, and how often it did.
+//! The kinds of faults, how often each occurs in one run, and how often each occurred.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,54 +6,54 @@ use std::time::Duration;
 
 use super::scheduler::Scheduler;
 
-/// Everything that can go wrong.
+/// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// A process is gone, at whatever `await` it stood.
+    /// A process ends at any `await`.
     Crash,
-    /// A process is asked to stop, and finishes what it has in hand.
+    /// A process is asked to drain.
     Drain,
-    /// A process stands still, and time goes on.
+    /// A process stops running while time goes on.
     Pause,
-    /// A process whose clock on the wall is wrong.
+    /// A process starts with a wrong wall clock.
     ClockSkew,
-    /// A request to the store took place; its answer is lost.
+    /// The store carries out a request; the answer is lost.
     AnswerLost,
-    /// A request to the store never arrives.
+    /// A request never reaches the store.
     RequestLost,
-    /// A request to the store takes place long after whoever asked gave up.
+    /// The store carries out a request long after its sender gave up.
     WriteLate,
-    /// A request to the store takes place twice, and the second answer is heard.
+    /// The store carries out a request twice; the sender receives the second answer.
     WriteTwice,
-    /// The store refuses for now.
+    /// The store rejects a request for now.
     Throttled,
     /// The store is slow for some time.
     SlowStore,
-    /// The store is away for some time.
+    /// The store is unavailable for some time.
     Outage,
-    /// A lease ends at once, so that others receive the message too.
+    /// A lease ends at once, so that other processes receive the message too.
     LeaseCut,
-    /// A message is there twice.
+    /// A message is on the queue twice.
     MessageTwice,
-    /// A message is seen only much later.
+    /// A message becomes visible much later.
     MessageLate,
-    /// Messages come in another order.
+    /// Messages are received in another order.
     Reordered,
-    /// An old receipt was used, and refused.
+    /// An expired receipt was used, and refused.
     StaleReceipt,
-    /// A ring does not arrive.
+    /// A ring is lost.
     RingLost,
-    /// A ring for nothing.
+    /// A ring without a reason.
     RingSpurious,
-    /// A reply to whoever waits does not arrive.
+    /// A reply to a waiting process is lost.
     ReplyLost,
-    /// The client does not hear the answer.
+    /// The answer to a client is lost.
     ResponseLost,
-    /// The client's request arrives a second time, somewhere.
+    /// A client's request arrives a second time, at any web process.
     RequestTwice,
     /// The gate is held for some time.
     GateHeld,
-    /// An adversary puts a message of its own on a queue.
+    /// An adversary puts a forged message on a queue.
     MessageForged,
     /// An adversary receives messages, and changes, deletes or hides them.
     MessageTaken,
@@ -88,7 +88,7 @@ impl Fault {
         Self::MessageTaken,
     ];
 
-    /// Its name, for people and for commands.
+    /// The name in output and in command lines.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Crash => "crash",
@@ -123,25 +123,25 @@ impl Fault {
         Self::ALL.into_iter().find(|fault| fault.name() == name)
     }
 
-    /// How often it may happen at most, of a thousand occasions.
+    /// The highest frequency, per thousand occasions.
     const fn permille_max(self) -> u32 {
         match self {
-            // Between any two steps.
+            // Per step.
             Self::Crash => 4,
             Self::Pause => 2,
             Self::Drain | Self::SlowStore | Self::Outage | Self::GateHeld | Self::RingSpurious => 1,
-            // For each life.
+            // Per start of a process.
             Self::ClockSkew => 700,
-            // For each request, message or ring.
+            // Per request, message or ring.
             Self::AnswerLost | Self::RequestLost | Self::Throttled => 120,
             Self::WriteLate | Self::WriteTwice | Self::LeaseCut | Self::MessageTwice => 150,
             Self::MessageLate => 200,
             Self::Reordered => 500,
             Self::RingLost | Self::ReplyLost => 600,
             Self::ResponseLost | Self::RequestTwice => 300,
-            // At each turn of the adversary.
+            // Per action of the adversary.
             Self::MessageForged | Self::MessageTaken => 800,
-            // It follows from others.
+            // A consequence of other faults.
             Self::StaleReceipt => 0,
         }
     }
@@ -153,19 +153,19 @@ impl fmt::Display for Fault {
     }
 }
 
-/// How often each fault happens in one run: a run that has few kinds of them finds other mistakes than
-/// one that has all.
+/// How often each fault occurs in one run. A run with few kinds of faults finds other mistakes than a run
+/// with all kinds.
 #[derive(Debug, Clone, Default)]
 pub struct FaultMix {
     permille: BTreeMap<Fault, u32>,
 }
 
 impl FaultMix {
-    /// A mix drawn by the seed; those in `without` never happen.
+    /// Draws a mix from the seed; faults in `without` never occur.
     pub fn draw(scheduler: &Scheduler, without: &[Fault]) -> Self {
         let mut permille = BTreeMap::new();
         for fault in Fault::ALL {
-            // Drawn for every kind, so that leaving one out changes none of the others.
+            // Drawn for every kind, so that leaving out one kind does not change the others.
             let (is_on, part) = (scheduler.below(100) < 60, scheduler.below(1000));
             let max = u64::from(fault.permille_max());
             let drawn = max.saturating_mul(part).div_ceil(1000);
@@ -176,24 +176,24 @@ impl FaultMix {
         Self { permille }
     }
 
-    /// Of a thousand occasions, how many it takes.
+    /// The frequency, per thousand occasions.
     pub fn permille(&self, fault: Fault) -> u32 {
         self.permille.get(&fault).copied().unwrap_or(0)
     }
 }
 
-/// How often each fault happened.
+/// How often each fault occurred.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FaultCounts(BTreeMap<Fault, u64>);
 
 impl FaultCounts {
-    /// One more.
+    /// Counts one more fault.
     pub fn add(&mut self, fault: Fault) {
         let count = self.0.entry(fault).or_default();
         *count = count.saturating_add(1);
     }
 
-    /// Those of another run as well.
+    /// Adds the counts of another run.
     pub fn merge(&mut self, other: &Self) {
         for (fault, count) in &other.0 {
             let sum = self.0.entry(*fault).or_default();
@@ -201,24 +201,24 @@ impl FaultCounts {
         }
     }
 
-    /// How often that one happened.
+    /// How often that fault occurred.
     pub fn of(&self, fault: Fault) -> u64 {
         self.0.get(&fault).copied().unwrap_or(0)
     }
 
-    /// All of them together.
+    /// How often any fault occurred.
     pub fn total(&self) -> u64 {
         self.0.values().sum()
     }
 }
 
-/// How long a fault lasts that takes its time.
+/// A random duration of a fault that lasts for some time.
 pub fn length(fault: Fault, scheduler: &Scheduler) -> Duration {
     let seconds_max = match fault {
         Fault::Pause | Fault::SlowStore => 40,
         Fault::GateHeld => 60,
         Fault::WriteLate | Fault::MessageLate | Fault::MessageTaken => 90,
-        // Now and then longer than a visibility timeout times the maximum of receipts.
+        // Sometimes longer than the visibility timeout times the maximum dequeue count.
         Fault::Outage => 150,
         Fault::Crash
         | Fault::Drain

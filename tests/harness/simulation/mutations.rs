@@ -1,53 +1,53 @@
-//! Deliberate mistakes, each of them one that somebody could make in good faith. A simulation that
-//! does not find them proves nothing.
+//! Deliberate mistakes in the code of the bank. Each is a mistake that a developer could make. A simulation
+//! that does not find them proves nothing.
 
 use postonce_shared::adapters::memory::flaws::Flaw;
 
-/// A mistake.
+/// A deliberate mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mutation {
-    /// A commit does not look at the version of the account.
+    /// A commit does not check the version of the account.
     CommitWithoutVersionGuard,
-    /// A commit does not look at the rows of its transactions.
+    /// A commit does not check the rows of its transactions.
     CommitWithoutRowGuard,
-    /// A rejection is written beside whatever the account looks like now.
+    /// A rejection is written without a check of the version of the account.
     RejectionWithoutVersionGuard,
-    /// A message is deleted as it is received.
+    /// A message is deleted when it is received.
     DeleteBeforeCommit,
-    /// A message that was received often is dropped.
+    /// A message is dropped after a number of receipts.
     DropAfterReceipts,
-    /// A write of the register without a clear answer counts as done.
+    /// A write of the register without a clear answer counts as written.
     RangePublishedBeforeConfirmed,
-    /// The register is compared with what stands there at the time of the write.
+    /// A write of the register is compared with the revision at the time of the write.
     RangeComparedAtWrite,
-    /// A commit without a clear answer counts as failed, and is decided and written anew.
+    /// A commit without a clear answer counts as failed, and is decided and written again.
     UnclearCommitPostedAgain,
-    /// A row under the same key counts as the same content.
+    /// A row under the same key counts as a row with the same content.
     FingerprintSkipped,
-    /// An insert replaces the row that is there.
+    /// An insert replaces an existing row.
     InsertReplaces,
-    /// The answer goes out before the log has the row.
+    /// A request is acknowledged before the log has the row.
     AnswerBeforeLog,
-    /// A send counts as done when it was begun.
+    /// A send without a clear answer counts as sent.
     AnswerBeforeQueue,
-    /// A row that is there counts as enqueued.
+    /// An existing row counts as enqueued.
     ReplayTrustsTheRow,
     /// A gate that cannot be read counts as released.
     UnreadableGateIsReleased,
-    /// An account is read in two steps, between which others commit.
+    /// An account is read in two steps, between which other processes may commit.
     AccountReadTorn,
-    /// A message is believed whatever seal it has.
+    /// A message is trusted without a check of its seal.
     SealNotChecked,
-    /// The seal does not cover the amounts.
+    /// The seal does not cover the amounts of the items.
     SealOverPartOfTheItem,
-    /// A message without a seal names transactions, and its amounts are believed.
-    UnsealedAmountBelieved,
-    /// What came without a seal gets one when it is written anew.
+    /// The amounts in a message without a seal are trusted.
+    UnsealedAmountTrusted,
+    /// A message that arrived without a seal gets one when it is written again.
     Resealing,
 }
 
 impl Mutation {
-    /// Every mistake.
+    /// All mistakes.
     pub const ALL: [Self; 19] = [
         Self::CommitWithoutVersionGuard,
         Self::CommitWithoutRowGuard,
@@ -66,11 +66,11 @@ impl Mutation {
         Self::AccountReadTorn,
         Self::SealNotChecked,
         Self::SealOverPartOfTheItem,
-        Self::UnsealedAmountBelieved,
+        Self::UnsealedAmountTrusted,
         Self::Resealing,
     ];
 
-    /// Its name, for people and for commands.
+    /// The name in output and in command lines.
     pub const fn name(self) -> &'static str {
         match self {
             Self::CommitWithoutVersionGuard => "commit-without-version-guard",
@@ -90,7 +90,7 @@ impl Mutation {
             Self::AccountReadTorn => "account-read-torn",
             Self::SealNotChecked => "seal-not-checked",
             Self::SealOverPartOfTheItem => "seal-over-part-of-the-item",
-            Self::UnsealedAmountBelieved => "unsealed-amount-believed",
+            Self::UnsealedAmountTrusted => "unsealed-amount-trusted",
             Self::Resealing => "resealing",
         }
     }
@@ -100,7 +100,7 @@ impl Mutation {
         Self::ALL.into_iter().find(|mutation| mutation.name() == name)
     }
 
-    /// What of it the store itself does.
+    /// The part of the mistake that the store makes.
     pub const fn flaw(self) -> Option<Flaw> {
         match self {
             Self::CommitWithoutVersionGuard => Some(Flaw::AccountUnguarded),
@@ -119,7 +119,7 @@ impl Mutation {
             | Self::AccountReadTorn
             | Self::SealNotChecked
             | Self::SealOverPartOfTheItem
-            | Self::UnsealedAmountBelieved
+            | Self::UnsealedAmountTrusted
             | Self::Resealing => None,
         }
     }

@@ -1,11 +1,12 @@
-//! Between a process and the store: every request takes its time, may get lost on the way there or
-//! back, may come late or twice. A request that is under way goes on when its process dies.
+//! The network between a process and the store. A request takes time; it may be lost in either direction,
+//! arrive late, or be carried out twice. A request continues after the end of its process.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use parking_lot::Mutex;
 use postonce_shared::messaging::envelope;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
@@ -15,88 +16,84 @@ use tokio::sync::oneshot;
 use super::auditor::Auditor;
 use super::faults::{Fault, FaultCounts, FaultMix, length};
 use super::mutations::Mutation;
-use super::scheduler::{Life, Scheduler};
+use super::scheduler::{ProcessId, Scheduler};
 use super::trace::Trace;
 
-/// Longest way to the store, or back, on a good day.
+/// Longest time to the store, or back, normally.
 const TRIP_MAX: Duration = Duration::from_millis(8);
-/// The same on a bad one.
+/// Longest time to the store, or back, while the store is slow.
 const SLOW_TRIP_MAX: Duration = Duration::from_millis(2_000);
 /// Longest time after which a client of the store gives up.
 const TIMEOUT_MAX: Duration = Duration::from_secs(12);
-/// Of a thousand requests to the store, how many are followed by a crash within a few steps, where
-/// crashes happen at all: the most telling moments are those around a write.
+/// How many of a thousand writes are followed by a crash of their process within a few steps, in runs with
+/// crashes. A crash around a write finds the most mistakes.
 const CRASH_AROUND_WRITE_PERMILLE: u32 = 8;
 
-/// What is asked of the store.
+/// A request to the store.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct StoreRequest {
     /// The operation.
     pub name: &'static str,
-    /// On what, for the trace.
-    pub on: String,
-    /// Whether it changes anything.
+    /// The object of the operation, for the trace.
+    pub target: String,
+    /// Whether the operation changes anything.
     pub writes: bool,
-    /// Whether the client of the store repeats it by itself.
+    /// Whether the client of the store repeats the request by itself.
     pub repeats: bool,
 }
 
-impl Request {
+impl StoreRequest {
     /// A read.
-    pub fn read(name: &'static str, on: impl ToString) -> Self {
-        Self { name, on: on.to_string(), writes: false, repeats: false }
+    pub fn read(name: &'static str, target: impl ToString) -> Self {
+        Self { name, target: target.to_string(), writes: false, repeats: false }
     }
 
-    /// A write that the client of the store repeats when it hears no answer.
-    pub fn write(name: &'static str, on: impl ToString) -> Self {
-        Self { name, on: on.to_string(), writes: true, repeats: true }
+    /// A write that the client of the store repeats when it receives no answer.
+    pub fn write(name: &'static str, target: impl ToString) -> Self {
+        Self { name, target: target.to_string(), writes: true, repeats: true }
     }
 
-    /// A write that it never repeats.
-    pub fn write_once(name: &'static str, on: impl ToString) -> Self {
-        Self { name, on: on.to_string(), writes: true, repeats: false }
+    /// A write that the client of the store never repeats.
+    pub fn write_once(name: &'static str, target: impl ToString) -> Self {
+        Self { name, target: target.to_string(), writes: true, repeats: false }
     }
 }
 
-/// What becomes of a request.
+/// How a request ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum RequestOutcome {
     Answered,
     Twice,
-    Hit(Fault),
+    Failed(Fault),
 }
 
-struct Weather {
+struct FaultState {
     mix: FaultMix,
     counts: FaultCounts,
-    /// What lasts until when.
-    spells: BTreeMap<Fault, Duration>,
-    /// A life that is to end in so many steps.
-    doomed: Option<(Life, u64)>,
+    /// The faults that last for some time, with their ends.
+    lasting: BTreeMap<Fault, Duration>,
+    /// A process that crashes after that many steps.
+    scheduled_crash: Option<(ProcessId, u64)>,
 }
 
 /// The network and the store at its end.
 pub struct Network {
-    /// Who decides what happens next.
+    /// Decides what happens next.
     pub scheduler: Scheduler,
-    /// Watches every write.
+    /// Checks the store after every write.
     pub auditor: Arc<Auditor>,
-    /// A mistake to be found.
+    /// The mistake that the run must find, if there is one.
     pub mutation: Option<Mutation>,
     /// The store itself.
     pub raw: Store,
-    /// The same store without a look at transaction rows, for a mistake that needs one.
+    /// The same store without a check of transaction rows, for a mistake that needs it.
     pub unguarded: Store,
     trace: Mutex<Trace>,
-    weather: Mutex<Weather>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    fault_state: Mutex<FaultState>,
 }
 
 impl Network {
-    /// A network to a store (and to the same without guards of rows).
+    /// A network to a store, and to the same store without guards of rows.
     pub fn new(
         scheduler: Scheduler,
         (raw, unguarded): (Store, Store),
@@ -104,158 +101,168 @@ impl Network {
         mutation: Option<Mutation>,
         (mix, trace): (FaultMix, Trace),
     ) -> Self {
-        let weather = Weather { mix, counts: FaultCounts::default(), spells: BTreeMap::new(), doomed: None };
-        let (trace, weather) = (Mutex::new(trace), Mutex::new(weather));
-        Self { scheduler, auditor, mutation, raw, unguarded, trace, weather }
+        let fault_state = FaultState {
+            mix,
+            counts: FaultCounts::default(),
+            lasting: BTreeMap::new(),
+            scheduled_crash: None,
+        };
+        let (trace, fault_state) = (Mutex::new(trace), Mutex::new(fault_state));
+        Self { scheduler, auditor, mutation, raw, unguarded, trace, fault_state }
     }
 
-    /// Notes an event in the trace.
+    /// Adds an event to the trace.
     pub fn note(&self, event: impl AsRef<str>) {
         let (steps, now) = (self.scheduler.steps(), self.scheduler.now());
-        lock(&self.trace).note(steps, now, event.as_ref());
+        self.trace.lock().note(steps, now, event.as_ref());
     }
 
-    /// What is known of the trace: its sum and its last lines.
+    /// The sum and the last lines of the trace.
     pub fn trace(&self) -> (u64, Vec<String>) {
-        let trace = lock(&self.trace);
+        let trace = self.trace.lock();
         (trace.sum(), trace.tail())
     }
 
-    /// Whether the fault happens on this occasion; it is counted then.
-    pub fn strikes(&self, fault: Fault) -> bool {
-        let permille = lock(&self.weather).mix.permille(fault);
-        let strikes = self.scheduler.chance(permille);
-        if strikes {
+    /// Whether the fault occurs now. An occurrence is counted.
+    pub fn injects(&self, fault: Fault) -> bool {
+        let permille = self.fault_state.lock().mix.permille(fault);
+        let occurs = self.scheduler.chance(permille);
+        if occurs {
             self.count(fault);
         }
-        strikes
+        occurs
     }
 
-    /// Whether a kind of fault happens in this run at all; it is counted as one more.
-    pub fn strikes_often(&self, fault: Fault) -> bool {
-        let strikes = lock(&self.weather).mix.permille(fault) > 0;
-        if strikes {
+    /// Whether this kind of fault occurs in this run at all. An occurrence is counted.
+    pub fn injects_if_enabled(&self, fault: Fault) -> bool {
+        let occurs = self.fault_state.lock().mix.permille(fault) > 0;
+        if occurs {
             self.count(fault);
         }
-        strikes
+        occurs
     }
 
-    /// Whether nothing is owed, and no message waits.
+    /// Whether every acknowledged transaction is final and every queue is empty.
     pub fn is_at_rest(&self, queue_count: u16) -> bool {
         let is_empty =
             |queue: &QueueName| now(self.raw.queue.backlog(queue)).is_ok_and(|backlog| backlog.depth == 0);
-        self.auditor.owed().is_empty() && envelope::queues(queue_count).iter().all(is_empty)
+        self.auditor.unfinished().is_empty() && envelope::queues(queue_count).iter().all(is_empty)
     }
 
     /// Counts a fault.
     pub fn count(&self, fault: Fault) {
-        lock(&self.weather).counts.add(fault);
+        self.fault_state.lock().counts.add(fault);
     }
 
     /// The counts so far.
     pub fn counts(&self) -> FaultCounts {
-        lock(&self.weather).counts.clone()
+        self.fault_state.lock().counts.clone()
     }
 
-    /// From now on nothing goes wrong any more. What is under way may still come late.
-    pub fn calm(&self) {
-        let mut weather = lock(&self.weather);
-        weather.mix = FaultMix::default();
-        weather.spells.clear();
-        weather.doomed = None;
+    /// Stops all faults. Requests that are under way may still arrive late.
+    pub fn stop_faults(&self) {
+        let mut state = self.fault_state.lock();
+        state.mix = FaultMix::default();
+        state.lasting.clear();
+        state.scheduled_crash = None;
     }
 
-    /// Between two steps: the store may become slow, or go away.
-    pub fn blow(&self) {
+    /// Between two steps: the store may become slow or unavailable.
+    pub fn start_lasting_faults(&self) {
         for fault in [Fault::SlowStore, Fault::Outage] {
-            // A step is short: of the steps, far fewer than of other occasions.
-            if self.lasts(fault) || self.scheduler.below(8) > 0 || !self.strikes(fault) {
+            // Steps are far more frequent than other occasions, so most of them are skipped.
+            if self.lasts(fault) || self.scheduler.below(8) > 0 || !self.injects(fault) {
                 continue;
             }
             let until = self.scheduler.now().saturating_add(length(fault, &self.scheduler));
-            lock(&self.weather).spells.insert(fault, until);
+            self.fault_state.lock().lasting.insert(fault, until);
             self.note(format!("{fault} until {until:?}"));
         }
     }
 
-    /// Whether a spell of that kind lasts now.
+    /// Whether a fault of that kind lasts now.
     fn lasts(&self, fault: Fault) -> bool {
-        lock(&self.weather).spells.get(&fault).is_some_and(|until| *until > self.scheduler.now())
+        self.fault_state.lock().lasting.get(&fault).is_some_and(|until| *until > self.scheduler.now())
     }
 
-    /// The life that is to end now, if any.
-    pub fn doomed(&self) -> Option<Life> {
-        let mut weather = lock(&self.weather);
-        let (life, steps) = weather.doomed?;
-        weather.doomed = steps.checked_sub(1).map(|left| (life, left));
-        if weather.doomed.is_some() {
+    /// The process that must crash now, if there is one.
+    pub fn due_crash(&self) -> Option<ProcessId> {
+        let mut state = self.fault_state.lock();
+        let (process_id, steps) = state.scheduled_crash?;
+        state.scheduled_crash = steps.checked_sub(1).map(|left| (process_id, left));
+        if state.scheduled_crash.is_some() {
             return None;
         }
-        weather.counts.add(Fault::Crash);
-        Some(life)
+        state.counts.add(Fault::Crash);
+        Some(process_id)
     }
 
-    /// Asks the store. `operation` is done at its end, at once and as one step; maybe twice, maybe when
-    /// nobody waits for it any more.
+    /// Sends a request to the store. `operation` runs at the store as one step; it may run twice, or after
+    /// its sender gave up.
     ///
     /// # Errors
-    /// What the operation gives, or that the store was not available: then it may have happened, or
-    /// may still happen.
-    pub async fn ask<T: Send + 'static>(
+    /// The error of the operation, or that the store was unavailable: then the operation may have run, or
+    /// may still run.
+    pub async fn request<T: Send + 'static>(
         self: &Arc<Self>,
-        life: Life,
-        request: Request,
+        process_id: ProcessId,
+        request: StoreRequest,
         operation: impl Fn(&Self) -> Result<T, StoreFault> + Send + Sync + 'static,
     ) -> Result<T, StoreFault> {
-        let fate = self.fate(&request);
-        self.doom(life, &request);
+        let outcome = self.outcome(&request);
+        self.schedule_crash(process_id, &request);
         let (answer, answered) = oneshot::channel();
         let network = Arc::clone(self);
         let trip = async move {
-            let result = network.travel(life, &request, fate, &operation).await;
-            // A late write takes place all the same, and nobody hears of it.
+            let result = network.travel(process_id, &request, outcome, &operation).await;
+            // A late write still runs, and its result is dropped.
             let _gone = answer.send(result);
-            if fate == Fate::Hit(Fault::WriteLate) {
+            if outcome == RequestOutcome::Failed(Fault::WriteLate) {
                 let delay = length(Fault::WriteLate, &network.scheduler);
                 network.pass(delay).await;
-                let _unheard = network.perform(life, &request, "late", &operation);
+                let _ignored = network.perform(process_id, &request, "late", &operation);
             }
         };
-        self.scheduler.spawn(Life::OUTSIDE, trip.boxed());
-        answered.await.unwrap_or_else(|_| Err(unavailable("the answer never came")))
+        self.scheduler.spawn(ProcessId::ENVIRONMENT, trip.boxed());
+        answered.await.unwrap_or_else(|_| Err(unavailable("no answer arrived")))
     }
 
     async fn travel<T>(
         &self,
-        life: Life,
-        request: &Request,
-        fate: Fate,
+        process_id: ProcessId,
+        request: &StoreRequest,
+        outcome: RequestOutcome,
         operation: &(impl Fn(&Self) -> Result<T, StoreFault> + Send + Sync),
     ) -> Result<T, StoreFault> {
         self.pass(self.trip()).await;
-        match fate {
-            Fate::Hit(fault @ (Fault::Throttled | Fault::Outage)) => {
-                self.note(format!("{} {} {}: {fault}", life.number(), request.name, request.on));
+        match outcome {
+            RequestOutcome::Failed(fault @ (Fault::Throttled | Fault::Outage)) => {
+                self.note(format!("{} {} {}: {fault}", process_id.number(), request.name, request.target));
                 Err(unavailable(fault.name()))
             }
-            Fate::Hit(fault) => {
+            RequestOutcome::Failed(fault) => {
                 if fault == Fault::AnswerLost {
-                    let _lost = self.perform(life, request, "answer lost", operation);
+                    let _lost = self.perform(process_id, request, "answer lost", operation);
                 } else {
-                    self.note(format!("{} {} {}: {fault}", life.number(), request.name, request.on));
+                    self.note(format!(
+                        "{} {} {}: {fault}",
+                        process_id.number(),
+                        request.name,
+                        request.target
+                    ));
                 }
                 self.pass(self.scheduler.up_to(TIMEOUT_MAX)).await;
                 Err(unavailable(fault.name()))
             }
-            Fate::Answered => {
-                let result = self.perform(life, request, "done", operation);
+            RequestOutcome::Answered => {
+                let result = self.perform(process_id, request, "done", operation);
                 self.pass(self.trip()).await;
                 result
             }
-            Fate::Twice => {
-                let _first = self.perform(life, request, "first", operation);
+            RequestOutcome::Twice => {
+                let _first = self.perform(process_id, request, "first", operation);
                 self.pass(self.trip()).await;
-                let second = self.perform(life, request, "second", operation);
+                let second = self.perform(process_id, request, "second", operation);
                 self.pass(self.trip()).await;
                 second
             }
@@ -264,44 +271,44 @@ impl Network {
 
     fn perform<T>(
         &self,
-        life: Life,
-        request: &Request,
+        process_id: ProcessId,
+        request: &StoreRequest,
         how: &str,
         operation: &impl Fn(&Self) -> Result<T, StoreFault>,
     ) -> Result<T, StoreFault> {
         let result = operation(self);
         let ending = if result.is_ok() { "" } else { ", refused" };
-        self.note(format!("{} {} {}: {how}{ending}", life.number(), request.name, request.on));
+        self.note(format!("{} {} {}: {how}{ending}", process_id.number(), request.name, request.target));
         result
     }
 
-    fn fate(&self, request: &Request) -> Fate {
+    fn outcome(&self, request: &StoreRequest) -> RequestOutcome {
         if self.lasts(Fault::Outage) {
-            return Fate::Hit(Fault::Outage);
+            return RequestOutcome::Failed(Fault::Outage);
         }
         for fault in [Fault::Throttled, Fault::RequestLost, Fault::AnswerLost] {
-            if self.strikes(fault) {
-                return Fate::Hit(fault);
+            if self.injects(fault) {
+                return RequestOutcome::Failed(fault);
             }
         }
-        if request.writes && self.strikes(Fault::WriteLate) {
-            return Fate::Hit(Fault::WriteLate);
+        if request.writes && self.injects(Fault::WriteLate) {
+            return RequestOutcome::Failed(Fault::WriteLate);
         }
-        if request.repeats && self.strikes(Fault::WriteTwice) {
-            return Fate::Twice;
+        if request.repeats && self.injects(Fault::WriteTwice) {
+            return RequestOutcome::Twice;
         }
-        Fate::Answered
+        RequestOutcome::Answered
     }
 
-    /// Around a write a process may be told to die in a few steps.
-    fn doom(&self, life: Life, request: &Request) {
-        let crashes = lock(&self.weather).mix.permille(Fault::Crash) > 0;
-        if life == Life::OUTSIDE || !request.writes || !crashes {
+    /// A process may crash within a few steps after it sends a write.
+    fn schedule_crash(&self, process_id: ProcessId, request: &StoreRequest) {
+        let crashes = self.fault_state.lock().mix.permille(Fault::Crash) > 0;
+        if process_id == ProcessId::ENVIRONMENT || !request.writes || !crashes {
             return;
         }
         if self.scheduler.chance(CRASH_AROUND_WRITE_PERMILLE) {
             let steps = self.scheduler.below(12);
-            lock(&self.weather).doomed = Some((life, steps));
+            self.fault_state.lock().scheduled_crash = Some((process_id, steps));
         }
     }
 
@@ -311,16 +318,16 @@ impl Network {
     }
 
     async fn pass(&self, time: Duration) {
-        self.scheduler.sleep(Life::OUTSIDE, time).await;
+        self.scheduler.sleep(ProcessId::ENVIRONMENT, time).await;
     }
 }
 
-/// The store was not available.
+/// The fault of a store that is unavailable.
 pub fn unavailable(why: &'static str) -> StoreFault {
     StoreFault::Unavailable { doing: "asking the simulated store", source: why.into() }
 }
 
-/// The answer of a store in memory, which is there at once.
+/// The answer of a store in memory, which is always ready.
 pub fn now<T>(answer: impl Future<Output = T>) -> T {
-    answer.now_or_never().expect("a store in memory answers at once")
+    answer.now_or_never().expect("a store in memory is always ready")
 }

@@ -1,5 +1,5 @@
-//! The ports of one process: each call goes over the network, and the auditor sees what it does at
-//! the other end. Mistakes that are to be found are made here.
+//! The ports of one process. Each call goes over the network, and the auditor checks the store after it.
+//! The mutations are applied here.
 
 use std::sync::Arc;
 
@@ -23,81 +23,82 @@ use postonce_shared::ports::sync_store::{Swapped, SyncStore};
 use postonce_shared::protocol::order_numbers::REGISTER;
 
 use super::mutations::Mutation;
-use super::network::{Network, Request, now};
-use super::scheduler::Life;
-use super::{posting_again, queue_port};
+use super::network::{Network, StoreRequest, now};
+use super::scheduler::ProcessId;
+use super::{queue_port, repost_mutation};
 
-/// A process's way to the store.
-pub struct Link {
-    /// The way.
+/// The connection of a process with the store.
+pub struct StoreConnection {
+    /// The network.
     pub network: Arc<Network>,
-    /// Whose.
-    pub life: Life,
+    /// The process.
+    pub process_id: ProcessId,
 }
 
-impl Link {
+impl StoreConnection {
     /// The ports of a process.
-    pub fn ports(network: &Arc<Network>, life: Life) -> Store {
-        let link = Arc::new(Self { network: Arc::clone(network), life });
+    pub fn ports(network: &Arc<Network>, process_id: ProcessId) -> Store {
+        let connection = Arc::new(Self { network: Arc::clone(network), process_id });
         Store {
-            ledger: link.clone(),
-            accounts: link.clone(),
-            log: link.clone(),
-            queue: Arc::new(queue_port::QueueLink(link.clone())),
-            dead_letters: link.clone(),
-            sync: link,
-            // Not under test here: payloads are claimed only for very large requests.
+            ledger: connection.clone(),
+            accounts: connection.clone(),
+            log: connection.clone(),
+            queue: Arc::new(queue_port::QueueConnection(connection.clone())),
+            dead_letters: connection.clone(),
+            sync: connection,
+            // Not simulated: payloads are used only for very large requests.
             ..network.raw.clone()
         }
     }
 
-    /// Whether that mistake is made.
+    /// Whether the run makes that mistake.
     pub fn makes(&self, mutation: Mutation) -> bool {
         self.network.mutation == Some(mutation)
     }
 
-    /// Asks the store.
+    /// Sends a request to the store.
     ///
     /// # Errors
-    /// As [`Network::ask`].
-    pub async fn ask<T: Send + 'static>(
+    /// As [`Network::request`].
+    pub async fn request<T: Send + 'static>(
         &self,
-        request: Request,
+        request: StoreRequest,
         operation: impl Fn(&Network) -> Result<T, StoreFault> + Send + Sync + 'static,
     ) -> Result<T, StoreFault> {
-        self.network.ask(self.life, request, operation).await
+        self.network.request(self.process_id, request, operation).await
     }
 }
 
 #[async_trait]
-impl Ledger for Link {
+impl Ledger for StoreConnection {
     async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
         let kept = group.to_vec();
         let names: Vec<String> = group.iter().map(|new| short(&new.key)).collect();
-        let asked = self.ask(Request::write("accept", names.join(" ")), move |network| {
+        let answer = self.request(StoreRequest::write("accept", names.join(" ")), move |network| {
             let outcomes = now(network.raw.ledger.accept(&kept));
             network.auditor.accepted(&network.raw, &kept);
             outcomes
         });
         if self.makes(Mutation::AnswerBeforeLog) {
-            // Written behind: nobody waits for it.
-            let (life, network) = (self.life, Arc::clone(&self.network));
-            let (kept, on) = (group.to_vec(), names.join(" "));
+            // The row is written in the background.
+            let (process_id, network) = (self.process_id, Arc::clone(&self.network));
+            let (kept, target) = (group.to_vec(), names.join(" "));
             self.network.scheduler.spawn(
-                life,
+                process_id,
                 Box::pin(async move {
-                    let behind = network.ask(life, Request::write("accept", on), move |network| {
-                        let outcomes = now(network.raw.ledger.accept(&kept));
-                        network.auditor.accepted(&network.raw, &kept);
-                        outcomes
-                    });
-                    drop(behind.await);
+                    let written =
+                        network.request(process_id, StoreRequest::write("accept", target), move |network| {
+                            let outcomes = now(network.raw.ledger.accept(&kept));
+                            network.auditor.accepted(&network.raw, &kept);
+                            outcomes
+                        });
+                    drop(written.await);
                 }),
             );
-            let made_up = AcceptOutcome::Inserted { revision: Revision::new("unknown"), enqueued: false };
-            return Ok(vec![made_up; group.len()]);
+            let assumed = AcceptOutcome::Inserted { revision: Revision::new("unknown"), enqueued: false };
+            return Ok(vec![assumed; group.len()]);
         }
-        let mut outcomes = asked.await?;
+        let mut outcomes = answer.await?;
         for (outcome, new) in outcomes.iter_mut().zip(group) {
             if let AcceptOutcome::Existing(stored) = outcome {
                 if self.makes(Mutation::FingerprintSkipped) {
@@ -114,15 +115,15 @@ impl Ledger for Link {
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
         let kept = commit.clone();
         let names: Vec<String> = commit.finalizations.iter().map(|one| short(&one.key)).collect();
-        let request = Request::write("commit", names.join(" "));
-        let committed = self.ask(request, move |network| {
+        let request = StoreRequest::write("commit", names.join(" "));
+        let committed = self.request(request, move |network| {
             let committed = now(network.raw.ledger.commit(&kept));
             network.auditor.committed(&network.raw, &kept);
             committed
         });
         match committed.await {
             Err(_) if self.makes(Mutation::UnclearCommitPostedAgain) => {
-                posting_again::post_again(self, commit).await
+                repost_mutation::post_again(self, commit).await
             }
             committed => committed,
         }
@@ -130,7 +131,7 @@ impl Ledger for Link {
 
     async fn account(&self, key: AccountKey) -> Result<Option<Versioned<Account>>, StoreFault> {
         let read = || {
-            self.ask(Request::read("account", key.account.as_uuid().as_u128()), move |network| {
+            self.request(StoreRequest::read("account", key.account.as_uuid().as_u128()), move |network| {
                 now(network.raw.ledger.account(key))
             })
         };
@@ -146,7 +147,7 @@ impl Ledger for Link {
 
     async fn transaction(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, StoreFault> {
         let kept = key.clone();
-        self.ask(Request::read("transaction", short(key)), move |network| {
+        self.request(StoreRequest::read("transaction", short(key)), move |network| {
             now(network.raw.ledger.transaction(&kept))
         })
         .await
@@ -159,7 +160,7 @@ impl Ledger for Link {
         marks: Marks,
     ) -> Result<Option<Revision>, StoreFault> {
         let (kept, revision) = (key.clone(), revision.clone());
-        self.ask(Request::write("mark", short(key)), move |network| {
+        self.request(StoreRequest::write("mark", short(key)), move |network| {
             let marked = now(network.raw.ledger.mark(&kept, &revision, marks));
             network.auditor.marked(&network.raw, &kept);
             marked
@@ -168,16 +169,16 @@ impl Ledger for Link {
     }
 
     async fn probe(&self) -> Result<(), StoreFault> {
-        self.ask(Request::read("probe", ""), |network| now(network.raw.ledger.probe())).await
+        self.request(StoreRequest::read("probe", ""), |network| now(network.raw.ledger.probe())).await
     }
 }
 
 #[async_trait]
-impl Accounts for Link {
+impl Accounts for StoreConnection {
     async fn open(&self, account: &Account) -> Result<Opened, StoreFault> {
         let kept = account.clone();
-        let request = Request::write("open", account.key.account.as_uuid().as_u128());
-        self.ask(request, move |network| {
+        let request = StoreRequest::write("open", account.key.account.as_uuid().as_u128());
+        self.request(request, move |network| {
             let opened = now(network.raw.accounts.open(&kept));
             network.auditor.changed(&network.raw, kept.key);
             opened
@@ -187,8 +188,8 @@ impl Accounts for Link {
 
     async fn change(&self, guard: &Revision, after: &Account) -> Result<Option<Revision>, StoreFault> {
         let (guard, kept) = (guard.clone(), after.clone());
-        let request = Request::write("change", after.key.account.as_uuid().as_u128());
-        self.ask(request, move |network| {
+        let request = StoreRequest::write("change", after.key.account.as_uuid().as_u128());
+        self.request(request, move |network| {
             let changed = now(network.raw.accounts.change(&guard, &kept));
             network.auditor.changed(&network.raw, kept.key);
             changed
@@ -202,20 +203,22 @@ impl Accounts for Link {
         after: Option<AccountId>,
         limit: usize,
     ) -> Result<Vec<Account>, StoreFault> {
-        self.ask(Request::read("list", ""), move |network| now(network.raw.accounts.list(user, after, limit)))
-            .await
+        self.request(StoreRequest::read("list", ""), move |network| {
+            now(network.raw.accounts.list(user, after, limit))
+        })
+        .await
     }
 }
 
 #[async_trait]
-impl TransactionLog for Link {
+impl TransactionLog for StoreConnection {
     async fn pages(
         &self,
         account: AccountKey,
         from: u64,
         entries: usize,
     ) -> Result<Vec<JournalPage>, StoreFault> {
-        self.ask(Request::read("pages", from), move |network| {
+        self.request(StoreRequest::read("pages", from), move |network| {
             now(network.raw.log.pages(account, from, entries))
         })
         .await
@@ -230,7 +233,7 @@ impl TransactionLog for Link {
         limit: usize,
     ) -> Result<Listing<StoredTransaction>, StoreFault> {
         let (partner, cursor) = (partner.cloned(), cursor.map(str::to_owned));
-        self.ask(Request::read("by-status", status.code()), move |network| {
+        self.request(StoreRequest::read("by-status", status.code()), move |network| {
             now(network.raw.log.by_status(account, status, partner.as_ref(), cursor.as_deref(), limit))
         })
         .await
@@ -242,7 +245,7 @@ impl TransactionLog for Link {
         limit: usize,
     ) -> Result<Listing<StoredTransaction>, StoreFault> {
         let cursor = cursor.map(str::to_owned);
-        self.ask(Request::read("accepted", ""), move |network| {
+        self.request(StoreRequest::read("accepted", ""), move |network| {
             now(network.raw.log.accepted(cursor.as_deref(), limit))
         })
         .await
@@ -250,10 +253,10 @@ impl TransactionLog for Link {
 }
 
 #[async_trait]
-impl DeadLetters for Link {
+impl DeadLetters for StoreConnection {
     async fn add(&self, letter: &DeadLetter) -> Result<(), StoreFault> {
         let kept = letter.clone();
-        self.ask(Request::write("set-aside", &letter.id), move |network| {
+        self.request(StoreRequest::write("set-aside", &letter.id), move |network| {
             let added = now(network.raw.dead_letters.add(&kept));
             network.auditor.set_aside(&kept);
             added
@@ -263,7 +266,10 @@ impl DeadLetters for Link {
 
     async fn find(&self, id: &str) -> Result<Option<DeadLetter>, StoreFault> {
         let kept = id.to_owned();
-        self.ask(Request::read("letter", id), move |network| now(network.raw.dead_letters.find(&kept))).await
+        self.request(StoreRequest::read("letter", id), move |network| {
+            now(network.raw.dead_letters.find(&kept))
+        })
+        .await
     }
 
     async fn list(
@@ -273,7 +279,7 @@ impl DeadLetters for Link {
         limit: usize,
     ) -> Result<Listing<DeadLetter>, StoreFault> {
         let cursor = cursor.map(str::to_owned);
-        self.ask(Request::read("letters", ""), move |network| {
+        self.request(StoreRequest::read("letters", ""), move |network| {
             now(network.raw.dead_letters.list(open_only, cursor.as_deref(), limit))
         })
         .await
@@ -281,7 +287,7 @@ impl DeadLetters for Link {
 
     async fn resolve(&self, id: &str, resolution: &Resolution) -> Result<bool, StoreFault> {
         let (kept, resolution) = (id.to_owned(), resolution.clone());
-        self.ask(Request::write("resolve", id), move |network| {
+        self.request(StoreRequest::write("resolve", id), move |network| {
             let resolved = now(network.raw.dead_letters.resolve(&kept, &resolution));
             network.auditor.resolved(&network.raw, &kept);
             resolved
@@ -290,17 +296,20 @@ impl DeadLetters for Link {
     }
 
     async fn count_open(&self) -> Result<Vec<(QueueName, u64)>, StoreFault> {
-        self.ask(Request::read("letters", "count"), |network| now(network.raw.dead_letters.count_open()))
-            .await
+        self.request(StoreRequest::read("letters", "count"), |network| {
+            now(network.raw.dead_letters.count_open())
+        })
+        .await
     }
 }
 
 #[async_trait]
-impl SyncStore for Link {
+impl SyncStore for StoreConnection {
     async fn get(&self, name: &str) -> Result<Option<Versioned<String>>, StoreFault> {
         let kept = name.to_owned();
-        let read =
-            self.ask(Request::read("get", name), move |network| now(network.raw.sync.get(&kept))).await;
+        let read = self
+            .request(StoreRequest::read("get", name), move |network| now(network.raw.sync.get(&kept)))
+            .await;
         if read.is_err() && name == "gate" && self.makes(Mutation::UnreadableGateIsReleased) {
             return Ok(None);
         }
@@ -316,9 +325,9 @@ impl SyncStore for Link {
         let (kept, expected, written) = (name.to_owned(), expected.cloned(), value.to_owned());
         let is_register = name == REGISTER;
         let compares_late = is_register && self.makes(Mutation::RangeComparedAtWrite);
-        let swapped = self.ask(Request::write_once("swap", name), move |network| {
-            let standing = now(network.raw.sync.get(&kept))?.map(|standing| standing.revision);
-            let expected = if compares_late { standing.as_ref() } else { expected.as_ref() };
+        let swapped = self.request(StoreRequest::write_once("swap", name), move |network| {
+            let current = now(network.raw.sync.get(&kept))?.map(|current| current.revision);
+            let expected = if compares_late { current.as_ref() } else { expected.as_ref() };
             let swapped = now(network.raw.sync.swap(&kept, expected, &written));
             network.auditor.swapped(&network.raw, &kept);
             swapped
@@ -332,12 +341,12 @@ impl SyncStore for Link {
     }
 }
 
-/// A transaction, for the trace: its account and its id.
+/// The name of a transaction in the trace: its account and its id.
 pub fn short(key: &TransactionKey) -> String {
     format!("{}/{}", key.account.account.as_uuid().as_u128(), key.message.as_uuid().as_u128())
 }
 
-/// The store of a world outside of all processes.
+/// The ports of a store in memory, and of the same store without guards of rows.
 pub fn memory(store: &MemoryStore, mutation: Option<Mutation>) -> (Store, Store) {
     let flawed = match mutation.filter(|mutation| *mutation != Mutation::UnclearCommitPostedAgain) {
         Some(mutation) => mutation.flaw(),

@@ -1,4 +1,4 @@
-//! The world as one life of a process sees it.
+//! The world as one process sees it.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use futures::future::BoxFuture;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::world::World;
 
-use super::scheduler::{Life, Scheduler};
+use super::scheduler::{ProcessId, Scheduler};
 
-/// 2026-01-01T00:00:00Z: where the clocks on the wall start.
+/// 2026-01-01T00:00:00Z: the start of all wall clocks.
 const START_UNIX_MS: i64 = 1_767_225_600_000;
 
-/// A world in which the clock on the wall may be wrong.
+/// A world whose wall clock may be wrong.
 pub struct ProcessWorld {
     scheduler: Scheduler,
-    life: Life,
-    /// How far its clock is ahead, in milliseconds.
+    process_id: ProcessId,
+    /// How far the wall clock is ahead, in milliseconds.
     skew_ms: i64,
 }
 
 impl ProcessWorld {
-    /// The world of a life, whose clock is that many milliseconds ahead.
-    pub const fn new(scheduler: Scheduler, life: Life, skew_ms: i64) -> Self {
-        Self { scheduler, life, skew_ms }
+    /// The world of a process whose wall clock is that many milliseconds ahead.
+    pub const fn new(scheduler: Scheduler, process_id: ProcessId, skew_ms: i64) -> Self {
+        Self { scheduler, process_id, skew_ms }
     }
 }
 
@@ -39,7 +39,7 @@ impl World for ProcessWorld {
     }
 
     async fn sleep(&self, duration: Duration) {
-        self.scheduler.sleep(self.life, duration).await;
+        self.scheduler.sleep(self.process_id, duration).await;
     }
 
     fn random(&self) -> u64 {
@@ -47,6 +47,6 @@ impl World for ProcessWorld {
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
-        self.scheduler.spawn(self.life, task);
+        self.scheduler.spawn(self.process_id, task);
     }
 }

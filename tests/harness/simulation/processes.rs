@@ -1,13 +1,14 @@
-//! The processes of the bank: the real web and worker code over simulated ports, several of each,
-//! which crash, drain, stand still and start again.
+//! The processes of the bank: the production code of web and worker over simulated ports. Several processes
+//! run, crash, drain, pause and start again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
+use parking_lot::{Mutex, MutexGuard};
 use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::bank::{Bank, Links};
 use postonce_shared::cluster::completions::{Completion, Completions};
@@ -30,46 +31,46 @@ use postonce_worker::worker::Worker;
 
 use super::faults::{Fault, length};
 use super::network::Network;
-use super::ports::Link;
+use super::ports::StoreConnection;
 use super::process_world::ProcessWorld;
-use super::scheduler::{Life, Scheduler};
+use super::scheduler::{ProcessId, Scheduler};
 
-/// How far a wrong clock is off, at most.
+/// Largest error of a wall clock.
 const SKEW_MS_MAX: u64 = 600_000;
-/// Longest way of a ring or a reply.
+/// Longest delivery time of a ring or a reply.
 const RING_TIME_MAX: Duration = Duration::from_millis(20);
 /// Longest time until a process that ended is started again.
 const RESTART_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// What the processes of a run sign with.
+/// The secret of all processes of a run.
 pub const RING_SECRET: &str = "the-secret-of-the-simulation";
 
-/// What a process does.
+/// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It takes requests.
+    /// Accepts requests.
     Web,
-    /// It posts.
+    /// Posts.
     Worker,
-    /// Both.
+    /// Accepts requests and posts.
     WebWithWorker,
 }
 
-/// What all processes of a run go by.
+/// The settings of all processes of a run.
 #[derive(Debug, Clone, Copy)]
-pub struct Terms {
-    /// How many queues share the work.
+pub struct ProcessSettings {
+    /// The number of work queues.
     pub queue_count: u16,
-    /// How long a received message is hidden.
+    /// The visibility timeout of a received message.
     pub visibility_timeout: Duration,
-    /// Receipts until a message is taken apart.
+    /// Receipts after which the items of a message are posted one by one.
     pub dequeue_count_max: u32,
-    /// Longest wait between two looks at empty queues.
+    /// Longest time between two polls of an empty queue.
     pub idle_delay_max: Duration,
 }
 
-impl Terms {
-    /// Terms drawn by the seed.
+impl ProcessSettings {
+    /// Draws settings from the seed.
     pub fn draw(scheduler: &Scheduler) -> Self {
         let seconds = |choices: &[u64]| Duration::from_secs(scheduler.one_of(choices));
         Self {
@@ -81,84 +82,85 @@ impl Terms {
     }
 }
 
-/// A living process.
+/// A running process.
 #[derive(Clone)]
-pub struct Member {
-    /// Its life.
-    pub life: Life,
-    /// What it does.
+pub struct RunningProcess {
+    /// The id of this run of the process.
+    pub id: ProcessId,
+    /// The role.
     pub role: Role,
-    /// All that it can do.
+    /// The application.
     pub bank: Bank,
-    /// Who obeys the gate in it, if it posts.
+    /// The gatekeeper, if the process posts.
     pub gatekeeper: Option<Arc<Gatekeeper>>,
     bell: Arc<LocalDoorbell>,
     address: Address,
     starter: Option<Arc<DrainStarter>>,
 }
 
-/// All processes, by their places.
+/// All processes, by slot. A slot keeps its role when its process starts again.
 pub struct Processes {
-    /// Their way to the store, and to each other.
+    /// The network between the processes and the store.
     pub network: Arc<Network>,
-    terms: Terms,
-    members: Mutex<BTreeMap<usize, Member>>,
+    settings: ProcessSettings,
+    slots: Mutex<BTreeMap<usize, RunningProcess>>,
 }
 
 impl Processes {
-    /// No process yet.
-    pub fn new(network: &Arc<Network>, terms: Terms) -> Arc<Self> {
-        Arc::new(Self { network: Arc::clone(network), terms, members: Mutex::default() })
+    /// No processes.
+    pub fn new(network: &Arc<Network>, settings: ProcessSettings) -> Arc<Self> {
+        Arc::new(Self { network: Arc::clone(network), settings, slots: Mutex::default() })
     }
 
-    fn members(&self) -> MutexGuard<'_, BTreeMap<usize, Member>> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    fn slots(&self) -> MutexGuard<'_, BTreeMap<usize, RunningProcess>> {
+        self.slots.lock()
     }
 
     fn scheduler(&self) -> &Scheduler {
         &self.network.scheduler
     }
 
-    /// Forgets all of them.
+    /// Drops all processes.
     pub fn clear(&self) {
-        let members = std::mem::take(&mut *self.members());
-        drop(members);
+        let processes = std::mem::take(&mut *self.slots());
+        drop(processes);
     }
 
-    /// Those that live now.
-    pub fn living(&self) -> Vec<Member> {
-        self.members().values().filter(|member| self.scheduler().is_living(member.life)).cloned().collect()
+    /// The processes that run now.
+    pub fn running(&self) -> Vec<RunningProcess> {
+        self.slots().values().filter(|process| self.scheduler().is_running(process.id)).cloned().collect()
     }
 
-    /// A living process that takes requests, chosen at random.
-    pub fn any_web(&self) -> Option<Member> {
-        let mut webs = self.living();
-        webs.retain(|member| member.role != Role::Worker);
+    /// A random running process that accepts requests.
+    pub fn any_web(&self) -> Option<RunningProcess> {
+        let mut webs = self.running();
+        webs.retain(|process| process.role != Role::Worker);
         self.scheduler().take_one(webs)
     }
 
-    /// Starts the process of a place.
-    pub fn start(self: &Arc<Self>, place: usize, role: Role) {
+    /// Starts the process of a slot.
+    pub fn start(self: &Arc<Self>, slot: usize, role: Role) {
         let scheduler = self.scheduler().clone();
-        let life = scheduler.begin();
-        self.network.auditor.born(life);
-        let skewed = self.network.strikes(Fault::ClockSkew);
+        let process_id = scheduler.start_process();
+        self.network.auditor.started(process_id);
+        let skewed = self.network.injects(Fault::ClockSkew);
         let skew = if skewed { i64::try_from(scheduler.below(SKEW_MS_MAX)).unwrap_or(0) } else { 0 };
         let skew = if scheduler.below(2) == 0 { skew } else { skew.saturating_neg() };
-        self.network.note(format!("{} begins as {role:?}, its clock off by {skew} ms", life.number()));
-        let world: Arc<dyn World> = Arc::new(ProcessWorld::new(scheduler, life, skew));
+        self.network.note(format!("{} starts as {role:?}, its clock off by {skew} ms", process_id.number()));
+        let world: Arc<dyn World> = Arc::new(ProcessWorld::new(scheduler, process_id, skew));
         let bell = Arc::new(LocalDoorbell::default());
         let keys = DoorbellKeys::parse(RING_SECRET).expect("it is long enough");
         let secret = Arc::new(DoorbellSecret::new(Some(&keys)));
         let seal = ReplySeal::new(&secret, &world);
         let (processes, own_bell) = (Arc::clone(self), Arc::clone(&bell));
-        let wires = Arc::new(Wires { processes, bell: own_bell, seal: seal.clone() });
+        let peers = Arc::new(PeerMessages { processes, bell: own_bell, seal: seal.clone() });
         let completions: Arc<Completions> = Arc::default();
-        let address = Address::parse(&format!("process-{}:1", life.number())).expect("it is an address");
-        completions.take_replies_at(address.clone(), seal);
-        let links = Links { doorbell: wires.clone(), completions, replies: wires, seal: Seal::new(&secret) };
-        let store = Link::ports(&self.network, life);
-        let bank = Bank::linked(store, Arc::clone(&world), links, self.terms.queue_count);
+        let address =
+            Address::parse(&format!("process-{}:1", process_id.number())).expect("it is an address");
+        completions.set_reply_address(address.clone(), seal);
+        let links = Links { doorbell: peers.clone(), completions, replies: peers, seal: Seal::new(&secret) };
+        let store = StoreConnection::ports(&self.network, process_id);
+        let bank = Bank::linked(store, Arc::clone(&world), links, self.settings.queue_count);
         let (mut gatekeeper, mut starter) = (None, None);
         if role != Role::Web {
             let worker = Worker::new(&bank, self.worker_config(), Arc::new(Meter::default()));
@@ -168,105 +170,105 @@ impl Processes {
             let processes = Arc::clone(self);
             let work = async move {
                 worker.run(&draining).await;
-                processes.end(place, role, "drained");
+                processes.end(slot, role, "drained");
             };
             world.spawn(work.boxed());
         }
-        let member = Member { life, role, bank, gatekeeper, bell, address, starter };
-        drop(self.members().insert(place, member));
+        let process = RunningProcess { id: process_id, role, bank, gatekeeper, bell, address, starter };
+        drop(self.slots().insert(slot, process));
     }
 
     fn worker_config(&self) -> WorkerConfig {
         WorkerConfig {
-            visibility_timeout: self.terms.visibility_timeout,
-            dequeue_count_max: self.terms.dequeue_count_max,
-            idle_delay_max: self.terms.idle_delay_max,
+            visibility_timeout: self.settings.visibility_timeout,
+            dequeue_count_max: self.settings.dequeue_count_max,
+            idle_delay_max: self.settings.idle_delay_max,
             receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN.saturating_add(2) },
             legacy_partner: None,
-            request_rate: HttpLimits::default().rate,
+            request_rate: HttpLimits::default().rate(),
             held: false,
         }
     }
 
-    /// Ends the process of a place, and starts another one there later.
-    pub fn end(self: &Arc<Self>, place: usize, role: Role, why: &str) {
-        let Some(member) = self.members().get(&place).cloned() else { return };
-        if !self.scheduler().is_living(member.life) {
+    /// Ends the process of a slot, and starts another one there later.
+    pub fn end(self: &Arc<Self>, slot: usize, role: Role, why: &str) {
+        let Some(process) = self.slots().get(&slot).cloned() else { return };
+        if !self.scheduler().is_running(process.id) {
             return;
         }
-        self.network.note(format!("{} {why}", member.life.number()));
-        self.scheduler().kill(member.life);
+        self.network.note(format!("{} {why}", process.id.number()));
+        self.scheduler().kill(process.id);
         let processes = Arc::clone(self);
         let delay = self.scheduler().up_to(RESTART_TIME_MAX);
         let restart = async move {
-            processes.scheduler().sleep(Life::OUTSIDE, delay).await;
-            processes.start(place, role);
+            processes.scheduler().sleep(ProcessId::ENVIRONMENT, delay).await;
+            processes.start(slot, role);
         };
-        self.scheduler().spawn(Life::OUTSIDE, restart.boxed());
+        self.scheduler().spawn(ProcessId::ENVIRONMENT, restart.boxed());
     }
 
-    /// Between two steps: somebody may crash, be told to drain, or stand still.
-    pub fn strike(self: &Arc<Self>) {
-        if let Some(life) = self.network.doomed() {
-            let place =
-                self.members().iter().find(|(_, member)| member.life == life).map(|(p, m)| (*p, m.role));
-            if let Some((place, role)) = place {
-                self.end(place, role, "crashes");
+    /// Between two steps: a process may crash, drain or pause.
+    pub fn inject_faults(self: &Arc<Self>) {
+        if let Some(process_id) = self.network.due_crash() {
+            let found =
+                self.slots().iter().find(|(_, it)| it.id == process_id).map(|(slot, it)| (*slot, it.role));
+            if let Some((slot, role)) = found {
+                self.end(slot, role, "crashes");
             }
         }
         for fault in [Fault::Crash, Fault::Drain, Fault::Pause] {
-            // A step is short: of the steps, far fewer than of other occasions.
-            if self.scheduler().below(10) > 0 || !self.network.strikes(fault) {
+            // Steps are far more frequent than other occasions, so most of them are skipped.
+            if self.scheduler().below(10) > 0 || !self.network.injects(fault) {
                 continue;
             }
-            let members: Vec<(usize, Member)> =
-                self.members().iter().map(|(place, member)| (*place, member.clone())).collect();
-            let Some((place, member)) = self.scheduler().take_one(members) else { return };
-            match (fault, &member.starter) {
-                (Fault::Crash, _) => self.end(place, member.role, "crashes"),
+            let processes: Vec<(usize, RunningProcess)> =
+                self.slots().iter().map(|(slot, process)| (*slot, process.clone())).collect();
+            let Some((slot, process)) = self.scheduler().take_one(processes) else { return };
+            match (fault, &process.starter) {
+                (Fault::Crash, _) => self.end(slot, process.role, "crashes"),
                 (Fault::Pause, _) => {
                     let time = length(Fault::Pause, self.scheduler());
-                    self.network.note(format!("{} stands still for {time:?}", member.life.number()));
-                    self.scheduler().pause(member.life, time);
+                    self.network.note(format!("{} pauses for {time:?}", process.id.number()));
+                    self.scheduler().pause(process.id, time);
                 }
                 (_, Some(starter)) => {
-                    self.network.note(format!("{} drains", member.life.number()));
+                    self.network.note(format!("{} drains", process.id.number()));
                     starter.start();
                 }
                 (_, None) => {}
             }
         }
-        if self.scheduler().below(10) == 0 && self.network.strikes(Fault::RingSpurious) {
-            for queue in envelope::queues(self.terms.queue_count) {
-                self.living().iter().for_each(|member| member.bell.ring(&queue));
+        if self.scheduler().below(10) == 0 && self.network.injects(Fault::RingSpurious) {
+            for queue in envelope::queues(self.settings.queue_count) {
+                self.running().iter().for_each(|process| process.bell.ring(&queue));
             }
         }
     }
 }
 
-/// What one process hears and says beside the store.
-struct Wires {
+/// The messages of one process to other processes.
+struct PeerMessages {
     processes: Arc<Processes>,
     bell: Arc<LocalDoorbell>,
     seal: ReplySeal,
 }
 
 #[async_trait]
-impl Doorbell for Wires {
+impl Doorbell for PeerMessages {
     fn ring(&self, queue: &QueueName) {
         self.bell.ring(queue);
         let Processes { network, .. } = &*self.processes;
-        for member in self.processes.living() {
-            if member.role == Role::Web || network.strikes(Fault::RingLost) {
+        for process in self.processes.running() {
+            if process.role == Role::Web || network.injects(Fault::RingLost) {
                 continue;
             }
             let (scheduler, queue) = (network.scheduler.clone(), queue.clone());
             let time = scheduler.up_to(RING_TIME_MAX);
             let arrives = async move {
-                scheduler.sleep(Life::OUTSIDE, time).await;
-                member.bell.ring(&queue);
+                scheduler.sleep(ProcessId::ENVIRONMENT, time).await;
+                process.bell.ring(&queue);
             };
-            network.scheduler.spawn(Life::OUTSIDE, arrives.boxed());
+            network.scheduler.spawn(ProcessId::ENVIRONMENT, arrives.boxed());
         }
     }
 
@@ -275,19 +277,19 @@ impl Doorbell for Wires {
     }
 }
 
-impl Replies for Wires {
+impl Replies for PeerMessages {
     fn send(&self, to: &ReplyTo, completion: Completion) {
         let Processes { network, .. } = &*self.processes;
-        // Clocks that are too far apart cost the reply, as they do over HTTP.
-        let Ok(to) = self.seal.open(to) else { return };
-        let addressee = self.processes.living().into_iter().find(|member| member.address == *to);
-        let Some(addressee) = addressee.filter(|_| !network.strikes(Fault::ReplyLost)) else { return };
+        // A reply is lost if the clocks differ too much, as over HTTP.
+        let Ok(to) = self.seal.verify(to) else { return };
+        let addressee = self.processes.running().into_iter().find(|process| process.address == *to);
+        let Some(addressee) = addressee.filter(|_| !network.injects(Fault::ReplyLost)) else { return };
         let scheduler = network.scheduler.clone();
         let time = scheduler.up_to(RING_TIME_MAX);
         let arrives = async move {
-            scheduler.sleep(Life::OUTSIDE, time).await;
-            addressee.bank.completions.announce(&completion.key, &completion.outcome);
+            scheduler.sleep(ProcessId::ENVIRONMENT, time).await;
+            addressee.bank.completions.complete(&completion.key, &completion.outcome);
         };
-        network.scheduler.spawn(Life::OUTSIDE, arrives.boxed());
+        network.scheduler.spawn(ProcessId::ENVIRONMENT, arrives.boxed());
     }
 }

@@ -1,4 +1,4 @@
-//! The work queue of one process: at least once, in any order, sometimes late.
+//! The work queue of one process: at least once, unordered, sometimes late.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,30 +7,30 @@ use async_trait::async_trait;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::queue::{Backlog, Held, Lease, Message, QueueName, WorkQueue};
 
-use super::believing::{as_received, as_written};
 use super::faults::{Fault, length};
 use super::mutations::Mutation;
-use super::network::{Request, now};
-use super::ports::Link;
+use super::network::{StoreRequest, now};
+use super::ports::StoreConnection;
+use super::seal_mutations::{as_received, as_written};
 
 /// Receipts after which [`Mutation::DropAfterReceipts`] drops a message.
 const RECEIPTS_MAX: u32 = 4;
 
-/// A process's way to the queues.
-pub struct QueueLink(pub Arc<Link>);
+/// The connection of a process with the queues.
+pub struct QueueConnection(pub Arc<StoreConnection>);
 
 #[async_trait]
-impl WorkQueue for QueueLink {
+impl WorkQueue for QueueConnection {
     async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
         let network = &self.0.network;
-        let late = if network.strikes(Fault::MessageLate) {
+        let late = if network.injects(Fault::MessageLate) {
             length(Fault::MessageLate, &network.scheduler)
         } else {
             Duration::ZERO
         };
-        let copies = if network.strikes(Fault::MessageTwice) { 2 } else { 1 };
+        let copies = if network.injects(Fault::MessageTwice) { 2 } else { 1 };
         let (name, kept) = (queue.clone(), as_written(&self.0, body.to_vec()));
-        let sent = self.0.ask(Request::write("send", queue), move |network| {
+        let sent = self.0.request(StoreRequest::write("send", queue), move |network| {
             for _ in 0..copies {
                 now(network.raw.queue.send(&name, &kept, delay.saturating_add(late)))?;
                 network.auditor.sent(&kept);
@@ -49,26 +49,26 @@ impl WorkQueue for QueueLink {
         max: usize,
         visibility: Duration,
     ) -> Result<Vec<Message>, StoreFault> {
-        let Link { network, life } = &*self.0;
-        network.auditor.receives(*life);
-        let visibility = if network.strikes(Fault::LeaseCut) {
+        let StoreConnection { network, process_id } = &*self.0;
+        network.auditor.receives(*process_id);
+        let visibility = if network.injects(Fault::LeaseCut) {
             network.scheduler.up_to(visibility.checked_div(4).unwrap_or_default())
         } else {
             visibility
         };
-        let (name, link) = (queue.clone(), Arc::clone(&self.0));
+        let (name, connection) = (queue.clone(), Arc::clone(&self.0));
         let mut messages = self
             .0
-            .ask(Request::write_once("receive", queue), move |network| {
+            .request(StoreRequest::write_once("receive", queue), move |network| {
                 let mut messages = now(network.raw.queue.receive(&name, max, visibility))?;
                 for message in &messages {
                     network.auditor.received(message);
                 }
                 let drops = |message: &Message| {
-                    link.makes(Mutation::DropAfterReceipts) && message.dequeue_count > RECEIPTS_MAX
+                    connection.makes(Mutation::DropAfterReceipts) && message.dequeue_count > RECEIPTS_MAX
                 };
                 for message in &messages {
-                    if link.makes(Mutation::DeleteBeforeCommit) || drops(message) {
+                    if connection.makes(Mutation::DeleteBeforeCommit) || drops(message) {
                         let _deleted = now(network.raw.queue.delete(&name, &message.lease))?;
                         network.auditor.deleted(&message.lease.message_id);
                     }
@@ -80,7 +80,7 @@ impl WorkQueue for QueueLink {
         for message in &mut messages {
             message.body = as_received(&self.0, std::mem::take(&mut message.body));
         }
-        if messages.len() > 1 && network.strikes(Fault::Reordered) {
+        if messages.len() > 1 && network.injects(Fault::Reordered) {
             for last in (1..messages.len()).rev() {
                 let other = network.scheduler.below(u64::try_from(last).unwrap_or(0).saturating_add(1));
                 messages.swap(last, usize::try_from(other).unwrap_or(last));
@@ -98,7 +98,7 @@ impl WorkQueue for QueueLink {
     ) -> Result<Held<Lease>, StoreFault> {
         let (name, kept, body) = (queue.clone(), lease.clone(), as_written(&self.0, body.to_vec()));
         self.0
-            .ask(Request::write("extend", &lease.message_id), move |network| {
+            .request(StoreRequest::write("extend", &lease.message_id), move |network| {
                 let held = now(network.raw.queue.extend(&name, &kept, &body, visibility))?;
                 match &held {
                     Held::Ours(_) => network.auditor.extended(&kept.message_id, &body),
@@ -112,7 +112,7 @@ impl WorkQueue for QueueLink {
     async fn delete(&self, queue: &QueueName, lease: &Lease) -> Result<Held<()>, StoreFault> {
         let (name, kept) = (queue.clone(), lease.clone());
         self.0
-            .ask(Request::write("delete", &lease.message_id), move |network| {
+            .request(StoreRequest::write("delete", &lease.message_id), move |network| {
                 let held = now(network.raw.queue.delete(&name, &kept))?;
                 match held {
                     Held::Ours(()) => network.auditor.deleted(&kept.message_id),
@@ -126,7 +126,9 @@ impl WorkQueue for QueueLink {
     async fn backlog(&self, queue: &QueueName) -> Result<Backlog, StoreFault> {
         let name = queue.clone();
         self.0
-            .ask(Request::read("backlog", queue), move |network| now(network.raw.queue.backlog(&name)))
+            .request(StoreRequest::read("backlog", queue), move |network| {
+                now(network.raw.queue.backlog(&name))
+            })
             .await
     }
 }

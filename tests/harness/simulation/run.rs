@@ -1,4 +1,5 @@
-//! One run: a seed, a while of trouble, and then calm, in which everything has to come right.
+//! One run of a seed: a phase with faults, and then a phase without faults, in which all acknowledged work
+//! must become final.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,52 +16,52 @@ use super::faults::{Fault, FaultCounts, FaultMix};
 use super::mutations::Mutation;
 use super::network::Network;
 use super::panics;
-use super::people::People;
 use super::ports::memory;
 use super::process_world::ProcessWorld;
-use super::processes::{Processes, Role, Terms};
-use super::scheduler::{Life, Scheduler, Step};
+use super::processes::{ProcessSettings, Processes, Role};
+use super::scheduler::{ProcessId, Scheduler, Step};
 use super::trace::Trace;
+use super::workload::Workload;
 
-/// How long trouble lasts at most.
-const TROUBLE_MAX: Duration = Duration::from_secs(600);
-/// How long it may take until everything is final after that: repair waits for 10 minutes, then for 20.
-const CALM_MAX: Duration = Duration::from_secs(3 * 3600);
-/// How often somebody asks for what is owed, in the calm.
+/// Longest phase with faults.
+const FAULT_PHASE_MAX: Duration = Duration::from_secs(600);
+/// Longest time until everything is final after the faults stop: repair waits for 10 minutes, then for 20.
+const RECOVERY_PHASE_MAX: Duration = Duration::from_secs(3 * 3600);
+/// How often unfinished transactions are read in the phase without faults.
 const ENQUIRY_INTERVAL: Duration = Duration::from_secs(30);
-/// Steps after which a run goes round in circles.
+/// Steps after which a run counts as endless.
 const STEPS_MAX: u64 = 3_000_000;
 
-/// What to run.
+/// The parameters of a run.
 #[derive(Debug, Clone)]
-pub struct Plan {
-    /// Decides everything.
+pub struct RunPlan {
+    /// The seed of all random decisions.
     pub seed: u64,
-    /// How many transactions clients come with.
+    /// The number of transactions that clients send.
     pub transactions: u32,
-    /// Faults that never happen.
+    /// Faults that never occur.
     pub without: Vec<Fault>,
-    /// A mistake to be found.
+    /// The mistake that the run must find, if there is one.
     pub mutation: Option<Mutation>,
     /// Whether to print each event.
     pub print: bool,
-    /// Stop after that many steps.
+    /// The step to stop after.
     pub steps_max: Option<u64>,
 }
 
-impl Plan {
-    /// An ordinary run of a seed.
+impl RunPlan {
+    /// A run of a seed with the usual parameters.
     pub const fn of(seed: u64) -> Self {
         Self { seed, transactions: 24, without: Vec::new(), mutation: None, print: false, steps_max: None }
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Clone)]
 pub struct Report {
-    /// Its seed.
+    /// The seed.
     pub seed: u64,
-    /// What is wrong, if anything is.
+    /// The first violated rule, if there is one.
     pub finding: Option<String>,
     /// Steps until the end, or until the finding.
     pub steps: u64,
@@ -68,27 +69,27 @@ pub struct Report {
     pub posted: u64,
     /// Transactions that were rejected.
     pub rejected: u64,
-    /// What went wrong on the way.
+    /// The faults that occurred.
     pub faults: FaultCounts,
-    /// A sum over all events: the same for the same seed.
+    /// A hash of all events: the same for the same seed.
     pub trace_sum: u64,
     /// The last events.
     pub trace_tail: Vec<String>,
 }
 
 struct Run {
-    plan: Plan,
+    plan: RunPlan,
     network: Arc<Network>,
     processes: Arc<Processes>,
-    people: People,
-    terms: Terms,
+    workload: Workload,
+    settings: ProcessSettings,
 }
 
 /// Runs a plan.
-pub fn run(plan: &Plan) -> Report {
-    panics::listen();
+pub fn run(plan: &RunPlan) -> Report {
+    panics::start_capture();
     let run = Run::new(plan.clone());
-    let finding = run.go().err();
+    let finding = run.execute().err();
     let (posted, rejected) = run.network.auditor.outcomes();
     let (trace_sum, trace_tail) = run.network.trace();
     let report = Report {
@@ -102,17 +103,17 @@ pub fn run(plan: &Plan) -> Report {
         trace_tail,
     };
     run.clear();
-    panics::rest();
+    panics::stop_capture();
     report
 }
 
 impl Run {
-    fn new(plan: Plan) -> Self {
+    fn new(plan: RunPlan) -> Self {
         let scheduler = Scheduler::new(plan.seed);
-        let world: Arc<dyn World> = Arc::new(ProcessWorld::new(scheduler.clone(), Life::OUTSIDE, 0));
+        let world: Arc<dyn World> = Arc::new(ProcessWorld::new(scheduler.clone(), ProcessId::ENVIRONMENT, 0));
         let store = memory(&MemoryStore::empty(world), plan.mutation);
         let mix = FaultMix::draw(&scheduler, &plan.without);
-        let terms = Terms::draw(&scheduler);
+        let settings = ProcessSettings::draw(&scheduler);
         let trace = Trace::new(plan.print);
         let network = Arc::new(Network::new(
             scheduler,
@@ -121,9 +122,9 @@ impl Run {
             plan.mutation,
             (mix, trace),
         ));
-        let processes = Processes::new(&network, terms);
-        let people = People::new(&processes);
-        Self { plan, network, processes, people, terms }
+        let processes = Processes::new(&network, settings);
+        let workload = Workload::new(&processes);
+        Self { plan, network, processes, workload, settings }
     }
 
     fn scheduler(&self) -> &Scheduler {
@@ -131,59 +132,59 @@ impl Run {
     }
 
     /// # Errors
-    /// What is wrong.
-    fn go(&self) -> Result<(), String> {
+    /// The first violated rule.
+    fn execute(&self) -> Result<(), String> {
         let roles: &[Role] = match self.scheduler().below(4) {
             0 => &[Role::WebWithWorker],
             1 => &[Role::Web, Role::Worker],
             2 => &[Role::Web, Role::Web, Role::Worker, Role::Worker],
             _ => &[Role::WebWithWorker, Role::Web, Role::Worker],
         };
-        for (place, role) in roles.iter().enumerate() {
-            self.processes.start(place, *role);
+        for (slot, role) in roles.iter().enumerate() {
+            self.processes.start(slot, *role);
         }
-        self.people.clients(self.plan.transactions);
-        self.people.operators();
-        Adversary::act(&self.network, self.terms.queue_count);
-        let trouble_max = self.scheduler().up_to(TROUBLE_MAX);
-        // Long enough for everybody to have come, and no longer than anybody has something to do.
-        let trouble_min = trouble_max.checked_div(2).unwrap_or_default();
-        let lasts = |now: Duration| now < trouble_max && (self.people.are_waiting() || now < trouble_min);
+        self.workload.spawn_clients(self.plan.transactions);
+        self.workload.spawn_operators();
+        Adversary::spawn(&self.network, self.settings.queue_count);
+        let longest = self.scheduler().up_to(FAULT_PHASE_MAX);
+        // Long enough for every client to start, and no longer than a client waits.
+        let shortest = longest.checked_div(2).unwrap_or_default();
+        let lasts = |now: Duration| now < longest && (self.workload.has_waiting_clients() || now < shortest);
         while lasts(self.scheduler().now()) {
-            self.network.blow();
-            self.processes.strike();
+            self.network.start_lasting_faults();
+            self.processes.inject_faults();
             self.step()?;
         }
-        self.network.note("calm");
-        self.network.calm();
-        self.calm_down()?;
-        self.network.auditor.close(&self.network.raw, &envelope::queues(self.terms.queue_count));
+        self.network.note("the faults stop");
+        self.network.stop_faults();
+        self.recover()?;
+        self.network.auditor.close(&self.network.raw, &envelope::queues(self.settings.queue_count));
         self.network.auditor.finding().map_or(Ok(()), Err)
     }
 
-    /// Without faults everything that is owed becomes final.
-    fn calm_down(&self) -> Result<(), String> {
-        let (people, done) = (self.people.clone(), Arc::new(AtomicBool::new(false)));
+    /// Without faults, every acknowledged transaction becomes final.
+    fn recover(&self) -> Result<(), String> {
+        let (workload, done) = (self.workload.clone(), Arc::new(AtomicBool::new(false)));
         let (network, finished) = (Arc::clone(&self.network), Arc::clone(&done));
-        let terms = self.terms;
-        let errand = async move {
+        let settings = self.settings;
+        let task = async move {
             loop {
-                // Each time: an order to hold it may have come late.
-                people.release().await;
-                let web = people.somebody().await;
-                people.replay_letters(&web).await;
-                for key in network.auditor.owed() {
-                    people.enquire(&key).await;
+                // Every time: a late write may have held the gate again.
+                workload.release().await;
+                let web = workload.wait_for_web().await;
+                workload.replay_letters(&web).await;
+                for key in network.auditor.unfinished() {
+                    workload.enquire(&key).await;
                 }
-                network.scheduler.sleep(Life::OUTSIDE, ENQUIRY_INTERVAL).await;
-                if !people.are_waiting() && network.is_at_rest(terms.queue_count) {
+                network.scheduler.sleep(ProcessId::ENVIRONMENT, ENQUIRY_INTERVAL).await;
+                if !workload.has_waiting_clients() && network.is_at_rest(settings.queue_count) {
                     break;
                 }
             }
             finished.store(true, Ordering::Relaxed);
         };
-        self.scheduler().spawn(Life::OUTSIDE, errand.boxed());
-        let until = self.scheduler().now().saturating_add(CALM_MAX);
+        self.scheduler().spawn(ProcessId::ENVIRONMENT, task.boxed());
+        let until = self.scheduler().now().saturating_add(RECOVERY_PHASE_MAX);
         while !done.load(Ordering::Relaxed) && self.scheduler().now() < until {
             self.step()?;
         }
@@ -200,18 +201,18 @@ impl Run {
         }
         let steps = self.scheduler().steps();
         if steps >= STEPS_MAX {
-            return Err(format!("{steps} steps, and no end"));
+            return Err(format!("{steps} steps without an end"));
         }
         if self.plan.steps_max.is_some_and(|max| steps >= max) {
             return Err(format!("stopped after {steps} steps"));
         }
         if stepped == Step::Ended {
-            return Err("nothing will ever happen again".to_owned());
+            return Err("no task can ever run again".to_owned());
         }
         Ok(())
     }
 
-    /// Breaks the circles: tasks hold the scheduler that holds them, and processes know each other.
+    /// Breaks reference cycles: tasks hold the scheduler that holds them, and processes hold each other.
     fn clear(&self) {
         self.scheduler().clear();
         self.processes.clear();

@@ -1,30 +1,32 @@
-//! Runs the tasks of several processes on one thread, by a clock of its own. One seed decides which
-//! task goes on next, and nothing else does: the same seed gives the same run, step by step.
+//! Runs the tasks of several processes on one thread, with its own clock. One seed decides which task runs
+//! next, and nothing else does: the same seed gives the same run, step by step.
 //!
-//! A step is one poll of one task. Between any two steps a process may be killed (all of its tasks
-//! are gone, at whatever `await` they stood) or paused (its tasks do not run, while time goes on for
-//! everybody else). The clock moves only when nothing can run.
+//! A step is one poll of one task. Between any two steps a process may be killed (all of its tasks are
+//! dropped, at any `await`) or paused (its tasks do not run while time goes on for the others). The clock
+//! advances only when no task can run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use tokio::sync::oneshot;
 
-/// One life of a process, from its start to its end. A process that starts again is another one.
+/// Identifies one run of a process, from its start to its end. A process that starts again gets a new id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Life(u32);
+pub struct ProcessId(u32);
 
-impl Life {
-    /// Whatever is no process of the bank: the network, the clients, the operators. It never ends.
-    pub const OUTSIDE: Self = Self(0);
+impl ProcessId {
+    /// Everything outside of the processes of the bank: the network, the clients, the operators. It never
+    /// ends.
+    pub const ENVIRONMENT: Self = Self(0);
 
-    /// Its number, in the order of the starts.
+    /// The number, in the order of the starts.
     pub const fn number(self) -> u32 {
         self.0
     }
@@ -34,13 +36,13 @@ impl Life {
 struct TaskId(u64);
 
 struct Task {
-    life: Life,
+    process_id: ProcessId,
     /// `None` while it is polled.
     future: Option<BoxFuture<'static, ()>>,
 }
 
-struct Sleeper {
-    life: Life,
+struct Timer {
+    process_id: ProcessId,
     wake: oneshot::Sender<()>,
 }
 
@@ -49,196 +51,192 @@ struct State {
     now: Duration,
     steps: u64,
     numbers: u64,
-    lives: u32,
+    starts: u32,
     tasks: BTreeMap<TaskId, Task>,
-    /// Who sleeps until when; the number keeps those apart that wake at the same time.
-    sleepers: BTreeMap<(Duration, u64), Sleeper>,
-    living: BTreeSet<Life>,
-    paused: BTreeMap<Life, Duration>,
+    /// The timers by their time; the number separates timers of the same time.
+    timers: BTreeMap<(Duration, u64), Timer>,
+    running: BTreeSet<ProcessId>,
+    paused: BTreeMap<ProcessId, Duration>,
 }
 
-/// Tasks that can go on. Ordered, so that the order in which they were woken plays no part: some
-/// primitives wake their waiters in an order of their own.
+/// Tasks that can run. The set is ordered, so that the order of the wake-ups has no effect: some primitives
+/// wake their waiters in their own order.
 type Ready = Arc<Mutex<BTreeSet<TaskId>>>;
 
-/// Runs tasks. Clones share everything.
+/// Runs tasks. Clones share all state.
 #[derive(Clone)]
 pub struct Scheduler {
     state: Arc<Mutex<State>>,
     ready: Ready,
 }
 
-/// What a step did.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// A task of that life went on.
-    Ran(Life),
-    /// Nothing could run, so the clock moved to the next time at which something may.
+    /// A task of that process ran.
+    Ran(ProcessId),
+    /// No task could run, so the clock advanced to the next timer or the end of a pause.
     Waited,
-    /// Nothing will ever happen again.
+    /// No task can ever run again.
     Ended,
 }
 
-struct Bell {
+struct TaskWaker {
     task: TaskId,
     ready: Ready,
 }
 
-impl Wake for Bell {
+impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
-        lock(&self.ready).insert(self.task);
+        self.ready.lock().insert(self.task);
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Scheduler {
-    /// A scheduler without tasks, at the time zero.
+    /// A scheduler without tasks, at time zero.
     pub fn new(seed: u64) -> Self {
         let state = State {
             rng: StdRng::seed_from_u64(seed),
             now: Duration::ZERO,
             steps: 0,
             numbers: 0,
-            lives: 0,
+            starts: 0,
             tasks: BTreeMap::new(),
-            sleepers: BTreeMap::new(),
-            living: BTreeSet::from([Life::OUTSIDE]),
+            timers: BTreeMap::new(),
+            running: BTreeSet::from([ProcessId::ENVIRONMENT]),
             paused: BTreeMap::new(),
         };
         Self { state: Arc::new(Mutex::new(state)), ready: Ready::default() }
     }
 
-    /// Time since the start of the run.
+    /// The time since the start of the run.
     pub fn now(&self) -> Duration {
-        lock(&self.state).now
+        self.state.lock().now
     }
 
     /// Steps so far.
     pub fn steps(&self) -> u64 {
-        lock(&self.state).steps
+        self.state.lock().steps
     }
 
-    /// A random number, all 64 bits of it.
+    /// A random number of 64 bits.
     pub fn random(&self) -> u64 {
-        lock(&self.state).rng.next_u64()
+        self.state.lock().rng.next_u64()
     }
 
     /// A random number below `end`, which is not zero.
     pub fn below(&self, end: u64) -> u64 {
-        lock(&self.state).rng.random_range(0..end)
+        self.state.lock().rng.random_range(0..end)
     }
 
-    /// Whether something happens that does so in `permille` of a thousand cases.
+    /// Whether an event occurs that occurs in `permille` of a thousand cases.
     pub fn chance(&self, permille: u32) -> bool {
-        // Nothing is drawn for what cannot happen, so that switching it off changes nothing else.
-        permille > 0 && lock(&self.state).rng.random_range(0..1000) < permille
+        // Nothing is drawn for an impossible event, so that disabling it changes nothing else.
+        permille > 0 && self.state.lock().rng.random_range(0..1000) < permille
     }
 
-    /// A random time from zero to `longest`.
+    /// A random duration from zero to `longest`.
     pub fn up_to(&self, longest: Duration) -> Duration {
         let microseconds = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
         Duration::from_micros(self.below(microseconds.saturating_add(1)))
     }
 
-    /// One of them; there is one at least.
+    /// A random choice; there must be at least one.
     pub fn one_of<T: Copy>(&self, choices: &[T]) -> T {
         let place = self.below(u64::try_from(choices.len()).expect("few choices"));
         choices[usize::try_from(place).expect("few choices")]
     }
 
-    /// One of them, taken out; `None` where there is none.
+    /// A random choice, taken out; `None` where there is none.
     pub fn take_one<T>(&self, mut choices: Vec<T>) -> Option<T> {
         let place = self.below(u64::try_from(choices.len().max(1)).expect("few choices"));
         let place = usize::try_from(place).expect("few choices");
         (place < choices.len()).then(|| choices.swap_remove(place))
     }
 
-    /// Begins a life.
-    pub fn begin(&self) -> Life {
-        let mut state = lock(&self.state);
-        state.lives = state.lives.checked_add(1).expect("fewer lives than that");
-        let life = Life(state.lives);
-        state.living.insert(life);
-        life
+    /// Starts a process without tasks.
+    pub fn start_process(&self) -> ProcessId {
+        let mut state = self.state.lock();
+        state.starts = state.starts.checked_add(1).expect("few starts");
+        let process_id = ProcessId(state.starts);
+        state.running.insert(process_id);
+        process_id
     }
 
-    /// Whether the life did not end yet.
-    pub fn is_living(&self, life: Life) -> bool {
-        lock(&self.state).living.contains(&life)
+    /// Whether the process has not ended.
+    pub fn is_running(&self, process_id: ProcessId) -> bool {
+        self.state.lock().running.contains(&process_id)
     }
 
-    /// Ends a life: its tasks and its sleeps are gone, and it can start no more of them.
-    pub fn kill(&self, life: Life) {
-        let mut state = lock(&self.state);
-        state.living.remove(&life);
-        state.paused.remove(&life);
+    /// Ends a process: its tasks and timers are dropped, and it cannot start more of them.
+    pub fn kill(&self, process_id: ProcessId) {
+        let mut state = self.state.lock();
+        state.running.remove(&process_id);
+        state.paused.remove(&process_id);
         let (ended, tasks) =
-            std::mem::take(&mut state.tasks).into_iter().partition(|(_, task)| task.life == life);
+            std::mem::take(&mut state.tasks).into_iter().partition(|(_, task)| task.process_id == process_id);
         state.tasks = tasks;
         let ended: BTreeMap<TaskId, Task> = ended;
-        state.sleepers.retain(|_, sleeper| sleeper.life != life);
+        state.timers.retain(|_, timer| timer.process_id != process_id);
         drop(state);
-        // Outside of the lock: what a future drops may wake or spawn others.
+        // Outside of the lock: dropping a future may wake or spawn other tasks.
         drop(ended);
     }
 
-    /// Ends everything: tasks hold what holds the scheduler, and would never be dropped otherwise.
+    /// Ends all processes. Tasks hold the scheduler, and would never be dropped otherwise.
     pub fn clear(&self) {
-        let mut state = lock(&self.state);
-        state.living.clear();
-        let (tasks, sleepers) = (std::mem::take(&mut state.tasks), std::mem::take(&mut state.sleepers));
+        let mut state = self.state.lock();
+        state.running.clear();
+        let (tasks, timers) = (std::mem::take(&mut state.tasks), std::mem::take(&mut state.timers));
         drop(state);
-        drop((tasks, sleepers));
-        lock(&self.ready).clear();
+        drop((tasks, timers));
+        self.ready.lock().clear();
     }
 
-    /// Stops a life for some time: SIGSTOP, a virtual machine that moves, a very long page fault.
-    pub fn pause(&self, life: Life, duration: Duration) {
-        let mut state = lock(&self.state);
+    /// Pauses a process for some time, as SIGSTOP, a migrating virtual machine or a long page fault does.
+    pub fn pause(&self, process_id: ProcessId, duration: Duration) {
+        let mut state = self.state.lock();
         let until = state.now.saturating_add(duration);
-        state.paused.insert(life, until);
+        state.paused.insert(process_id, until);
     }
 
-    /// Starts a task of a life; of one that ended, nothing happens.
-    pub fn spawn(&self, life: Life, future: BoxFuture<'static, ()>) {
-        let mut state = lock(&self.state);
-        if !state.living.contains(&life) {
+    /// Starts a task of a process. If the process has ended, nothing happens.
+    pub fn spawn(&self, process_id: ProcessId, future: BoxFuture<'static, ()>) {
+        let mut state = self.state.lock();
+        if !state.running.contains(&process_id) {
             drop(state);
             return;
         }
         let task = TaskId(next_number(&mut state));
-        state.tasks.insert(task, Task { life, future: Some(future) });
+        state.tasks.insert(task, Task { process_id, future: Some(future) });
         drop(state);
-        lock(&self.ready).insert(task);
+        self.ready.lock().insert(task);
     }
 
     /// Returns after that time.
-    pub async fn sleep(&self, life: Life, duration: Duration) {
+    pub async fn sleep(&self, process_id: ProcessId, duration: Duration) {
         let woken = {
-            let mut state = lock(&self.state);
-            if !state.living.contains(&life) {
+            let mut state = self.state.lock();
+            if !state.running.contains(&process_id) {
                 return;
             }
             let (wake, woken) = oneshot::channel();
-            let place = (state.now.saturating_add(duration), next_number(&mut state));
-            state.sleepers.insert(place, Sleeper { life, wake });
+            let due = (state.now.saturating_add(duration), next_number(&mut state));
+            state.timers.insert(due, Timer { process_id, wake });
             woken
         };
-        // Without a sender the life has ended, and nothing of it runs any more.
+        // Without a sender the process has ended, and none of its tasks runs any more.
         woken.await.unwrap_or_default();
     }
 
-    /// One step.
+    /// Runs one step.
     pub fn step(&self) -> Step {
-        let Some((id, life, mut future)) = self.choose() else { return self.wait() };
-        let waker = Waker::from(Arc::new(Bell { task: id, ready: Arc::clone(&self.ready) }));
-        // A task that panics is gone, as it would be in a process; the run hears of it elsewhere.
+        let Some((id, process_id, mut future)) = self.choose() else { return self.advance_clock() };
+        let waker = Waker::from(Arc::new(TaskWaker { task: id, ready: Arc::clone(&self.ready) }));
+        // A task that panics ends, as it would in a process; the panic itself is captured elsewhere.
         let poll = AssertUnwindSafe(|| future.as_mut().poll(&mut Context::from_waker(&waker)));
         let polled = catch_unwind(poll).unwrap_or(Poll::Ready(()));
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.steps = state.steps.saturating_add(1);
         match (polled, state.tasks.get_mut(&id)) {
             (Poll::Pending, Some(task)) => task.future = Some(future),
@@ -247,23 +245,24 @@ impl Scheduler {
                 drop(state);
                 drop((ended, future));
             }
-            // It was killed while it ran: it was its own step that did it.
+            // The task ended its own process in this step.
             (Poll::Pending, None) => {
                 drop(state);
                 drop(future);
             }
         }
-        Step::Ran(life)
+        Step::Ran(process_id)
     }
 
-    /// A task that can go on, chosen at random.
-    fn choose(&self) -> Option<(TaskId, Life, BoxFuture<'static, ()>)> {
-        let mut ready = lock(&self.ready);
-        let mut state = lock(&self.state);
+    /// A random task that can run.
+    fn choose(&self) -> Option<(TaskId, ProcessId, BoxFuture<'static, ()>)> {
+        let mut ready = self.ready.lock();
+        let mut state = self.state.lock();
         let State { tasks, paused, now, rng, .. } = &mut *state;
         ready.retain(|id| tasks.contains_key(id));
         paused.retain(|_, until| until > now);
-        let is_awake = |id: &&TaskId| tasks.get(id).is_some_and(|task| !paused.contains_key(&task.life));
+        let is_awake =
+            |id: &&TaskId| tasks.get(id).is_some_and(|task| !paused.contains_key(&task.process_id));
         let awake: Vec<TaskId> = ready.iter().filter(is_awake).copied().collect();
         if awake.is_empty() {
             return None;
@@ -272,30 +271,30 @@ impl Scheduler {
         ready.remove(&chosen);
         let task = tasks.get_mut(&chosen)?;
         let future = task.future.take().expect("a task is polled by one step at a time");
-        Some((chosen, task.life, future))
+        Some((chosen, task.process_id, future))
     }
 
-    /// Moves the clock to the next sleeper, or to the end of a pause.
-    fn wait(&self) -> Step {
-        let mut state = lock(&self.state);
+    /// Advances the clock to the next timer or the end of a pause.
+    fn advance_clock(&self) -> Step {
+        let mut state = self.state.lock();
         let now = state.now;
-        state.sleepers.retain(|_, sleeper| !sleeper.wake.is_closed());
-        let asleep = state.sleepers.keys().next().map(|(until, _)| *until);
+        state.timers.retain(|_, timer| !timer.wake.is_closed());
+        let timer = state.timers.keys().next().map(|(until, _)| *until);
         let paused = state.paused.values().min().copied();
-        let Some(next) = [asleep, paused].into_iter().flatten().min() else { return Step::Ended };
+        let Some(next) = [timer, paused].into_iter().flatten().min() else { return Step::Ended };
         let now = next.max(now);
         state.now = now;
-        let later = state.sleepers.split_off(&(now, u64::MAX));
-        let due = std::mem::replace(&mut state.sleepers, later);
+        let later = state.timers.split_off(&(now, u64::MAX));
+        let due = std::mem::replace(&mut state.timers, later);
         drop(state);
-        for sleeper in due.into_values() {
-            let _gone = sleeper.wake.send(());
+        for timer in due.into_values() {
+            let _gone = timer.wake.send(());
         }
         Step::Waited
     }
 }
 
 fn next_number(state: &mut State) -> u64 {
-    state.numbers = state.numbers.checked_add(1).expect("fewer tasks than that");
+    state.numbers = state.numbers.checked_add(1).expect("few tasks");
     state.numbers
 }

@@ -1,11 +1,11 @@
-//! What happened in a run, line by line: kept where somebody wants to read it, and always summed up,
-//! so that two runs of one seed can be compared.
+//! The events of a run, line by line. The last lines are kept for reports, and all lines are hashed, so
+//! that two runs of one seed can be compared.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
-/// Lines that are kept for the report of a failure.
+/// Number of lines that are kept for the report of a failure.
 const TAIL_LINES: usize = 60;
 
 /// The events of a run.
@@ -18,12 +18,12 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// An empty trace; with `print`, each line goes to standard output as well.
+    /// An empty trace; with `print`, each line is also printed.
     pub fn new(print: bool) -> Self {
         Self { print, lines: 0, sum: DefaultHasher::new(), tail: VecDeque::new() }
     }
 
-    /// Notes an event.
+    /// Adds an event.
     pub fn note(&mut self, steps: u64, at: Duration, event: &str) {
         self.lines = self.lines.saturating_add(1);
         (steps, at, event).hash(&mut self.sum);
@@ -37,7 +37,7 @@ impl Trace {
         self.tail.push_back(line);
     }
 
-    /// A sum over all lines: equal for equal traces.
+    /// A hash of all lines: equal for equal traces.
     pub fn sum(&self) -> u64 {
         self.sum.finish()
     }

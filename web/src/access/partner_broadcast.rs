@@ -10,6 +10,7 @@ use futures::FutureExt as _;
 use postonce_shared::adapters::http::{
     BroadcastRequest, CallFault, PARTNERS_PATH, PartnerChanged, PeerBroadcast, PeerNetwork,
 };
+use postonce_shared::backoff::BROADCAST;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::process_registry::RegisteredProcess;
@@ -20,10 +21,6 @@ use tracing::warn;
 
 /// How long a process may take to say that it heard a ring: the operator waits.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
-/// How often a ring is tried where a process does not hear it.
-const ATTEMPTS_MAX: u32 = 3;
-/// Wait before the second attempt; the third comes after twice that.
-const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Rings at this process, and at all others that are in the roster.
 pub struct PartnerBroadcast {
@@ -45,9 +42,8 @@ impl PartnerBroadcast {
         }
         let told = PartnerChanged { partner: Some(partner.to_string()) };
         let request = BroadcastRequest::put(PARTNERS_PATH, told.encode());
-        let mut delay = RETRY_DELAY;
-        for attempt in 1..=ATTEMPTS_MAX {
-            let is_last = attempt == ATTEMPTS_MAX;
+        for attempt in 1..=BROADCAST.attempts {
+            let is_last = attempt == BROADCAST.attempts;
             match self.broadcast.send(&request, ANSWER_TIME_MAX).await {
                 Ok(answers) if answers.iter().all(is_heard) => return,
                 Ok(answers) if is_last => answers.iter().filter(|it| !is_heard(it)).for_each(warn_of),
@@ -59,8 +55,7 @@ impl PartnerBroadcast {
                 Err(_) => {}
             }
             if !is_last {
-                self.world.sleep(delay).await;
-                delay = delay.saturating_mul(2);
+                BROADCAST.pause(attempt, &*self.world).await;
             }
         }
     }

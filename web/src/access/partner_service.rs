@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use postonce_shared::backoff::SHARED_VALUE_WRITE;
 use postonce_shared::domain::account::{Revision, Versioned};
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{ACTIVE_KEYS_MAX, ActiveKey, Partner, Reach};
@@ -16,17 +16,13 @@ use postonce_shared::ports::api_keys::{ApiKeyRecord, ApiKeys};
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::partners::Partners;
 use postonce_shared::ports::sync_store::Swapped;
-use postonce_shared::ports::world::{World, WorldExt as _};
+use postonce_shared::ports::world::World;
 
 use crate::access::api_keys::NewKey;
 use crate::access::partner_broadcast::{OwedRing, PartnerBroadcast};
 use crate::access::partner_terms::{TermsChange, Unfit};
 use crate::access::scopes::Scope;
 
-/// How often a change is tried anew when others change the same partner, or an answer was lost.
-const ATTEMPTS_MAX: u32 = 10;
-/// Longest pause between two attempts.
-const RETRY_DELAY_MAX: Duration = Duration::from_millis(50);
 /// Keys that are read at the same time.
 const READS_AT_ONCE: usize = 8;
 
@@ -144,7 +140,7 @@ impl PartnerService {
         wish: impl Fn(&mut Partner) -> Result<(), Unfit>,
     ) -> Result<Changed, StoreFault> {
         let mut lost = None;
-        for _ in 0..ATTEMPTS_MAX {
+        for attempt in 1..=SHARED_VALUE_WRITE.attempts {
             let Some(Versioned { value: before, revision }) = self.partners.find(id).await? else {
                 return Ok(Changed::Unknown);
             };
@@ -165,11 +161,12 @@ impl PartnerService {
                 Err(fault) if fault.is_transient() => lost = Some(fault),
                 Err(fault) => return Err(fault),
             }
-            self.world.sleep(self.world.jitter(RETRY_DELAY_MAX)).await;
+            SHARED_VALUE_WRITE.pause(attempt, &*self.world).await;
         }
         let contended = || StoreFault::Unavailable {
             doing: "changing a partner",
-            source: format!("others changed it during each of {ATTEMPTS_MAX} attempts").into(),
+            source: format!("others changed it during each of {} attempts", SHARED_VALUE_WRITE.attempts)
+                .into(),
         };
         Err(lost.unwrap_or_else(contended))
     }
@@ -209,7 +206,7 @@ impl PartnerService {
         self.keys.add(&record).await?;
         let changed = self
             .change(id, |partner| {
-                if !partner.lists(&record.id) {
+                if !partner.has_key(&record.id) {
                     room(partner)?;
                     partner.keys.push(ActiveKey { id: record.id.clone(), created_at: record.created_at });
                 }

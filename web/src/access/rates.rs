@@ -4,10 +4,11 @@
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use lru::LruCache;
-use postonce_shared::access::token_bucket::{Bucket, Standing};
+use parking_lot::Mutex;
+use postonce_shared::access::token_bucket::{Bucket, RateStatus};
 use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::RequestRate;
@@ -43,11 +44,11 @@ impl Rates {
     /// Full buckets for everybody.
     pub fn new(limits: &HttpLimits, world: Arc<dyn World>) -> Self {
         let (partners, addresses) = (Buckets::default(), Buckets::default());
-        Self { world, default: limits.rate, wrong_keys: limits.wrong_key_rate, partners, addresses }
+        Self { world, default: limits.rate(), wrong_keys: limits.wrong_key_rate(), partners, addresses }
     }
 
     /// Takes a request out of the bucket of a partner, which may have a rate of its own.
-    pub fn request_of(&self, partner: &PartnerId, own: Option<RequestRate>) -> Standing {
+    pub fn request_of(&self, partner: &PartnerId, own: Option<RequestRate>) -> RateStatus {
         self.partners.take(partner.clone(), own.unwrap_or(self.default), &*self.world)
     }
 
@@ -78,19 +79,15 @@ impl<K: Hash + Eq> Default for Buckets<K> {
 }
 
 impl<K: Hash + Eq> Buckets<K> {
-    fn take(&self, key: K, rate: RequestRate, world: &dyn World) -> Standing {
+    fn take(&self, key: K, rate: RequestRate, world: &dyn World) -> RateStatus {
         let now = world.uptime();
-        self.all().get_or_insert_mut(key, || Bucket::full(rate, now)).take(rate, now)
+        self.0.lock().get_or_insert_mut(key, || Bucket::full(rate, now)).take(rate, now)
     }
 
     fn give_back(&self, key: &K, rate: RequestRate) {
-        if let Some(bucket) = self.all().get_mut(key) {
-            bucket.give_back(rate);
+        if let Some(bucket) = self.0.lock().get_mut(key) {
+            bucket.refund(rate);
         }
-    }
-
-    fn all(&self) -> MutexGuard<'_, LruCache<K, Bucket>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -112,8 +109,13 @@ mod tests {
 
     fn rates() -> (Rates, Arc<TestWorld>) {
         let world = Arc::new(TestWorld::new(1));
-        let rate = RequestRate { per_second: 1, burst: 2 };
-        let limits = HttpLimits { rate, wrong_key_rate: rate, ..HttpLimits::default() };
+        let limits = HttpLimits {
+            requests_per_second: 1,
+            requests_burst: 2,
+            wrong_keys_per_second: 1,
+            wrong_keys_burst: 2,
+            ..HttpLimits::default()
+        };
         (Rates::new(&limits, world.clone()), world)
     }
 
@@ -155,6 +157,6 @@ mod tests {
         for number in 0..30_000_u32 {
             let _spent = rates.unseen_key_from(IpAddr::from(number.to_be_bytes()));
         }
-        assert_eq!(rates.addresses.all().len(), BUCKETS_MAX.get());
+        assert_eq!(rates.addresses.0.lock().len(), BUCKETS_MAX.get());
     }
 }

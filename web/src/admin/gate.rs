@@ -9,7 +9,7 @@ use postonce_shared::adapters::http::{
     BroadcastRequest, CallFault, GATE_PATH, GateEpoch, PeerBroadcast, PeerNetwork,
 };
 use postonce_shared::bank::Bank;
-use postonce_shared::cluster::gate::{Gate, GateOrder, GateState};
+use postonce_shared::cluster::gate::{Gate, GateState, GateValue};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::process_registry::{ProcessId, RegisteredProcess};
@@ -56,7 +56,7 @@ impl GateService {
     ///
     /// # Errors
     /// [`StoreFault`] when it cannot be read: it counts as held then.
-    pub async fn read(&self) -> Result<GateOrder, StoreFault> {
+    pub async fn read(&self) -> Result<GateValue, StoreFault> {
         self.gate.read().await
     }
 
@@ -64,7 +64,7 @@ impl GateService {
     ///
     /// # Errors
     /// [`StoreFault`]: it may be changed. Asking again is safe.
-    pub async fn set(&self, state: GateState) -> Result<(GateOrder, Vec<Acknowledgment>), StoreFault> {
+    pub async fn set(&self, state: GateState) -> Result<(GateValue, Vec<Acknowledgment>), StoreFault> {
         let order = self.gate.set(state).await?;
         let (mut told, here) = join(self.tell_others(order.epoch), self.tell_here(order.epoch)).await;
         told.extend(here);

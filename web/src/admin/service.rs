@@ -21,7 +21,7 @@ use postonce_shared::ports::ledger::Listing;
 use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::queue::{Backlog, QueueName};
 use postonce_shared::ports::world::World;
-use postonce_shared::protocol::dead_letters::{DeadLetterFault, DeadLetterService, Decided};
+use postonce_shared::protocol::dead_letters::{DeadLetterFault, DeadLetterService, ResolveOutcome};
 use postonce_shared::protocol::order_numbers::{OrderNumberFault, OrderNumbers, Register};
 
 use crate::admin::costs::{CostReport, WorkerReports};
@@ -165,7 +165,7 @@ impl AdminService {
     ///
     /// # Errors
     /// [`DeadLetterFault`]: the letter is still open.
-    pub async fn replay(&self, id: &str, by: &PartnerId) -> Result<Decided, DeadLetterFault> {
+    pub async fn replay(&self, id: &str, by: &PartnerId) -> Result<ResolveOutcome, DeadLetterFault> {
         self.letters.replay(id, by.as_str()).await
     }
 
@@ -173,7 +173,7 @@ impl AdminService {
     ///
     /// # Errors
     /// [`DeadLetterFault`]: the letter is still open.
-    pub async fn discard(&self, id: &str, by: &PartnerId) -> Result<Decided, DeadLetterFault> {
+    pub async fn discard(&self, id: &str, by: &PartnerId) -> Result<ResolveOutcome, DeadLetterFault> {
         self.letters.discard(id, by.as_str()).await
     }
 

@@ -236,9 +236,26 @@ impl<'a> Accepted<'a> {
     }
 }
 
-/// A weight of RFC 9110, section 12.4.2, in thousandths; one that makes no sense counts as full.
+/// A weight of RFC 9110, section 12.4.2, in thousandths; one that makes no sense counts as full. The typed
+/// header of actix-web is not used, as it drops such a range: Java before version 19 sends `q=.2`.
 fn thousandths(weight: &str) -> u16 {
     let (whole, decimals) = weight.split_once('.').unwrap_or((weight, ""));
     let padded = format!("{whole}{decimals:0<3}");
     padded.parse().unwrap_or(1000).min(1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_weight_is_read_also_where_it_is_not_of_the_grammar() {
+        let check = |text, expected| assert_eq!(thousandths(text), expected, "{text}");
+        check("0", 0);
+        check("0.5", 500);
+        check("0.999", 999);
+        check("1", 1000);
+        check(".2", 200);
+        check("high", 1000);
+    }
 }

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use actix_web::HttpResponse;
 use actix_web::http::{StatusCode, header};
-use postonce_schemas::json as wire;
-use postonce_shared::adapters::partner_body;
+use postonce_schemas::json::{self as wire, RawMembers};
 use postonce_shared::domain::account::{Account, Holder};
 use postonce_shared::domain::ids::{AccountKey, OrderNumber, TransactionKey};
-use postonce_shared::domain::instruction::{Instruction, UnknownMembers};
+use postonce_shared::domain::instruction::Instruction;
 use postonce_shared::domain::journal::Entry;
 use postonce_shared::domain::partner::{ActiveKey, Partner, Reach, RequestRate, SignatureKey};
 use postonce_shared::domain::time::Timestamp;
@@ -17,7 +16,7 @@ use postonce_shared::messaging::envelope::Names;
 use postonce_shared::oversight::prices::{Prices, operations_per_posting};
 use postonce_shared::oversight::scaling::{Demand, ScalingPolicy, WorkersWanted};
 use postonce_shared::ports::dead_letters::{DeadLetter, Resolution};
-use postonce_shared::protocol::accept::Acceptance;
+use postonce_shared::protocol::accept::{Acceptance, Accepted};
 use postonce_shared::protocol::order_numbers::{Holding, Register};
 
 use sha2::{Digest as _, Sha256};
@@ -31,15 +30,14 @@ use crate::api::paths;
 use crate::error::{ApiError, Code};
 use crate::headers::{IDEMPOTENT_REPLAYED, PREFERENCE_APPLIED, Wait};
 
-/// What became of a deposit or a withdrawal: the transaction, and whether it is that of an earlier request.
+/// The transaction of a deposit or a withdrawal.
 ///
 /// # Errors
 /// [`ApiError`] for what was refused; a rejection is not an error.
-pub fn accepted_or_refused(acceptance: Acceptance) -> Result<(Transaction, bool), ApiError> {
+pub fn accepted_or_refused(acceptance: Acceptance) -> Result<Accepted, ApiError> {
     let refused = |code, detail: String| Err(ApiError::new(code, detail));
     match acceptance {
-        Acceptance::Accepted(transaction) => Ok((transaction, false)),
-        Acceptance::Replayed(transaction) => Ok((transaction, true)),
+        Acceptance::Accepted(accepted) => Ok(accepted),
         Acceptance::KeyReused => {
             let detail =
                 "This id was used on this account for other content. Use a new id for a new request.";
@@ -62,11 +60,11 @@ pub fn acceptance(
     wait: Option<Wait>,
     reply: Reply,
 ) -> Result<HttpResponse, ApiError> {
-    let (transaction, is_replay) = accepted_or_refused(acceptance)?;
+    let Accepted { transaction, replayed } = accepted_or_refused(acceptance)?;
     let is_final = transaction.status().is_final();
     let mut response = HttpResponse::build(if is_final { StatusCode::OK } else { StatusCode::ACCEPTED });
     response.insert_header((header::LOCATION, paths::of_transaction(&transaction.key)));
-    if is_replay {
+    if replayed {
         response.insert_header((IDEMPOTENT_REPLAYED, "true"));
     }
     if let Some(wait) = wait.filter(|_| is_final) {
@@ -179,9 +177,12 @@ fn accepted(
     accepted_at: Timestamp,
 ) -> wire::Transaction {
     let Instruction { kind, amount, details } = instruction;
-    let (unknown_members, unknown_elements) = match UnknownMembers::of_canonical(details.unknown_members()) {
-        UnknownMembers::Members(members) => (members, Vec::new()),
-        UnknownMembers::Elements(elements) => (BTreeMap::new(), elements),
+    // Both are the partner's own: what cannot be read of them is left out.
+    let (unknown_members, unknown_elements) = match details.unknown_members() {
+        list if list.starts_with('[') => {
+            (RawMembers::default(), serde_json::from_str(list).unwrap_or_default())
+        }
+        object => (RawMembers::new(object), Vec::new()),
     };
     wire::Transaction {
         message_id: key.message.to_string(),
@@ -221,7 +222,7 @@ pub fn queue(report: QueueReport, now: Timestamp) -> wire::Queue {
 /// A dead letter.
 pub fn dead_letter(letter: DeadLetter) -> wire::DeadLetter {
     let DeadLetter { id, queue, reason, body, dequeue_count, inserted_at, dead_at, resolution } = letter;
-    let names = Names::read(&body).ok().filter(Names::is_whole);
+    let names = Names::read(&body).ok().filter(Names::is_complete);
     let items = names.map(|names| {
         let keys = names.items().iter().filter_map(|name| name.key.as_ref());
         keys.map(|key| key.message.to_string()).collect()
@@ -296,9 +297,12 @@ fn reach(reach: &Reach) -> wire::PartnerReach {
     }
 }
 
-/// The name of the state of a partner: the same content is the same state.
+/// The `ETag` of a partner: a hash of its representation, equal in all processes of one version. The scopes of
+/// its keys are left out: they never change, and would have to be read for every comparison.
 pub fn etag(partner: &Partner) -> String {
-    let digest: [u8; 32] = Sha256::digest(partner_body::encode(partner).as_bytes()).into();
+    let representation = serde_json::to_vec(&self::partner(partner, &BTreeMap::new()))
+        .expect("texts and numbers can always be written as JSON");
+    let digest: [u8; 32] = Sha256::digest(representation).into();
     format!("\"{}\"", hex::encode(digest.split_at(16).0))
 }
 

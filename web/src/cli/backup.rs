@@ -14,7 +14,7 @@ use postonce_shared::adapters::sqlite::backup::{self, Contents, Existing, Progre
 use postonce_shared::adapters::sqlite::restore::{
     Intent, NUMBERS_PER_SECOND_MAX, ORDER_NUMBER_GAP_MIN, Plan, Replaced, Restoration, RestoreOptions,
 };
-use postonce_shared::cluster::gate::{GateOrder, GateState};
+use postonce_shared::cluster::gate::{GateState, GateValue};
 use postonce_shared::config::StorageConfig;
 use postonce_shared::domain::ids::OrderNumber;
 use postonce_shared::domain::time::Timestamp;
@@ -234,16 +234,16 @@ fn name(key: &ApiKeyRecord) -> String {
     format!("{} of partner {}", key.id, key.partner)
 }
 
-fn gate(gate: Option<GateOrder>) -> String {
+fn gate(gate: Option<GateValue>) -> String {
     match gate {
         None => "never touched, so that work is posted".to_owned(),
-        Some(GateOrder { epoch, state: GateState::Released }) => {
+        Some(GateValue { epoch, state: GateState::Released }) => {
             format!("released (epoch {epoch}), so that work is posted; --held would hold it")
         }
-        Some(GateOrder { epoch, state: GateState::Held { release_at: None } }) => {
+        Some(GateValue { epoch, state: GateState::Held { release_at: None } }) => {
             format!("HELD (epoch {epoch}): nothing is posted before it is released")
         }
-        Some(GateOrder { epoch, state: GateState::Held { release_at: Some(at) } }) => {
+        Some(GateValue { epoch, state: GateState::Held { release_at: Some(at) } }) => {
             format!("held (epoch {epoch}) until {at}")
         }
     }

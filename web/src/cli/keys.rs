@@ -126,7 +126,7 @@ async fn status(desk: &PartnerService, record: &ApiKeyRecord) -> anyhow::Result<
     let partner = desk.find(&record.partner).await.context("the partners could not be read")?;
     Ok(match partner {
         Some(partner) if partner.admits(&record.id) => "works".to_owned(),
-        Some(partner) if partner.lists(&record.id) => "suspended".to_owned(),
+        Some(partner) if partner.has_key(&record.id) => "suspended".to_owned(),
         // Made by a process that ended before it gave the key out.
         Some(_) | None => "never given out".to_owned(),
     })

@@ -10,7 +10,7 @@ use actix_web::http::header::{self, HeaderName};
 use actix_web::middleware::Next;
 use actix_web::web::Data;
 use actix_web::{Error, HttpMessage as _};
-use postonce_shared::access::token_bucket::Standing;
+use postonce_shared::access::token_bucket::RateStatus;
 use postonce_shared::domain::partner::Partner;
 use postonce_shared::ports::world::World;
 
@@ -80,7 +80,7 @@ pub async fn observe<B: MessageBody>(
 fn tell_standing<B>(response: &mut ServiceResponse<B>) {
     let (standing, retry_after) = {
         let extensions = response.request().extensions();
-        (extensions.get::<Standing>().copied(), extensions.get::<RetryAfter>().copied())
+        (extensions.get::<RateStatus>().copied(), extensions.get::<RetryAfter>().copied())
     };
     let standing =
         standing.map(|it| [(RATE_LIMIT_POLICY, fields::policy(&it)), (RATE_LIMIT, fields::limit(&it))]);

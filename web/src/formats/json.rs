@@ -1,11 +1,27 @@
-//! JSON, the format that the others are translated to and from.
+//! JSON, the format whose members the others name, read as money wants it: no member twice, no number that loses
+//! digits, a bound on depth.
+//!
+//! `serde_json` alone lets the last of two equal members win, and rounds long numbers. Both would
+//! let two different contents look the same to us.
+
+use std::collections::BTreeSet;
+use std::fmt;
 
 use postonce_shared::messaging::xml::XmlLimits;
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde::de::{MapAccess, Visitor};
+use serde_json::value::RawValue;
+use serde_json::{Map, Number, Value};
 
+use super::members::Members;
 use super::{Document, Format, Shape};
-use crate::api::translate::members::Members;
-use crate::error::ApiError;
+use crate::error::{ApiError, Code};
+
+/// Most digits before the point of a number that is kept: whole numbers of that size stay exact
+/// everywhere on their way, and a schema can say the limit.
+const NUMBER_DIGITS_MAX: i64 = 18;
+/// Deepest nesting of a body, the outermost object included.
+const DEPTH_MAX: u8 = 16;
 
 /// `application/json`.
 #[derive(Debug)]
@@ -33,7 +49,7 @@ impl Format for Json {
     }
 
     fn read(&self, _: Shape, body: &[u8], _: &XmlLimits) -> Result<Members, ApiError> {
-        Members::parse(body)
+        members(body)
     }
 
     fn field(&self, _: Shape, member: &str) -> String {
@@ -46,5 +62,178 @@ impl Format for Json {
 
     fn schema(&self, _: Shape, _: &str, _: &Map<String, Value>) -> Option<(String, Value)> {
         None
+    }
+}
+
+/// Reads the object that a body consists of.
+///
+/// # Errors
+/// [`ApiError`] of status 400.
+pub fn members(body: &[u8]) -> Result<Members, ApiError> {
+    read(body).map_err(|malformed| ApiError::new(Code::BodyInvalid, malformed.to_string()))
+}
+
+fn read(body: &[u8]) -> Result<Members, Malformed> {
+    let raw: &RawValue = serde_json::from_slice(body).map_err(Malformed::Syntax)?;
+    if !raw.get().starts_with('{') {
+        return Err(Malformed::NotAnObject);
+    }
+    let mut members = Members::default();
+    for (name, raw) in object(raw.get())? {
+        let mut exact = true;
+        let value = value(raw.get(), 2, &mut exact)?;
+        if !exact {
+            members.mark_inexact(&name);
+        }
+        members.insert(name, value);
+    }
+    Ok(members)
+}
+
+/// Why a body is not a JSON object that we read.
+#[derive(Debug, thiserror::Error)]
+enum Malformed {
+    #[error("The body is not valid JSON: {0}.")]
+    Syntax(#[source] serde_json::Error),
+    #[error("The body must be a JSON object.")]
+    NotAnObject,
+    #[error("The member {0:?} stands twice in one object.")]
+    Twice(String),
+    #[error("The body is nested deeper than {DEPTH_MAX} levels.")]
+    TooDeep,
+}
+
+/// An object whose members are not read yet, in their order, repetitions included.
+struct RawMembers<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for RawMembers<'a> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Vec<(String, &'de RawValue)>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(members)
+            }
+        }
+
+        deserializer.deserialize_map(InOrder).map(Self)
+    }
+}
+
+fn object(raw: &str) -> Result<Vec<(String, &RawValue)>, Malformed> {
+    let RawMembers(members) = serde_json::from_str(raw).map_err(Malformed::Syntax)?;
+    let mut names = BTreeSet::new();
+    match members.iter().find(|(name, _)| !names.insert(name)) {
+        Some((name, _)) => Err(Malformed::Twice(name.clone())),
+        None => Ok(members),
+    }
+}
+
+/// Reads a value level by level. `exact` becomes false when a number in it loses digits.
+fn value(raw: &str, depth: u8, exact: &mut bool) -> Result<Value, Malformed> {
+    let deeper = depth.saturating_add(1);
+    match raw.as_bytes().first() {
+        Some(b'{' | b'[') if depth > DEPTH_MAX => Err(Malformed::TooDeep),
+        Some(b'{') => {
+            let members = object(raw)?.into_iter();
+            let read = members.map(|(name, raw)| Ok((name, value(raw.get(), deeper, exact)?)));
+            read.collect::<Result<Map<_, _>, _>>().map(Value::Object)
+        }
+        Some(b'[') => {
+            let items: Vec<&RawValue> = serde_json::from_str(raw).map_err(Malformed::Syntax)?;
+            let read = items.into_iter().map(|raw| value(raw.get(), deeper, exact));
+            read.collect::<Result<_, _>>().map(Value::Array)
+        }
+        Some(b'-' | b'0'..=b'9') => {
+            let number: Number = serde_json::from_str(raw).map_err(Malformed::Syntax)?;
+            let written = digits(raw);
+            let (_, short, power) = &written;
+            let is_small = length(short).saturating_add(*power) <= NUMBER_DIGITS_MAX;
+            *exact &= is_small && written == digits(&number.to_string());
+            Ok(Value::Number(number))
+        }
+        Some(_) | None => serde_json::from_str(raw).map_err(Malformed::Syntax),
+    }
+}
+
+/// A number of JSON as sign, digits without zeros at either end, and the power of ten of the last
+/// digit: equal for equal numbers, however they are written.
+fn digits(number: &str) -> (bool, String, i64) {
+    let (negative, magnitude) = number.strip_prefix('-').map_or((false, number), |rest| (true, rest));
+    let (mantissa, exponent) = magnitude.split_once(['e', 'E']).unwrap_or((magnitude, "0"));
+    let (major, minor) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let all = format!("{major}{minor}");
+    let short = all.trim_end_matches('0');
+    let zeros = length(&all).saturating_sub(length(short));
+    let exponent: i64 = exponent.parse().unwrap_or(i64::MAX);
+    let power = exponent.saturating_sub(length(minor)).saturating_add(zeros);
+    let short = short.trim_start_matches('0').to_owned();
+    if short.is_empty() { (negative, short, 0) } else { (negative, short, power) }
+}
+
+fn length(text: &str) -> i64 {
+    i64::try_from(text.len()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_that_are_not_one_plain_object_are_refused() {
+        let check = |body: &[u8], expected: &str| {
+            let error = members(body).unwrap_err().to_string();
+            assert!(error.starts_with("body_invalid: ") && error.contains(expected), "{body:?}: {error}");
+        };
+        check(b"", "not valid JSON");
+        check(b"{", "not valid JSON");
+        check(b"{} {}", "not valid JSON");
+        check(b"\xff", "not valid JSON");
+        check(br#"{"a":"\ud800"}"#, "not valid JSON");
+        check(br#"{"a":1e400}"#, "not valid JSON");
+        check(br#"{"a":01}"#, "not valid JSON");
+        check(b"[]", "must be a JSON object");
+        check(b"12", "must be a JSON object");
+        check(br#"{"amount":"1","amount":"2"}"#, "\"amount\" stands twice");
+        check(br#"{"amount":"1","am\u006funt":"2"}"#, "\"amount\" stands twice");
+        check(br#"{"metadata":{"a":"1","a":"1"}}"#, "\"a\" stands twice");
+        check(br#"{"x":[{"a":1,"a":1}]}"#, "\"a\" stands twice");
+        let deep = |levels: usize| format!("{{\"a\":{}{}}}", "[".repeat(levels), "]".repeat(levels));
+        check(deep(16).as_bytes(), "nested deeper than 16");
+        check(deep(30_000).as_bytes(), "nested deeper than 16");
+        assert!(members(deep(15).as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn numbers_that_lose_digits_are_noticed() {
+        let check = |number: &str, kept: bool| {
+            let mut members = super::members(format!(r#"{{"x":[{number}]}}"#).as_bytes()).unwrap();
+            let _rest = members.take_the_rest();
+            assert_eq!(members.finish(Some(())).is_ok(), kept, "{number}");
+        };
+        for number in ["0", "-0", "1", "1.0", "0.10", "12.50", "1e3", "1E+3", "2.5e-7", "123456789012345"] {
+            check(number, true);
+        }
+        // Doubles as they are written in their shortest form.
+        for number in ["5.6734403981687645e-165", "-5.354646847520432e+16", "2.2250738585072014e-308"] {
+            check(number, true);
+        }
+        check("999999999999999999", true);
+        check("-999999999999999999", true);
+        check("1000000000000000000", false);
+        check("-1e18", false);
+        check("18446744073709551617", false);
+        check("0.12345678901234567890", false);
+        check("1e-400", false);
     }
 }

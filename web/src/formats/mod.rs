@@ -1,9 +1,20 @@
 //! The formats of documents that partners send and read. All of them tell the same: a document of any
 //! format becomes the same members with the same names, and from there on nobody knows which it was.
 //!
-//! **To add a format**: write its tables in a file beside [`wwi`], and add its line to [`FORMATS`].
+//! **To add a format** of XML, write its tables in a file beside [`wwi`], declare the file here and add its line to
+//! [`FORMATS`]. Reading and writing, negotiation, the names of fields in refusals, the profiles of partners and the
+//! OpenAPI document go by these tables; a test names the command that writes the document again. Then:
+//!
+//! 1. its XSD in `schemas/xsd`, with a line in `postonce_schemas::XSDS` (`formats/tests.rs` compares);
+//! 2. a line in `TABLES` of `formats/tests.rs`, for the property tests (compares with [`FORMATS`]);
+//! 3. in `tests/harness`, its namespace in `XML_SCHEMAS` of `contracts`, its line in `FORMATS` of `samples` with
+//!    samples in `schemas/samples/<name>`, and a variant of `Dialect`, whose match arms the compiler asks for
+//!    (`xml_samples` compares all three with [`FORMATS`]);
+//! 4. for people, the table in `schemas/README.md` and the help of `partners change --format`.
 
 pub mod json;
+pub mod members;
+pub mod soap_names;
 pub mod table;
 pub mod wwi;
 pub mod xml;
@@ -16,8 +27,7 @@ use postonce_shared::messaging::xml::XmlLimits;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::api::soap;
-use crate::api::translate::members::Members;
+use self::members::Members;
 use crate::error::ApiError;
 
 /// Every format. The first one is spoken where nobody says otherwise.
@@ -97,7 +107,8 @@ pub fn named(name: &str) -> Option<&'static dyn Format> {
 /// Whether elements of a namespace may mean something to whoever reads our answers. Nobody else's elements
 /// may stand there under such a name.
 pub fn is_ours(namespace: &str) -> bool {
-    soap::NAMESPACES.contains(&namespace) || FORMATS.iter().any(|format| format.has_namespace(namespace))
+    soap_names::NAMESPACES.contains(&namespace)
+        || FORMATS.iter().any(|format| format.has_namespace(namespace))
 }
 
 /// The names of all formats.

@@ -162,10 +162,15 @@ enum Money {
     SignedByType,
 }
 
-impl Money {
-    const DEPOSIT: &str = "deposit";
-    const WITHDRAWAL: &str = "withdrawal";
+/// The sign of the transactions of a kind.
+const fn sign(kind: TransactionKind) -> &'static str {
+    match kind {
+        TransactionKind::Deposit => "+",
+        TransactionKind::Withdrawal => "-",
+    }
+}
 
+impl Money {
     /// The pattern of a whole number of at most that many digits, as it stands in a schema.
     fn digits(&self, most: usize) -> String {
         let more = most.saturating_sub(1);
@@ -179,10 +184,13 @@ impl Money {
 impl Wording for Money {
     fn write(&self, element: Element, member: &str, members: &Map<String, Value>) -> Element {
         let text = members.get(member).and_then(Value::as_str).unwrap_or_default();
-        let (is_negative, number) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
-        let is_out = match self {
-            Self::Signed | Self::NotNegative => is_negative,
-            Self::SignedByType => members.get("type").is_some_and(|kind| kind == Self::WITHDRAWAL),
+        let (own_sign, number) = text.strip_prefix('-').map_or(("+", text), |rest| ("-", rest));
+        let sign = match self {
+            Self::Signed | Self::NotNegative => own_sign,
+            Self::SignedByType => {
+                let kind = members.get("type").and_then(Value::as_str).and_then(TransactionKind::from_code);
+                kind.map_or(own_sign, sign)
+            }
         };
         let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
         let all = format!("{whole}{decimals}");
@@ -192,18 +200,15 @@ impl Wording for Money {
         };
         let part = |local: &str, text: &str| Element::new(NAMESPACE, local).with_text(text);
         element
-            .with(part("Sign", if is_out { "-" } else { "+" }))
+            .with(part("Sign", sign))
             .with(part("Digits", digits))
             .with(part("Decimals", &decimals.len().to_string()))
     }
 
     fn read(&self, element: &Element, member: &str) -> Result<Vec<(String, Value)>, String> {
-        let [sign, digits, decimals] = texts(element, ["Sign", "Digits", "Decimals"])?;
-        let is_negative = match sign {
-            "+" => false,
-            "-" => true,
-            _ => return Err("must have the Sign + or -".to_owned()),
-        };
+        let [told, digits, decimals] = texts(element, ["Sign", "Digits", "Decimals"])?;
+        let kind = TransactionKind::ALL.iter().find(|kind| sign(**kind) == told);
+        let kind = kind.ok_or_else(|| "must have the Sign + or -".to_owned())?;
         let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
         if !is_number || (digits.starts_with('0') && digits != "0") || digits.len() > 30 {
             return Err("must have Digits that are a whole number of at most 30 digits".to_owned());
@@ -221,12 +226,11 @@ impl Wording for Money {
         let number = if rest.is_empty() { whole.to_owned() } else { format!("{whole}.{rest}") };
         Ok(match self {
             Self::Signed | Self::NotNegative => {
-                let signed = if is_negative { format!("-{number}") } else { number };
+                let signed = if told == "-" { format!("-{number}") } else { number };
                 vec![(member.to_owned(), signed.into())]
             }
             Self::SignedByType => {
-                let kind = if is_negative { Self::WITHDRAWAL } else { Self::DEPOSIT };
-                vec![(member.to_owned(), number.into()), ("type".to_owned(), kind.into())]
+                vec![(member.to_owned(), number.into()), ("type".to_owned(), kind.code().into())]
             }
         })
     }
@@ -234,8 +238,8 @@ impl Wording for Money {
     fn schema(&self, kind: Option<TransactionKind>) -> Value {
         let signs = match (self, kind) {
             (Self::Signed, _) | (Self::SignedByType, None) => json!(["+", "-"]),
-            (Self::NotNegative, _) | (Self::SignedByType, Some(TransactionKind::Deposit)) => json!(["+"]),
-            (Self::SignedByType, Some(TransactionKind::Withdrawal)) => json!(["-"]),
+            (Self::NotNegative, _) => json!(["+"]),
+            (Self::SignedByType, Some(kind)) => json!([sign(kind)]),
         };
         let part = |told: &[&str], digits: usize| json!({"properties": {"Decimals": {"enum": told}, "Digits": {"pattern": self.digits(digits)}}});
         let forms = match self {

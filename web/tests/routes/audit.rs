@@ -1,5 +1,5 @@
-//! The audit trail: who did what, on what, what came of it; for every administrative act and every refused
-//! authentication, and for nothing else.
+//! The audit trail: caller, act, object and outcome of every administrative act and of every refused
+//! authentication, and nothing else.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use tracing::field::{Field, Visit};
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::{Layer, registry};
 
-use super::desk::{ACCOUNT, Desk, json, with_key};
+use super::test_bank::{ACCOUNT, TestBank, json, with_key};
 
 type Fields = BTreeMap<String, String>;
 
@@ -24,8 +24,8 @@ thread_local! {
     static EVENTS: RefCell<Vec<Fields>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The events of the trail on this thread. All threads have one subscriber: with one each, an event that is
-/// first met by a thread without any would be thought to interest nobody, for ever.
+/// The events of the audit trail on this thread. All threads share one subscriber: with one for each thread,
+/// an event that first occurs on a thread without a subscriber would stay disabled.
 struct Trail;
 
 impl Trail {
@@ -39,7 +39,7 @@ impl Trail {
         Self
     }
 
-    /// The events since the last look, each as `who key? act outcome code on`.
+    /// The events since the last call, each as `who key? act outcome code on`.
     fn take(&self) -> Vec<String> {
         let events = EVENTS.take();
         let line = |fields: Fields| {
@@ -78,71 +78,71 @@ const IDS: &str =
     "user_id=0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11 account_id=77aa0b9e-7c2f-4c35-8f0d-0a4f6f1f2e22";
 
 #[actix_web::test]
-async fn an_administrative_act_is_recorded_with_who_what_and_the_outcome() {
-    let desk = Desk::new().await;
+async fn an_administrative_act_is_recorded_with_caller_object_and_outcome() {
+    let bank = TestBank::new().await;
     let trail = Trail::start();
     let check = |expected: &[&str]| assert_eq!(trail.take(), expected);
-    drop(desk.put(ACCOUNT, r#"{"currency":"EUR"}"#).await);
+    drop(bank.put(ACCOUNT, r#"{"currency":"EUR"}"#).await);
     check(&[&format!("shop | a key | account.open | done |  | {IDS}")]);
-    drop(desk.put(ACCOUNT, r#"{"currency":"USD"}"#).await);
+    drop(bank.put(ACCOUNT, r#"{"currency":"USD"}"#).await);
     check(&[&format!("shop | a key | account.open | refused | account_exists | {IDS}")]);
-    drop(desk.patch(ACCOUNT, r#"{"overdraft_limit":"5.00"}"#).await);
+    drop(bank.patch(ACCOUNT, r#"{"overdraft_limit":"5.00"}"#).await);
     check(&[&format!("shop | a key | account.change | done |  | {IDS} changes=overdraft_limit")]);
-    drop(desk.put("/v1/admin/gate", r#"{"state":"held"}"#).await);
+    drop(bank.put("/v1/admin/gate", r#"{"state":"held"}"#).await);
     check(&["shop | a key | gate.change | done |  | state=held epoch=1"]);
-    // What was not found may be anything, also a name.
-    drop(desk.call_as_shop(TestRequest::delete().uri("/v1/admin/dead-letters/ada-byron")).await);
+    // An unknown id may contain anything, also personal data, so it is not recorded.
+    drop(bank.call_as_shop(TestRequest::delete().uri("/v1/admin/dead-letters/ada-byron")).await);
     check(&["shop | a key | dead_letter.discard | refused | dead_letter_unknown | "]);
-    drop(desk.call_as_shop(TestRequest::post().uri("/v1/admin/dead-letters/ada-byron/replay")).await);
+    drop(bank.call_as_shop(TestRequest::post().uri("/v1/admin/dead-letters/ada-byron/replay")).await);
     check(&["shop | a key | dead_letter.replay | refused | dead_letter_unknown | "]);
-    // Looking, and moving money, is no administrative act; a transaction is on record by itself.
-    drop(desk.get(ACCOUNT).await);
-    drop(desk.get("/v1/admin/gate").await);
-    drop(desk.get("/nowhere").await);
+    // Reads and postings are no administrative acts; a transaction is itself a record.
+    drop(bank.get(ACCOUNT).await);
+    drop(bank.get("/v1/admin/gate").await);
+    drop(bank.get("/nowhere").await);
     check(&[]);
 }
 
 #[actix_web::test]
 async fn every_refused_authentication_is_recorded() {
-    let desk = Desk::new().await;
+    let bank = TestBank::new().await;
     let reader = NewKey::random();
-    desk.admit(&reader, "reader", &[Scope::Read]).await;
+    bank.add_key(&reader, "reader", &[Scope::Read]).await;
     let trail = Trail::start();
     let check = |expected: &[&str]| assert_eq!(trail.take(), expected);
     let get = || TestRequest::get().uri(ACCOUNT);
     let route = "method=GET route=/v1/users/{user_id}/accounts/{account_id}";
-    drop(desk.call(get()).await);
+    drop(bank.call(get()).await);
     check(&[&format!("unknown | no key | request | refused | api_key_missing | {IDS} {route}")]);
-    // The id of a key that we may have made is told; of anything else not even that.
-    drop(desk.call(with_key(get(), &NewKey::random())).await);
+    // The id of a key is recorded if the bank may have issued it; any other text is not.
+    drop(bank.call(with_key(get(), &NewKey::random())).await);
     check(&[&format!("unknown | a key | request | refused | api_key_invalid | {IDS} {route}")]);
-    drop(desk.call(get().insert_header(("authorization", "Bearer ada1815"))).await);
+    drop(bank.call(get().insert_header(("authorization", "Bearer ada1815"))).await);
     check(&[&format!("unknown | no key | request | refused | api_key_invalid | {IDS} {route}")]);
-    drop(desk.call(with_key(TestRequest::get().uri("/v1/admin/queues"), &reader)).await);
+    drop(bank.call(with_key(TestRequest::get().uri("/v1/admin/queues"), &reader)).await);
     check(&["reader | a key | request | refused | scope_missing | method=GET route=/v1/admin/queues"]);
-    drop(desk.call(with_key(TestRequest::put().uri("/v1/admin/gate"), &reader)).await);
+    drop(bank.call(with_key(TestRequest::put().uri("/v1/admin/gate"), &reader)).await);
     check(&["reader | a key | gate.change | refused | scope_missing | "]);
-    let desk = desk.serving_peers();
-    drop(desk.call(TestRequest::post().uri("/internal/ring")).await);
+    let bank = bank.serving_peers();
+    drop(bank.call(TestRequest::post().uri("/internal/ring")).await);
     check(&[
         "unknown | no key | internal | refused | internal_signature_invalid | method=POST route=/internal/ring",
     ]);
 }
 
 #[actix_web::test]
-async fn the_key_is_named_by_its_id() {
-    let desk = Desk::new().await;
+async fn a_key_is_recorded_by_its_id() {
+    let bank = TestBank::new().await;
     let key = NewKey::random();
-    desk.admit(&key, "reader", &[]).await;
+    bank.add_key(&key, "reader", &[]).await;
     let _trail = Trail::start();
-    drop(desk.call(with_key(TestRequest::get().uri(ACCOUNT), &key)).await);
+    drop(bank.call(with_key(TestRequest::get().uri(ACCOUNT), &key)).await);
     let events = EVENTS.take();
     assert_eq!(events.len(), 1);
     assert_eq!(events[0]["key"], id_of(&hash(key.expose())));
 }
 
 #[test]
-fn every_operation_that_changes_something_is_an_act_or_moves_money() {
+fn every_operation_that_writes_is_an_administrative_act_or_moves_money() {
     let document: Value = serde_json::from_str(postonce_schemas::OPENAPI_JSON).unwrap();
     let mut acts = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
@@ -154,20 +154,20 @@ fn every_operation_that_changes_something_is_an_act_or_moves_money() {
             assert_eq!(act.is_some(), changes, "{method} {path}: {act:?}");
         }
     }
-    assert_eq!(acts, postonce_web::access::audit::ACTS.len(), "an act of no operation");
+    assert_eq!(acts, postonce_web::access::audit::ACTS.len(), "an act without an operation");
 }
 
 #[actix_web::test]
-async fn who_changes_partners_and_their_keys_stands_in_the_trail() {
-    let desk = Desk::new().await;
+async fn changes_of_partners_and_their_keys_are_recorded() {
+    let bank = TestBank::new().await;
     let trail = Trail::start();
     let mill = "/v1/admin/partners/mill";
-    let post = |path: String, body: &str| desk.call_as_shop(json(TestRequest::post().uri(&path), body));
-    drop(desk.put(mill, r#"{"reach":{"everything":true}}"#).await);
+    let post = |path: String, body: &str| bank.call_as_shop(json(TestRequest::post().uri(&path), body));
+    drop(bank.put(mill, r#"{"reach":{"everything":true}}"#).await);
     let key = post(format!("{mill}/keys"), r#"{"scopes":["read"]}"#).await;
     let (key, key_id) = (key.body["key"].as_str().unwrap(), key.body["key_id"].as_str().unwrap());
-    drop(desk.call_as_shop(TestRequest::delete().uri(&format!("{mill}/keys/{key_id}"))).await);
-    drop(desk.call_as_shop(TestRequest::delete().uri("/v1/admin/partners/ada_byron/keys/lovelace")).await);
+    drop(bank.call_as_shop(TestRequest::delete().uri(&format!("{mill}/keys/{key_id}"))).await);
+    drop(bank.call_as_shop(TestRequest::delete().uri("/v1/admin/partners/ada_byron/keys/lovelace")).await);
     let events = trail.take();
     assert_eq!(
         events,
@@ -178,5 +178,5 @@ async fn who_changes_partners_and_their_keys_stands_in_the_trail() {
             "shop | a key | key.revoke | refused | partner_unknown | ".to_owned(),
         ]
     );
-    assert!(!events.join("\n").contains(key), "a key is never written down");
+    assert!(!events.join("\n").contains(key), "the trail contains no key");
 }

@@ -1,5 +1,5 @@
-//! Every operation of the OpenAPI document asks for a key and for its scope, and the document knows
-//! every answer that these tests see.
+//! Every operation of the OpenAPI document requires a key with its scope, and the document describes every
+//! response that these tests receive.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
 use serde_json::Value;
 
-use super::desk::{Desk, with_key};
+use super::test_bank::{TestBank, with_key};
 
 /// Methods, paths and scopes of the operations that need a key.
 fn operations() -> Vec<(Method, String, String)> {
@@ -30,31 +30,31 @@ fn operations() -> Vec<(Method, String, String)> {
 
 #[actix_web::test]
 async fn every_operation_needs_a_key_and_its_scope() {
-    let desk = Desk::new().await;
+    let bank = TestBank::new().await;
     let operations = operations();
     assert!(operations.len() >= 16, "{operations:?}");
     for (method, path, scope) in operations {
-        // Not even the ids of the path are looked at before the key.
+        // The key is checked before the ids of the path.
         let request = || TestRequest::default().method(method.clone()).uri(&path);
         let name = format!("{method} {path}");
-        let answer = desk.call(request()).await;
+        let answer = bank.call(request()).await;
         assert_eq!(answer.problem(), (401, "api_key_missing"), "{name}");
         assert!(answer.header("www-authenticate").unwrap().starts_with("Bearer"), "{name}");
         assert_eq!(
-            desk.call(with_key(request(), &NewKey::random())).await.problem(),
+            bank.call(with_key(request(), &NewKey::random())).await.problem(),
             (401, "api_key_invalid")
         );
         let needed = Scope::ALL.iter().copied().find(|it| it.code() == scope);
         let needed = needed.unwrap_or_else(|| panic!("{name} names an unknown scope {scope}"));
         let others: Vec<Scope> = Scope::ALL.iter().copied().filter(|it| !it.includes(needed)).collect();
         let key = NewKey::random();
-        desk.admit(&key, "reader", &others).await;
-        assert_eq!(desk.call(with_key(request(), &key)).await.problem(), (403, "scope_missing"), "{name}");
+        bank.add_key(&key, "reader", &others).await;
+        assert_eq!(bank.call(with_key(request(), &key)).await.problem(), (403, "scope_missing"), "{name}");
     }
 }
 
 #[test]
-fn operation_ids_are_unique_and_ours_are_all_documented() {
+fn operation_ids_are_unique_and_all_routes_are_documented() {
     let document: Value = serde_json::from_str(postonce_schemas::OPENAPI_JSON).unwrap();
     let mut ids = BTreeSet::new();
     for methods in document["paths"].as_object().unwrap().values() {
@@ -65,22 +65,22 @@ fn operation_ids_are_unique_and_ours_are_all_documented() {
     }
     for route in postonce_web::api::routes::paths() {
         let documented = document["paths"].get(route).is_some();
-        // The service of SOAP has a description of its own.
+        // SOAP has a description of its own.
         let others = ["/openapi.json", "/docs", "/soap/", "/xsd/"];
         let is_document = others.iter().any(|other| route.starts_with(other));
-        assert!(documented || is_document, "{route} is not in the document");
+        assert!(documented || is_document, "{route} is not documented");
     }
 }
 
 #[actix_web::test]
-async fn keys_come_in_one_header_only() {
-    let desk = Desk::new().await;
+async fn a_key_is_accepted_in_one_header_only() {
+    let bank = TestBank::new().await;
     let key = NewKey::random();
-    desk.admit(&key, "reader", &[Scope::Read]).await;
+    bank.add_key(&key, "reader", &[Scope::Read]).await;
     let check = async |value: String, expected: u16| {
         let request =
-            TestRequest::get().uri(super::desk::USER).insert_header(("authorization", value.clone()));
-        assert_eq!(desk.call(request).await.status, expected, "{value}");
+            TestRequest::get().uri(super::test_bank::USER).insert_header(("authorization", value.clone()));
+        assert_eq!(bank.call(request).await.status, expected, "{value}");
     };
     check(format!("Bearer {}", key.expose()), 200).await;
     check(format!("bearer   {}", key.expose()), 200).await;

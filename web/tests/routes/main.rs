@@ -1,9 +1,9 @@
-//! The whole HTTP stack in process, over the memory adapter. A [`desk::Desk`] is one bank.
+//! The whole HTTP stack in process, over the memory adapter. A [`test_bank::TestBank`] is one bank.
 #![expect(clippy::arithmetic_side_effects, clippy::unwrap_used, reason = "test code")]
 
-mod desk;
 mod gate;
 mod internal;
+mod test_bank;
 
 mod accounts;
 mod audit;

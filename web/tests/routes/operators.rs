@@ -1,4 +1,4 @@
-//! Health, metrics, documents and the admin's operations.
+//! Health, metrics, documents and the operations of administrators.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use postonce_shared::ports::world::World as _;
 use postonce_worker::readiness::Part;
 use serde_json::{Value, json};
 
-use super::desk::{ACCOUNT, Desk, id};
+use super::test_bank::{ACCOUNT, TestBank, id};
 
 const ONE: &str = r#"{"amount":"1","currency":"EUR"}"#;
 
 #[actix_web::test]
-async fn health_and_metrics_ask_nothing_of_the_store() {
-    let desk = Desk::with_account().await;
-    desk.submit("deposits", 1, ONE).await;
-    let before = desk.operations();
-    assert_eq!(desk.get("/livez").await.body, json!({"status": "ok"}));
-    assert_eq!(desk.get("/readyz").await.body, json!({"status": "ok"}));
-    let metrics = desk.get("/metrics").await.text;
-    assert_eq!(desk.operations(), before);
+async fn health_and_metrics_read_nothing_from_the_store() {
+    let bank = TestBank::with_account().await;
+    bank.submit("deposits", 1, ONE).await;
+    let before = bank.operations();
+    assert_eq!(bank.get("/livez").await.body, json!({"status": "ok"}));
+    assert_eq!(bank.get("/readyz").await.body, json!({"status": "ok"}));
+    let metrics = bank.get("/metrics").await.text;
+    assert_eq!(bank.operations(), before);
     for line in [
         "postonce_submissions_total{outcome=\"accepted\"} 1",
         "postonce_http_requests_total{route=\"/v1/users/{user_id}/accounts/{account_id}/deposits\",method=\"POST\",status=\"202\"} 1",
@@ -33,28 +33,28 @@ async fn health_and_metrics_ask_nothing_of_the_store() {
 }
 
 #[actix_web::test]
-async fn readiness_comes_back_by_a_probe() {
-    let desk = Desk::new().await;
-    let readiness = Arc::clone(&desk.app.readiness);
+async fn readiness_returns_after_a_probe() {
+    let bank = TestBank::new().await;
+    let readiness = Arc::clone(&bank.app.readiness);
     let queue = queues(1).remove(0);
-    let watch = Arc::clone(&readiness).watch(desk.store.clone(), queue, desk.world.clone());
-    desk.world.spawn(Box::pin(watch));
-    let before = desk.operations();
+    let watch = Arc::clone(&readiness).watch(bank.store.clone(), queue, bank.world.clone());
+    bank.world.spawn(Box::pin(watch));
+    let before = bank.operations();
     readiness.lose(Part::Queue);
-    let answer = desk.get("/readyz").await;
+    let answer = bank.get("/readyz").await;
     assert_eq!((answer.status, answer.body), (503, json!({"status": "unavailable", "missing": ["queue"]})));
-    while desk.get("/readyz").await.status != 200 {
+    while bank.get("/readyz").await.status != 200 {
         tokio::task::yield_now().await;
     }
-    desk.world.advance(Duration::from_secs(3600));
+    bank.world.advance(Duration::from_secs(3600));
     tokio::task::yield_now().await;
-    assert_eq!(desk.operations() - before, 1, "one probe, and none while all is well");
+    assert_eq!(bank.operations() - before, 1, "one probe, and none while the process is ready");
 }
 
 #[actix_web::test]
-async fn documents_are_open_and_load_nothing_from_elsewhere() {
-    let desk = Desk::new().await;
-    let get = async |path: &str| desk.call(TestRequest::get().uri(path)).await;
+async fn documents_are_public_and_load_nothing_from_other_hosts() {
+    let bank = TestBank::new().await;
+    let get = async |path: &str| bank.call(TestRequest::get().uri(path)).await;
     let document = get("/openapi.json").await;
     assert_eq!((document.status, document.text.as_str()), (200, postonce_schemas::OPENAPI_JSON.trim_end()));
     for path in ["/docs", "/docs/"] {
@@ -72,11 +72,11 @@ async fn documents_are_open_and_load_nothing_from_elsewhere() {
 }
 
 #[actix_web::test]
-async fn queues_show_what_waits() {
-    let desk = Desk::with_account().await;
-    desk.submit("deposits", 1, ONE).await;
-    desk.world.advance(Duration::from_secs(7));
-    let answer = desk.get("/v1/admin/queues").await;
+async fn queues_show_their_waiting_messages() {
+    let bank = TestBank::with_account().await;
+    bank.submit("deposits", 1, ONE).await;
+    bank.world.advance(Duration::from_secs(7));
+    let answer = bank.get("/v1/admin/queues").await;
     let queues = answer.body["queues"].as_array().unwrap();
     assert_eq!(queues.len(), 2);
     let busy: Vec<&Value> = queues.iter().filter(|queue| queue["depth"] == 1).collect();
@@ -89,51 +89,51 @@ async fn queues_show_what_waits() {
 
 #[actix_web::test]
 async fn dead_letters_are_replayed_or_discarded_once() {
-    let desk = Desk::with_account().await;
-    desk.submit("deposits", 1, ONE).await;
-    let first = desk.bury_one().await;
-    desk.submit("deposits", 2, ONE).await;
-    let second = desk.bury_one().await;
+    let bank = TestBank::with_account().await;
+    bank.submit("deposits", 1, ONE).await;
+    let first = bank.dead_letter_one().await;
+    bank.submit("deposits", 2, ONE).await;
+    let second = bank.dead_letter_one().await;
     let path = |id: &str| format!("/v1/admin/dead-letters/{id}");
-    let listed = desk.get("/v1/admin/dead-letters?limit=1").await.body;
+    let listed = bank.get("/v1/admin/dead-letters?limit=1").await.body;
     assert_eq!(listed["dead_letters"].as_array().unwrap().len(), 1);
     let cursor = listed["next_cursor"].as_str().unwrap();
-    let rest = desk.get(&format!("/v1/admin/dead-letters?cursor={cursor}")).await.body;
+    let rest = bank.get(&format!("/v1/admin/dead-letters?cursor={cursor}")).await.body;
     assert_eq!(rest["dead_letters"].as_array().unwrap().len(), 1);
-    let letter = desk.get(&path(&first)).await.body;
+    let letter = bank.get(&path(&first)).await.body;
     assert_eq!((&letter["items"], &letter["reason"]), (&json!([id(1)]), &json!("test")));
     assert_eq!(letter["resolution"], Value::Null);
 
     let replay = || TestRequest::post().uri(&format!("{}/replay", path(&first)));
-    let replayed = desk.call_as_shop(replay()).await;
+    let replayed = bank.call_as_shop(replay()).await;
     assert_eq!(replayed.status, 200, "{replayed:?}");
     assert_eq!(
         (&replayed.body["resolution"]["kind"], &replayed.body["resolution"]["by"]),
         (&json!("replayed"), &json!("shop"))
     );
-    assert_eq!(desk.call_as_shop(replay()).await.problem(), (409, "dead_letter_resolved"));
+    assert_eq!(bank.call_as_shop(replay()).await.problem(), (409, "dead_letter_resolved"));
     let discard = |id: &str| TestRequest::delete().uri(&path(id));
-    assert_eq!(desk.call_as_shop(discard(&second)).await.body["resolution"]["kind"], "discarded");
-    assert_eq!(desk.call_as_shop(discard("nothing")).await.problem(), (404, "dead_letter_unknown"));
+    assert_eq!(bank.call_as_shop(discard(&second)).await.body["resolution"]["kind"], "discarded");
+    assert_eq!(bank.call_as_shop(discard("nothing")).await.problem(), (404, "dead_letter_unknown"));
 
-    desk.post_all().await;
-    let status = async |number| desk.get(&format!("{ACCOUNT}/transactions/{}", id(number))).await.body;
+    bank.post_all().await;
+    let status = async |number| bank.get(&format!("{ACCOUNT}/transactions/{}", id(number))).await.body;
     assert_eq!(status(1).await["status"], "posted");
     assert_eq!(status(2).await["reason"], "discarded");
-    assert_eq!(desk.get("/v1/admin/dead-letters").await.body["dead_letters"], json!([]));
-    let all = desk.get("/v1/admin/dead-letters?resolved=include").await.body;
+    assert_eq!(bank.get("/v1/admin/dead-letters").await.body["dead_letters"], json!([]));
+    let all = bank.get("/v1/admin/dead-letters?resolved=include").await.body;
     assert_eq!(all["dead_letters"].as_array().unwrap().len(), 2);
 }
 
 #[actix_web::test]
-async fn order_numbers_and_costs_are_told() {
-    let desk = Desk::with_account().await;
-    desk.submit("deposits", 1, ONE).await;
-    desk.post_all().await;
-    let numbers = desk.get("/v1/admin/order-numbers").await.body;
+async fn order_numbers_and_costs_are_shown() {
+    let bank = TestBank::with_account().await;
+    bank.submit("deposits", 1, ONE).await;
+    bank.post_all().await;
+    let numbers = bank.get("/v1/admin/order-numbers").await.body;
     assert!(numbers["reserved"].as_u64().unwrap() > 0 && numbers["issued"] == 1, "{numbers}");
     assert!(numbers["ranges"][0]["first"].is_string(), "{numbers}");
-    let costs = desk.get("/v1/admin/storage-operations").await.body;
+    let costs = bank.get("/v1/admin/storage-operations").await.body;
     let sends: Vec<&Value> =
         costs["operations"].as_array().unwrap().iter().filter(|it| it["operation"] == "send").collect();
     assert_eq!(
@@ -141,34 +141,34 @@ async fn order_numbers_and_costs_are_told() {
         [&json!({"service": "queue", "operation": "send", "count": 1, "price_usd": "0.000000400"})]
     );
     assert!(costs["price_usd"].as_str().unwrap().starts_with("0.00000"), "{costs}");
-    let metrics = desk.get("/metrics").await.text;
+    let metrics = bank.get("/metrics").await.text;
     assert!(metrics.contains("postonce_storage_price_nano_usd_total{kind=\"queue\"} "), "{metrics}");
 }
 
 #[actix_web::test]
-async fn a_posting_has_a_price_once_there_is_one() {
-    let desk = Desk::with_account().await;
-    desk.submit("deposits", 1, ONE).await;
-    let costs = async || desk.get("/v1/admin/storage-operations").await.body;
+async fn the_price_of_a_posting_is_shown_after_the_first_posting() {
+    let bank = TestBank::with_account().await;
+    bank.submit("deposits", 1, ONE).await;
+    let costs = async || bank.get("/v1/admin/storage-operations").await.body;
     let before = costs().await;
     assert_eq!(before["postings"], 0);
     for ratio in ["operations_per_posting", "price_usd_per_million_postings"] {
         assert_eq!(before.get(ratio), Some(&Value::Null), "{before}");
     }
-    desk.submit("deposits", 2, ONE).await;
-    desk.post_all().await;
-    let count = desk.operations();
+    bank.submit("deposits", 2, ONE).await;
+    bank.post_all().await;
+    let count = bank.operations();
     let after = costs().await;
     assert_eq!((&after["postings"], &after["count"]), (&json!(2), &json!(count)));
     let half = format!("{}.{}0", count / 2, count % 2 * 5);
     assert_eq!(after["operations_per_posting"], half, "{after}");
     let nano = after["price_usd"].as_str().unwrap().replace('.', "").parse::<u64>().unwrap();
-    // Nano-dollars for two postings: half of it, times a million.
+    // Two postings: half of the nano-dollars, times a million.
     let million = nano * 500_000;
     let million = format!("{}.{:09}", million / 1_000_000_000, million % 1_000_000_000);
     assert_eq!(after["price_usd_per_million_postings"], million, "{after}");
     let process = json!({
-        "process": "http://desk:8081", "postings": 2, "count": count, "price_usd": after["price_usd"],
+        "process": "http://bank:8081", "postings": 2, "count": count, "price_usd": after["price_usd"],
     });
     assert_eq!(after["processes"], json!([process]));
 }

@@ -1,4 +1,4 @@
-//! Every error is a problem, also the framework's own.
+//! Every error is a problem document, also the errors of the framework.
 
 use std::sync::Arc;
 
@@ -13,41 +13,41 @@ use postonce_shared::ports::ledger::{
     AcceptOutcome, Accounts, Committed, Ledger, Marks, NewTransaction, Opened, StoredTransaction,
 };
 
-use super::desk::{ACCOUNT, Desk, json};
+use super::test_bank::{ACCOUNT, TestBank, json};
 
 #[actix_web::test]
-async fn paths_and_methods_that_do_not_exist() {
-    let desk = Desk::new().await;
+async fn unknown_paths_and_methods_are_problems() {
+    let bank = TestBank::new().await;
     for path in
         ["/", "/v1", "/v1/users", "/v2/users/x/accounts", "/docs/nothing.js", "/%00", "/v1/admin/queues/"]
     {
-        assert_eq!(desk.get(path).await.problem(), (404, "not_found"), "{path}");
+        assert_eq!(bank.get(path).await.problem(), (404, "not_found"), "{path}");
     }
-    let answer = desk.call_as_shop(TestRequest::delete().uri(ACCOUNT)).await;
+    let answer = bank.call_as_shop(TestRequest::delete().uri(ACCOUNT)).await;
     assert_eq!(answer.problem(), (405, "method_not_allowed"));
     assert_eq!(answer.header("allow"), Some("GET, HEAD, PUT, PATCH"));
     let odd = TestRequest::default().method(Method::from_bytes(b"BREW").unwrap()).uri("/livez");
-    assert_eq!(desk.call(odd).await.problem(), (405, "method_not_allowed"));
+    assert_eq!(bank.call(odd).await.problem(), (405, "method_not_allowed"));
     let head = TestRequest::default().method(Method::HEAD).uri("/livez");
-    assert_eq!(desk.call(head).await.status, 200);
+    assert_eq!(bank.call(head).await.status, 200);
 }
 
 #[actix_web::test]
-async fn ids_in_the_path_are_uuids() {
-    let desk = Desk::new().await;
-    let answer = desk.get("/v1/users/ada/accounts/1/transactions/2").await;
+async fn ids_in_the_path_must_be_uuids() {
+    let bank = TestBank::new().await;
+    let answer = bank.get("/v1/users/ada/accounts/1/transactions/2").await;
     assert_eq!(answer.problem(), (400, "path_invalid"));
     assert_eq!(answer.fields(), ["user_id", "account_id", "message_id"]);
-    let answer = desk.put(&ACCOUNT.replace("77aa", "zzzz"), "{").await;
+    let answer = bank.put(&ACCOUNT.replace("77aa", "zzzz"), "{").await;
     assert_eq!((answer.problem(), answer.fields()), ((400, "path_invalid"), vec!["account_id"]));
-    assert_eq!(desk.get("/v1/users/%ff/accounts").await.problem(), (400, "path_invalid"));
+    assert_eq!(bank.get("/v1/users/%ff/accounts").await.problem(), (400, "path_invalid"));
 }
 
 #[actix_web::test]
-async fn bodies_that_cannot_be_read_say_why() {
-    let desk = Desk::with_account().await;
+async fn unreadable_bodies_are_refused_with_their_reason() {
+    let bank = TestBank::with_account().await;
     let check = async |body: &str, expected: &str| {
-        let answer = desk.submit("deposits", 1, body).await;
+        let answer = bank.submit("deposits", 1, body).await;
         assert_eq!(answer.problem(), (400, "body_invalid"), "{body}");
         assert!(answer.body["detail"].as_str().unwrap().contains(expected), "{body}: {answer:?}");
     };
@@ -59,10 +59,10 @@ async fn bodies_that_cannot_be_read_say_why() {
     check(&format!("{{\"x\":{}1{}}}", "[".repeat(5000), "]".repeat(5000)), "nested deeper").await;
 }
 
-/// A ledger and accounts that fail or panic, as told.
-struct Broken(fn() -> StoreFault);
+/// A ledger and accounts that fail or panic.
+struct FailingStore(fn() -> StoreFault);
 
-fn away() -> StoreFault {
+fn outage() -> StoreFault {
     StoreFault::Unavailable { doing: "testing", source: "secret address".into() }
 }
 
@@ -75,7 +75,7 @@ fn bug() -> StoreFault {
 }
 
 #[async_trait]
-impl Ledger for Broken {
+impl Ledger for FailingStore {
     async fn accept(&self, _: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
         Err(self.0())
     }
@@ -102,7 +102,7 @@ impl Ledger for Broken {
 }
 
 #[async_trait]
-impl Accounts for Broken {
+impl Accounts for FailingStore {
     async fn open(&self, _: &Account) -> Result<Opened, StoreFault> {
         Err(self.0())
     }
@@ -117,29 +117,29 @@ impl Accounts for Broken {
 }
 
 #[actix_web::test]
-async fn faults_are_told_without_their_causes() {
+async fn faults_are_reported_without_their_causes() {
     let check = async |fault: fn() -> StoreFault, expected: (u16, &str), ready: u16| {
-        let desk = Desk::over(|store| {
-            store.ledger = Arc::new(Broken(fault));
-            store.accounts = Arc::new(Broken(fault));
+        let bank = TestBank::over(|store| {
+            store.ledger = Arc::new(FailingStore(fault));
+            store.accounts = Arc::new(FailingStore(fault));
         });
-        let desk = desk.await;
+        let bank = bank.await;
         let deposit = r#"{"amount":"1","currency":"EUR"}"#;
         for answer in [
-            desk.get(ACCOUNT).await,
-            desk.get(&format!("{ACCOUNT}/transactions/{}", super::desk::id(1))).await,
-            desk.submit("deposits", 1, deposit).await,
-            desk.put(ACCOUNT, r#"{"currency":"EUR"}"#).await,
-            desk.call_as_shop(json(TestRequest::patch().uri(ACCOUNT), r#"{"status":"open"}"#)).await,
+            bank.get(ACCOUNT).await,
+            bank.get(&format!("{ACCOUNT}/transactions/{}", super::test_bank::id(1))).await,
+            bank.submit("deposits", 1, deposit).await,
+            bank.put(ACCOUNT, r#"{"currency":"EUR"}"#).await,
+            bank.call_as_shop(json(TestRequest::patch().uri(ACCOUNT), r#"{"status":"open"}"#)).await,
         ] {
             assert_eq!(answer.problem(), expected);
             assert!(!answer.text.contains("secret"), "{answer:?}");
             assert_eq!(answer.header("retry-after"), (expected.0 == 503).then_some("1"));
         }
-        let readyz = desk.get("/readyz").await;
+        let readyz = bank.get("/readyz").await;
         assert_eq!(readyz.status, ready, "{readyz:?}");
     };
-    check(away, (503, "storage_unavailable"), 503).await;
+    check(outage, (503, "storage_unavailable"), 503).await;
     check(corrupt, (500, "internal_error"), 200).await;
     check(bug, (500, "internal_error"), 200).await;
 }

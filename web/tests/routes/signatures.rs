@@ -8,11 +8,11 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use postonce_shared::domain::partner::{SignatureAlgorithm, SignatureKey};
 use sha2::{Digest as _, Sha256};
 
-use super::desk::{ACCOUNT, Answer, Desk, id};
+use super::test_bank::{ACCOUNT, Answer, TestBank, id};
 
 const BODY: &str = r#"{"amount":"5.00","currency":"EUR"}"#;
 
-/// What is signed, and how; each test spoils something of it.
+/// The parameters of a signature; each test makes one of them invalid.
 struct Signing {
     secret: Vec<u8>,
     key_id: &'static str,
@@ -30,13 +30,13 @@ fn hmac_key(id: &str) -> SignatureKey {
 }
 
 impl Signing {
-    fn now(desk: &Desk) -> Self {
-        let created = desk.app.world.now().unix_ms() / 1000;
+    fn now(bank: &TestBank) -> Self {
+        let created = bank.app.world.now().unix_ms() / 1000;
         let components = vec!["@method", "@authority", "@path", "content-digest", "idempotency-key"];
         Self { secret: secret(), key_id: "shop-1", components, created, more: String::new() }
     }
 
-    /// The headers of a signature over a deposit of that body, as it would be sent to that path.
+    /// The headers of a signature over a deposit with that body, sent to that path.
     fn headers(&self, path: &str, body: &str) -> [(&'static str, String); 3] {
         let digest = format!("sha-256=:{}:", BASE64_STANDARD.encode(Sha256::digest(body)));
         let covered: Vec<String> = self.components.iter().map(|name| format!("\"{name}\"")).collect();
@@ -65,8 +65,8 @@ impl Signing {
     }
 }
 
-/// A deposit with these headers.
-async fn deposit(desk: &Desk, path: &str, body: &str, headers: &[(&'static str, String)]) -> Answer {
+/// Submits a deposit with these headers.
+async fn deposit(bank: &TestBank, path: &str, body: &str, headers: &[(&'static str, String)]) -> Answer {
     let request = TestRequest::default().method(Method::POST).uri(path);
     let request = request
         .insert_header(("host", "localhost:8080"))
@@ -75,45 +75,45 @@ async fn deposit(desk: &Desk, path: &str, body: &str, headers: &[(&'static str, 
         .insert_header(("idempotency-key", format!("\"{}\"", id(1))))
         .set_payload(body.to_owned());
     let request = headers.iter().fold(request, |request, header| request.insert_header(header.clone()));
-    desk.call_as_shop(request).await
+    bank.call_as_shop(request).await
 }
 
-async fn bank_that_asks_for_signatures() -> (Desk, String) {
-    let desk = Desk::with_account().await;
-    desk.let_sign("shop", &[hmac_key("shop-1"), hmac_key("shop-2")], true).await;
-    (desk, format!("{ACCOUNT}/deposits"))
+async fn bank_that_requires_signatures() -> (TestBank, String) {
+    let bank = TestBank::with_account().await;
+    bank.set_signing("shop", &[hmac_key("shop-1"), hmac_key("shop-2")], true).await;
+    (bank, format!("{ACCOUNT}/deposits"))
 }
 
 #[actix_web::test]
-async fn a_signed_request_is_let_in_and_its_repetition_moves_nothing() {
-    let (desk, path) = bank_that_asks_for_signatures().await;
-    let headers = Signing::now(&desk).headers(&path, BODY);
-    assert_eq!(deposit(&desk, &path, BODY, &headers).await.status, 202);
-    let again = deposit(&desk, &path, BODY, &headers).await;
+async fn a_signed_request_is_accepted_and_its_repetition_posts_nothing() {
+    let (bank, path) = bank_that_requires_signatures().await;
+    let headers = Signing::now(&bank).headers(&path, BODY);
+    assert_eq!(deposit(&bank, &path, BODY, &headers).await.status, 202);
+    let again = deposit(&bank, &path, BODY, &headers).await;
     assert_eq!((again.status, again.header("idempotent-replayed")), (202, Some("true")));
-    // Later it is too old, for what is new and for what was done.
-    desk.world.advance(std::time::Duration::from_secs(301));
-    assert_eq!(deposit(&desk, &path, BODY, &headers).await.problem(), (401, "signature_expired"));
-    // Any key of the partner, and the whole address as well.
+    // Later the signature has expired, for new requests and for replays.
+    bank.world.advance(std::time::Duration::from_secs(301));
+    assert_eq!(deposit(&bank, &path, BODY, &headers).await.problem(), (401, "signature_expired"));
+    // Any key of the partner is valid, and so is the whole address as a component.
     let components = vec!["@method", "@target-uri", "content-digest", "idempotency-key"];
-    let signing = Signing { key_id: "shop-2", components, ..Signing::now(&desk) };
-    let other = deposit(&desk, &path, BODY, &signing.headers(&path, BODY)).await;
+    let signing = Signing { key_id: "shop-2", components, ..Signing::now(&bank) };
+    let other = deposit(&bank, &path, BODY, &signing.headers(&path, BODY)).await;
     assert_eq!(other.status, 202, "{other:?}");
     let with_query = format!("{path}?a=b");
-    assert_eq!(deposit(&desk, &with_query, BODY, &signing.headers(&with_query, BODY)).await.status, 202);
+    assert_eq!(deposit(&bank, &with_query, BODY, &signing.headers(&with_query, BODY)).await.status, 202);
 }
 
 #[actix_web::test]
-async fn what_is_not_signed_as_it_must_be_is_refused() {
-    let (desk, path) = bank_that_asks_for_signatures().await;
-    assert_eq!(deposit(&desk, &path, BODY, &[]).await.problem(), (401, "signature_missing"));
-    // Reading is asked for it too: a key that was stolen alone opens nothing.
-    assert_eq!(desk.get(ACCOUNT).await.problem(), (401, "signature_missing"));
+async fn missing_invalid_and_incomplete_signatures_are_refused() {
+    let (bank, path) = bank_that_requires_signatures().await;
+    assert_eq!(deposit(&bank, &path, BODY, &[]).await.problem(), (401, "signature_missing"));
+    // Reads need a signature, too: a stolen API key alone gives no access.
+    assert_eq!(bank.get(ACCOUNT).await.problem(), (401, "signature_missing"));
     let check = async |signing: Signing, expected: &str| {
-        let answer = deposit(&desk, &path, BODY, &signing.headers(&path, BODY)).await;
+        let answer = deposit(&bank, &path, BODY, &signing.headers(&path, BODY)).await;
         assert_eq!(answer.problem(), (401, expected), "{answer:?}");
     };
-    let now = || Signing::now(&desk);
+    let now = || Signing::now(&bank);
     let created = now().created;
     check(Signing { secret: b"another secret of thirty-two bytes".to_vec(), ..now() }, "signature_invalid")
         .await;
@@ -126,9 +126,9 @@ async fn what_is_not_signed_as_it_must_be_is_refused() {
         let components = now().components.into_iter().filter(|name| *name != component).collect();
         check(Signing { components, ..now() }, "signature_incomplete").await;
     }
-    // Signed for one thing, sent as another.
+    // Signed for one request, sent with another.
     let refused = async |headers: &[(&'static str, String)], path: &str, body: &str| {
-        let answer = deposit(&desk, path, body, headers).await;
+        let answer = deposit(&bank, path, body, headers).await;
         assert!([400, 401].contains(&answer.status), "{answer:?}");
         answer.body["code"].as_str().unwrap().to_owned()
     };
@@ -141,35 +141,35 @@ async fn what_is_not_signed_as_it_must_be_is_refused() {
     assert_eq!(refused(&forged, &path, &BODY.replace("5.00", "9.00")).await, "signature_invalid");
     assert_eq!(refused(&signed[..2], &path, BODY).await, "signature_invalid");
     assert_eq!(refused(&signed[..1], &path, BODY).await, "signature_missing");
-    // Nothing of it came through.
-    desk.let_sign("shop", &[], false).await;
-    assert_eq!(desk.get(&format!("{ACCOUNT}/transactions/{}", id(1))).await.status, 404);
+    // No request had an effect.
+    bank.set_signing("shop", &[], false).await;
+    assert_eq!(bank.get(&format!("{ACCOUNT}/transactions/{}", id(1))).await.status, 404);
 }
 
 #[actix_web::test]
-async fn who_need_not_sign_is_held_to_what_it_signs() {
-    let (desk, path) = bank_that_asks_for_signatures().await;
-    desk.let_sign("shop", &[hmac_key("shop-1")], false).await;
-    assert_eq!(deposit(&desk, &path, BODY, &[]).await.status, 202);
-    let wrong = Signing { secret: b"another secret of thirty-two bytes".to_vec(), ..Signing::now(&desk) };
-    let answer = deposit(&desk, &path, BODY, &wrong.headers(&path, BODY)).await;
+async fn an_optional_signature_must_be_valid() {
+    let (bank, path) = bank_that_requires_signatures().await;
+    bank.set_signing("shop", &[hmac_key("shop-1")], false).await;
+    assert_eq!(deposit(&bank, &path, BODY, &[]).await.status, 202);
+    let wrong = Signing { secret: b"another secret of thirty-two bytes".to_vec(), ..Signing::now(&bank) };
+    let answer = deposit(&bank, &path, BODY, &wrong.headers(&path, BODY)).await;
     assert_eq!(answer.problem(), (401, "signature_invalid"));
-    // Of a partner that has no key for it, it is of no interest; a digest always is.
-    desk.let_sign("shop", &[], false).await;
-    assert_eq!(deposit(&desk, &path, BODY, &wrong.headers(&path, BODY)).await.status, 202);
+    // Without keys of the partner a signature is ignored, but a digest is always checked.
+    bank.set_signing("shop", &[], false).await;
+    assert_eq!(deposit(&bank, &path, BODY, &wrong.headers(&path, BODY)).await.status, 202);
     let digest = |value: &str| [("content-digest", value.to_owned())];
-    let answer = deposit(&desk, &path, BODY, &digest("sha-256=:AAAA:")).await;
+    let answer = deposit(&bank, &path, BODY, &digest("sha-256=:AAAA:")).await;
     assert_eq!(answer.problem(), (400, "content_digest_mismatch"));
-    let answer = deposit(&desk, &path, BODY, &digest("md5=:AAAA:")).await;
+    let answer = deposit(&bank, &path, BODY, &digest("md5=:AAAA:")).await;
     assert_eq!(answer.problem(), (400, "content_digest_invalid"));
 }
 
 #[actix_web::test]
-async fn a_body_that_was_not_announced_is_bound_as_well() {
-    let (desk, path) = bank_that_asks_for_signatures().await;
+async fn a_body_without_an_announced_length_must_be_signed_as_well() {
+    let (bank, path) = bank_that_requires_signatures().await;
     let components = vec!["@method", "@target-uri", "idempotency-key"];
-    let headers = Signing { components, ..Signing::now(&desk) }.headers(&path, BODY);
-    // As HTTP/2 may bring it: no length, no chunks.
+    let headers = Signing { components, ..Signing::now(&bank) }.headers(&path, BODY);
+    // As over HTTP/2: neither a length nor chunks.
     let request = TestRequest::post()
         .uri(&path)
         .insert_header(("host", "localhost:8080"))
@@ -177,5 +177,5 @@ async fn a_body_that_was_not_announced_is_bound_as_well() {
         .insert_header(("idempotency-key", format!("\"{}\"", id(1))))
         .set_payload(BODY);
     let request = headers.iter().fold(request, |request, header| request.insert_header(header.clone()));
-    assert_eq!(desk.call_as_shop(request).await.problem(), (401, "signature_incomplete"));
+    assert_eq!(bank.call_as_shop(request).await.problem(), (401, "signature_incomplete"));
 }

@@ -1,4 +1,4 @@
-//! The service for clients that speak SOAP: the same transactions, the same refusals, in envelopes.
+//! The SOAP service: the same transactions and the same refusals, in envelopes.
 
 use std::collections::BTreeSet;
 
@@ -13,20 +13,20 @@ use postonce_web::api::soap::PATH;
 use postonce_web::api::soap::envelope::Version;
 use postonce_web::api::soap::operations::Operation;
 
-use super::desk::{ACCOUNT, Answer, Desk, id, with_key};
+use super::test_bank::{ACCOUNT, Answer, TestBank, id, with_key};
 
 const ADDRESSING: &str = "http://www.w3.org/2005/08/addressing";
 const USER_ID: &str = "<UserId>0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11</UserId>";
 const ACCOUNT_ID: &str = "<AccountId>77aa0b9e-7c2f-4c35-8f0d-0a4f6f1f2e22</AccountId>";
 const MONEY: &str = "<Amount>10.00</Amount><Currency>EUR</Currency>";
 
-/// A message of an operation on the account of the desk.
+/// The message of an operation on the account of the test bank.
 fn message(operation: Operation, rest: &str) -> String {
     let name = operation.name();
     format!("<{name} xmlns=\"urn:postonce:soap:1\">{USER_ID}{ACCOUNT_ID}{rest}</{name}>")
 }
 
-/// What has to stand behind the account in a message of that operation.
+/// The elements after the account in the message of that operation.
 fn rest(operation: Operation) -> String {
     match operation {
         Operation::ReliableInsertMoney | Operation::ReliableWithdrawMoney => MONEY.to_owned(),
@@ -51,13 +51,13 @@ fn request(version: Version, envelope: String) -> TestRequest {
     TestRequest::post().uri(PATH).insert_header(("content-type", content_type)).set_payload(envelope)
 }
 
-impl Desk {
+impl TestBank {
     async fn soap(&self, version: Version, headers: &str, body: &str) -> Answer {
         self.call_as_shop(request(version, envelope(version, headers, body))).await
     }
 }
 
-/// The first element on the way through elements of these names.
+/// The first element at a path of element names.
 fn at<'a>(element: &'a Element, path: &[&str]) -> Option<&'a Element> {
     path.iter().try_fold(element, |element, name| element.elements().find(|it| it.name.local == *name))
 }
@@ -83,10 +83,10 @@ fn fault(version: Version, answer: &Answer) -> (u16, String) {
 }
 
 #[actix_web::test]
-async fn the_same_id_is_the_same_transaction_in_every_version_and_in_json() {
-    let desk = Desk::with_account().await;
+async fn one_message_id_is_one_transaction_in_both_versions_and_in_json() {
+    let bank = TestBank::with_account().await;
     let insert = message(Operation::ReliableInsertMoney, MONEY);
-    let first = desk.soap(Version::V11, &message_id(1), &insert).await;
+    let first = bank.soap(Version::V11, &message_id(1), &insert).await;
     assert_eq!(first.status, 200, "{first:?}");
     assert_eq!(first.header("content-type"), Some("text/xml; charset=utf-8"));
     assert_eq!(text(&first, &["Header", "RelatesTo"]), format!("urn:uuid:{}", id(1)));
@@ -94,94 +94,94 @@ async fn the_same_id_is_the_same_transaction_in_every_version_and_in_json() {
     let of = |answer: &Answer, path: &[&str]| text(answer, &[&response, path].concat());
     assert_eq!(of(&first, &["Replayed"]), "false");
     assert_eq!(of(&first, &["Transaction", "Status"]), "accepted");
-    desk.post_all().await;
-    let again = desk.soap(Version::V12, &message_id(1), &insert).await;
+    bank.post_all().await;
+    let again = bank.soap(Version::V12, &message_id(1), &insert).await;
     assert_eq!(again.header("content-type"), Some("application/soap+xml; charset=utf-8"));
     assert_eq!(
         (of(&again, &["Replayed"]), of(&again, &["Transaction", "Status"])),
         ("true".into(), "posted".into())
     );
-    let json = desk.submit("deposits", 1, r#"{"amount":"10.00","currency":"EUR"}"#).await;
+    let json = bank.submit("deposits", 1, r#"{"amount":"10.00","currency":"EUR"}"#).await;
     assert_eq!((json.status, json.header("idempotent-replayed")), (200, Some("true")));
     assert_eq!(of(&again, &["Transaction", "OrderNumber"]), json.body["order_number"].as_str().unwrap());
 
     let other = message(Operation::ReliableInsertMoney, "<Amount>10.01</Amount><Currency>EUR</Currency>");
-    let refused = desk.soap(Version::V11, &message_id(1), &other).await;
+    let refused = bank.soap(Version::V11, &message_id(1), &other).await;
     assert_eq!(fault(Version::V11, &refused), (500, "idempotency_key_reused".to_owned()));
     assert_eq!(text(&refused, &["Body", "Fault", "faultcode"]), "soap:Client");
     assert_eq!(text(&refused, &["Header", "RelatesTo"]), format!("urn:uuid:{}", id(1)));
-    let refused = desk.soap(Version::V12, &message_id(1), &other).await;
+    let refused = bank.soap(Version::V12, &message_id(1), &other).await;
     assert_eq!(fault(Version::V12, &refused), (400, "idempotency_key_reused".to_owned()));
     let withdrawal = message(Operation::ReliableWithdrawMoney, MONEY);
-    let refused = desk.soap(Version::V11, &message_id(1), &withdrawal).await;
+    let refused = bank.soap(Version::V11, &message_id(1), &withdrawal).await;
     assert_eq!(fault(Version::V11, &refused).1, "idempotency_key_reused");
-    assert_eq!(desk.get(ACCOUNT).await.body["balance"], "10.00");
+    assert_eq!(bank.get(ACCOUNT).await.body["balance"], "10.00");
 }
 
 #[actix_web::test]
-async fn accounts_and_transactions_are_read_as_they_are() {
-    let desk = Desk::with_account().await;
-    desk.submit("deposits", 1, r#"{"amount":"10.00","currency":"EUR","reference":"a & b"}"#).await;
-    desk.post_all().await;
-    let account = desk.soap(Version::V11, "", &message(Operation::GetUserAccount, "")).await;
+async fn accounts_and_transactions_can_be_read() {
+    let bank = TestBank::with_account().await;
+    bank.submit("deposits", 1, r#"{"amount":"10.00","currency":"EUR","reference":"a & b"}"#).await;
+    bank.post_all().await;
+    let account = bank.soap(Version::V11, "", &message(Operation::GetUserAccount, "")).await;
     let path = ["Body", "GetUserAccountResponse", "Account", "Balance"];
     assert_eq!((account.status, text(&account, &path)), (200, "10.00".to_owned()));
     let operation = Operation::GetTransaction;
-    let found = desk.soap(Version::V12, "", &message(operation, &rest(operation))).await;
+    let found = bank.soap(Version::V12, "", &message(operation, &rest(operation))).await;
     let path = |name| ["Body", "GetTransactionResponse", "Transaction", name];
     assert_eq!(text(&found, &path("Reference")), "a & b");
     assert_eq!(text(&found, &path("BalanceAfter")), "10.00");
     let absent = message(operation, &format!("<MessageId>{}</MessageId>", id(2)));
-    let refused = desk.soap(Version::V11, "", &absent).await;
+    let refused = bank.soap(Version::V11, "", &absent).await;
     assert_eq!(fault(Version::V11, &refused), (404, "transaction_unknown".to_owned()));
 }
 
 #[actix_web::test]
 async fn every_operation_needs_a_key_its_scope_and_an_account_within_reach() {
-    let desk = Desk::with_account().await;
+    let bank = TestBank::with_account().await;
     let narrow = NewKey::random();
     let nothing = Reach::Named { users: BTreeSet::new(), accounts: BTreeSet::new() };
-    desk.admit_within(nothing, &narrow, "narrow", Scope::ALL).await;
+    bank.add_key_with_reach(nothing, &narrow, "narrow", Scope::ALL).await;
     for (operation, version) in
         Operation::ALL.into_iter().flat_map(|it| [(it, Version::V11), (it, Version::V12)])
     {
         let name = operation.name();
         let body = message(operation, &rest(operation));
         let request = || request(version, envelope(version, &message_id(9), &body));
-        let refused = desk.call(request()).await;
+        let refused = bank.call(request()).await;
         assert_eq!(fault(version, &refused), (401, "api_key_missing".to_owned()), "{name}");
         let challenges: Vec<_> = refused.headers.get_all("www-authenticate").collect();
         assert_eq!(challenges.len(), 2, "{challenges:?}");
-        let refused = desk.call(with_key(request(), &NewKey::random())).await;
+        let refused = bank.call(with_key(request(), &NewKey::random())).await;
         assert_eq!(fault(version, &refused), (401, "api_key_invalid".to_owned()), "{name}");
 
         let key = NewKey::random();
         let others: Vec<Scope> =
             Scope::ALL.iter().copied().filter(|it| !it.includes(operation.scope())).collect();
-        desk.admit(&key, "reader", &others).await;
-        let refused = desk.call(with_key(request(), &key)).await;
+        bank.add_key(&key, "reader", &others).await;
+        let refused = bank.call(with_key(request(), &key)).await;
         assert_eq!(fault(version, &refused), (403, "scope_missing".to_owned()), "{name}");
 
-        let out_of_reach = desk.call(with_key(request(), &narrow)).await;
+        let out_of_reach = bank.call(with_key(request(), &narrow)).await;
         let expected =
             if operation == Operation::GetTransaction { "transaction_unknown" } else { "account_unknown" };
         assert_eq!(fault(version, &out_of_reach), (404, expected.to_owned()), "{name}");
-        // To the byte the answer about an account that does not exist.
+        // The response equals that about an account that does not exist, byte for byte.
         let unknown = body.replace("77aa0b9e", "00aa0b9e");
-        let unknown = desk.soap(version, &message_id(9), &unknown).await;
+        let unknown = bank.soap(version, &message_id(9), &unknown).await;
         assert_eq!((unknown.status, &unknown.text), (404, &out_of_reach.text), "{name}");
     }
 }
 
 #[actix_web::test]
-async fn a_key_may_be_a_password() {
-    let desk = Desk::with_account().await;
+async fn a_key_is_accepted_as_a_password() {
+    let bank = TestBank::with_account().await;
     let key = NewKey::random();
-    desk.admit(&key, "old", &[Scope::Read]).await;
+    bank.add_key(&key, "old", &[Scope::Read]).await;
     let get = async |uri: &str, value: String| {
         let body = envelope(Version::V11, "", &message(Operation::GetUserAccount, ""));
         let request = request(Version::V11, body).uri(uri);
-        desk.call(request.insert_header(("authorization", value))).await.status
+        bank.call(request.insert_header(("authorization", value))).await.status
     };
     let basic = |user: &str, password: &str| {
         format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))
@@ -191,21 +191,21 @@ async fn a_key_may_be_a_password() {
     for wrong in [basic("old", ""), basic("old", "wrong"), "Basic ?".to_owned(), "Basic".to_owned()] {
         assert_eq!(get(PATH, wrong.clone()).await, 401, "{wrong}");
     }
-    // Elsewhere there is one way to call.
+    // Other routes accept a bearer key only.
     let request =
         TestRequest::get().uri(ACCOUNT).insert_header(("authorization", basic("old", key.expose())));
-    assert_eq!(desk.call(request).await.problem(), (401, "api_key_missing"));
+    assert_eq!(bank.call(request).await.problem(), (401, "api_key_missing"));
 }
 
 #[actix_web::test]
-async fn what_is_no_message_is_refused_with_its_reason() {
-    let desk = Desk::with_account().await;
+async fn invalid_messages_are_refused_with_their_reason() {
+    let bank = TestBank::with_account().await;
     let version = Version::V11;
     let insert = message(Operation::ReliableInsertMoney, MONEY);
-    let check = async |body: String, status: u16, code: &str, told: &str| {
-        let answer = desk.call_as_shop(request(version, body.clone())).await;
+    let check = async |body: String, status: u16, code: &str, expected_text: &str| {
+        let answer = bank.call_as_shop(request(version, body.clone())).await;
         assert_eq!(fault(version, &answer), (status, code.to_owned()), "{body}: {answer:?}");
-        assert!(answer.text.contains(told), "{body}: {answer:?}");
+        assert!(answer.text.contains(expected_text), "{body}: {answer:?}");
     };
     let of = |headers: &str, body: &str| envelope(version, headers, body);
     check(String::new(), 500, "body_invalid", "must have an element").await;
@@ -243,50 +243,50 @@ async fn what_is_no_message_is_refused_with_its_reason() {
     check(of("", &format!("<x{wide}/>")), 500, "body_invalid", "more than 32 attributes").await;
     check(of("", &format!("<x a=\"{}\"/>", "y".repeat(70_000))), 413, "body_too_large", "65536").await;
     let latin = format!("<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?>{}", of("", &insert));
-    check(latin, 500, "body_invalid", "says that it is in ISO-8859-1").await;
+    check(latin, 500, "body_invalid", "declares ISO-8859-1").await;
     let json = TestRequest::post().uri(PATH).insert_header(("content-type", "application/json"));
-    assert_eq!(fault(version, &desk.call_as_shop(json).await), (415, "media_type_unsupported".to_owned()));
+    assert_eq!(fault(version, &bank.call_as_shop(json).await), (415, "media_type_unsupported".to_owned()));
     let wide: Vec<u8> = of("", &insert).encode_utf16().flat_map(u16::to_le_bytes).collect();
     let utf_16 = request(version, String::new()).set_payload(wide);
-    assert_eq!(fault(version, &desk.call_as_shop(utf_16).await), (500, "body_invalid".to_owned()));
+    assert_eq!(fault(version, &bank.call_as_shop(utf_16).await), (500, "body_invalid".to_owned()));
     let account = of("", &message(Operation::GetUserAccount, ""));
     let marked = request(version, format!("\u{FEFF}{account}"));
-    assert_eq!(desk.call_as_shop(marked).await.status, 200, "a byte order mark says nothing");
+    assert_eq!(bank.call_as_shop(marked).await.status, 200, "a byte order mark is ignored");
     let patch = TestRequest::patch().uri(PATH).insert_header(("content-type", "text/xml"));
-    assert_eq!(fault(version, &desk.call_as_shop(patch).await), (405, "method_not_allowed".to_owned()));
-    assert_eq!(desk.get(ACCOUNT).await.body["balance"], "0.00");
+    assert_eq!(fault(version, &bank.call_as_shop(patch).await), (405, "method_not_allowed".to_owned()));
+    assert_eq!(bank.get(ACCOUNT).await.body["balance"], "0.00");
 }
 
 #[actix_web::test]
-async fn messages_as_toolkits_write_them_are_understood() {
-    let desk = Desk::with_account().await;
+async fn messages_of_common_toolkits_are_accepted() {
+    let bank = TestBank::with_account().await;
     let version = Version::V11;
     let insert = message(Operation::ReliableInsertMoney, MONEY);
     let submission = "http://schemas.xmlsoap.org/ws/2004/08/addressing";
     let old = format!("<w:MessageID xmlns:w=\"{submission}\"> urn:uuid:{} </w:MessageID>", id(1));
     let others = "<a:To xmlns:a=\"http://www.w3.org/2005/08/addressing\" s:mustUnderstand=\"1\">urn:x</a:To>\
                   <o:Hint xmlns:o=\"urn:o\" s:mustUnderstand=\"0\"/>";
-    let answer = desk.soap(version, &format!("{old}{others}"), &insert).await;
+    let answer = bank.soap(version, &format!("{old}{others}"), &insert).await;
     assert_eq!(answer.status, 200, "{answer:?}");
     let root = parsed(&answer);
     let relates_to = at(&root, &["Header", "RelatesTo"]).unwrap();
-    assert_eq!(relates_to.name.namespace, submission, "in the words of the request");
-    // The wait is no part of the content, elements of others are.
+    assert_eq!(relates_to.name.namespace, submission, "in the namespace of the request");
+    // The wait is not part of the content; elements of other namespaces are.
     let waiting = message(Operation::ReliableInsertMoney, &format!("{MONEY}<WaitSeconds>0</WaitSeconds>"));
-    assert_eq!(desk.soap(version, &message_id(1), &waiting).await.status, 200);
+    assert_eq!(bank.soap(version, &message_id(1), &waiting).await.status, 200);
     let more = format!("{MONEY}<x:note xmlns:x=\"urn:x\">n</x:note>");
     let more = message(Operation::ReliableInsertMoney, &more);
-    assert_eq!(desk.soap(version, &message_id(1), &more).await.status, 500);
-    let kept = desk.soap(version, &message_id(2), &more).await;
+    assert_eq!(bank.soap(version, &message_id(1), &more).await.status, 500);
+    let kept = bank.soap(version, &message_id(2), &more).await;
     assert!(kept.text.contains("<x:note xmlns:x=\"urn:x\">n</x:note></Transaction>"), "{kept:?}");
 }
 
 #[actix_web::test]
-async fn the_description_names_the_address_where_it_was_found() {
-    let desk = Desk::new().await;
+async fn the_service_description_names_the_address_of_its_request() {
+    let bank = TestBank::new().await;
     let request =
         TestRequest::get().uri(&format!("{PATH}?wsdl")).insert_header(("host", "bank.example:8443"));
-    let answer = desk.call(request).await;
+    let answer = bank.call(request).await;
     assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/xml; charset=utf-8")));
     assert_eq!(
         answer.text.matches("location=\"http://bank.example:8443/soap/UserAccountService\"").count(),
@@ -297,7 +297,7 @@ async fn the_description_names_the_address_where_it_was_found() {
         assert!(answer.text.contains(&format!("element=\"tns:{}\"", operation.response())));
     }
     let hostile = TestRequest::get().uri(PATH).insert_header(("host", "\"><script>"));
-    assert!(!desk.call(hostile).await.text.contains("<script>"));
-    assert_eq!(desk.call(TestRequest::get().uri("/xsd/user-account-service.xsd")).await.status, 200);
-    assert_eq!(desk.call(TestRequest::get().uri("/xsd/other.xsd")).await.status, 404);
+    assert!(!bank.call(hostile).await.text.contains("<script>"));
+    assert_eq!(bank.call(TestRequest::get().uri("/xsd/user-account-service.xsd")).await.status, 200);
+    assert_eq!(bank.call(TestRequest::get().uri("/xsd/other.xsd")).await.status, 404);
 }

@@ -1,18 +1,18 @@
-//! Deposits and withdrawals: the table of the contract, line by line.
+//! Deposits and withdrawals, by the table of the API contract.
 
 use futures::join;
 use postonce_web::access::api_keys::NewKey;
 use postonce_web::access::scopes::Scope;
 use serde_json::json;
 
-use super::desk::{ACCOUNT, Desk, id, json as with_json, submission, with_key};
+use super::test_bank::{ACCOUNT, TestBank, id, json as with_json, submission, with_key};
 
 const TEN: &str = r#"{"amount":"10.00","currency":"EUR","reference":"invoice 7","metadata":{"shop":"12"}}"#;
 
 #[actix_web::test]
-async fn the_first_time_is_accepted_and_named() {
-    let desk = Desk::with_account().await;
-    let answer = desk.submit("deposits", 1, TEN).await;
+async fn a_new_submission_is_accepted_with_its_location() {
+    let bank = TestBank::with_account().await;
+    let answer = bank.submit("deposits", 1, TEN).await;
     assert_eq!(answer.status, 202, "{answer:?}");
     let path = format!("{ACCOUNT}/transactions/{}", id(1));
     assert_eq!(answer.header("location"), Some(path.as_str()));
@@ -24,32 +24,32 @@ async fn the_first_time_is_accepted_and_named() {
         "accepted_at": "2026-01-01T00:00:00.000Z",
     });
     assert_eq!(answer.body, expected);
-    assert_eq!(desk.get(&path).await.body, expected);
+    assert_eq!(bank.get(&path).await.body, expected);
 }
 
 #[actix_web::test]
-async fn the_same_again_is_a_replay_of_what_it_now_is() {
-    let desk = Desk::with_account().await;
-    desk.submit("deposits", 1, TEN).await;
+async fn a_repeated_submission_returns_the_current_transaction() {
+    let bank = TestBank::with_account().await;
+    bank.submit("deposits", 1, TEN).await;
     let spaced = r#"{ "metadata": {"shop":"12"}, "currency":"EUR", "amount":"10", "reference":"invoice 7" }"#;
-    let accepted = desk.submit("deposits", 1, spaced).await;
+    let accepted = bank.submit("deposits", 1, spaced).await;
     assert_eq!((accepted.status, accepted.header("idempotent-replayed")), (202, Some("true")));
-    desk.post_all().await;
-    let posted = desk.submit("deposits", 1, TEN).await;
+    bank.post_all().await;
+    let posted = bank.submit("deposits", 1, TEN).await;
     assert_eq!((posted.status, posted.header("idempotent-replayed")), (200, Some("true")));
     assert_eq!(posted.body["status"], "posted");
     assert_eq!(posted.body["balance_after"], "10.00");
     assert_eq!(posted.body["sequence"], 1);
     assert!(posted.body["order_number"].is_string() && posted.body["posted_at"].is_string());
-    assert_eq!(desk.get(ACCOUNT).await.body["balance"], "10.00");
+    assert_eq!(bank.get(ACCOUNT).await.body["balance"], "10.00");
 }
 
 #[actix_web::test]
-async fn the_same_id_with_other_content_is_refused_for_ever() {
-    let desk = Desk::with_account().await;
-    desk.submit("withdrawals", 1, TEN).await;
+async fn a_message_id_with_other_content_is_always_refused() {
+    let bank = TestBank::with_account().await;
+    bank.submit("withdrawals", 1, TEN).await;
     let check = async |kind: &str, body: &str| {
-        let answer = desk.submit(kind, 1, body).await;
+        let answer = bank.submit(kind, 1, body).await;
         assert_eq!(answer.problem(), (422, "idempotency_key_reused"), "{kind} {body}");
     };
     for _ in 0..2 {
@@ -58,10 +58,10 @@ async fn the_same_id_with_other_content_is_refused_for_ever() {
         check("withdrawals", &TEN.replace("invoice 7", "invoice 8")).await;
         check("withdrawals", &TEN.replace("12", "13")).await;
         check("withdrawals", &TEN.replacen('{', r#"{"purpose":null,"#, 1)).await;
-        // The second round meets it rejected.
-        desk.post_all().await;
+        // In the second round, the transaction is rejected already.
+        bank.post_all().await;
     }
-    let rejected = desk.submit("withdrawals", 1, TEN).await;
+    let rejected = bank.submit("withdrawals", 1, TEN).await;
     assert_eq!(rejected.status, 200);
     assert_eq!(rejected.body["status"], "rejected");
     assert_eq!(rejected.body["reason"], "insufficient_funds");
@@ -69,40 +69,40 @@ async fn the_same_id_with_other_content_is_refused_for_ever() {
 }
 
 #[actix_web::test]
-async fn whoever_waits_gets_the_final_transaction() {
-    let desk = Desk::with_account().await;
+async fn a_request_that_waits_gets_the_final_transaction() {
+    let bank = TestBank::with_account().await;
     let request = || submission("deposits", 1, TEN).insert_header(("prefer", "respond-async, wait=40"));
     let worker = async {
-        while desk.store.operations.snapshot().keys().all(|operation| operation.name != "send") {
+        while bank.store.operations.snapshot().keys().all(|operation| operation.name != "send") {
             tokio::task::yield_now().await;
         }
-        desk.post_all().await;
+        bank.post_all().await;
     };
-    let (answer, ()) = join!(desk.call_as_shop(request()), worker);
+    let (answer, ()) = join!(bank.call_as_shop(request()), worker);
     assert_eq!((answer.status, answer.header("preference-applied")), (200, Some("wait=30")), "{answer:?}");
     assert_eq!(answer.body["status"], "posted");
-    let again = desk.call_as_shop(request()).await;
+    let again = bank.call_as_shop(request()).await;
     assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
 }
 
 #[actix_web::test]
-async fn checks_go_in_the_order_of_the_contract() {
-    let desk = Desk::new().await;
+async fn checks_are_made_in_the_order_of_the_contract() {
+    let bank = TestBank::new().await;
     let reader = NewKey::random();
-    desk.admit(&reader, "shop", &[Scope::Read]).await;
+    bank.add_key(&reader, "shop", &[Scope::Read]).await;
     let path = format!("{ACCOUNT}/deposits");
     let bad_path = path.replace("0b1c6f0a", "nobody");
     let bad_body = r#"{"amount":"-1","currency":"EUR"}"#;
     let request = |path: &str| actix_web::test::TestRequest::post().uri(path);
     let check = async |request: actix_web::test::TestRequest, expected: (u16, &str)| {
-        assert_eq!(desk.call(request).await.problem(), expected);
+        assert_eq!(bank.call(request).await.problem(), expected);
     };
     let wrong = |request| with_key(request, &NewKey::random());
     check(request(&bad_path), (401, "api_key_missing")).await;
     check(wrong(request(&bad_path)), (401, "api_key_invalid")).await;
     check(with_key(request(&bad_path), &reader), (403, "scope_missing")).await;
     let check = async |request: actix_web::test::TestRequest, expected: (u16, &str)| {
-        assert_eq!(desk.call_as_shop(request).await.problem(), expected);
+        assert_eq!(bank.call_as_shop(request).await.problem(), expected);
     };
     check(request(&bad_path), (400, "path_invalid")).await;
     check(request(&path).set_payload("x".repeat(70_000)), (415, "media_type_unsupported")).await;
@@ -113,22 +113,22 @@ async fn checks_go_in_the_order_of_the_contract() {
     let with_id = |id: &'static str| with_json(request(&path), TEN).insert_header(("idempotency-key", id));
     check(with_id("17"), (400, "idempotency_key_invalid")).await;
     check(submission("deposits", 1, TEN), (404, "account_unknown")).await;
-    desk.put(ACCOUNT, r#"{"currency":"USD"}"#).await;
+    bank.put(ACCOUNT, r#"{"currency":"USD"}"#).await;
     check(submission("deposits", 1, TEN), (422, "currency_mismatch")).await;
-    // None of these used up the id.
-    assert_eq!(desk.submit("deposits", 1, &TEN.replace("EUR", "USD")).await.status, 202);
+    // None of the refused requests used up the id.
+    assert_eq!(bank.submit("deposits", 1, &TEN.replace("EUR", "USD")).await.status, 202);
 }
 
 #[actix_web::test]
-async fn media_types_and_sizes_have_limits() {
-    let desk = Desk::with_account().await;
+async fn other_media_types_and_large_bodies_are_refused() {
+    let bank = TestBank::with_account().await;
     let check = async |content_type: &str, encoding: Option<&str>, status: u16| {
         let mut request =
             submission("deposits", 1, TEN).insert_header(("content-type", content_type.to_owned()));
         if let Some(encoding) = encoding {
             request = request.insert_header(("content-encoding", encoding.to_owned()));
         }
-        assert_eq!(desk.call_as_shop(request).await.status, status, "{content_type} {encoding:?}");
+        assert_eq!(bank.call_as_shop(request).await.status, status, "{content_type} {encoding:?}");
     };
     check("application/json; charset=utf-8", None, 202).await;
     check("Application/JSON", Some("identity"), 202).await;
@@ -138,24 +138,24 @@ async fn media_types_and_sizes_have_limits() {
     check("text/json", None, 415).await;
     check("", None, 415).await;
     let padded = |bytes: usize| format!("{TEN}{}", " ".repeat(bytes - TEN.len()));
-    assert_eq!(desk.submit("deposits", 1, &padded(64 * 1024)).await.status, 202);
-    assert_eq!(desk.submit("deposits", 1, &padded(64 * 1024 + 1)).await.problem(), (413, "body_too_large"));
+    assert_eq!(bank.submit("deposits", 1, &padded(64 * 1024)).await.status, 202);
+    assert_eq!(bank.submit("deposits", 1, &padded(64 * 1024 + 1)).await.problem(), (413, "body_too_large"));
 }
 
 #[actix_web::test]
-async fn partners_have_message_ids_of_their_own() {
-    let desk = Desk::with_account().await;
+async fn message_ids_of_partners_are_independent() {
+    let bank = TestBank::with_account().await;
     let other = NewKey::random();
-    desk.admit(&other, "other", Scope::ALL).await;
-    desk.submit("deposits", 1, TEN).await;
+    bank.add_key(&other, "other", Scope::ALL).await;
+    bank.submit("deposits", 1, TEN).await;
     let path = format!("{ACCOUNT}/transactions/{}", id(1));
     let read = || with_key(actix_web::test::TestRequest::get().uri(&path), &other);
-    assert_eq!(desk.call(read()).await.problem(), (404, "transaction_unknown"));
+    assert_eq!(bank.call(read()).await.problem(), (404, "transaction_unknown"));
     let five = TEN.replace("10.00", "5.00");
-    let answer = desk.call(with_key(submission("deposits", 1, &five), &other)).await;
+    let answer = bank.call(with_key(submission("deposits", 1, &five), &other)).await;
     assert_eq!((answer.status, answer.header("idempotent-replayed")), (202, None));
-    desk.post_all().await;
-    assert_eq!(desk.call(read()).await.body["amount"], "5.00");
-    assert_eq!(desk.get(&path).await.body["amount"], "10.00");
-    assert_eq!(desk.get(ACCOUNT).await.body["balance"], "15.00");
+    bank.post_all().await;
+    assert_eq!(bank.call(read()).await.body["amount"], "5.00");
+    assert_eq!(bank.get(&path).await.body["amount"], "10.00");
+    assert_eq!(bank.get(ACCOUNT).await.body["balance"], "15.00");
 }

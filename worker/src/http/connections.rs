@@ -11,7 +11,7 @@
 use std::any::Any;
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd as _;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use actix_tls::accept::rustls_0_23::TlsStream;
@@ -21,6 +21,7 @@ use actix_web::dev::{Extensions, ServiceRequest, ServiceResponse};
 use actix_web::http::header::TRANSFER_ENCODING;
 use actix_web::middleware::Next;
 use actix_web::rt::net::TcpStream as TokioStream;
+use parking_lot::Mutex;
 use postonce_shared::ports::world::World;
 
 /// Between two looks at all connections.
@@ -67,7 +68,7 @@ impl Connections {
         let use_of_it = Mutex::new(Use { requests_in_hand: 0, since, idle_max });
         let world = Arc::clone(&self.world);
         let connection = Arc::new(Connection { socket: socket.into(), world, use_of_it });
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&connection));
+        self.open.lock().push(Arc::downgrade(&connection));
         data.insert(connection);
     }
 
@@ -81,7 +82,7 @@ impl Connections {
 
     fn hang_up_on_idle_ones(&self) {
         let now = self.world.uptime();
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         open.retain(|connection| {
             let Some(connection) = connection.upgrade() else { return false };
             let is_idle = connection.is_idle(now);
@@ -102,12 +103,11 @@ fn socket_of(stream: &dyn Any) -> Option<&TokioStream> {
 
 impl Connection {
     fn change(&self, change: impl FnOnce(&mut Use)) {
-        change(&mut self.use_of_it.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.use_of_it.lock());
     }
 
     fn is_idle(&self, now: Duration) -> bool {
-        let Use { requests_in_hand, since, idle_max } =
-            *self.use_of_it.lock().unwrap_or_else(PoisonError::into_inner);
+        let Use { requests_in_hand, since, idle_max } = *self.use_of_it.lock();
         requests_in_hand == 0 && now.saturating_sub(since) > idle_max
     }
 }

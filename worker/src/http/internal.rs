@@ -7,7 +7,7 @@ use postonce_shared::adapters::http::{
     COMPLETIONS_PATH, GATE_PATH, GateEpoch, PARTNERS_PATH, PartnerChanged, RING_PATH, STATUS_PATH,
     decode_ring,
 };
-use postonce_shared::cluster::completions::note;
+use postonce_shared::cluster::completions::reply_body;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::ports::doorbell::Doorbell as _;
 
@@ -41,14 +41,14 @@ async fn complete(body: ClaimedBody, callee: Data<PeerState>) -> Result<HttpResp
     let body = match body {
         ClaimedBody::Proven(body) => body,
         ClaimedBody::Refused { unproven, refusal } => {
-            for completion in note::decode(&unproven).unwrap_or_default() {
+            for completion in reply_body::decode(&unproven).unwrap_or_default() {
                 callee.completions.hint(&completion.key);
             }
             return Err(refusal);
         }
     };
-    for completion in note::decode(body.bytes()).map_err(|error| Refusal::unreadable(&error))? {
-        callee.completions.announce(&completion.key, &completion.outcome);
+    for completion in reply_body::decode(body.bytes()).map_err(|error| Refusal::unreadable(&error))? {
+        callee.completions.complete(&completion.key, &completion.outcome);
     }
     Ok(HttpResponse::NoContent().finish())
 }

@@ -10,9 +10,9 @@ mod server;
 mod signed;
 mod status;
 
-pub use connections::{Connections, attend};
+pub use connections::attend;
 pub use internal::configure;
-pub use server::{WorkerApp, serve, serve_peers};
+pub use server::{WorkerApp, serve, serve_peers, start};
 pub use signed::{ClaimedBody, Refusal, SignedBody};
 pub use status::{OperationCount, QueueListeners, Status};
 

@@ -5,16 +5,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use actix_web::dev::Server;
+use actix_tls::accept::rustls_0_23::reexports::ServerConfig;
+use actix_web::body::MessageBody;
+use actix_web::dev::{Server, ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::http::StatusCode;
 use actix_web::middleware::from_fn;
-use actix_web::web::{Data, get};
-use actix_web::{App, HttpResponse, HttpServer};
+use actix_web::web::{Data, ServiceConfig, get};
+use actix_web::{App, Error, HttpResponse, HttpServer};
 use futures::FutureExt as _;
+use postonce_shared::config::HttpLimits;
 use postonce_shared::oversight::prices::Prices;
+use postonce_shared::ports::world::World;
 use serde_json::json;
 
-use super::{Connections, PeerState, Refusal, attend, configure};
+use super::connections::Connections;
+use super::{PeerState, Refusal, attend, configure};
 use crate::meter::Meter;
 use crate::metrics::{OPENMETRICS, WorkerMetrics};
 use crate::readiness::{Part, Readiness};
@@ -23,6 +28,8 @@ use crate::readiness::{Part, Readiness};
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 /// How long an idle connection is kept: longer than the clients of other processes keep it.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
+/// How long a TLS handshake may take, where the head of a request may take longer.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(5);
 /// Most connections at the same time: the other processes of the bank, and whoever watches.
 const CONNECTIONS_MAX: usize = 512;
 /// How long requests in hand may take to end when the server stops.
@@ -72,31 +79,12 @@ pub fn serve(app: WorkerApp, listener: TcpListener) -> std::io::Result<Server> {
     let (meter, readiness) = (Arc::clone(&callee.meter), Arc::clone(&callee.readiness));
     let (queue_faults, ledger_faults) = (AtomicU64::new(0), AtomicU64::new(0));
     let vitals = Data::new(Vitals { readiness, meter, queue_faults, ledger_faults });
-    let connections = Connections::new(Arc::clone(&callee.world), KEEP_ALIVE.saturating_add(HEAD_PATIENCE));
-    callee.world.spawn(Arc::clone(&connections).watch().boxed());
-    let callee = Data::new(callee);
-    let server = HttpServer::new(move || {
-        App::new()
-            .app_data(Data::clone(&callee))
-            .app_data(Data::clone(&vitals))
-            .app_data(Data::clone(&metrics))
-            .route("/livez", get().to(livez))
-            .route("/readyz", get().to(readyz))
-            .route("/metrics", get().to(text_of_metrics))
-            .configure(configure)
-            .default_service(actix_web::web::to(not_found))
-            .wrap(from_fn(attend))
-    })
-    .on_connect(move |stream, data| connections.admit(stream, data))
-    // Small requests, now and then: the cores are for posting.
-    .workers(1)
-    .max_connections(CONNECTIONS_MAX)
-    .client_request_timeout(HEAD_PATIENCE)
-    .keep_alive(KEEP_ALIVE)
-    .shutdown_timeout(DRAIN_S)
-    .disable_signals()
-    .listen(listener)?;
-    Ok(server.run())
+    let routes = move |config: &mut ServiceConfig| {
+        config.app_data(Data::clone(&vitals)).app_data(Data::clone(&metrics));
+        config.route("/livez", get().to(livez)).route("/readyz", get().to(readyz));
+        config.route("/metrics", get().to(text_of_metrics)).default_service(actix_web::web::to(not_found));
+    };
+    serve_beside(callee, routes, listener)
 }
 
 /// Starts to serve on a bound address what the other processes of the bank ask, and nothing else: for a
@@ -106,24 +94,80 @@ pub fn serve(app: WorkerApp, listener: TcpListener) -> std::io::Result<Server> {
 /// # Errors
 /// When the address cannot be listened on.
 pub fn serve_peers(callee: PeerState, listener: TcpListener) -> std::io::Result<Server> {
-    let connections = Connections::new(Arc::clone(&callee.world), KEEP_ALIVE.saturating_add(HEAD_PATIENCE));
-    callee.world.spawn(Arc::clone(&connections).watch().boxed());
-    let callee = Data::new(callee);
-    let server = HttpServer::new(move || {
+    let routes = |config: &mut ServiceConfig| {
+        config.default_service(actix_web::web::to(not_for_partners));
+    };
+    serve_beside(callee, routes, listener)
+}
+
+/// Serves the routes for other processes of the bank, and `routes`.
+fn serve_beside(
+    callee: PeerState,
+    routes: impl Fn(&mut ServiceConfig) + Clone + Send + 'static,
+    listener: TcpListener,
+) -> std::io::Result<Server> {
+    let (world, callee) = (Arc::clone(&callee.world), Data::new(callee));
+    let app = move || {
         App::new()
             .app_data(Data::clone(&callee))
             .configure(configure)
-            .default_service(actix_web::web::to(not_for_partners))
+            .configure(&routes)
             .wrap(from_fn(attend))
-    })
-    .on_connect(move |stream, data| connections.admit(stream, data))
-    .workers(1)
-    .max_connections(CONNECTIONS_MAX)
-    .client_request_timeout(HEAD_PATIENCE)
-    .keep_alive(KEEP_ALIVE)
-    .shutdown_timeout(DRAIN_S)
-    .disable_signals()
-    .listen(listener)?;
+    };
+    let limits = HttpLimits {
+        head_patience: HEAD_PATIENCE,
+        keep_alive: KEEP_ALIVE,
+        connections_max: CONNECTIONS_MAX,
+        ..HttpLimits::default()
+    };
+    // One thread for small requests, now and then: the cores are for posting.
+    start(app, &world, &limits, 1, DRAIN_S, listener, None)
+}
+
+/// Starts an HTTP server on a bound address, over TLS if there is a configuration for it. Its `threads` share
+/// the connections; requests in progress have `drain_s` seconds to end when it stops. The caller awaits the
+/// server, and stops it through its handle: signals have no effect on it.
+///
+/// # Errors
+/// When the address cannot be listened on.
+pub fn start<T, B>(
+    app: impl Fn() -> App<T> + Clone + Send + 'static,
+    world: &Arc<dyn World>,
+    limits: &HttpLimits,
+    threads: usize,
+    drain_s: u64,
+    listener: TcpListener,
+    tls: Option<ServerConfig>,
+) -> std::io::Result<Server>
+where
+    T: ServiceFactory<
+            ServiceRequest,
+            Config = (),
+            Response = ServiceResponse<B>,
+            Error = Error,
+            InitError = (),
+        > + 'static,
+    B: MessageBody + 'static,
+{
+    let HttpLimits { head_patience, keep_alive, connections_max, .. } = *limits;
+    let connections = Connections::new(Arc::clone(world), keep_alive.saturating_add(head_patience));
+    world.spawn(Arc::clone(&connections).watch().boxed());
+    let connections_max = connections_max.div_ceil(threads);
+    let server = HttpServer::new(app)
+        .workers(threads)
+        .max_connections(connections_max)
+        // As many handshakes as connections, so that unfinished handshakes delay no other client.
+        .max_connection_rate(connections_max)
+        .tls_handshake_timeout(head_patience.min(HANDSHAKE_PATIENCE))
+        .client_request_timeout(head_patience)
+        .keep_alive(keep_alive)
+        .on_connect(move |stream, data| connections.admit(stream, data))
+        .shutdown_timeout(drain_s)
+        .disable_signals();
+    let server = match tls {
+        Some(tls) => server.listen_rustls_0_23(listener, tls)?,
+        None => server.listen(listener)?,
+    };
     Ok(server.run())
 }
 

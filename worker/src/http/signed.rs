@@ -4,13 +4,14 @@
 use std::fmt;
 use std::time::Duration;
 
-use actix_web::body::BoxBody;
+use actix_web::body::{BodyStream, BoxBody, to_bytes_limited};
 use actix_web::dev::Payload;
+use actix_web::error::PayloadError;
 use actix_web::http::StatusCode;
-use actix_web::web::{Bytes, BytesMut, Data};
+use actix_web::web::{Bytes, Data};
 use actix_web::{FromRequest, HttpRequest, HttpResponse, ResponseError};
+use futures::FutureExt as _;
 use futures::future::{Either, LocalBoxFuture, select};
-use futures::{FutureExt as _, StreamExt as _};
 use postonce_shared::adapters::http::REQUEST_BYTES_MAX;
 use postonce_shared::adapters::http::signature::{
     ADDRESSEE_HEADER, NONCE_HEADER, PeerRequest, Refused, SIGNATURE_HEADER, TIMESTAMP_HEADER,
@@ -163,9 +164,9 @@ async fn read(request: &HttpRequest, payload: Payload) -> Result<ClaimedBody, Re
     let secret = callee.secret.known().ok_or_else(|| {
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "This process does not know the secret yet.")
     })?;
-    let reading = std::pin::pin!(collect(payload));
+    let reading = std::pin::pin!(to_bytes_limited(BodyStream::new(payload), REQUEST_BYTES_MAX));
     let body = match select(reading, callee.world.sleep(BODY_PATIENCE)).await {
-        Either::Left((body, _)) => body?,
+        Either::Left((body, _)) => body.map_err(|_| too_large())?.map_err(|error| broken(&error))?,
         Either::Right(_) => {
             return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "The body took too long."));
         }
@@ -187,15 +188,10 @@ async fn read(request: &HttpRequest, payload: Payload) -> Result<ClaimedBody, Re
     })
 }
 
-async fn collect(mut payload: Payload) -> Result<Bytes, Refusal> {
-    let mut bytes = BytesMut::new();
-    while let Some(chunk) = payload.next().await {
-        let chunk = chunk.map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, format!("{error}.")))?;
-        if bytes.len().saturating_add(chunk.len()) > REQUEST_BYTES_MAX {
-            let detail = format!("A body has at most {REQUEST_BYTES_MAX} bytes.");
-            return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
-        }
-        bytes.extend_from_slice(&chunk);
-    }
-    Ok(bytes.freeze())
+fn too_large() -> Refusal {
+    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, format!("A body has at most {REQUEST_BYTES_MAX} bytes."))
+}
+
+fn broken(error: &PayloadError) -> Refusal {
+    Refusal::new(StatusCode::BAD_REQUEST, format!("{error}."))
 }

@@ -1,8 +1,8 @@
 //! One receipt of one message: what is in it, and the lease on it while its work is done.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::messaging::envelope::{Envelope, Names, Unreadable};
@@ -74,7 +74,7 @@ impl<W> Delivery<W> {
 
     /// The newest lease; `None` when it was lost.
     pub fn lease(&self) -> Option<Lease> {
-        self.hold.lock().unwrap_or_else(PoisonError::into_inner).lease.clone()
+        self.hold.lock().lease.clone()
     }
 
     /// Prolongs the lease. The body is sent along exactly as it stands: a queue replaces it. A fault
@@ -88,7 +88,7 @@ impl<W> Delivery<W> {
         name: &QueueName,
         visibility: Duration,
     ) -> Result<Held<()>, StoreFault> {
-        let body = self.hold.lock().unwrap_or_else(PoisonError::into_inner).body.clone();
+        let body = self.hold.lock().body.clone();
         self.rewrite(queue, name, body, visibility).await
     }
 
@@ -101,7 +101,7 @@ impl<W> Delivery<W> {
     ) -> Result<Held<()>, StoreFault> {
         let Some(lease) = self.lease() else { return Ok(Held::Lost) };
         let rewritten = queue.extend(name, &lease, &body, visibility).await?;
-        let mut hold = self.hold.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hold = self.hold.lock();
         match rewritten {
             Held::Ours(newest) => {
                 *hold = Hold { lease: Some(newest), body };

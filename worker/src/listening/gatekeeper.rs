@@ -10,20 +10,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use futures::future::{Either, pending, select};
-use postonce_shared::cluster::gate::{Gate, GateOrder, GateState};
+use postonce_shared::backoff::STORE_NEEDED;
+use postonce_shared::cluster::gate::{Gate, GateState, GateValue};
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::world::World;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::background_task::BackgroundTask;
-use crate::backoff::Backoff;
 use crate::drain::Drain;
 
-/// First wait before an unreadable gate is read again.
-const READ_DELAY_MIN: Duration = Duration::from_millis(200);
-/// Longest such wait.
-const READ_DELAY_MAX: Duration = Duration::from_secs(5);
 /// Longest sleep before a scheduled release is compared with the clock again: clocks are set.
 const CLOCK_CHECK_MAX: Duration = Duration::from_secs(10);
 /// How long an acknowledgment waits for receives under way.
@@ -35,7 +31,7 @@ enum Known {
     /// It was not read yet, or cannot be understood: held.
     Nothing,
     /// What was read last.
-    Order(GateOrder),
+    Order(GateValue),
 }
 
 /// Stands between the listeners of a process and the queues.
@@ -67,7 +63,7 @@ impl Gatekeeper {
 
     /// Whether listeners may receive.
     pub fn is_open(&self) -> bool {
-        matches!(*self.known.borrow(), Known::Order(GateOrder { state: GateState::Released, .. }))
+        matches!(*self.known.borrow(), Known::Order(GateValue { state: GateState::Released, .. }))
     }
 
     /// The epoch that this process obeys; zero before the first one, and before it was read.
@@ -98,7 +94,7 @@ impl Gatekeeper {
     /// Reads the gate until it can be read, and from then on watches for a scheduled release. Ends
     /// when the drain starts.
     pub async fn watch(&self, drain: &Drain) {
-        let mut faults = Backoff::new(READ_DELAY_MIN, READ_DELAY_MAX);
+        let mut faults = STORE_NEEDED.start();
         let mut known = self.known.subscribe();
         while !drain.is_started() {
             let now = *known.borrow_and_update();
@@ -112,7 +108,7 @@ impl Gatekeeper {
                         faults.next(&*self.world)
                     }
                 },
-                Known::Order(GateOrder { state: GateState::Held { release_at: Some(at) }, .. }) => {
+                Known::Order(GateValue { state: GateState::Held { release_at: Some(at) }, .. }) => {
                     at.since(self.world.now()).min(CLOCK_CHECK_MAX)
                 }
                 Known::Order(_) => Duration::MAX,
@@ -157,7 +153,7 @@ impl Gatekeeper {
 
     async fn look(&self) -> Result<(), StoreFault> {
         let read = match *self.known.borrow() {
-            Known::Nothing if self.hold_first => self.gate.hold_if_untouched().boxed(),
+            Known::Nothing if self.hold_first => self.gate.hold_if_unset().boxed(),
             Known::Nothing | Known::Order(_) => self.gate.read().boxed(),
         };
         match read.await {
@@ -183,7 +179,7 @@ impl Gatekeeper {
         }
     }
 
-    fn obey(&self, order: GateOrder) {
+    fn obey(&self, order: GateValue) {
         let newer = self.known.send_if_modified(|known| {
             // Answers may overtake each other: an older order never undoes a newer one.
             let newer = match *known {

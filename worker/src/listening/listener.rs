@@ -16,19 +16,17 @@ use std::time::Duration;
 use futures::future::{BoxFuture, pending};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
+use postonce_shared::backoff::{Backoff, IDLE_POLL, RetryPolicy};
 use postonce_shared::ports::doorbell::Doorbell;
 use postonce_shared::ports::queue::QueueName;
 use tokio::sync::oneshot;
 use tracing::debug;
 
 use crate::background_task::BackgroundTask;
-use crate::backoff::Backoff;
 use crate::listening::handler::Handler;
 use crate::listening::poll_schedule::PollSchedule;
 use crate::listening::session::{Ended, Rings, Session, SessionContext};
 
-/// First wait when the queues are empty.
-const IDLE_DELAY_MIN: Duration = Duration::from_millis(100);
 /// Longest wait between two safety polls while there is work.
 const BUSY_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Wait before a queue is looked into again over which a session fell.
@@ -109,7 +107,7 @@ impl<H: Handler> Listener<H> {
             rings: BTreeMap::new(),
             jobs: FuturesUnordered::new(),
             agenda: PollSchedule::default(),
-            idle: Backoff::steady(IDLE_DELAY_MIN, self.idle_delay_max),
+            idle: RetryPolicy { longest: self.idle_delay_max, ..IDLE_POLL }.start(),
             poll_at: now,
             polled_at: now,
             polled: 0,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, Either, join_all, pending, select};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
+use postonce_shared::backoff::RECEIVE;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::queue::{Message, QueueName, RECEIVE_MAX, WorkQueue};
@@ -16,7 +17,6 @@ use postonce_shared::ports::world::World;
 use tokio::sync::watch;
 use tracing::{error, warn};
 
-use crate::backoff::Backoff;
 use crate::config::Bounds;
 use crate::drain::Drain;
 use crate::listening::delivery::Delivery;
@@ -26,10 +26,6 @@ use crate::listening::leases::QueueLeases;
 use crate::listening::receivers::{Demand, wanted};
 use crate::meter::{ListenerGauge, Meter};
 
-/// First wait after a fault.
-const FAULT_DELAY_MIN: Duration = Duration::from_millis(100);
-/// Longest wait after a fault.
-const FAULT_DELAY_MAX: Duration = Duration::from_secs(5);
 /// Least time between two questions for the depth of a queue: they cost operations, too.
 const DEPTH_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest wait for an answer to it: what is done is settled after that, and no lease is renewed any more.
@@ -145,7 +141,7 @@ impl<H: Handler> Session<H> {
         let mut rounds: Rounds<'_, H> = FuturesUnordered::new();
         // Of these, how many are settling.
         let mut settling = 0_usize;
-        let mut faults = Backoff::new(FAULT_DELAY_MIN, FAULT_DELAY_MAX);
+        let mut faults = RECEIVE.start();
         // One looks first: whether there is work for more, it has to see.
         let (mut look, mut receivers, mut delay) = (true, 1, Duration::ZERO);
         let mut first = !self.context.drain.is_started();

@@ -7,11 +7,12 @@
 //! after the other at the rate: if all came back with the next second, a long queue would cost two operations
 //! of the store for each order in it, every second.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use postonce_shared::access::partner_grants::{Denial, PartnerGrants};
-use postonce_shared::access::token_bucket::{Bucket, Standing};
+use postonce_shared::access::token_bucket::{Bucket, RateStatus};
 use postonce_shared::bank::Bank;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{Partner, RequestRate};
@@ -74,7 +75,7 @@ impl DirectOrders {
     /// Counts an order against the rate; above it, how long the order has to wait.
     fn postponed(&self, partner: &Partner) -> Option<Duration> {
         let rate = partner.rate.unwrap_or(self.rate);
-        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pace = self.pace.lock();
         let now = self.world.uptime();
         let delay = pace.delay(rate, now)?;
         self.meter.postponed.add(1);
@@ -115,7 +116,7 @@ impl Pace {
     /// `None` when an order may be accepted now; otherwise how long it has to wait.
     fn delay(&mut self, rate: RequestRate, now: Duration) -> Option<Duration> {
         let standing = self.bucket.get_or_insert_with(|| Bucket::full(rate, now)).take(rate, now);
-        let Standing { retry_in_s, .. } = standing;
+        let RateStatus { retry_in_s, .. } = standing;
         let earliest = now.saturating_add(Duration::from_secs(retry_in_s?));
         let interval = Duration::from_secs(1).checked_div(rate.per_second).unwrap_or_default();
         let turn = self.last_turn.saturating_add(interval).max(earliest);

@@ -7,13 +7,14 @@
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::join_all;
 use futures::{FutureExt as _, StreamExt as _};
+use parking_lot::Mutex;
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::completions::Completions;
 use postonce_shared::cluster::replies::PendingReplies;
@@ -154,7 +155,7 @@ impl Handler for PostingHandler {
     async fn settle(&self, queue: &QueueName, posted: Posted) -> Handled {
         let round = self.round(queue);
         let healthy = round.settle_all(&posted).await;
-        let mut back_in = round.settlement.back_in.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut back_in = round.settlement.back_in.into_inner();
         if healthy {
             return Handled { health: Health::Well, back_in };
         }

@@ -1,10 +1,12 @@
 //! Carries out what was chosen for a message. Whatever fails here leaves the message on the queue:
 //! it comes back when its lease ends, and its final items are recognised.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
+use parking_lot::Mutex;
+use postonce_shared::backoff::{MESSAGE, NEWER_MESSAGE};
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::messaging::claim_check::ClaimCheck;
@@ -17,19 +19,12 @@ use postonce_shared::ports::world::World;
 use postonce_shared::protocol::dead_letters::DeadLetterService;
 use tracing::{error, warn};
 
-use crate::backoff::Backoff;
 use crate::listening::delivery::{Delivery, Unopened};
 use crate::meter::Meter;
 use crate::posting::disposition::Disposition;
 
-/// First wait before a message is tried again.
-const RETRY_DELAY_MIN: Duration = Duration::from_secs(1);
-/// Longest wait before a message is tried again.
-const RETRY_DELAY_MAX: Duration = Duration::from_secs(10);
 /// How long it may take to set a message aside, or to take it apart.
 const SETTLING_TIME_MAX: Duration = Duration::from_secs(20);
-/// Longest wait of a message for a newer worker before it is looked at again.
-const NEWER_VERSION_DELAY_MAX: Duration = Duration::from_secs(60);
 /// Messages that are sent side by side when an envelope is taken apart.
 const SENDS_AT_ONCE: usize = 16;
 
@@ -132,10 +127,8 @@ impl Settlement {
         self.meter.newer_versions.add(1);
         let id = &delivery.message.lease.message_id;
         error!(queue = %self.name, message_id = id, "Message {id} waits for a newer worker: {why}");
-        // Soon at first: in a rolling upgrade the newer worker may start any moment.
-        let receipts_before = delivery.message.dequeue_count.saturating_sub(1);
-        let mut backoff = Backoff::after(RETRY_DELAY_MIN, NEWER_VERSION_DELAY_MAX, receipts_before);
-        self.hide(delivery, &delivery.message.body, backoff.next(&*self.world)).await;
+        let delay = NEWER_MESSAGE.delay(delivery.message.dequeue_count, &*self.world);
+        self.hide(delivery, &delivery.message.body, delay).await;
         true
     }
 
@@ -252,8 +245,7 @@ impl Settlement {
     }
 
     fn retry_delay(&self, delivery: &Delivery<Envelope>) -> Duration {
-        let receipts_before = delivery.message.dequeue_count.saturating_sub(1);
-        Backoff::after(RETRY_DELAY_MIN, RETRY_DELAY_MAX, receipts_before).next(&*self.world)
+        MESSAGE.delay(delivery.message.dequeue_count, &*self.world)
     }
 
     /// Removes the payload of a message, if it has one. Should that fail, it is swept some day.
@@ -275,7 +267,7 @@ impl Settlement {
     async fn hide(&self, delivery: &Delivery<Envelope>, body: &[u8], delay: Duration) {
         let Some(lease) = delivery.lease() else { return };
         match self.queue.extend(&self.name, &lease, body, delay).await {
-            Ok(Held::Ours(_)) => self.back_in.lock().unwrap_or_else(PoisonError::into_inner).push(delay),
+            Ok(Held::Ours(_)) => self.back_in.lock().push(delay),
             Ok(Held::Lost) => self.meter.leases_lost.add(1),
             // It comes back when its lease ends.
             Err(fault) => warn!(queue = %self.name, "Could not give a message back: {}", chain(&fault)),

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{Either, select};
+use postonce_shared::backoff::{Backoff, PROCESS_START};
 use postonce_shared::oversight::scaling::{
     Demand, DemandWatch, ScalingPolicy, StabilizationWindow, workers_wanted,
 };
@@ -30,14 +31,9 @@ use tracing::{error, info, warn};
 use self::attention::Attention;
 use self::child::{Child, Event};
 pub use self::range::{InvalidRange, SCALE_MAX, ScaleRange};
-use crate::backoff::Backoff;
 
 /// How often it compares what there is with what is wanted. Asks nothing of the store by itself.
 const TICK: Duration = Duration::from_secs(1);
-/// First wait before a process that ended by itself is replaced.
-const RESTART_DELAY_MIN: Duration = Duration::from_millis(500);
-/// Longest such wait.
-const RESTART_DELAY_MAX: Duration = Duration::from_secs(30);
 /// A process that lived so long was well: what ended it has nothing to do with the start.
 const WELL_AFTER: Duration = Duration::from_secs(60);
 /// How long a process may take to drain before it is killed: longer than it allows itself.
@@ -99,7 +95,7 @@ impl Supervisor {
             children: BTreeMap::new(),
             started: 0,
             restart_at: Duration::ZERO,
-            restarts: Backoff::new(RESTART_DELAY_MIN, RESTART_DELAY_MAX),
+            restarts: PROCESS_START.start(),
             tell,
             events,
         }

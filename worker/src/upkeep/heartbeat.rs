@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::{Either, select};
+use postonce_shared::backoff::STORE_NEEDED;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::process_registry::{
@@ -19,7 +20,6 @@ use tokio::sync::Mutex;
 use tracing::{info, warn};
 
 use crate::background_task::BackgroundTask;
-use crate::backoff::Backoff;
 use crate::drain::Drain;
 
 /// Least time between two announcements: a test that polls often need not announce often.
@@ -30,10 +30,6 @@ const INTERVAL_MAX: Duration = Duration::from_secs(20 * 60);
 const POLLS_PER_INTERVAL: u32 = 5;
 /// Safety polls for which an announcement stands at least: errands take turns.
 const POLLS_STANDING: u32 = 10;
-/// First wait after an announcement that failed at the start.
-const RETRY_DELAY_MIN: Duration = Duration::from_millis(200);
-/// Longest such wait.
-const RETRY_DELAY_MAX: Duration = Duration::from_secs(5);
 /// How long withdrawing may take: an entry that stays is found to be stale.
 const WITHDRAWAL_TIME_MAX: Duration = Duration::from_secs(2);
 
@@ -102,7 +98,7 @@ impl Heartbeat {
     /// Announces the process, again and again until the store has it, and then calls `announced`;
     /// withdraws it when the drain starts.
     pub async fn keep(&self, drain: &Drain, announced: impl FnOnce()) {
-        let mut backoff = Backoff::new(RETRY_DELAY_MIN, RETRY_DELAY_MAX);
+        let mut backoff = STORE_NEEDED.start();
         while !drain.is_started() {
             match self.announce().await {
                 Ok(()) => {
@@ -180,7 +176,7 @@ mod tests {
     use crate::drain::drain;
     use postonce_shared::adapters::memory::MemoryStore;
     use postonce_shared::adapters::memory::world::TestWorld;
-    use postonce_shared::ports::process_registry::living;
+    use postonce_shared::ports::process_registry::live_processes;
     use postonce_shared::ports::world::WorldExt as _;
 
     #[test]
@@ -217,7 +213,7 @@ mod tests {
                 heartbeat.run().await;
             }
             assert_eq!(operations(), 361, "one at the start, and one at every second turn");
-            assert_eq!(living(&*store.roster, world.now()).await.unwrap().len(), 1);
+            assert_eq!(live_processes(&*store.roster, world.now()).await.unwrap().len(), 1);
             starter.start();
         };
         let announced = std::sync::atomic::AtomicBool::new(false);

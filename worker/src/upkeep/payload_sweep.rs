@@ -1,10 +1,10 @@
 //! The daily sweep of payloads that nobody needs any more.
 
 use std::sync::Arc;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use postonce_shared::bank::Bank;
 use postonce_shared::messaging::sweep::{Sweep, Swept};
 use postonce_shared::ports::fault::chain;
@@ -39,13 +39,12 @@ impl PayloadSweep {
 #[async_trait]
 impl BackgroundTask for PayloadSweep {
     fn is_due(&self) -> bool {
-        self.world.uptime() >= *self.due_at.lock().unwrap_or_else(PoisonError::into_inner)
+        self.world.uptime() >= *self.due_at.lock()
     }
 
     async fn run(&self) {
         // First, so that a sweep that takes long is not started twice.
-        *self.due_at.lock().unwrap_or_else(PoisonError::into_inner) =
-            self.world.uptime().saturating_add(INTERVAL);
+        *self.due_at.lock() = self.world.uptime().saturating_add(INTERVAL);
         match self.sweep.run().await {
             Ok(Swept { removed: 0, open: 0, unreadable: 0, young: _ }) => {}
             Ok(Swept { removed, open, unreadable, young: _ }) => {

@@ -1,14 +1,15 @@
-//! Work that lies in the payload store, step by step: nothing is removed before it is final, nothing
-//! waits for what is settled, and what a person gets to see is the work itself.
+//! Work in the payload store, step by step: a payload is removed once its work is final, final work
+//! delays no other, and dead letters hold the work itself.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use parking_lot::Mutex;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::AccountKey;
@@ -28,30 +29,30 @@ use postonce_worker::meter::Meter;
 use postonce_worker::posting::posting_handler::PostingHandler;
 use postonce_worker::upkeep::payload_sweep::PayloadSweep;
 
-use crate::stage::{DEQUEUE_COUNT_MAX, Stage, account, config, handle, instruction, outage};
+use crate::fixture::{DEQUEUE_COUNT_MAX, Fixture, account, config, handle, instruction, outage};
 
-/// Enough for a payload.
+/// Enough items for a payload.
 const MANY: u128 = 700;
 const VISIBILITY: Duration = Duration::from_secs(20);
 
-/// What the ports were asked to do, and what is away.
+/// Records the calls of the ports, and switches outages on and off.
 #[derive(Default)]
-struct Watch {
+struct PortControl {
     steps: Mutex<Vec<&'static str>>,
-    payloads_away: AtomicBool,
-    deletes_away: AtomicBool,
+    payloads_unavailable: AtomicBool,
+    deletes_unavailable: AtomicBool,
 }
 
-struct WatchedPayloads(Arc<dyn PayloadStore>, Arc<Watch>);
+struct ControlledPayloads(Arc<dyn PayloadStore>, Arc<PortControl>);
 
-impl WatchedPayloads {
+impl ControlledPayloads {
     fn check(&self) -> Result<(), StoreFault> {
-        if self.1.payloads_away.load(Ordering::SeqCst) { Err(outage()) } else { Ok(()) }
+        if self.1.payloads_unavailable.load(Ordering::SeqCst) { Err(outage()) } else { Ok(()) }
     }
 }
 
 #[async_trait]
-impl PayloadStoreDecorator for WatchedPayloads {
+impl PayloadStoreDecorator for ControlledPayloads {
     fn inner(&self) -> &dyn PayloadStore {
         &*self.0
     }
@@ -63,246 +64,257 @@ impl PayloadStoreDecorator for WatchedPayloads {
 
     async fn delete(&self, name: &str) -> Result<(), StoreFault> {
         self.check()?;
-        self.1.steps.lock().unwrap().push("remove payload");
+        self.1.steps.lock().push("remove payload");
         self.0.delete(name).await
     }
 }
 
-struct WatchedQueue(Arc<dyn WorkQueue>, Arc<Watch>);
+struct ControlledQueue(Arc<dyn WorkQueue>, Arc<PortControl>);
 
 #[async_trait]
-impl WorkQueueDecorator for WatchedQueue {
+impl WorkQueueDecorator for ControlledQueue {
     fn inner(&self) -> &dyn WorkQueue {
         &*self.0
     }
 
     async fn delete(&self, queue: &QueueName, lease: &Lease) -> Result<Held<()>, StoreFault> {
-        if self.1.deletes_away.load(Ordering::SeqCst) {
+        if self.1.deletes_unavailable.load(Ordering::SeqCst) {
             return Err(outage());
         }
-        self.1.steps.lock().unwrap().push("delete message");
+        self.1.steps.lock().push("delete message");
         self.0.delete(queue, lease).await
     }
 }
 
-/// A worker that handles what is there when it is told to.
-struct Rounds {
-    watch: Arc<Watch>,
+/// A worker that handles messages when a test calls it.
+struct TestWorker {
+    control: Arc<PortControl>,
     meter: Arc<Meter>,
     posting: PostingHandler,
 }
 
-impl Rounds {
-    async fn handle_next(&self, stage: &Stage<TestWorld>) {
-        stage.handle_next(&self.posting, VISIBILITY).await;
+impl TestWorker {
+    async fn handle_next(&self, fixture: &Fixture<TestWorld>) {
+        fixture.handle_next(&self.posting, VISIBILITY).await;
     }
 }
 
-async fn stage() -> (Stage<TestWorld>, Rounds) {
-    let watch = Arc::new(Watch::default());
-    let watched = Stage::still_over(|store| {
-        store.payloads = Arc::new(WatchedPayloads(Arc::clone(&store.payloads), Arc::clone(&watch)));
-        store.queue = Arc::new(WatchedQueue(Arc::clone(&store.queue), Arc::clone(&watch)));
+async fn fixture() -> (Fixture<TestWorld>, TestWorker) {
+    let control = Arc::new(PortControl::default());
+    let controlled = Fixture::with_still_clock_over(|store| {
+        store.payloads = Arc::new(ControlledPayloads(Arc::clone(&store.payloads), Arc::clone(&control)));
+        store.queue = Arc::new(ControlledQueue(Arc::clone(&store.queue), Arc::clone(&control)));
     });
-    let (stage, meter) = (watched.await, Arc::new(Meter::default()));
-    let posting = PostingHandler::new(&stage.bank(), Arc::clone(&meter), &config(VISIBILITY));
-    (stage, Rounds { watch, meter, posting })
+    let (fixture, meter) = (controlled.await, Arc::new(Meter::default()));
+    let posting = PostingHandler::new(&fixture.bank(), Arc::clone(&meter), &config(VISIBILITY));
+    (fixture, TestWorker { control, meter, posting })
 }
 
-/// Work that was accepted, on accounts by the number of the message.
-async fn accepted(stage: &Stage<TestWorld>, messages: impl Iterator<Item = (u128, AccountKey)>) -> Vec<Work> {
+/// Accepts deposits by message number and account.
+async fn accepted(
+    fixture: &Fixture<TestWorld>,
+    messages: impl Iterator<Item = (u128, AccountKey)>,
+) -> Vec<Work> {
     let details = Details::from_stored(Some("r".repeat(140)), BTreeMap::new(), String::new());
     let deposit = Instruction { details, ..instruction(TransactionKind::Deposit) };
     let mut work = Vec::new();
     for (message, account) in messages {
-        work.push(stage.accept_as(deposit.clone(), account, message).await);
+        work.push(fixture.accept_as(deposit.clone(), account, message).await);
     }
     work
 }
 
-async fn many(stage: &Stage<TestWorld>) -> Vec<Work> {
-    accepted(stage, (1..=MANY).map(|number| (number, account(1)))).await
+async fn many(fixture: &Fixture<TestWorld>) -> Vec<Work> {
+    accepted(fixture, (1..=MANY).map(|number| (number, account(1)))).await
 }
 
-/// Puts work in a payload, and a claim on it on the queue.
-async fn send_claim(stage: &Stage<TestWorld>, work: Vec<Work>) -> String {
-    let claims = ClaimCheck::new(&stage.store, &seal(), stage.world.clone());
+/// Puts work in a payload, and a claim on it on the queue. Returns the name of the payload.
+async fn send_claim(fixture: &Fixture<TestWorld>, work: Vec<Work>) -> String {
+    let claims = ClaimCheck::new(&fixture.store, &seal(), fixture.world.clone());
     let envelope = claims.put(Envelope::of(work, None)).await.unwrap();
-    stage.send_body(&envelope.encode(&seal())).await;
+    fixture.send_body(&envelope.encode(&seal())).await;
     envelope.payload.unwrap()
 }
 
-async fn payload_count(stage: &Stage<TestWorld>) -> usize {
-    stage.store.payloads.list("", None, 100).await.unwrap().items.len()
+async fn payload_count(fixture: &Fixture<TestWorld>) -> usize {
+    fixture.store.payloads.list("", None, 100).await.unwrap().items.len()
 }
 
 #[tokio::test]
 async fn a_payload_is_removed_when_its_work_is_final_and_before_its_message() {
-    let (stage, rounds) = stage().await;
-    let work = many(&stage).await;
-    send_claim(&stage, work).await;
-    rounds.handle_next(&stage).await;
-    assert_eq!(stage.balance(1).await, "700.00");
-    assert_eq!((stage.depth().await, payload_count(&stage).await), (0, 0));
-    assert_eq!(rounds.watch.steps.lock().unwrap().as_slice(), ["remove payload", "delete message"]);
+    let (fixture, worker) = fixture().await;
+    let work = many(&fixture).await;
+    send_claim(&fixture, work).await;
+    worker.handle_next(&fixture).await;
+    assert_eq!(fixture.balance(1).await, "700.00");
+    assert_eq!((fixture.depth().await, payload_count(&fixture).await), (0, 0));
+    assert_eq!(worker.control.steps.lock().as_slice(), ["remove payload", "delete message"]);
 }
 
 #[tokio::test]
-async fn a_claim_on_nothing_is_settled() {
-    let (stage, rounds) = stage().await;
-    let work = many(&stage).await;
-    send_claim(&stage, work).await;
-    // The worker dies after it removed the payload; its message comes again.
-    rounds.watch.deletes_away.store(true, Ordering::SeqCst);
-    rounds.handle_next(&stage).await;
-    assert_eq!((stage.depth().await, payload_count(&stage).await), (1, 0));
-    rounds.watch.deletes_away.store(false, Ordering::SeqCst);
-    rounds.handle_next(&stage).await;
-    assert_eq!((stage.depth().await, rounds.meter.settled_before.get()), (0, 1));
-    assert_eq!((stage.balance(1).await.as_str(), stage.letters().await.len()), ("700.00", 0));
+async fn a_claim_without_a_payload_is_settled() {
+    let (fixture, worker) = fixture().await;
+    let work = many(&fixture).await;
+    send_claim(&fixture, work).await;
+    // The worker dies after it removed the payload, so its message is received again.
+    worker.control.deletes_unavailable.store(true, Ordering::SeqCst);
+    worker.handle_next(&fixture).await;
+    assert_eq!((fixture.depth().await, payload_count(&fixture).await), (1, 0));
+    worker.control.deletes_unavailable.store(false, Ordering::SeqCst);
+    worker.handle_next(&fixture).await;
+    assert_eq!((fixture.depth().await, worker.meter.settled_before.get()), (0, 1));
+    assert_eq!((fixture.balance(1).await.as_str(), fixture.dead_letters().await.len()), ("700.00", 0));
 }
 
 #[tokio::test]
 async fn a_claim_that_was_sent_twice_posts_once() {
-    let (stage, rounds) = stage().await;
-    let work = many(&stage).await;
-    let name = send_claim(&stage, work).await;
-    stage.send_body(&Claim::on(name).encode(&seal())).await;
-    rounds.handle_next(&stage).await;
-    rounds.handle_next(&stage).await;
-    assert_eq!(stage.balance(1).await, "700.00");
-    assert_eq!((stage.depth().await, stage.letters().await.len()), (0, 0));
+    let (fixture, worker) = fixture().await;
+    let work = many(&fixture).await;
+    let name = send_claim(&fixture, work).await;
+    fixture.send_body(&Claim::on(name).encode(&seal())).await;
+    worker.handle_next(&fixture).await;
+    worker.handle_next(&fixture).await;
+    assert_eq!(fixture.balance(1).await, "700.00");
+    assert_eq!((fixture.depth().await, fixture.dead_letters().await.len()), (0, 0));
 }
 
 #[tokio::test]
-async fn a_payload_store_that_is_away_costs_no_receipt_and_holds_up_nobody() {
-    let (stage, rounds) = stage().await;
-    let work = many(&stage).await;
-    send_claim(&stage, work).await;
-    rounds.watch.payloads_away.store(true, Ordering::SeqCst);
+async fn an_outage_of_the_payload_store_costs_no_receipt_and_delays_no_other_work() {
+    let (fixture, worker) = fixture().await;
+    let work = many(&fixture).await;
+    send_claim(&fixture, work).await;
+    worker.control.payloads_unavailable.store(true, Ordering::SeqCst);
     for round in 1..=3 * DEQUEUE_COUNT_MAX {
-        let plain = accepted(&stage, std::iter::once((10_000 + u128::from(round), account(1)))).await;
-        stage.send_body(&Envelope::of(plain, None).encode(&seal())).await;
-        rounds.handle_next(&stage).await;
-        assert_eq!(stage.balance(1).await, format!("{round}.00"), "what stands in its message goes on");
+        let plain = accepted(&fixture, std::iter::once((10_000 + u128::from(round), account(1)))).await;
+        fixture.send_body(&Envelope::of(plain, None).encode(&seal())).await;
+        worker.handle_next(&fixture).await;
+        assert_eq!(fixture.balance(1).await, format!("{round}.00"), "work inside a message is posted");
     }
-    assert_eq!((stage.depth().await, stage.letters().await.len()), (1, 0));
-    rounds.watch.payloads_away.store(false, Ordering::SeqCst);
-    let message = stage.receive(VISIBILITY).await.remove(0);
-    let Ok(Body::Claim(claim)) = Body::decode(&message.body, &seal()) else { panic!("it is still a claim") };
+    assert_eq!((fixture.depth().await, fixture.dead_letters().await.len()), (1, 0));
+    worker.control.payloads_unavailable.store(false, Ordering::SeqCst);
+    let message = fixture.receive(VISIBILITY).await.remove(0);
+    let Ok(Body::Claim(claim)) = Body::decode(&message.body, &seal()) else { panic!("not a claim any more") };
     assert_eq!((message.dequeue_count, claim.forgiven), (7, 6));
-    stage.world.advance(VISIBILITY * 2);
-    rounds.handle_next(&stage).await;
-    assert_eq!(stage.balance(1).await, "706.00");
-    assert_eq!((stage.depth().await, payload_count(&stage).await), (0, 0));
+    fixture.world.advance(VISIBILITY * 2);
+    worker.handle_next(&fixture).await;
+    assert_eq!(fixture.balance(1).await, "706.00");
+    assert_eq!((fixture.depth().await, payload_count(&fixture).await), (0, 0));
 }
 
 #[tokio::test]
 async fn a_payload_that_cannot_be_removed_is_left_to_the_sweep() {
-    let (stage, rounds) = stage().await;
-    let work = many(&stage).await;
-    send_claim(&stage, work).await;
-    let message = stage.receive(VISIBILITY).await.remove(0);
-    let content = rounds.posting.read(&message).await;
-    rounds.watch.payloads_away.store(true, Ordering::SeqCst);
-    let _ = handle(&rounds.posting, vec![Delivery::new(message, content)]).await;
-    assert_eq!(stage.balance(1).await, "700.00");
-    assert_eq!((stage.depth().await, payload_count(&stage).await), (0, 1));
+    let (fixture, worker) = fixture().await;
+    let work = many(&fixture).await;
+    send_claim(&fixture, work).await;
+    let message = fixture.receive(VISIBILITY).await.remove(0);
+    let content = worker.posting.read(&message).await;
+    worker.control.payloads_unavailable.store(true, Ordering::SeqCst);
+    let _ = handle(&worker.posting, vec![Delivery::new(message, content)]).await;
+    assert_eq!(fixture.balance(1).await, "700.00");
+    assert_eq!((fixture.depth().await, payload_count(&fixture).await), (0, 1));
 }
 
 #[tokio::test]
-async fn a_damaged_payload_is_for_a_person() {
-    let (stage, rounds) = stage().await;
-    stage.store.payloads.put("work-7", b"neither gzip nor work").await.unwrap();
+async fn a_damaged_payload_becomes_a_dead_letter() {
+    let (fixture, worker) = fixture().await;
+    fixture.store.payloads.put("work-7", b"neither gzip nor work").await.unwrap();
     let body = Claim::on("work-7".to_owned()).encode(&seal());
-    stage.send_body(&body).await;
-    rounds.handle_next(&stage).await;
-    let letters = stage.letters().await;
+    fixture.send_body(&body).await;
+    worker.handle_next(&fixture).await;
+    let letters = fixture.dead_letters().await;
     assert_eq!(letters.len(), 1);
     assert!(letters[0].reason.contains("the payload work-7 is damaged"), "{}", letters[0].reason);
-    assert_eq!((letters[0].body.as_slice(), payload_count(&stage).await), (body.as_slice(), 1), "it is kept");
-    assert_eq!(stage.depth().await, 0);
+    assert_eq!(
+        (letters[0].body.as_slice(), payload_count(&fixture).await),
+        (body.as_slice(), 1),
+        "the payload is kept"
+    );
+    assert_eq!(fixture.depth().await, 0);
 }
 
 #[tokio::test]
-async fn items_that_nobody_can_read_hide_none_of_their_neighbors() {
-    let (stage, rounds) = stage().await;
-    let work = many(&stage).await;
+async fn unreadable_items_do_not_stop_the_others_of_their_payload() {
+    let (fixture, worker) = fixture().await;
+    let work = many(&fixture).await;
     let body = String::from_utf8(unsealed(&Envelope::of(work, None).encode(&seal()))).unwrap();
     let strange = body.replacen("deposit", "depot", 300).into_bytes();
     let strange = seal().seal(Purpose::Payload("work-7"), strange);
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     std::io::Write::write_all(&mut gzip, &strange).unwrap();
-    stage.store.payloads.put("work-7", &gzip.finish().unwrap()).await.unwrap();
-    stage.send_body(&Claim::on("work-7".to_owned()).encode(&seal())).await;
-    rounds.handle_next(&stage).await;
-    rounds.handle_next(&stage).await;
-    assert_eq!(stage.balance(1).await, "400.00");
-    let letters = stage.letters().await;
+    fixture.store.payloads.put("work-7", &gzip.finish().unwrap()).await.unwrap();
+    fixture.send_body(&Claim::on("work-7".to_owned()).encode(&seal())).await;
+    worker.handle_next(&fixture).await;
+    worker.handle_next(&fixture).await;
+    assert_eq!(fixture.balance(1).await, "400.00");
+    let letters = fixture.dead_letters().await;
     assert_eq!(letters.len(), 1);
     assert_eq!(String::from_utf8(letters[0].body.clone()).unwrap().matches("depot").count(), 300);
-    assert_eq!((stage.depth().await, payload_count(&stage).await), (0, 0), "all of it is in other places");
+    assert_eq!(
+        (fixture.depth().await, payload_count(&fixture).await),
+        (0, 0),
+        "nothing is left of the claim"
+    );
 }
 
 #[tokio::test]
-async fn a_small_rest_moves_into_the_message_and_ends_as_a_letter_with_its_work() {
-    let (stage, rounds) = stage().await;
-    let mut work = many(&stage).await;
-    let bad = accepted(&stage, std::iter::once((9999, account(99)))).await.remove(0);
+async fn a_small_rest_moves_into_the_message_and_becomes_a_dead_letter_with_its_work() {
+    let (fixture, worker) = fixture().await;
+    let mut work = many(&fixture).await;
+    let bad = accepted(&fixture, std::iter::once((9999, account(99)))).await.remove(0);
     work.insert(350, bad.clone());
-    send_claim(&stage, work).await;
-    rounds.handle_next(&stage).await;
-    assert_eq!((stage.balance(1).await.as_str(), payload_count(&stage).await), ("700.00", 1));
-    let message = stage.receive(VISIBILITY).await.remove(0);
+    send_claim(&fixture, work).await;
+    worker.handle_next(&fixture).await;
+    assert_eq!((fixture.balance(1).await.as_str(), payload_count(&fixture).await), ("700.00", 1));
+    let message = fixture.receive(VISIBILITY).await.remove(0);
     assert_eq!(envelope_in(&message.body).items, std::slice::from_ref(&bad));
     for _ in 0..2 * DEQUEUE_COUNT_MAX {
-        stage.world.advance(VISIBILITY * 2);
-        rounds.handle_next(&stage).await;
+        fixture.world.advance(VISIBILITY * 2);
+        worker.handle_next(&fixture).await;
     }
-    let letters = stage.letters().await;
+    let letters = fixture.dead_letters().await;
     assert_eq!(letters.len(), 1);
     assert_eq!(envelope_in(&letters[0].body).items, [bad]);
 }
 
 #[tokio::test]
-async fn a_large_rest_stays_claimed_as_a_whole() {
-    let (stage, rounds) = stage().await;
-    let mut work = many(&stage).await;
-    let bad = accepted(&stage, (20_000..20_300).map(|number| (number, account(99)))).await;
+async fn a_large_rest_stays_in_its_payload() {
+    let (fixture, worker) = fixture().await;
+    let mut work = many(&fixture).await;
+    let bad = accepted(&fixture, (20_000..20_300).map(|number| (number, account(99)))).await;
     work.extend(bad);
-    let name = send_claim(&stage, work).await;
-    rounds.handle_next(&stage).await;
-    assert_eq!((stage.balance(1).await.as_str(), payload_count(&stage).await), ("700.00", 1));
-    let message = stage.receive(VISIBILITY).await.remove(0);
-    let Ok(Body::Claim(claim)) = Body::decode(&message.body, &seal()) else { panic!("it is still a claim") };
+    let name = send_claim(&fixture, work).await;
+    worker.handle_next(&fixture).await;
+    assert_eq!((fixture.balance(1).await.as_str(), payload_count(&fixture).await), ("700.00", 1));
+    let message = fixture.receive(VISIBILITY).await.remove(0);
+    let Ok(Body::Claim(claim)) = Body::decode(&message.body, &seal()) else { panic!("not a claim any more") };
     assert_eq!(claim, Claim::on(name));
-    // Past its receipts what is not final goes in messages of its own, and the sweep gets the payload.
-    stage.world.advance(VISIBILITY * 2);
-    rounds.handle_next(&stage).await;
-    assert_eq!((stage.depth().await, payload_count(&stage).await), (1000, 1));
-    assert_eq!(stage.balance(1).await, "700.00");
+    // After its last receipt, unfinished work is sent in messages of its own; the sweep removes the payload.
+    fixture.world.advance(VISIBILITY * 2);
+    worker.handle_next(&fixture).await;
+    assert_eq!((fixture.depth().await, payload_count(&fixture).await), (1000, 1));
+    assert_eq!(fixture.balance(1).await, "700.00");
 }
 
 #[tokio::test]
 async fn a_worker_sweeps_once_a_day() {
-    let (stage, rounds) = stage().await;
-    let work = many(&stage).await;
-    send_claim(&stage, work.clone()).await;
-    rounds.handle_next(&stage).await;
-    let sweeping = PayloadSweep::new(&stage.bank());
-    let orphan = ClaimCheck::new(&stage.store, &seal(), stage.world.clone())
+    let (fixture, worker) = fixture().await;
+    let work = many(&fixture).await;
+    send_claim(&fixture, work.clone()).await;
+    worker.handle_next(&fixture).await;
+    let sweeping = PayloadSweep::new(&fixture.bank());
+    let orphan = ClaimCheck::new(&fixture.store, &seal(), fixture.world.clone())
         .put(Envelope::of(work, None))
         .await
         .unwrap();
-    assert!(orphan.payload.is_some() && payload_count(&stage).await == 1);
-    stage.world.advance(Duration::from_secs(3600));
+    assert!(orphan.payload.is_some() && payload_count(&fixture).await == 1);
+    fixture.world.advance(Duration::from_secs(3600));
     assert!(sweeping.is_due(), "within the first hour");
     sweeping.run().await;
-    assert_eq!((sweeping.is_due(), payload_count(&stage).await), (false, 1), "it is too young");
-    stage.world.advance(Duration::from_secs(24 * 3600 - 1));
+    assert_eq!((sweeping.is_due(), payload_count(&fixture).await), (false, 1), "the payload is too young");
+    fixture.world.advance(Duration::from_secs(24 * 3600 - 1));
     assert!(!sweeping.is_due());
-    stage.world.advance(Duration::from_secs(1));
+    fixture.world.advance(Duration::from_secs(1));
     assert!(sweeping.is_due());
     sweeping.run().await;
-    assert_eq!(payload_count(&stage).await, 0);
+    assert_eq!(payload_count(&fixture).await, 0);
 }

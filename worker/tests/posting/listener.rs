@@ -1,4 +1,4 @@
-//! What becomes of messages when work, ledger or process fail.
+//! How messages are settled when work, ledger or process fail.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,33 +17,34 @@ use postonce_shared::ports::ledger::{Committed, Ledger, Marks, StoredTransaction
 use postonce_shared::testing::conformance::sealed::{envelope_in, seal};
 use postonce_shared::testing::decorators::LedgerDecorator;
 
-use crate::stage::{DEQUEUE_COUNT_MAX, Stage, VISIBILITY, account, outage, queue, until};
+use crate::fixture::{DEQUEUE_COUNT_MAX, Fixture, VISIBILITY, account, outage, queue, until};
 
-/// Switches ledgers off and on.
+/// Makes ledgers unavailable, and counts their probes.
 #[derive(Default)]
-struct Switch {
-    away: Arc<AtomicBool>,
+struct LedgerControl {
+    unavailable: Arc<AtomicBool>,
     probes: Arc<AtomicU32>,
 }
 
-impl Switch {
-    /// Puts a ledger that can be switched off, and that can be slow, before that of a store.
-    fn put_before(&self, store: &mut Store, slow: Option<Duration>) {
-        let (away, probes) = (Arc::clone(&self.away), Arc::clone(&self.probes));
-        store.ledger = Arc::new(SwitchedLedger { inner: Arc::clone(&store.ledger), away, probes, slow });
+impl LedgerControl {
+    /// Decorates the ledger of a store with this control, and with a delay before each commit.
+    fn decorate(&self, store: &mut Store, slow: Option<Duration>) {
+        let (unavailable, probes) = (Arc::clone(&self.unavailable), Arc::clone(&self.probes));
+        store.ledger =
+            Arc::new(ControlledLedger { inner: Arc::clone(&store.ledger), unavailable, probes, slow });
     }
 }
 
-struct SwitchedLedger {
+struct ControlledLedger {
     inner: Arc<dyn Ledger>,
-    away: Arc<AtomicBool>,
+    unavailable: Arc<AtomicBool>,
     probes: Arc<AtomicU32>,
     slow: Option<Duration>,
 }
 
-impl SwitchedLedger {
+impl ControlledLedger {
     fn check(&self) -> Result<(), StoreFault> {
-        if self.away.load(Ordering::SeqCst) {
+        if self.unavailable.load(Ordering::SeqCst) {
             return Err(outage());
         }
         Ok(())
@@ -51,7 +52,7 @@ impl SwitchedLedger {
 }
 
 #[async_trait]
-impl LedgerDecorator for SwitchedLedger {
+impl LedgerDecorator for ControlledLedger {
     fn inner(&self) -> &dyn Ledger {
         &*self.inner
     }
@@ -92,56 +93,56 @@ impl LedgerDecorator for SwitchedLedger {
 
 #[tokio::test]
 async fn the_same_key_in_one_receive_and_one_envelope_posts_once() {
-    let stage = Stage::new().await;
-    let (one, two) = (stage.accept(account(1), 1).await, stage.accept(account(1), 2).await);
-    stage.send(vec![one.clone(), two.clone(), one.clone()]).await;
-    stage.send(vec![one.clone()]).await;
-    stage.send(vec![one, two]).await;
-    let worker = stage.worker();
-    stage.until_empty().await;
+    let fixture = Fixture::new().await;
+    let (one, two) = (fixture.accept(account(1), 1).await, fixture.accept(account(1), 2).await);
+    fixture.send(vec![one.clone(), two.clone(), one.clone()]).await;
+    fixture.send(vec![one.clone()]).await;
+    fixture.send(vec![one, two]).await;
+    let worker = fixture.worker();
+    fixture.until_empty().await;
     worker.drain().await;
-    assert_eq!(stage.balance(1).await, "2.00");
+    assert_eq!(fixture.balance(1).await, "2.00");
 }
 
 #[tokio::test]
-async fn an_unreadable_message_is_set_aside_at_once_and_stops_nobody() {
-    let stage = Stage::new().await;
-    stage.send_body(b"garbage").await;
-    let work = stage.accept(account(1), 1).await;
-    stage.send(vec![work]).await;
-    let worker = stage.worker();
-    stage.until_empty().await;
+async fn an_unreadable_message_is_set_aside_at_once_and_blocks_no_other() {
+    let fixture = Fixture::new().await;
+    fixture.send_body(b"garbage").await;
+    let work = fixture.accept(account(1), 1).await;
+    fixture.send(vec![work]).await;
+    let worker = fixture.worker();
+    fixture.until_empty().await;
     worker.drain().await;
-    let letters = stage.letters().await;
+    let letters = fixture.dead_letters().await;
     assert_eq!(letters.len(), 1);
     assert_eq!((letters[0].body.as_slice(), letters[0].dequeue_count), (&b"garbage"[..], 1));
     assert!(letters[0].reason.contains("not an envelope"), "{}", letters[0].reason);
-    assert_eq!(stage.balance(1).await, "1.00");
+    assert_eq!(fixture.balance(1).await, "1.00");
 }
 
 #[tokio::test]
-async fn a_newer_envelope_waits_and_is_told() {
-    let stage = Stage::new().await;
+async fn an_envelope_of_a_newer_version_waits_and_is_counted() {
+    let fixture = Fixture::new().await;
     let newer = br#"{"v":3,"items":"of another shape"}"#.to_vec();
-    stage.send_body(&seal().seal(Purpose::Message, newer)).await;
-    let worker = stage.worker();
-    until("it was seen", async || worker.meter.newer_versions.get() > 0).await;
+    fixture.send_body(&seal().seal(Purpose::Message, newer)).await;
+    let worker = fixture.worker();
+    until("the newer version was counted", async || worker.meter.newer_versions.get() > 0).await;
     worker.drain().await;
-    assert_eq!((stage.depth().await, stage.letters().await.len()), (1, 0));
+    assert_eq!((fixture.depth().await, fixture.dead_letters().await.len()), (1, 0));
 }
 
 #[tokio::test]
-async fn one_bad_item_stands_alone_in_the_end_and_drags_nobody_along() {
-    let stage = Stage::new().await;
-    let mut bad = stage.accept(account(1), 1).await;
+async fn only_the_bad_item_of_an_envelope_becomes_a_dead_letter() {
+    let fixture = Fixture::new().await;
+    let mut bad = fixture.accept(account(1), 1).await;
     bad.key.account = account(99);
-    let (one, two) = (stage.accept(account(1), 2).await, stage.accept(account(2), 3).await);
-    stage.send(vec![one, bad.clone(), two]).await;
-    let worker = stage.worker();
-    stage.until_empty().await;
+    let (one, two) = (fixture.accept(account(1), 2).await, fixture.accept(account(2), 3).await);
+    fixture.send(vec![one, bad.clone(), two]).await;
+    let worker = fixture.worker();
+    fixture.until_empty().await;
     worker.drain().await;
-    assert_eq!((stage.balance(1).await, stage.balance(2).await), ("1.00".to_owned(), "1.00".to_owned()));
-    let letters = stage.letters().await;
+    assert_eq!((fixture.balance(1).await, fixture.balance(2).await), ("1.00".to_owned(), "1.00".to_owned()));
+    let letters = fixture.dead_letters().await;
     assert_eq!(letters.len(), 1);
     assert_eq!(envelope_in(&letters[0].body).items, [bad]);
     assert!(letters[0].reason.contains("account does not exist"), "{}", letters[0].reason);
@@ -149,125 +150,125 @@ async fn one_bad_item_stands_alone_in_the_end_and_drags_nobody_along() {
 
 #[tokio::test]
 async fn an_outage_longer_than_all_receipts_makes_no_dead_letters() {
-    let stage = Stage::new().await;
-    let switch = Switch::default();
-    switch.away.store(true, Ordering::SeqCst);
+    let fixture = Fixture::new().await;
+    let control = LedgerControl::default();
+    control.unavailable.store(true, Ordering::SeqCst);
     for message in 0..40 {
-        let work = stage.accept(account(1 + message % 3), message).await;
-        stage.send(vec![work]).await;
+        let work = fixture.accept(account(1 + message % 3), message).await;
+        fixture.send(vec![work]).await;
     }
-    // Each of these workers burns a receipt of its own before it notices, more often than allowed.
+    // Each of these workers uses up a receipt before it notices the outage; there are more of them than receipts.
     for _ in 0..=(DEQUEUE_COUNT_MAX * 2) {
-        let worker = stage.worker_over(|store| switch.put_before(store, None));
+        let worker = fixture.worker_over(|store| control.decorate(store, None));
         until("the outage was noticed", async || worker.meter.transient_faults.get() > 0).await;
         worker.drain().await;
-        let queue_of = stage.store.queue.clone();
+        let queue_port = fixture.store.queue.clone();
         until("the messages are visible again", async || {
-            queue_of.backlog(&queue()).await.unwrap().head_inserted_at.is_some()
+            queue_port.backlog(&queue()).await.unwrap().head_inserted_at.is_some()
         })
         .await;
     }
-    switch.away.store(false, Ordering::SeqCst);
-    let worker = stage.worker_over(|store| switch.put_before(store, None));
-    stage.until_empty().await;
+    control.unavailable.store(false, Ordering::SeqCst);
+    let worker = fixture.worker_over(|store| control.decorate(store, None));
+    fixture.until_empty().await;
     worker.drain().await;
-    assert_eq!(stage.letters().await, []);
+    assert_eq!(fixture.dead_letters().await, []);
     assert_eq!(
-        [stage.balance(1).await, stage.balance(2).await, stage.balance(3).await],
+        [fixture.balance(1).await, fixture.balance(2).await, fixture.balance(3).await],
         ["14.00", "13.00", "13.00"]
     );
 }
 
 #[tokio::test]
-async fn work_resumes_by_itself_when_the_ledger_comes_back() {
-    let stage = Stage::new().await;
-    let switch = Switch::default();
-    switch.away.store(true, Ordering::SeqCst);
-    let work = stage.accept(account(1), 1).await;
-    stage.send(vec![work]).await;
-    let worker = stage.worker_over(|store| switch.put_before(store, None));
+async fn work_resumes_by_itself_after_an_outage_of_the_ledger() {
+    let fixture = Fixture::new().await;
+    let control = LedgerControl::default();
+    control.unavailable.store(true, Ordering::SeqCst);
+    let work = fixture.accept(account(1), 1).await;
+    fixture.send(vec![work]).await;
+    let worker = fixture.worker_over(|store| control.decorate(store, None));
     until("the outage was noticed", async || worker.meter.transient_faults.get() > 0).await;
     let received = worker.meter.received.get();
-    let later = stage.accept(account(2), 2).await;
-    stage.send(vec![later]).await;
-    // While the ledger is away nothing is received, so that no receipts are burnt.
-    until("several probes were made", async || switch.probes.load(Ordering::SeqCst) >= 4).await;
+    let later = fixture.accept(account(2), 2).await;
+    fixture.send(vec![later]).await;
+    // During the outage nothing is received, so that no receipts are used up.
+    until("several probes were made", async || control.probes.load(Ordering::SeqCst) >= 4).await;
     assert_eq!(worker.meter.received.get(), received);
-    switch.away.store(false, Ordering::SeqCst);
-    stage.until_empty().await;
+    control.unavailable.store(false, Ordering::SeqCst);
+    fixture.until_empty().await;
     worker.drain().await;
-    assert_eq!([stage.balance(1).await, stage.balance(2).await], ["1.00", "1.00"]);
+    assert_eq!([fixture.balance(1).await, fixture.balance(2).await], ["1.00", "1.00"]);
 }
 
 #[tokio::test]
 async fn work_that_takes_longer_than_its_lease_keeps_it() {
-    let stage = Stage::new().await;
-    let work = stage.accept(account(1), 1).await;
-    stage.send(vec![work]).await;
-    let slow = stage.worker_over(|store| Switch::default().put_before(store, Some(VISIBILITY * 4)));
-    let other = stage.worker();
-    stage.until_empty().await;
-    assert_eq!(other.meter.received.get() + slow.meter.received.get(), 1, "nobody else received it");
+    let fixture = Fixture::new().await;
+    let work = fixture.accept(account(1), 1).await;
+    fixture.send(vec![work]).await;
+    let slow = fixture.worker_over(|store| LedgerControl::default().decorate(store, Some(VISIBILITY * 4)));
+    let other = fixture.worker();
+    fixture.until_empty().await;
+    assert_eq!(other.meter.received.get() + slow.meter.received.get(), 1, "the message was received once");
     assert_eq!(slow.meter.leases_lost.get() + other.meter.leases_lost.get(), 0);
     slow.drain().await;
     other.drain().await;
-    assert_eq!(stage.balance(1).await, "1.00");
+    assert_eq!(fixture.balance(1).await, "1.00");
 }
 
 #[tokio::test]
-async fn a_message_that_ends_its_workers_is_set_aside() {
-    let stage = Stage::new().await;
-    let (one, two) = (stage.accept(account(1), 1).await, stage.accept(account(2), 2).await);
-    stage.send(vec![one, two]).await;
-    // Workers that died over it: received, never settled.
-    let queue_port = stage.store.queue.clone();
+async fn a_message_that_kills_its_workers_is_set_aside() {
+    let fixture = Fixture::new().await;
+    let (one, two) = (fixture.accept(account(1), 1).await, fixture.accept(account(2), 2).await);
+    fixture.send(vec![one, two]).await;
+    // As if workers had died over it: received, never settled.
+    let queue_port = fixture.store.queue.clone();
     for _ in 0..DEQUEUE_COUNT_MAX {
         let received = queue_port.receive(&queue(), 32, Duration::ZERO).await.unwrap();
         assert_eq!(received.len(), 1);
     }
-    let worker = stage.worker();
-    stage.until_empty().await;
+    let worker = fixture.worker();
+    fixture.until_empty().await;
     assert_eq!(worker.meter.splits.get(), 1);
     worker.drain().await;
-    // Alone, each of them was harmless.
-    assert_eq!([stage.balance(1).await, stage.balance(2).await], ["1.00", "1.00"]);
+    // Each item was harmless alone.
+    assert_eq!([fixture.balance(1).await, fixture.balance(2).await], ["1.00", "1.00"]);
 
-    // Now one over whom the workers died although nothing else was in their hands.
-    let alone = stage.accept(account(3), 3).await;
+    // An item whose workers died while it was the only one in its message.
+    let alone = fixture.accept(account(3), 3).await;
     let mut envelope = Envelope::of(vec![alone], None);
     envelope.suspect = DEQUEUE_COUNT_MAX;
-    stage.send_body(&envelope.encode(&seal())).await;
+    fixture.send_body(&envelope.encode(&seal())).await;
     for _ in 0..DEQUEUE_COUNT_MAX {
         let _ = queue_port.receive(&queue(), 32, Duration::ZERO).await.unwrap();
     }
-    let worker = stage.worker();
-    stage.until_empty().await;
+    let worker = fixture.worker();
+    fixture.until_empty().await;
     worker.drain().await;
-    let letters = stage.letters().await;
+    let letters = fixture.dead_letters().await;
     assert_eq!(letters.len(), 1);
     assert!(letters[0].reason.contains("none ended"), "{}", letters[0].reason);
-    assert_eq!(stage.balance(3).await, "0.00");
+    assert_eq!(fixture.balance(3).await, "0.00");
 }
 
 #[tokio::test]
-async fn two_workers_share_a_backlog_and_post_everything_once() {
-    let stage = Stage::new().await;
+async fn two_workers_share_a_backlog_and_post_each_transaction_once() {
+    let fixture = Fixture::new().await;
     let mut keys = BTreeSet::new();
     for message in 0..300 {
-        let work = stage.accept(account(1 + message % 3), message).await;
+        let work = fixture.accept(account(1 + message % 3), message).await;
         keys.insert(work.key.clone());
-        stage.send(vec![work.clone()]).await;
+        fixture.send(vec![work.clone()]).await;
         if message % 5 == 0 {
-            stage.send(vec![work]).await;
+            fixture.send(vec![work]).await;
         }
     }
-    let (one, two) = (stage.worker(), stage.worker());
-    stage.until_empty().await;
+    let (one, two) = (fixture.worker(), fixture.worker());
+    fixture.until_empty().await;
     one.drain().await;
     two.drain().await;
     assert_eq!(
-        [stage.balance(1).await, stage.balance(2).await, stage.balance(3).await],
+        [fixture.balance(1).await, fixture.balance(2).await, fixture.balance(3).await],
         ["100.00", "100.00", "100.00"]
     );
-    assert_eq!(stage.letters().await, []);
+    assert_eq!(fixture.dead_letters().await, []);
 }

@@ -1,4 +1,4 @@
-//! The worker over the memory adapter: what becomes of messages, and of the work in them.
+//! The worker over the memory adapter: how messages, and the work in them, are posted and settled.
 
 #![expect(
     clippy::unwrap_used,
@@ -10,8 +10,8 @@
 mod attacks;
 mod claims;
 mod direct;
+mod fixture;
 mod listener;
 mod regressions;
 mod settle;
-mod stage;
 mod unsealed;

@@ -1,4 +1,4 @@
-//! Messages without a valid seal: the rows say what is posted, and nothing that came unsealed is sealed.
+//! Messages without a valid seal: the stored rows decide what is posted, and unsealed content is never sealed.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -23,21 +23,21 @@ use postonce_shared::testing::decorators::LedgerDecorator;
 use postonce_worker::meter::Meter;
 use postonce_worker::posting::posting_handler::PostingHandler;
 
-use crate::stage::{DEQUEUE_COUNT_MAX, Stage, account, config, instruction, outage, queue};
+use crate::fixture::{DEQUEUE_COUNT_MAX, Fixture, account, config, instruction, outage, queue};
 
 const VISIBILITY: Duration = Duration::from_secs(20);
 
-/// What is away.
+/// Faults of a ledger.
 #[derive(Default)]
-struct Outages {
+struct LedgerFaults {
     reads: AtomicBool,
     commits: AtomicBool,
 }
 
-struct Unreliable(Arc<dyn Ledger>, Arc<Outages>);
+struct FaultyLedger(Arc<dyn Ledger>, Arc<LedgerFaults>);
 
 #[async_trait]
-impl LedgerDecorator for Unreliable {
+impl LedgerDecorator for FaultyLedger {
     fn inner(&self) -> &dyn Ledger {
         &*self.0
     }
@@ -51,37 +51,38 @@ impl LedgerDecorator for Unreliable {
     }
 }
 
-/// A worker that handles what is there when it is told to, over a ledger that may be away.
-struct Desk {
-    stage: Stage<TestWorld>,
+/// A worker that handles messages when a test calls it, over a ledger with faults.
+struct TestWorker {
+    fixture: Fixture<TestWorld>,
     posting: PostingHandler,
     meter: Arc<Meter>,
-    outages: Arc<Outages>,
+    faults: Arc<LedgerFaults>,
 }
 
-impl Desk {
+impl TestWorker {
     async fn new() -> Self {
-        let (stage, meter, outages) = (Stage::still().await, Arc::new(Meter::default()), Arc::default());
-        let bank = stage.bank_over(|store| {
-            store.ledger = Arc::new(Unreliable(Arc::clone(&store.ledger), Arc::clone(&outages)));
+        let (fixture, meter, faults) =
+            (Fixture::with_still_clock().await, Arc::new(Meter::default()), Arc::default());
+        let bank = fixture.bank_over(|store| {
+            store.ledger = Arc::new(FaultyLedger(Arc::clone(&store.ledger), Arc::clone(&faults)));
         });
         let posting = PostingHandler::new(&bank, Arc::clone(&meter), &config(VISIBILITY));
-        Self { stage, posting, meter, outages }
+        Self { fixture, posting, meter, faults }
     }
 
     async fn handle_next(&self) {
-        self.stage.handle_next(&self.posting, VISIBILITY).await;
+        self.fixture.handle_next(&self.posting, VISIBILITY).await;
     }
 
-    /// The bodies that wait on the queue.
+    /// The bodies of the messages on the queue.
     async fn bodies(&self) -> Vec<Vec<u8>> {
-        let messages = self.stage.receive(VISIBILITY).await;
-        self.stage.world.advance(VISIBILITY + Duration::from_secs(1));
+        let messages = self.fixture.receive(VISIBILITY).await;
+        self.fixture.world.advance(VISIBILITY + Duration::from_secs(1));
         messages.into_iter().map(|message| message.body).collect()
     }
 }
 
-/// The body of the work with 5,000,000 in place of one euro, as an outsider writes it.
+/// The unsigned body of the work with 5,000,000 in place of one euro, as an outsider would write it.
 fn forged(work: &[Work]) -> Vec<u8> {
     let body = String::from_utf8(Envelope::of(work.to_vec(), None).encode(&seal())).unwrap();
     assert!(body.contains(r#""a":"100""#));
@@ -89,183 +90,189 @@ fn forged(work: &[Work]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_message_without_a_valid_seal_posts_what_the_rows_say() {
-    let desk = Desk::new().await;
-    let work = [desk.stage.accept(account(1), 1).await, desk.stage.accept(account(2), 2).await];
-    let withdrawal = desk.stage.accept_as(instruction(TransactionKind::Withdrawal), account(1), 3).await;
+async fn a_message_without_a_valid_seal_posts_the_content_of_the_rows() {
+    let worker = TestWorker::new().await;
+    let work = [worker.fixture.accept(account(1), 1).await, worker.fixture.accept(account(2), 2).await];
+    let withdrawal = worker.fixture.accept_as(instruction(TransactionKind::Withdrawal), account(1), 3).await;
     let withdrawal = Envelope::of(vec![withdrawal], None).encode(&seal_of("the-secret-of-another-bank"));
     for body in [forged(&work), unsealed(&forged(&work)), withdrawal] {
-        desk.stage.send_body(&body).await;
+        worker.fixture.send_body(&body).await;
     }
-    desk.handle_next().await;
-    assert_eq!([desk.stage.balance(1).await, desk.stage.balance(2).await], ["0.00", "1.00"]);
-    assert_eq!((desk.stage.depth().await, desk.stage.letters().await.len()), (0, 0));
-    assert_eq!(desk.meter.unsealed.get(), 3);
-    // And what is final stays so.
-    desk.stage.send_body(&forged(&work)).await;
-    desk.handle_next().await;
-    assert_eq!([desk.stage.balance(1).await, desk.stage.balance(2).await], ["0.00", "1.00"]);
-    assert_eq!((desk.stage.depth().await, desk.stage.letters().await.len()), (0, 0));
+    worker.handle_next().await;
+    assert_eq!([worker.fixture.balance(1).await, worker.fixture.balance(2).await], ["0.00", "1.00"]);
+    assert_eq!((worker.fixture.depth().await, worker.fixture.dead_letters().await.len()), (0, 0));
+    assert_eq!(worker.meter.unsealed.get(), 3);
+    // Final transactions stay as they are.
+    worker.fixture.send_body(&forged(&work)).await;
+    worker.handle_next().await;
+    assert_eq!([worker.fixture.balance(1).await, worker.fixture.balance(2).await], ["0.00", "1.00"]);
+    assert_eq!((worker.fixture.depth().await, worker.fixture.dead_letters().await.len()), (0, 0));
 }
 
 #[tokio::test]
 async fn a_sealed_message_costs_no_read_of_a_row() {
-    let desk = Desk::new().await;
-    let work = desk.stage.accept(account(1), 1).await;
-    desk.stage.send(vec![work]).await;
-    desk.outages.reads.store(true, Ordering::SeqCst);
-    desk.handle_next().await;
-    assert_eq!((desk.stage.balance(1).await.as_str(), desk.meter.unsealed.get()), ("1.00", 0));
+    let worker = TestWorker::new().await;
+    let work = worker.fixture.accept(account(1), 1).await;
+    worker.fixture.send(vec![work]).await;
+    worker.faults.reads.store(true, Ordering::SeqCst);
+    worker.handle_next().await;
+    assert_eq!((worker.fixture.balance(1).await.as_str(), worker.meter.unsealed.get()), ("1.00", 0));
 }
 
 #[tokio::test]
-async fn what_waits_for_its_rows_waits_as_it_came() {
-    let desk = Desk::new().await;
-    let work = desk.stage.accept(account(1), 1).await;
+async fn an_unsealed_message_that_waits_for_its_rows_keeps_its_body() {
+    let worker = TestWorker::new().await;
+    let work = worker.fixture.accept(account(1), 1).await;
     let body = forged(&[work]);
-    desk.stage.send_body(&body).await;
-    desk.outages.reads.store(true, Ordering::SeqCst);
+    worker.fixture.send_body(&body).await;
+    worker.faults.reads.store(true, Ordering::SeqCst);
     for _ in 0..2 * DEQUEUE_COUNT_MAX {
-        desk.handle_next().await;
-        assert_eq!(desk.bodies().await, std::slice::from_ref(&body), "an outage gives it no seal");
+        worker.handle_next().await;
+        assert_eq!(worker.bodies().await, std::slice::from_ref(&body), "an outage adds no seal");
     }
-    desk.outages.reads.store(false, Ordering::SeqCst);
-    desk.handle_next().await;
-    desk.handle_next().await;
-    assert_eq!((desk.stage.balance(1).await.as_str(), desk.stage.depth().await), ("1.00", 0));
-    assert_eq!(desk.stage.letters().await.len(), 0);
+    worker.faults.reads.store(false, Ordering::SeqCst);
+    worker.handle_next().await;
+    worker.handle_next().await;
+    assert_eq!((worker.fixture.balance(1).await.as_str(), worker.fixture.depth().await), ("1.00", 0));
+    assert_eq!(worker.fixture.dead_letters().await.len(), 0);
 }
 
 #[tokio::test]
-async fn what_was_read_from_its_row_may_be_sealed() {
-    let desk = Desk::new().await;
-    let work = desk.stage.accept(account(1), 1).await;
-    desk.stage.send_body(&forged(std::slice::from_ref(&work))).await;
-    desk.outages.commits.store(true, Ordering::SeqCst);
-    desk.handle_next().await;
-    let bodies = desk.bodies().await;
-    assert_eq!(envelope_in(&bodies[0]).items, [work], "as the row says");
-    desk.outages.commits.store(false, Ordering::SeqCst);
-    desk.handle_next().await;
-    assert_eq!(desk.stage.balance(1).await, "1.00");
+async fn work_that_was_read_from_its_row_may_be_sealed() {
+    let worker = TestWorker::new().await;
+    let work = worker.fixture.accept(account(1), 1).await;
+    worker.fixture.send_body(&forged(std::slice::from_ref(&work))).await;
+    worker.faults.commits.store(true, Ordering::SeqCst);
+    worker.handle_next().await;
+    let bodies = worker.bodies().await;
+    assert_eq!(envelope_in(&bodies[0]).items, [work], "the content of the row");
+    worker.faults.commits.store(false, Ordering::SeqCst);
+    worker.handle_next().await;
+    assert_eq!(worker.fixture.balance(1).await, "1.00");
 }
 
 #[tokio::test]
-async fn rows_that_fit_no_message_leave_the_names_as_they_came() {
-    let desk = Desk::new().await;
+async fn names_whose_rows_do_not_fit_in_a_message_keep_their_body() {
+    let worker = TestWorker::new().await;
     let long = "r".repeat(140);
     let mut names = Vec::new();
     for message in 0..300 {
         let details = Details::from_stored(Some(long.clone()), BTreeMap::new(), String::new());
         let deposit = Instruction { details, ..instruction(TransactionKind::Deposit) };
         let TransactionKey { account, partner, message } =
-            desk.stage.accept_as(deposit, account(1), message).await.key;
+            worker.fixture.accept_as(deposit, account(1), message).await.key;
         let (user, account) = (account.user.simple(), account.account.simple());
         names.push(format!(r#"{{"u":"{user}","c":"{account}","p":"{partner}","m":"{}"}}"#, message.simple()));
     }
     let body = format!(r#"{{"v":1,"items":[{}]}}"#, names.join(",")).into_bytes();
-    desk.stage.send_body(&body).await;
-    desk.outages.commits.store(true, Ordering::SeqCst);
-    desk.handle_next().await;
-    assert_eq!(desk.bodies().await, [body]);
-    desk.outages.commits.store(false, Ordering::SeqCst);
+    worker.fixture.send_body(&body).await;
+    worker.faults.commits.store(true, Ordering::SeqCst);
+    worker.handle_next().await;
+    assert_eq!(worker.bodies().await, [body]);
+    worker.faults.commits.store(false, Ordering::SeqCst);
     for _ in 0..30 {
-        desk.handle_next().await;
+        worker.handle_next().await;
     }
-    assert_eq!((desk.stage.balance(1).await.as_str(), desk.stage.depth().await), ("300.00", 0));
+    assert_eq!((worker.fixture.balance(1).await.as_str(), worker.fixture.depth().await), ("300.00", 0));
 }
 
 #[tokio::test]
 async fn counters_without_a_seal_do_not_count() {
-    let desk = Desk::new().await;
-    let work = desk.stage.accept(account(1), 1).await;
-    let tired = Envelope { suspect: u32::MAX, ..Envelope::of(vec![work], None) };
-    desk.stage.send_body(&unsealed(&tired.encode(&seal()))).await;
+    let worker = TestWorker::new().await;
+    let work = worker.fixture.accept(account(1), 1).await;
+    let suspect = Envelope { suspect: u32::MAX, ..Envelope::of(vec![work], None) };
+    worker.fixture.send_body(&unsealed(&suspect.encode(&seal()))).await;
     for _ in 0..=DEQUEUE_COUNT_MAX {
-        let _ = desk.stage.receive(Duration::ZERO).await;
+        let _ = worker.fixture.receive(Duration::ZERO).await;
     }
-    desk.handle_next().await;
-    assert_eq!((desk.stage.balance(1).await.as_str(), desk.stage.letters().await.len()), ("1.00", 0));
+    worker.handle_next().await;
+    assert_eq!(
+        (worker.fixture.balance(1).await.as_str(), worker.fixture.dead_letters().await.len()),
+        ("1.00", 0)
+    );
 }
 
 #[tokio::test]
-async fn what_was_never_accepted_is_for_a_person_and_its_neighbors_post() {
-    let desk = Desk::new().await;
-    let known = desk.stage.accept(account(1), 1).await;
+async fn work_that_was_never_accepted_becomes_a_dead_letter_and_the_rest_posts() {
+    let worker = TestWorker::new().await;
+    let known = worker.fixture.accept(account(1), 1).await;
     let unknown = Work { key: TransactionKey { account: account(2), ..known.key.clone() }, ..known.clone() };
-    desk.stage.send_body(&forged(&[unknown, known])).await;
-    desk.handle_next().await;
-    desk.handle_next().await;
-    assert_eq!([desk.stage.balance(1).await, desk.stage.balance(2).await], ["1.00", "0.00"]);
-    let letters = desk.stage.letters().await;
-    assert_eq!((letters.len(), desk.stage.depth().await), (1, 0));
+    worker.fixture.send_body(&forged(&[unknown, known])).await;
+    worker.handle_next().await;
+    worker.handle_next().await;
+    assert_eq!([worker.fixture.balance(1).await, worker.fixture.balance(2).await], ["1.00", "0.00"]);
+    let letters = worker.fixture.dead_letters().await;
+    assert_eq!((letters.len(), worker.fixture.depth().await), (1, 0));
     assert!(letters[0].reason.contains("was never accepted"), "{}", letters[0].reason);
-    assert!(!seal().verify(Purpose::Message, &letters[0].body), "the letter has no seal either");
-    // A replay does not launder it: it comes back.
-    let bank = desk.stage.bank();
+    assert!(!seal().verify(Purpose::Message, &letters[0].body), "the dead letter has no seal either");
+    // A replay does not add a seal: the work becomes a dead letter again.
+    let bank = worker.fixture.bank();
     let _ = bank.dead_letters.replay(&letters[0].id, "operator").await.unwrap();
-    let bodies = desk.bodies().await;
+    let bodies = worker.bodies().await;
     assert!(bodies.len() == 1 && !seal().verify(Purpose::Message, &bodies[0]));
-    desk.handle_next().await;
-    assert_eq!((desk.stage.letters().await.len(), desk.stage.balance(2).await.as_str()), (1, "0.00"));
+    worker.handle_next().await;
+    assert_eq!(
+        (worker.fixture.dead_letters().await.len(), worker.fixture.balance(2).await.as_str()),
+        (1, "0.00")
+    );
 }
 
 #[tokio::test]
-async fn a_version_that_nobody_knows_waits_under_a_seal_and_is_a_letter_without() {
-    let desk = Desk::new().await;
+async fn an_unknown_version_waits_if_it_is_sealed_and_becomes_a_dead_letter_if_not() {
+    let worker = TestWorker::new().await;
     let newer = br#"{"v":99,"anything":"else"}"#.to_vec();
-    desk.stage.send_body(&newer).await;
-    desk.handle_next().await;
-    assert_eq!((desk.stage.letters().await.len(), desk.stage.depth().await), (1, 0));
+    worker.fixture.send_body(&newer).await;
+    worker.handle_next().await;
+    assert_eq!((worker.fixture.dead_letters().await.len(), worker.fixture.depth().await), (1, 0));
     let sealed = seal().seal(Purpose::Message, newer);
-    desk.stage.send_body(&sealed).await;
-    desk.handle_next().await;
-    assert_eq!((desk.stage.letters().await.len(), desk.bodies().await), (1, vec![sealed]));
+    worker.fixture.send_body(&sealed).await;
+    worker.handle_next().await;
+    assert_eq!((worker.fixture.dead_letters().await.len(), worker.bodies().await), (1, vec![sealed]));
 }
 
 #[tokio::test]
-async fn what_lies_in_the_dead_letters_is_not_posted_by_naming_it() {
-    let desk = Desk::new().await;
-    let work = desk.stage.accept(account(1), 1).await;
-    desk.stage.send(vec![work.clone()]).await;
-    let message = desk.stage.receive(VISIBILITY).await.remove(0);
-    let bank = desk.stage.bank();
+async fn an_unsealed_message_does_not_post_the_work_of_a_dead_letter() {
+    let worker = TestWorker::new().await;
+    let work = worker.fixture.accept(account(1), 1).await;
+    worker.fixture.send(vec![work.clone()]).await;
+    let message = worker.fixture.receive(VISIBILITY).await.remove(0);
+    let bank = worker.fixture.bank();
     bank.dead_letters
-        .set_aside(&queue(), &message, &held_in(&message.body), "a person has to look")
+        .set_aside(&queue(), &message, &held_in(&message.body), "needs an operator")
         .await
         .unwrap();
-    let _ = desk.stage.store.queue.delete(&queue(), &message.lease).await.unwrap();
-    desk.stage.send_body(&forged(std::slice::from_ref(&work))).await;
-    desk.handle_next().await;
-    assert_eq!((desk.stage.balance(1).await.as_str(), desk.stage.depth().await), ("0.00", 0));
+    let _ = worker.fixture.store.queue.delete(&queue(), &message.lease).await.unwrap();
+    worker.fixture.send_body(&forged(std::slice::from_ref(&work))).await;
+    worker.handle_next().await;
+    assert_eq!((worker.fixture.balance(1).await.as_str(), worker.fixture.depth().await), ("0.00", 0));
     let _ = bank.dead_letters.replay(&message.lease.message_id, "operator").await.unwrap();
-    desk.handle_next().await;
-    assert_eq!(desk.stage.balance(1).await, "1.00", "a person may");
+    worker.handle_next().await;
+    assert_eq!(worker.fixture.balance(1).await, "1.00", "an operator may post it");
 }
 
-/// Giving up a letter without a seal gives up nothing that is on its way.
+/// Discarding an unsealed dead letter rejects no work that is underway.
 #[tokio::test]
-async fn a_discarded_letter_without_a_seal_rejects_only_what_is_marked() {
-    let desk = Desk::new().await;
-    let work = desk.stage.accept(account(1), 1).await;
-    desk.stage.send_body(&forged(std::slice::from_ref(&work))).await;
-    let message = desk.stage.receive(VISIBILITY).await.remove(0);
-    let bank = desk.stage.bank();
+async fn discarding_an_unsealed_dead_letter_rejects_only_marked_work() {
+    let worker = TestWorker::new().await;
+    let work = worker.fixture.accept(account(1), 1).await;
+    worker.fixture.send_body(&forged(std::slice::from_ref(&work))).await;
+    let message = worker.fixture.receive(VISIBILITY).await.remove(0);
+    let bank = worker.fixture.bank();
     bank.dead_letters
-        .set_aside(&queue(), &message, &held_in(&message.body), "it names what is on its way")
+        .set_aside(&queue(), &message, &held_in(&message.body), "names work that is underway")
         .await
         .unwrap();
-    let row = async || desk.stage.store.ledger.transaction(&work.key).await.unwrap().unwrap();
-    assert!(!row().await.marks.dead_letter, "a name marks nothing");
+    let row = async || worker.fixture.store.ledger.transaction(&work.key).await.unwrap().unwrap();
+    assert!(!row().await.marks.dead_letter, "an unsealed name marks nothing");
     let _ = bank.dead_letters.discard(&message.lease.message_id, "operator").await.unwrap();
-    assert!(row().await.transaction.outcome.is_none(), "it is still to be posted");
-    // As an older version set it aside, with its mark.
+    assert!(row().await.transaction.outcome.is_none(), "the work is still to be posted");
+    // An older version set it aside, with its mark.
     let marks = Marks { dead_letter: true, ..row().await.marks };
-    let _ = desk.stage.store.ledger.mark(&work.key, &row().await.revision, marks).await.unwrap();
-    desk.stage.send_body(&unsealed(&Envelope::of(vec![work.clone()], None).encode(&seal()))).await;
-    let message = desk.stage.receive(VISIBILITY).await.remove(0);
+    let _ = worker.fixture.store.ledger.mark(&work.key, &row().await.revision, marks).await.unwrap();
+    worker.fixture.send_body(&unsealed(&Envelope::of(vec![work.clone()], None).encode(&seal()))).await;
+    let message = worker.fixture.receive(VISIBILITY).await.remove(0);
     bank.dead_letters
-        .set_aside(&queue(), &message, &held_in(&message.body), "of an older version")
+        .set_aside(&queue(), &message, &held_in(&message.body), "set aside by an older version")
         .await
         .unwrap();
     let _ = bank.dead_letters.discard(&message.lease.message_id, "operator").await.unwrap();
@@ -273,23 +280,26 @@ async fn a_discarded_letter_without_a_seal_rejects_only_what_is_marked() {
 }
 
 #[tokio::test]
-async fn a_payload_is_believed_under_its_own_seal_only() {
-    let desk = Desk::new().await;
-    let work = [desk.stage.accept(account(1), 1).await, desk.stage.accept(account(2), 2).await];
+async fn a_payload_is_trusted_only_under_its_own_seal() {
+    let worker = TestWorker::new().await;
+    let work = [worker.fixture.accept(account(1), 1).await, worker.fixture.accept(account(2), 2).await];
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(&unsealed(&forged(&work))).unwrap();
-    desk.stage.store.payloads.put("work-7", &gzip.finish().unwrap()).await.unwrap();
+    worker.fixture.store.payloads.put("work-7", &gzip.finish().unwrap()).await.unwrap();
     let claim = Claim::on("work-7".to_owned()).encode(&seal());
-    desk.stage.send_body(&claim).await;
-    desk.handle_next().await;
-    assert_eq!([desk.stage.balance(1).await, desk.stage.balance(2).await], ["1.00", "1.00"]);
-    assert_eq!((desk.meter.unsealed.get(), desk.stage.depth().await), (1, 0));
-    // A claim without a seal on a payload with one: its work is believed, the claim's counters are not.
-    let more = desk.stage.accept(account(3), 3).await;
-    let claims = ClaimCheck::new(&desk.stage.store, &seal(), desk.stage.world.clone());
+    worker.fixture.send_body(&claim).await;
+    worker.handle_next().await;
+    assert_eq!([worker.fixture.balance(1).await, worker.fixture.balance(2).await], ["1.00", "1.00"]);
+    assert_eq!((worker.meter.unsealed.get(), worker.fixture.depth().await), (1, 0));
+    // An unsealed claim on a sealed payload: the work is trusted, the counters of the claim are not.
+    let more = worker.fixture.accept(account(3), 3).await;
+    let claims = ClaimCheck::new(&worker.fixture.store, &seal(), worker.fixture.world.clone());
     let kept = claims.put(Envelope::of(vec![more], None)).await.unwrap();
     let claim = Claim { suspect: u32::MAX, ..Claim::on(kept.payload.unwrap()) };
-    desk.stage.send_body(&unsealed(&claim.encode(&seal()))).await;
-    desk.handle_next().await;
-    assert_eq!((desk.stage.balance(3).await.as_str(), desk.stage.letters().await.len()), ("1.00", 0));
+    worker.fixture.send_body(&unsealed(&claim.encode(&seal()))).await;
+    worker.handle_next().await;
+    assert_eq!(
+        (worker.fixture.balance(3).await.as_str(), worker.fixture.dead_letters().await.len()),
+        ("1.00", 0)
+    );
 }

@@ -10,17 +10,12 @@ use std::time::Duration;
 use azure_core::error::{Error, ErrorKind};
 
 use super::transport::Unsent;
+use crate::backoff::AZURE_OPERATION;
 use crate::ports::fault::{Cause, StoreFault};
-use crate::ports::world::{World, WorldExt as _};
+use crate::ports::world::World;
 
 /// Latest start of an attempt, after the start of the operation.
 const LATEST_START: Duration = Duration::from_secs(5);
-/// Maximum number of attempts of one operation: it applies if the random delays are short.
-const ATTEMPTS_MAX: u32 = 8;
-/// Upper bound of the delay before the second attempt; it doubles for each further one.
-const PAUSE_FIRST: Duration = Duration::from_millis(50);
-/// Upper bound of every delay.
-const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Why a request failed, sorted by whether the write may have happened.
 #[derive(Debug)]
@@ -136,7 +131,6 @@ pub(super) struct Retries {
     world: Arc<dyn World>,
     started: Duration,
     attempts: u32,
-    pause_max: Duration,
     /// Whether a write of the operation may have happened without a response that confirms it.
     unclear: bool,
 }
@@ -145,7 +139,7 @@ impl Retries {
     /// Creates the state of an operation that starts now.
     pub(super) fn new(world: &Arc<dyn World>) -> Self {
         let started = world.uptime();
-        Self { world: Arc::clone(world), started, attempts: 1, pause_max: PAUSE_FIRST, unclear: false }
+        Self { world: Arc::clone(world), started, attempts: 1, unclear: false }
     }
 
     /// Records whether a failed write may have happened.
@@ -184,13 +178,12 @@ impl Retries {
 
     /// Waits before the next attempt, with full jitter. Returns false at once when the limits are reached.
     pub(super) async fn wait_for_retry(&mut self) -> bool {
-        let pause = self.world.jitter(self.pause_max);
+        let pause = AZURE_OPERATION.delay(self.attempts, &*self.world);
         let elapsed = self.world.uptime().saturating_sub(self.started);
-        if self.attempts >= ATTEMPTS_MAX || elapsed.saturating_add(pause) > LATEST_START {
+        if self.attempts >= AZURE_OPERATION.attempts || elapsed.saturating_add(pause) > LATEST_START {
             return false;
         }
         self.attempts = self.attempts.saturating_add(1);
-        self.pause_max = self.pause_max.saturating_mul(2).min(PAUSE_MAX);
         self.world.sleep(pause).await;
         true
     }

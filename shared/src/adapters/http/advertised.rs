@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use crate::config::{Config, StorageConfig};
 use crate::ports::process_registry::Address;
 
 /// Addresses that are never in use (RFC 5737 and 3849). A socket is pointed at one to learn which
@@ -12,15 +11,15 @@ const ELSEWHERE: [IpAddr; 2] =
 
 /// The address to advertise for a process that serves `/internal` on `bound`: the configured one, or the
 /// one that it listens on. A process that listens on every address of its machine is reached at the one
-/// that faces the network; all processes of an embedded store are on one machine anyway.
-pub fn advertised(config: &Config, bound: SocketAddr) -> Address {
-    if let Some(address) = &config.advertise {
+/// that faces the network, or at the loopback address where all processes of the bank are on one machine.
+pub fn advertised(configured: Option<&Address>, bound: SocketAddr, is_one_machine: bool) -> Address {
+    if let Some(address) = configured {
         return address.clone();
     }
-    let ip = match (&config.storage, bound.ip().is_unspecified()) {
+    let ip = match (is_one_machine, bound.ip().is_unspecified()) {
         (_, false) => bound.ip(),
-        (StorageConfig::Sqlite { .. }, true) => loopback(bound),
-        (StorageConfig::Azure { .. }, true) => facing_the_network(bound).unwrap_or_else(|| {
+        (true, true) => loopback(bound),
+        (false, true) => facing_the_network(bound).unwrap_or_else(|| {
             tracing::warn!(
                 "This machine has no address on a network: processes elsewhere cannot reach this one. \
                  Set advertise if they should."
@@ -55,28 +54,21 @@ fn facing_the_network(bound: SocketAddr) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::add_settings;
-
-    fn config(arguments: &[&str]) -> Config {
-        let arguments = std::iter::once("test").chain(arguments.iter().copied());
-        let matches = add_settings(clap::Command::new("test")).try_get_matches_from(arguments).unwrap();
-        Config::read(&matches).unwrap()
-    }
 
     #[test]
     fn a_process_advertises_an_address_that_can_be_called() {
-        let check = |arguments: &[&str], bound: &str, expected: &str| {
-            let address = advertised(&config(arguments), bound.parse().unwrap());
+        let check = |is_one_machine: bool, configured: Option<&str>, bound: &str, expected: &str| {
+            let configured = configured.map(|address| Address::parse(address).unwrap());
+            let address = advertised(configured.as_ref(), bound.parse().unwrap(), is_one_machine);
             assert_eq!(address.as_str(), expected);
         };
-        check(&[], "127.0.0.1:40123", "http://127.0.0.1:40123");
-        check(&[], "[::1]:40123", "http://[::1]:40123");
-        check(&[], "0.0.0.0:40123", "http://127.0.0.1:40123");
-        check(&[], "[::]:40123", "http://[::1]:40123");
-        check(&["--advertise", "bank-1:80"], "0.0.0.0:40123", "http://bank-1:80");
-        let azure = ["--storage", "azure:UseDevelopmentStorage=true"];
-        check(&azure, "10.1.2.3:40123", "http://10.1.2.3:40123");
-        let anywhere = advertised(&config(&azure), "0.0.0.0:40123".parse().unwrap());
+        check(true, None, "127.0.0.1:40123", "http://127.0.0.1:40123");
+        check(true, None, "[::1]:40123", "http://[::1]:40123");
+        check(true, None, "0.0.0.0:40123", "http://127.0.0.1:40123");
+        check(true, None, "[::]:40123", "http://[::1]:40123");
+        check(true, Some("bank-1:80"), "0.0.0.0:40123", "http://bank-1:80");
+        check(false, None, "10.1.2.3:40123", "http://10.1.2.3:40123");
+        let anywhere = advertised(None, "0.0.0.0:40123".parse().unwrap(), false);
         assert!(!anywhere.as_str().contains("0.0.0.0"), "{anywhere}");
     }
 }

@@ -10,7 +10,9 @@ use tokio::sync::oneshot;
 
 use super::client::{Call, CallFault, PeerClient};
 use crate::ports::fault::StoreFault;
-use crate::ports::process_registry::{ProcessId, ProcessKind, ProcessRegistry, RegisteredProcess, living};
+use crate::ports::process_registry::{
+    ProcessId, ProcessKind, ProcessRegistry, RegisteredProcess, live_processes,
+};
 use crate::ports::world::World;
 
 /// A request that is sent to every process.
@@ -68,7 +70,7 @@ impl PeerBroadcast {
         request: &BroadcastRequest,
         timeout: Duration,
     ) -> Result<Vec<(RegisteredProcess, Result<Vec<u8>, CallFault>)>, StoreFault> {
-        let entries = living(&*self.roster, self.world.now()).await?;
+        let entries = live_processes(&*self.roster, self.world.now()).await?;
         let is_recipient = |kind| !request.workers_only || kind == ProcessKind::Worker;
         let others = entries.into_iter().filter(|entry| entry.id != self.own && is_recipient(entry.kind));
         let sent = others.map(|entry| self.send_one(entry, request, timeout));

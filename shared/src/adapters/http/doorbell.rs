@@ -5,20 +5,22 @@
 //! of a process is not lost although it knows no other process yet.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
+use parking_lot::Mutex;
 use tracing::{debug, warn};
 
 use super::client::{Call, CallFault, PeerClient};
-use super::send_queues::{Pending, RetryPolicy, SendQueues};
+use super::send_queues::{Pending, SendQueues};
 use super::{RING_PATH, encode_ring};
 use crate::adapters::local_doorbell::LocalDoorbell;
+use crate::backoff::{REGISTRY_READ, RING};
 use crate::ports::doorbell::Doorbell;
 use crate::ports::fault::chain;
-use crate::ports::process_registry::{Address, ProcessId, ProcessKind, ProcessRegistry, living};
+use crate::ports::process_registry::{Address, ProcessId, ProcessKind, ProcessRegistry, live_processes};
 use crate::ports::queue::QueueName;
 use crate::ports::world::World;
 
@@ -26,14 +28,8 @@ use crate::ports::world::World;
 const ROSTER_AGE_MAX: Duration = Duration::from_secs(15);
 /// The same after a failed ring: another process may have replaced the worker.
 const ROSTER_AGE_MAX_IN_DOUBT: Duration = Duration::from_secs(2);
-/// Number of attempts to read the registry for one ring.
-const READS_MAX: u32 = 3;
-/// Delay before the second attempt; it doubles.
-const READ_DELAY: Duration = Duration::from_millis(200);
 /// Maximum wait for the response to a ring.
 const RING_TIMEOUT: Duration = Duration::from_secs(2);
-/// A worker that does not respond is retried for about 13 s; after that, the next ring starts again.
-const RETRY_POLICY: RetryPolicy = RetryPolicy { attempts: 8, first_delay: Duration::from_millis(100) };
 
 /// The queues that a ring names.
 impl Pending for BTreeSet<QueueName> {
@@ -94,7 +90,7 @@ impl HttpDoorbell {
                 own,
                 roster: Arc::clone(roster),
                 world: Arc::clone(world),
-                send_queues: SendQueues::new(Arc::clone(world), RETRY_POLICY, Arc::new(send)),
+                send_queues: SendQueues::new(Arc::clone(world), RING, Arc::new(send)),
                 known: Mutex::default(),
                 this: this.clone(),
             }
@@ -105,19 +101,15 @@ impl HttpDoorbell {
     pub async fn flush(&self, longest: Duration) {
         const POLL_INTERVAL: Duration = Duration::from_millis(10);
         let until = self.world.uptime().saturating_add(longest);
-        while (self.known().reading || !self.send_queues.are_empty()) && self.world.uptime() < until {
+        while (self.known.lock().reading || !self.send_queues.are_empty()) && self.world.uptime() < until {
             self.world.sleep(POLL_INTERVAL).await;
         }
-    }
-
-    fn known(&self) -> MutexGuard<'_, KnownPeers> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads the registry in a background task, unless it is recent enough.
     fn refresh(&self, age_max: Duration) {
         let Some(this) = self.this.upgrade() else { return };
-        let mut known = self.known();
+        let mut known = self.known.lock();
         let now = self.world.uptime();
         let fresh = known.read_at.is_some_and(|read_at| now.saturating_sub(read_at) <= age_max);
         if fresh || known.reading {
@@ -130,10 +122,9 @@ impl HttpDoorbell {
 
     async fn read_roster(&self) {
         let _reading = Reading(self);
-        let mut delay = READ_DELAY;
-        for attempt in 1..=READS_MAX {
-            let missed = std::mem::take(&mut self.known().rung);
-            match living(&*self.roster, self.world.now()).await {
+        for attempt in 1..=REGISTRY_READ.attempts {
+            let missed = std::mem::take(&mut self.known.lock().rung);
+            match live_processes(&*self.roster, self.world.now()).await {
                 Ok(entries) => {
                     let listens = |kind| kind == ProcessKind::Worker;
                     let others =
@@ -143,20 +134,19 @@ impl HttpDoorbell {
                     return;
                 }
                 Err(fault) => {
-                    self.known().rung.extend(missed);
+                    self.known.lock().rung.extend(missed);
                     warn!("The process registry cannot be read: {}", chain(&fault));
                 }
             }
-            if attempt < READS_MAX {
-                self.world.sleep(delay).await;
-                delay = delay.saturating_mul(2);
+            if attempt < REGISTRY_READ.attempts {
+                REGISTRY_READ.pause(attempt, &*self.world).await;
             }
         }
     }
 
     /// Stores the registry that was read, and rings new processes for the rings that they missed.
     fn update_peers(&self, listed: BTreeSet<Peer>, missed: BTreeSet<QueueName>) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         known.read_at = Some(self.world.uptime());
         let new_peers: Vec<Peer> = listed.difference(&known.peers).cloned().collect();
         known.peers = listed;
@@ -173,7 +163,7 @@ struct Reading<'a>(&'a HttpDoorbell);
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
-        self.0.known().reading = false;
+        self.0.known.lock().reading = false;
     }
 }
 
@@ -202,7 +192,7 @@ async fn ring_at(
     if let Some(bell) = bell.upgrade() {
         bell.refresh(ROSTER_AGE_MAX_IN_DOUBT);
         // A process that is not registered any more is not retried.
-        return !bell.known().peers.iter().any(|known| known.id == id);
+        return !bell.known.lock().peers.iter().any(|known| known.id == id);
     }
     true
 }
@@ -212,7 +202,7 @@ impl Doorbell for HttpDoorbell {
     fn ring(&self, queue: &QueueName) {
         self.local.ring(queue);
         let peers: Vec<Peer> = {
-            let mut known = self.known();
+            let mut known = self.known.lock();
             known.rung.insert(queue.clone());
             known.peers.iter().cloned().collect()
         };

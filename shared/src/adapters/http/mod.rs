@@ -31,7 +31,7 @@ use client::PeerClient;
 use crate::adapters::local_doorbell::LocalDoorbell;
 use crate::bank::Links;
 use crate::cluster::completions::Completions;
-use crate::cluster::completions::note::{NOTE_ITEM_BYTES_MAX, NOTE_ITEMS_MAX};
+use crate::cluster::completions::reply_body::{REPLY_ITEM_BYTES_MAX, REPLY_ITEMS_MAX};
 use crate::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
 use crate::cluster::reply_to::ReplySeal;
 use crate::messaging::envelope::seal::Seal;
@@ -57,8 +57,8 @@ pub const PARTNERS_PATH: &str = "/internal/partners";
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 
 /// Maximum size of a request between processes. The signature can be checked only after the body was read, so bodies of
-/// this size are read from unknown callers; the largest request is a note of [`NOTE_ITEMS_MAX`] completions.
-pub const REQUEST_BYTES_MAX: usize = NOTE_ITEMS_MAX * NOTE_ITEM_BYTES_MAX + 64;
+/// this size are read from unknown callers; the largest request is a note of [`REPLY_ITEMS_MAX`] completions.
+pub const REQUEST_BYTES_MAX: usize = REPLY_ITEMS_MAX * REPLY_ITEM_BYTES_MAX + 64;
 
 /// Error for an HTTP client that cannot be created.
 #[derive(Debug, thiserror::Error)]

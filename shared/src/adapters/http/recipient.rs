@@ -4,8 +4,9 @@
 //! requests until their timestamps expire.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::signature::{NonceBytes, PeerRequest, Refused, SIGNATURE_AGE_MAX};
 use crate::cluster::doorbell_secret::DoorbellKeys;
@@ -63,7 +64,7 @@ impl Recipient {
         if request.addressee != self.address.as_str() {
             return Err(Refused::Elsewhere);
         }
-        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).add(signed_at, nonce, now)
+        self.accepted.lock().add(signed_at, nonce, now)
     }
 }
 
@@ -140,7 +141,7 @@ mod tests {
         // Other nonces at the same time, and the same nonce at another time, are other requests.
         assert_eq!(take(&recipient, &request(3, 120, &address()), 121), Ok(()));
         assert_eq!(take(&recipient, &request(3, 121, &address()), 121), Ok(()));
-        assert_eq!(recipient.accepted.lock().unwrap().nonces.len(), 2, "expired nonces are removed");
+        assert_eq!(recipient.accepted.lock().nonces.len(), 2, "expired nonces are removed");
     }
 
     #[test]
@@ -172,7 +173,7 @@ mod tests {
     #[test]
     fn at_the_limit_new_requests_are_refused_and_no_nonce_is_removed() {
         let recipient = Recipient::new(address(), at(0));
-        recipient.accepted.lock().unwrap().most = 2;
+        recipient.accepted.lock().most = 2;
         let taken = [request(1, 0, &address()), request(2, 1, &address())];
         for one in &taken {
             assert_eq!(take(&recipient, one, 1), Ok(()));

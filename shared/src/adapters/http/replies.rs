@@ -8,19 +8,18 @@ use tracing::{debug, warn};
 
 use super::COMPLETIONS_PATH;
 use super::client::{Call, PeerClient};
-use super::send_queues::{Pending, RetryPolicy, SendQueues};
+use super::send_queues::{Pending, SendQueues};
+use crate::backoff::REPLY;
 use crate::cluster::completions::Completion;
-use crate::cluster::completions::note::{self, NOTE_ITEMS_MAX};
+use crate::cluster::completions::reply_body::{self, REPLY_ITEMS_MAX};
 use crate::cluster::replies::Replies;
-use crate::cluster::reply_to::{ReplySeal, ReplyTo, Unproven};
+use crate::cluster::reply_to::{InvalidProof, ReplySeal, ReplyTo};
 use crate::ports::fault::chain;
 use crate::ports::process_registry::Address;
 use crate::ports::world::World;
 
 /// Maximum wait for the response to a note.
 const NOTE_TIMEOUT: Duration = Duration::from_secs(2);
-/// A note that fails twice is dropped: the waiting process then reads the row.
-const RETRY_POLICY: RetryPolicy = RetryPolicy { attempts: 2, first_delay: Duration::from_millis(100) };
 /// Maximum number of completions that wait for one process; further ones are dropped.
 const WAITING_MAX: usize = 20_000;
 
@@ -47,18 +46,18 @@ impl HttpReplies {
         let client = Arc::clone(client);
         let send =
             move |to: Address, items: Vec<Completion>| send_notes(Arc::clone(&client), to, items).boxed();
-        Self { seal, send_queues: SendQueues::new(Arc::clone(world), RETRY_POLICY, Arc::new(send)) }
+        Self { seal, send_queues: SendQueues::new(Arc::clone(world), REPLY, Arc::new(send)) }
     }
 }
 
 impl Replies for HttpReplies {
     fn send(&self, to: &ReplyTo, completion: Completion) {
-        match self.seal.open(to) {
+        match self.seal.verify(to) {
             Ok(address) => self.send_queues.add(address.clone(), vec![completion]),
-            Err(why @ Unproven::Forged) => {
+            Err(why @ InvalidProof::Forged) => {
                 warn!("The outcome of transaction {} is not sent: {why}", completion.key);
             }
-            Err(why @ (Unproven::NoSecret | Unproven::Late)) => {
+            Err(why @ (InvalidProof::NoSecret | InvalidProof::Expired)) => {
                 debug!("The outcome of transaction {} is not sent: {why}", completion.key);
             }
         }
@@ -66,8 +65,8 @@ impl Replies for HttpReplies {
 }
 
 async fn send_notes(client: Arc<PeerClient>, to: Address, completions: Vec<Completion>) -> bool {
-    for some in completions.chunks(NOTE_ITEMS_MAX) {
-        let call = Call::post(COMPLETIONS_PATH, note::encode(some));
+    for some in completions.chunks(REPLY_ITEMS_MAX) {
+        let call = Call::post(COMPLETIONS_PATH, reply_body::encode(some));
         if let Err(fault) = client.call(&to, call, NOTE_TIMEOUT).await {
             debug!("{} outcomes could not be sent to the process at {to}: {}", some.len(), chain(&fault));
             return false;

@@ -3,13 +3,14 @@
 //! process.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 
-use crate::ports::world::{World, WorldExt as _};
+use crate::backoff::RetryPolicy;
+use crate::ports::world::World;
 
 /// Items that accumulate in a send queue.
 pub(super) trait Pending: Default + Clone + Send + Sync + 'static {
@@ -23,15 +24,6 @@ pub(super) trait Pending: Default + Clone + Send + Sync + 'static {
 /// Sends items to a process. Returns false if they have to be sent again.
 pub(super) type SendFn<K, L> = Arc<dyn Fn(K, L) -> BoxFuture<'static, bool> + Send + Sync>;
 
-/// Retries of a request to a process that does not respond.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RetryPolicy {
-    /// Number of attempts, including the first one; after that, the items are dropped.
-    pub(super) attempts: u32,
-    /// Upper bound of the delay before the second attempt; it doubles with each further one.
-    pub(super) first_delay: Duration,
-}
-
 /// The waiting items. A process is in the map while a task sends to it.
 type PendingMap<K, L> = Arc<Mutex<BTreeMap<K, L>>>;
 
@@ -39,7 +31,7 @@ type PendingMap<K, L> = Arc<Mutex<BTreeMap<K, L>>>;
 pub(super) struct SendQueues<K: Ord, L> {
     world: Arc<dyn World>,
     send: SendFn<K, L>,
-    retry_policy: RetryPolicy,
+    policy: RetryPolicy,
     pending: PendingMap<K, L>,
 }
 
@@ -48,13 +40,13 @@ where
     K: Clone + Ord + Send + Sync + 'static,
     L: Pending,
 {
-    pub(super) fn new(world: Arc<dyn World>, retry_policy: RetryPolicy, send: SendFn<K, L>) -> Self {
-        Self { world, send, retry_policy, pending: Arc::default() }
+    pub(super) fn new(world: Arc<dyn World>, policy: RetryPolicy, send: SendFn<K, L>) -> Self {
+        Self { world, send, policy, pending: Arc::default() }
     }
 
     /// Adds items to the queue of a process. They are sent when the request in flight has ended. Never waits.
     pub(super) fn add(&self, to: K, items: L) {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.pending.lock();
         if let Some(waiting) = pending.get_mut(&to) {
             waiting.add(items);
             return;
@@ -66,7 +58,7 @@ where
             to,
             world: Arc::clone(&self.world),
             send: Arc::clone(&self.send),
-            retry_policy: self.retry_policy,
+            policy: self.policy,
             pending: Arc::clone(&self.pending),
         };
         self.world.spawn(sender.run().boxed());
@@ -74,7 +66,7 @@ where
 
     /// Returns whether nothing is waiting or in flight.
     pub(super) fn are_empty(&self) -> bool {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.pending.lock().is_empty()
     }
 }
 
@@ -84,7 +76,7 @@ struct Sender<K: Ord, L> {
     to: K,
     world: Arc<dyn World>,
     send: SendFn<K, L>,
-    retry_policy: RetryPolicy,
+    policy: RetryPolicy,
     pending: PendingMap<K, L>,
 }
 
@@ -96,28 +88,24 @@ impl<K: Clone + Ord, L: Pending> Sender<K, L> {
     }
 
     async fn deliver(&self, mut items: L) {
-        let RetryPolicy { attempts, first_delay } = self.retry_policy;
-        let mut delay = first_delay;
-        for attempt in 1..=attempts {
-            if (self.send)(self.to.clone(), items.clone()).await || attempt == attempts {
+        for attempt in 1..=self.policy.attempts {
+            if (self.send)(self.to.clone(), items.clone()).await || attempt == self.policy.attempts {
                 return;
             }
-            let half = delay.checked_div(2).unwrap_or_default();
-            self.world.sleep(half.saturating_add(self.world.jitter(half))).await;
-            delay = delay.saturating_mul(2);
+            self.policy.pause(attempt, &*self.world).await;
             items.add(self.take());
         }
     }
 
     /// Takes the items that were added meanwhile.
     fn take(&self) -> L {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.pending.lock();
         pending.get_mut(&self.to).map(std::mem::take).unwrap_or_default()
     }
 
     /// Takes the next items; if there are none, removes the queue and returns `None`.
     fn take_or_close(&mut self) -> Option<L> {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.pending.lock();
         let waiting = pending.get_mut(&self.to)?;
         if waiting.is_empty() {
             pending.remove(&self.to);
@@ -132,7 +120,7 @@ impl<K: Ord, L> Drop for Sender<K, L> {
     /// Removes the queue after a panic; otherwise it would count as busy for ever.
     fn drop(&mut self) {
         if self.owns_queue {
-            self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.to);
+            self.pending.lock().remove(&self.to);
         }
     }
 }

@@ -23,7 +23,9 @@ mod sync_store;
 pub mod world;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::domain::account::{Revision, Versioned};
 use crate::domain::ids::PartnerId;
@@ -87,7 +89,7 @@ impl MemoryStore {
     fn step<T>(&self, step: impl FnOnce(&mut Tables) -> T) -> T {
         // A panic comes from an assertion that found a bug, always before the first write: the content is
         // consistent, and the other processes of a simulation continue with it.
-        step(&mut self.tables.lock().unwrap_or_else(PoisonError::into_inner))
+        step(&mut self.tables.lock())
     }
 
     fn count(&self, service: Service, name: &'static str, price: PriceKind) {

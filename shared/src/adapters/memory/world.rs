@@ -1,11 +1,11 @@
 //! A world for tests: its clock moves only when a test advances it, and a seed determines its random numbers.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::domain::time::Timestamp;
@@ -37,7 +37,7 @@ impl TestWorld {
     /// the caller, and all of them see the new time: advance in small steps if a task has to sleep several times
     /// within the duration.
     pub fn advance(&self, duration: Duration) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let now = state.uptime.saturating_add(duration);
         state.uptime = now;
         let later = state.sleepers.split_off(&(now, u64::MAX));
@@ -51,13 +51,9 @@ impl TestWorld {
 
     /// Returns the number of sleeping tasks: when all tasks of a test sleep, nothing is left to run.
     pub fn sleepers(&self) -> usize {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.sleepers.retain(|_, sleeper| !sleeper.is_closed());
         state.sleepers.len()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Registers a sleep; `None` if its duration is zero.
@@ -66,7 +62,7 @@ impl TestWorld {
             return None;
         }
         let (sleeper, woken) = oneshot::channel();
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.slept = state.slept.saturating_add(1);
         let wake = (state.uptime.saturating_add(duration), state.slept);
         state.sleepers.insert(wake, sleeper);
@@ -81,7 +77,7 @@ impl World for TestWorld {
     }
 
     fn uptime(&self) -> Duration {
-        self.state().uptime
+        self.0.lock().uptime
     }
 
     async fn sleep(&self, duration: Duration) {
@@ -95,7 +91,7 @@ impl World for TestWorld {
 
     fn random(&self) -> u64 {
         // SplitMix64 (Steele, Lea and Flood, 2014): short, and any seed is valid.
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.random = state.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (state.random ^ (state.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

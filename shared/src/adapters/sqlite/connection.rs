@@ -2,9 +2,9 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, Error, OpenFlags, ffi};
 
 use super::paths::resolved;
@@ -33,7 +33,7 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
     // Paths are not parsed as URIs. No mutex: a connection is used by one thread at a time.
     // SQLite does not create the file, because other users could read it then.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let creating = CREATING.lock().unwrap_or_else(PoisonError::into_inner);
+    let creating = CREATING.lock();
     if role == Role::Write {
         create_if_missing(path)?;
     }

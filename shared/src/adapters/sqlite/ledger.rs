@@ -18,7 +18,7 @@ use crate::domain::decision::AccountCommit;
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{
-    AcceptOutcome, AcceptReach, Committed, Ledger, Marks, NewTransaction, StoredTransaction,
+    AcceptGrouping, AcceptOutcome, Committed, Ledger, Marks, NewTransaction, StoredTransaction,
 };
 
 /// The ledger in the file.
@@ -35,12 +35,12 @@ impl SqliteLedger {
 
 #[async_trait]
 impl Ledger for SqliteLedger {
-    fn accept_reach(&self) -> AcceptReach {
-        AcceptReach::AllAccounts
+    fn accept_grouping(&self) -> AcceptGrouping {
+        AcceptGrouping::AllAccounts
     }
 
     async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
-        let max = self.accept_reach().group_max();
+        let max = self.accept_grouping().group_max();
         assert!(group.len() <= max, "{} transactions in one group", group.len());
         let rows: Vec<NewRow> = group.iter().map(NewRow::of).collect();
         let (enqueue, world) = (Arc::clone(&self.enqueue), self.database.world());

@@ -63,7 +63,7 @@ use std::sync::Arc;
 use rusqlite::DEFAULT_NAME;
 use rusqlite::wal::CheckpointMode;
 
-use crate::messaging::envelope::Written;
+use crate::messaging::envelope::EncodedItem;
 use crate::ports::Store;
 use crate::ports::operations::StorageOperations;
 use crate::ports::queue::QueueName;
@@ -78,7 +78,7 @@ use lock::StoreLock;
 
 /// Returns the queue messages for work that was just accepted; they are stored in the same database transaction as the
 /// work. Called on the writer's thread: it must neither block nor call the store.
-pub type Enqueue = Arc<dyn Fn(&[&Written]) -> Vec<(QueueName, Vec<u8>)> + Send + Sync>;
+pub type Enqueue = Arc<dyn Fn(&[&EncodedItem]) -> Vec<(QueueName, Vec<u8>)> + Send + Sync>;
 
 /// The store in one SQLite file.
 #[derive(Debug)]
@@ -110,7 +110,7 @@ impl SqliteStore {
     pub fn open_to_read(path: &Path, world: Arc<dyn World>) -> Result<Store, OpenFault> {
         let operations = Arc::new(StorageOperations::default());
         let database = Database::open_to_read(path, world, Arc::clone(&operations))?;
-        Ok(Self::ports(Arc::new(database), Arc::new(|_: &[&Written]| Vec::new()), operations))
+        Ok(Self::ports(Arc::new(database), Arc::new(|_: &[&EncodedItem]| Vec::new()), operations))
     }
 
     /// Checkpoints the write-ahead log, so that the database file alone is the store: for a process that is about to

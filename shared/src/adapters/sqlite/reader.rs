@@ -4,8 +4,9 @@
 //! would prevent the reuse of the write-ahead log.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
@@ -66,12 +67,12 @@ impl Readers {
 
 impl Pool {
     fn take(&self) -> rusqlite::Result<Connection> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = self.idle.lock().pop();
         idle.map_or_else(|| connect(&self.path, Role::Read), Ok)
     }
 
     fn put_back(&self, connection: Connection) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        self.idle.lock().push(connection);
     }
 }
 

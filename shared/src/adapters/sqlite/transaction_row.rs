@@ -12,7 +12,7 @@ use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Balance, Currency};
 use crate::domain::rejection::RejectReason;
 use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
-use crate::messaging::envelope::Written;
+use crate::messaging::envelope::EncodedItem;
 use crate::ports::ledger::{Marks, NewTransaction, StoredTransaction};
 
 /// The columns that [`read`] needs; the alias of the table is `t`.
@@ -107,7 +107,7 @@ pub(super) fn find(connection: &Connection, key: &TransactionKey) -> Result<Opti
 pub(super) struct NewRow {
     pub(super) new: NewTransaction,
     /// Its work, for the queue message.
-    pub(super) work: Written,
+    pub(super) work: EncodedItem,
     metadata: Option<String>,
     fingerprint: (u8, [u8; 32]),
 }
@@ -118,7 +118,7 @@ impl NewRow {
         let json = || serde_json::to_string(metadata).expect("a map of texts can be written as JSON");
         let revision = columns::revision(FIRST_REVISION);
         Self {
-            work: Written::of(&new.key, &new.instruction, new.accepted_at, &revision),
+            work: EncodedItem::of(&new.key, &new.instruction, new.accepted_at, &revision),
             metadata: (!metadata.is_empty()).then(json),
             fingerprint: columns::fingerprint_columns(&new.instruction.fingerprint()),
             new: new.clone(),

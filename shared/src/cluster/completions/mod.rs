@@ -1,13 +1,15 @@
-//! Tells those who wait for a transaction what became of it, as soon as this process knows: because
-//! it posted the transaction itself, or because the process that did replied.
+//! Delivers the outcome of a transaction to waiting requests as soon as this process knows it, from its own
+//! posting or from a reply of another process.
 //!
-//! Only a shortcut: a reply may get lost, so whoever waits reads the row at the end of its patience.
+//! This is only an optimization: replies can get lost, so a request reads the transaction row when its waiting
+//! time ends.
 
-pub mod note;
+pub mod reply_body;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::cluster::reply_to::{ReplySeal, ReplyTo};
@@ -15,144 +17,144 @@ use crate::domain::ids::TransactionKey;
 use crate::domain::transaction::Outcome;
 use crate::ports::process_registry::Address;
 
-type Waiters = Mutex<BTreeMap<TransactionKey, watch::Sender<Heard>>>;
+type Waiters = Mutex<BTreeMap<TransactionKey, watch::Sender<WaitState>>>;
 
-/// What is known of a transaction that a request waits for.
+/// The known state of a transaction that requests wait for.
 #[derive(Debug, Clone, Default)]
-struct Heard {
-    /// Its outcome, from a proven source.
+struct WaitState {
+    /// The outcome, from an authenticated source.
     outcome: Option<Outcome>,
-    /// How often an unproven message said that it is final.
+    /// The number of unauthenticated messages that claimed that it is final.
     hints: u64,
 }
 
-/// What a waiter learns.
+/// An event for a waiter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum News {
+pub enum CompletionEvent {
     /// The transaction is final.
     Final(Outcome),
-    /// The transaction may be final; only its row can show it.
+    /// The transaction may be final; only its row can prove it.
     Hint,
 }
 
-/// That a transaction became final.
+/// The outcome of a final transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Completion {
     /// The transaction.
     pub key: TransactionKey,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
-/// Where waiting requests meet the worker of the same process, and the replies of others.
+/// Registry of waiting requests. The worker of this process and replies of other processes complete them.
 #[derive(Debug, Default)]
 pub struct Completions {
     waiters: Arc<Waiters>,
-    place: OnceLock<Place>,
+    endpoint: OnceLock<ReplyEndpoint>,
 }
 
-/// Where this process takes replies, and what proves that it is one of the bank.
+/// The address at which this process receives replies, and the seal that authenticates it.
 #[derive(Debug)]
-struct Place {
+struct ReplyEndpoint {
     address: Address,
     seal: ReplySeal,
 }
 
-/// A registered wait. Register **before** the work is enqueued: then nothing can be missed.
+/// A registered wait. Register **before** the work is enqueued, so that no event is missed.
 #[derive(Debug)]
 pub struct Waiter {
     key: TransactionKey,
-    /// `None` only while it is dropped.
-    heard: Option<watch::Receiver<Heard>>,
-    /// How many hints this waiter knows of.
+    /// `None` only during drop.
+    state: Option<watch::Receiver<WaitState>>,
+    /// The number of hints that were already returned.
     hints: u64,
     waiters: Arc<Waiters>,
 }
 
 impl Completions {
-    /// Starts to listen for one transaction.
+    /// Registers a wait for one transaction.
     pub fn register(&self, key: &TransactionKey) -> Waiter {
-        let mut waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
-        let sender = waiters.entry(key.clone()).or_insert_with(|| watch::Sender::new(Heard::default()));
-        let (heard, hints) = (Some(sender.subscribe()), sender.borrow().hints);
-        Waiter { key: key.clone(), heard, hints, waiters: Arc::clone(&self.waiters) }
+        let mut waiters = self.waiters.lock();
+        let sender = waiters.entry(key.clone()).or_insert_with(|| watch::Sender::new(WaitState::default()));
+        let (state, hints) = (Some(sender.subscribe()), sender.borrow().hints);
+        Waiter { key: key.clone(), state, hints, waiters: Arc::clone(&self.waiters) }
     }
 
-    /// Tells that a transaction became final.
-    pub fn announce(&self, key: &TransactionKey, outcome: &Outcome) {
-        let waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Completes the requests that wait for a transaction.
+    pub fn complete(&self, key: &TransactionKey, outcome: &Outcome) {
+        let waiters = self.waiters.lock();
         if let Some(sender) = waiters.get(key) {
-            sender.send_modify(|heard| heard.outcome = Some(outcome.clone()));
+            sender.send_modify(|state| state.outcome = Some(outcome.clone()));
         }
     }
 
-    /// Wakes the requests that wait for a transaction, so that they read its row: an unproven message says
-    /// that it is final.
+    /// Wakes the requests that wait for a transaction, so that they read its row. Called when an unauthenticated
+    /// message claims that it is final.
     pub fn hint(&self, key: &TransactionKey) {
-        let waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiters = self.waiters.lock();
         if let Some(sender) = waiters.get(key) {
-            sender.send_modify(|heard| heard.hints = heard.hints.saturating_add(1));
+            sender.send_modify(|state| state.hints = state.hints.saturating_add(1));
         }
     }
 
-    /// Names the address at which this process takes the replies of others. Until then no work asks
-    /// for a reply, and none while the seal cannot prove it. The first address stands.
-    pub fn take_replies_at(&self, address: Address, seal: ReplySeal) {
-        let kept = &self.place.get_or_init(|| Place { address: address.clone(), seal }).address;
+    /// Sets the address at which this process receives replies. Before this call, and while the seal has no
+    /// secret, work is sent without a reply address. Only the first call has an effect.
+    pub fn set_reply_address(&self, address: Address, seal: ReplySeal) {
+        let kept = &self.endpoint.get_or_init(|| ReplyEndpoint { address: address.clone(), seal }).address;
         assert!(*kept == address, "a process has one address, not {kept} and {address}");
     }
 
-    /// The address at which this process takes replies, if it does.
+    /// Returns the address at which this process receives replies, if it is set.
     pub fn address(&self) -> Option<&Address> {
-        self.place.get().map(|place| &place.address)
+        self.endpoint.get().map(|endpoint| &endpoint.address)
     }
 
-    /// Where to reply about these transactions: here, if anybody here waits for one of them now.
+    /// Returns the reply address for these transactions if a request in this process waits for one of them.
     pub fn reply_to<'a>(&self, keys: impl IntoIterator<Item = &'a TransactionKey>) -> Option<ReplyTo> {
-        let Place { address, seal } = self.place.get()?;
-        let waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+        let ReplyEndpoint { address, seal } = self.endpoint.get()?;
+        let waiters = self.waiters.lock();
         let awaited = keys.into_iter().any(|key| waiters.contains_key(key));
         drop(waiters);
-        if awaited { seal.ask(address) } else { None }
+        if awaited { seal.sign(address) } else { None }
     }
 }
 
 impl Waiter {
-    /// Returns when the outcome was announced in this process; maybe never.
+    /// Waits for the outcome. May wait for ever.
     pub async fn outcome(&mut self) -> Outcome {
         loop {
-            if let News::Final(outcome) = self.news().await {
+            if let CompletionEvent::Final(outcome) = self.next_event().await {
                 return outcome;
             }
         }
     }
 
-    /// Returns when the outcome was announced in this process, or a hint came that was not returned yet;
-    /// maybe never. Several hints that came meanwhile are one.
-    pub async fn news(&mut self) -> News {
+    /// Waits for the outcome or for a hint that was not returned yet. Several pending hints are returned as one.
+    /// May wait for ever.
+    pub async fn next_event(&mut self) -> CompletionEvent {
         let known = self.hints;
-        if let Some(receiver) = &mut self.heard
-            && let Ok(heard) =
-                receiver.wait_for(|heard| heard.outcome.is_some() || heard.hints != known).await
+        if let Some(receiver) = &mut self.state
+            && let Ok(state) =
+                receiver.wait_for(|state| state.outcome.is_some() || state.hints != known).await
         {
-            self.hints = heard.hints;
-            return heard.outcome.clone().map_or(News::Hint, News::Final);
+            self.hints = state.hints;
+            return state.outcome.clone().map_or(CompletionEvent::Hint, CompletionEvent::Final);
         }
-        // The sender lives as long as a waiter does; without it nothing will ever come.
+        // The sender exists as long as a waiter does; without it no event can come.
         futures::future::pending().await
     }
 
-    /// The outcome, if it was announced by now.
-    pub fn look(&self) -> Option<Outcome> {
-        self.heard.as_ref().and_then(|receiver| receiver.borrow().outcome.clone())
+    /// Returns the outcome if it is already known.
+    pub fn known_outcome(&self) -> Option<Outcome> {
+        self.state.as_ref().and_then(|receiver| receiver.borrow().outcome.clone())
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        let mut waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
-        // Inside the lock: of two waiters that go at once, the second one has to see that it is last.
-        drop(self.heard.take());
+        let mut waiters = self.waiters.lock();
+        // Inside the lock: of two waiters dropped at the same time, the second one must see that it is the last.
+        drop(self.state.take());
         if waiters.get(&self.key).is_some_and(|sender| sender.receiver_count() == 0) {
             waiters.remove(&self.key);
         }

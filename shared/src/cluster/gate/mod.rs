@@ -1,55 +1,51 @@
-//! The gate ("release the hounds"): work that must wait for an event is held, and then released to
-//! all listeners at once.
+//! The gate ("release the hounds"): work that must wait for an event is held, and then released for all
+//! listeners at once.
 //!
-//! The gate is a durable value with an epoch. A ring on the doorbell carries only the epoch: whoever
-//! hears it reads the value, and so does whoever starts late, so that nobody can miss a release.
-//! A value that cannot be read means held.
+//! The gate is a durable value with an epoch. A ring on the doorbell carries only the epoch: listeners read the
+//! value when they are woken, and once at start, so that no release is missed.
+//! A value that cannot be decoded means held.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::backoff::SHARED_VALUE_WRITE;
 use crate::domain::account::Versioned;
 use crate::domain::time::Timestamp;
 use crate::ports::fault::StoreFault;
 use crate::ports::sync_store::{Swapped, SyncStore};
-use crate::ports::world::{World, WorldExt as _};
+use crate::ports::world::World;
 
 /// The name of the value in the [`SyncStore`].
 pub(crate) const NAME: &str = "gate";
-/// How often a change is tried against others who change it too.
-const ATTEMPTS_MAX: u32 = 10;
-/// Longest wait between two such attempts.
-const RETRY_DELAY_MAX: Duration = Duration::from_millis(50);
 
-/// Whether listeners may receive.
+/// Whether listeners may receive messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GateState {
-    /// They may.
+    /// Listeners may receive.
     Released,
-    /// They may not, until it is released: by a person, or from that time on by whoever notices
-    /// first.
+    /// Listeners may not receive until the gate is released: by an operator, or from the scheduled time on by the
+    /// first process that notices it.
     Held {
-        /// The scheduled release.
+        /// The time of the scheduled release.
         release_at: Option<Timestamp>,
     },
 }
 
-/// The gate as it was read.
+/// The value of the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GateOrder {
-    /// Grows with every change. Zero before the first one.
+pub struct GateValue {
+    /// Incremented by every change; zero before the first one.
     pub epoch: u64,
-    /// What listeners are to do.
+    /// Whether the gate is held or released.
     pub state: GateState,
 }
 
-impl GateOrder {
-    /// A gate that nobody ever touched.
-    const UNTOUCHED: Self = Self { epoch: 0, state: GateState::Released };
+impl GateValue {
+    /// The value of a gate that was never changed.
+    const UNSET: Self = Self { epoch: 0, state: GateState::Released };
 
-    /// Whether a scheduled release is due.
+    /// Returns whether a scheduled release is due.
     pub fn is_due(&self, now: Timestamp) -> bool {
         matches!(self.state, GateState::Held { release_at: Some(at) } if at <= now)
     }
@@ -74,7 +70,7 @@ enum RowState {
 
 const ROW_VERSION: u32 = 1;
 
-/// Reads and changes the gate.
+/// Reads and changes the gate of one store.
 #[derive(Clone)]
 pub struct Gate {
     sync: Arc<dyn SyncStore>,
@@ -82,88 +78,93 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// The gate of a store.
+    /// Creates the gate of a store.
     pub fn new(sync: Arc<dyn SyncStore>, world: Arc<dyn World>) -> Self {
         Self { sync, world }
     }
 
-    /// Reads it.
+    /// Reads the gate.
     ///
     /// # Errors
-    /// [`StoreFault`]: it counts as held.
-    pub async fn read(&self) -> Result<GateOrder, StoreFault> {
-        Ok(self.load().await?.map_or(GateOrder::UNTOUCHED, |stored| stored.value))
+    /// [`StoreFault`]; treat the gate as held.
+    pub async fn read(&self) -> Result<GateValue, StoreFault> {
+        Ok(self.load().await?.map_or(GateValue::UNSET, |stored| stored.value))
     }
 
-    /// Brings it into a state; the epoch grows unless it is in that state already.
+    /// Sets the state of the gate; the epoch is incremented unless the gate already has this state.
     ///
     /// # Errors
-    /// [`StoreFault`]: it may have been changed. Asking again is safe.
-    pub async fn set(&self, state: GateState) -> Result<GateOrder, StoreFault> {
-        self.change(|order| (order.unwrap_or(GateOrder::UNTOUCHED).state != state).then_some(state)).await
+    /// [`StoreFault`]; the change may have been made. Repeating the call is safe.
+    pub async fn set(&self, state: GateState) -> Result<GateValue, StoreFault> {
+        self.change(|current| (current.unwrap_or(GateValue::UNSET).state != state).then_some(state)).await
     }
 
-    /// Holds it if nobody ever touched it; otherwise leaves it as it is.
+    /// Holds the gate if it was never changed; otherwise leaves it as it is.
     ///
     /// # Errors
     /// As [`Self::set`].
-    pub async fn hold_if_untouched(&self) -> Result<GateOrder, StoreFault> {
-        self.change(|order| order.is_none().then_some(GateState::Held { release_at: None })).await
+    pub async fn hold_if_unset(&self) -> Result<GateValue, StoreFault> {
+        self.change(|current| current.is_none().then_some(GateState::Held { release_at: None })).await
     }
 
-    /// Releases it if its scheduled release is due; otherwise leaves it as it is.
+    /// Releases the gate if its scheduled release is due; otherwise leaves it as it is.
     ///
     /// # Errors
     /// As [`Self::set`].
-    pub async fn release_if_due(&self) -> Result<GateOrder, StoreFault> {
+    pub async fn release_if_due(&self) -> Result<GateValue, StoreFault> {
         let now = self.world.now();
-        self.change(|order| order.is_some_and(|order| order.is_due(now)).then_some(GateState::Released)).await
+        self.change(|current| {
+            current.is_some_and(|current| current.is_due(now)).then_some(GateState::Released)
+        })
+        .await
     }
 
-    /// Compare-and-swap until it fits: `choose` says which state is wanted over what stands, if any.
+    /// Repeats a compare-and-swap until it succeeds. `choose` returns the new state for the stored value, if any.
     async fn change(
         &self,
-        choose: impl Fn(Option<GateOrder>) -> Option<GateState> + Send,
-    ) -> Result<GateOrder, StoreFault> {
-        for _ in 0..ATTEMPTS_MAX {
+        choose: impl Fn(Option<GateValue>) -> Option<GateState> + Send,
+    ) -> Result<GateValue, StoreFault> {
+        for attempt in 1..=SHARED_VALUE_WRITE.attempts {
             let stored = self.load().await?;
-            let order = stored.as_ref().map(|stored| stored.value);
-            let Some(state) = choose(order) else { return Ok(order.unwrap_or(GateOrder::UNTOUCHED)) };
-            let epoch = order.map_or(0, |order| order.epoch).saturating_add(1);
-            let changed = GateOrder { epoch, state };
+            let current = stored.as_ref().map(|stored| stored.value);
+            let Some(state) = choose(current) else { return Ok(current.unwrap_or(GateValue::UNSET)) };
+            let epoch = current.map_or(0, |current| current.epoch).saturating_add(1);
+            let changed = GateValue { epoch, state };
             let revision = stored.as_ref().map(|stored| &stored.revision);
             match self.sync.swap(NAME, revision, &encode(changed)).await? {
                 Swapped::Done(_) => return Ok(changed),
-                Swapped::Conflict => self.world.sleep(self.world.jitter(RETRY_DELAY_MAX)).await,
+                Swapped::Conflict => SHARED_VALUE_WRITE.pause(attempt, &*self.world).await,
             }
         }
-        let source = format!("others changed it during each of {ATTEMPTS_MAX} attempts").into();
+        let attempts = SHARED_VALUE_WRITE.attempts;
+        let source = format!("concurrent changes in each of {attempts} attempts").into();
         Err(StoreFault::Unavailable { doing: "changing the gate", source })
     }
 
-    async fn load(&self) -> Result<Option<Versioned<GateOrder>>, StoreFault> {
+    async fn load(&self) -> Result<Option<Versioned<GateValue>>, StoreFault> {
         let Some(stored) = self.sync.get(NAME).await? else { return Ok(None) };
         Ok(Some(Versioned { value: decode(&stored.value)?, revision: stored.revision }))
     }
 }
 
-/// The value that says it.
-pub(crate) fn encode(order: GateOrder) -> String {
-    let (state, release_at) = match order.state {
+/// Encodes the gate as a stored value.
+pub(crate) fn encode(gate: GateValue) -> String {
+    let (state, release_at) = match gate.state {
         GateState::Released => (RowState::Released, None),
         GateState::Held { release_at } => (RowState::Held, release_at.map(Timestamp::unix_ms)),
     };
-    let row = Row { v: ROW_VERSION, state, epoch: order.epoch, release_at };
-    serde_json::to_string(&row).expect("numbers and words can always be written as JSON")
+    let row = Row { v: ROW_VERSION, state, epoch: gate.epoch, release_at };
+    serde_json::to_string(&row).expect("numbers and texts can always be written as JSON")
 }
 
-/// What a value says.
-pub(crate) fn decode(value: &str) -> Result<GateOrder, StoreFault> {
+/// Decodes a stored value.
+pub(crate) fn decode(value: &str) -> Result<GateValue, StoreFault> {
     let doing = "reading the gate";
     let row: Row =
         serde_json::from_str(value).map_err(|error| StoreFault::Corrupt { doing, source: error.into() })?;
     if row.v > ROW_VERSION {
-        let source = format!("it has version {}; this program reads up to {ROW_VERSION}", row.v).into();
+        let source =
+            format!("the value has version {}; this program reads up to {ROW_VERSION}", row.v).into();
         return Err(StoreFault::Corrupt { doing, source });
     }
     let release_at = row.release_at.map(Timestamp::from_unix_ms);
@@ -171,7 +172,7 @@ pub(crate) fn decode(value: &str) -> Result<GateOrder, StoreFault> {
         RowState::Released => GateState::Released,
         RowState::Held => GateState::Held { release_at },
     };
-    Ok(GateOrder { epoch: row.epoch, state })
+    Ok(GateValue { epoch: row.epoch, state })
 }
 
 #[cfg(test)]

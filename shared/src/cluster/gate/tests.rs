@@ -1,5 +1,7 @@
 #![expect(clippy::arithmetic_side_effects, reason = "test code")]
 
+use std::time::Duration;
+
 use super::*;
 use crate::adapters::memory::MemoryStore;
 use crate::adapters::memory::world::TestWorld;
@@ -13,23 +15,23 @@ fn gate() -> (Gate, Arc<TestWorld>, Arc<dyn SyncStore>) {
 const HELD: GateState = GateState::Held { release_at: None };
 
 #[tokio::test]
-async fn the_epoch_grows_with_every_change_and_with_nothing_else() {
+async fn the_epoch_grows_only_with_changes() {
     let (gate, _, _) = gate();
-    assert_eq!(gate.read().await.unwrap(), GateOrder { epoch: 0, state: GateState::Released });
+    assert_eq!(gate.read().await.unwrap(), GateValue { epoch: 0, state: GateState::Released });
     assert_eq!(gate.set(GateState::Released).await.unwrap().epoch, 0);
-    assert_eq!(gate.set(HELD).await.unwrap(), GateOrder { epoch: 1, state: HELD });
+    assert_eq!(gate.set(HELD).await.unwrap(), GateValue { epoch: 1, state: HELD });
     assert_eq!(gate.set(HELD).await.unwrap().epoch, 1);
     assert_eq!(gate.set(GateState::Released).await.unwrap().epoch, 2);
-    assert_eq!(gate.read().await.unwrap(), GateOrder { epoch: 2, state: GateState::Released });
+    assert_eq!(gate.read().await.unwrap(), GateValue { epoch: 2, state: GateState::Released });
 }
 
 #[tokio::test]
-async fn only_an_untouched_gate_is_held_at_start() {
+async fn only_an_unset_gate_is_held_at_start() {
     let (gate, _, _) = gate();
-    assert_eq!(gate.hold_if_untouched().await.unwrap(), GateOrder { epoch: 1, state: HELD });
+    assert_eq!(gate.hold_if_unset().await.unwrap(), GateValue { epoch: 1, state: HELD });
     assert_eq!(gate.set(GateState::Released).await.unwrap().epoch, 2);
-    let released = GateOrder { epoch: 2, state: GateState::Released };
-    assert_eq!(gate.hold_if_untouched().await.unwrap(), released, "somebody released it meanwhile");
+    let released = GateValue { epoch: 2, state: GateState::Released };
+    assert_eq!(gate.hold_if_unset().await.unwrap(), released, "it was released in the meantime");
 }
 
 #[tokio::test]
@@ -40,12 +42,12 @@ async fn a_scheduled_release_happens_once_and_not_early() {
     assert_eq!(gate.release_if_due().await.unwrap(), held);
     world.advance(Duration::from_secs(60));
     let (one, two) = futures::join!(gate.release_if_due(), gate.release_if_due());
-    let released = GateOrder { epoch: held.epoch + 1, state: GateState::Released };
+    let released = GateValue { epoch: held.epoch + 1, state: GateState::Released };
     assert_eq!((one.unwrap(), two.unwrap()), (released, released));
 }
 
 #[tokio::test]
-async fn a_value_that_cannot_be_read_is_a_fault_and_stays() {
+async fn an_invalid_value_is_a_fault_and_is_kept() {
     let (gate, _, sync) = gate();
     for value in ["", "{}", r#"{"v":1,"state":"open","epoch":1}"#, r#"{"v":2,"state":"held","epoch":1}"#] {
         let revision = sync.get(NAME).await.unwrap().map(|stored| stored.revision);

@@ -1,5 +1,5 @@
-//! The one place that decides what becomes of accepted work: account state + work → new state +
-//! outcomes. Pure: the same input gives the same commit, whoever computes it.
+//! Decides the outcome of accepted work: account state + work → new state + outcomes. The module is pure: the
+//! same input always gives the same commit.
 
 use std::collections::BTreeSet;
 
@@ -12,103 +12,103 @@ use super::rejection::RejectReason;
 use super::time::Timestamp;
 use super::transaction::Outcome;
 
-/// Accepted work that waits for a decision: everything that posting needs, so that the worker
-/// reads nothing on the happy path.
+/// Accepted work that is not decided yet. It holds everything that posting needs, so that in the normal case the
+/// worker does not read the transaction from the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Work {
-    /// Which transaction.
+    /// Identifies the transaction.
     pub key: TransactionKey,
-    /// What the partner asked for.
+    /// The instruction of the partner.
     pub instruction: Instruction,
-    /// When it was accepted.
+    /// The time when it was accepted.
     pub accepted_at: Timestamp,
-    /// The state of its row that the commit must find.
+    /// The revision that the transaction row must have at the commit.
     pub revision: Revision,
 }
 
-/// What a decision needs besides the account and the work.
+/// The inputs of a decision besides the account and the work.
 #[derive(Debug)]
 pub struct DecisionContext<'a> {
-    /// Marks this commit.
+    /// Identifies this commit.
     pub nonce: Nonce,
     /// The time of the decision.
     pub now: Timestamp,
-    /// Reserved order numbers, one for each piece of work; those that were not needed are left
-    /// over at the end.
+    /// Reserved order numbers, one for each transaction; the last ones stay unused when
+    /// transactions are rejected.
     pub numbers: &'a [OrderNumber],
 }
 
-/// One transaction that becomes final.
+/// The final outcome of one transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finalization {
-    /// Which transaction.
+    /// Identifies the transaction.
     pub key: TransactionKey,
-    /// The state of its row that the commit must find.
+    /// The revision that the transaction row must have at the commit.
     pub revision: Revision,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// One atomic change of an account: written whole, under its guards, or not at all.
+/// One atomic change of an account: applied completely, under its guards, or not at all.
 ///
-/// Invariant: at most [`PAGE_ENTRIES_MAX`] finalizations, each key once; the page has exactly the
-/// posted ones and is absent when there are none.
+/// Invariant: at most [`PAGE_ENTRIES_MAX`] finalizations with distinct keys; the page contains exactly the posted
+/// transactions and is absent when there are none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountCommit {
-    /// The state of the account row that the commit must find.
+    /// The revision that the account row must have at the commit.
     pub guard: Revision,
-    /// The account afterwards.
+    /// The account after the commit.
     pub after: Account,
     /// The transactions that become final.
     pub finalizations: Vec<Finalization>,
-    /// The journal page of the posted ones.
+    /// The journal page of the posted transactions.
     pub page: Option<JournalPage>,
-    /// Marks this commit, unchanged across its retries. Stored in every transaction row and in the
-    /// page, never in the account row, which the next commit overwrites.
+    /// Identifies this commit; unchanged when the commit is retried. Stored in every transaction row and in the
+    /// page, but not in the account row, which the next commit overwrites.
     pub nonce: Nonce,
 }
 
 impl AccountCommit {
-    /// The account that it changes.
+    /// Returns the account that is changed.
     pub const fn account(&self) -> AccountKey {
         self.after.key
     }
 
-    /// How many of the reserved order numbers it uses: the first ones.
+    /// Returns how many of the reserved order numbers are used; these are the first ones.
     pub fn numbers_used(&self) -> usize {
         self.page.as_ref().map_or(0, |page| page.entries.len())
     }
 }
 
-/// Work that no commit can be made of: a mistake of the caller, never of the partner.
+/// Work that cannot be committed: a mistake of the caller, never of the partner.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Undecidable {
-    /// A commit has to change something.
+    /// There is no work; a commit has to change something.
     #[error("there is no work to decide")]
     Empty,
-    /// More than one commit can hold.
+    /// More work than one commit can hold.
     #[error("{0} transactions are more than one commit holds ({PAGE_ENTRIES_MAX})")]
     TooMany(usize),
-    /// The same transaction twice in one batch would post twice.
-    #[error("transaction {0} stands twice in one batch")]
+    /// One transaction occurs twice in a batch; it would be posted twice.
+    #[error("transaction {0} occurs twice in one batch")]
     RepeatedKey(TransactionKey),
-    /// Work of another account.
+    /// The work is of another account.
     #[error("transaction {0} is not of the account {1}")]
     OtherAccount(TransactionKey, AccountKey),
-    /// Fewer order numbers than work.
+    /// There are fewer order numbers than transactions.
     #[error("{numbers} order numbers are too few for {work} transactions")]
     TooFewNumbers {
-        /// Numbers that were given.
+        /// The number of order numbers.
         numbers: usize,
-        /// Transactions that may need one.
+        /// The number of transactions that may need one.
         work: usize,
     },
 }
 
-/// Decides work in its order against the account as it was read.
+/// Decides work in order, against the account state that was read.
 ///
 /// # Errors
-/// [`Undecidable`] where no sound commit can be made; nothing is decided then.
+/// [`Undecidable`] when no valid commit is possible; then nothing is decided.
 pub fn decide(
     account: &Versioned<Account>,
     work: &[Work],
@@ -127,7 +127,7 @@ pub fn decide(
     })
 }
 
-/// Rejects work with the reason `discarded`, as a person decided about its dead letter.
+/// Rejects work with the reason `discarded`, after an operator discarded its dead letter.
 ///
 /// # Errors
 /// As [`decide`].
@@ -139,7 +139,7 @@ pub fn discard(
     settle(account, work, context, |_, _| Verdict::Reject(RejectReason::Discarded))
 }
 
-/// The rules of the bank, in the order of their precedence.
+/// Applies the rules of the bank, in order of precedence.
 fn balance_after(account: &Account, work: &Work) -> Result<Balance, RejectReason> {
     let Instruction { kind, amount, details: _ } = &work.instruction;
     if account.status == AccountStatus::Closed {

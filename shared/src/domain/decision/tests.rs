@@ -57,7 +57,7 @@ fn commit(account: &Versioned<Account>, work: &[Work]) -> Result<AccountCommit, 
     decide(account, work, &context)
 }
 
-/// One piece of work against an account: the balance after it, or the reason why not.
+/// Decides one transaction against an account and compares the balance after it or the reject reason.
 fn check(account: &Versioned<Account>, work: Work, expected: Result<i64, RejectReason>) {
     let commit = commit(account, &[work]).unwrap();
     let outcome = match &commit.finalizations[0].outcome {
@@ -65,14 +65,14 @@ fn check(account: &Versioned<Account>, work: Work, expected: Result<i64, RejectR
         Outcome::Rejected { reason, .. } => Err(*reason),
     };
     assert_eq!(outcome, expected);
-    assert_eq!(commit.page.is_some(), expected.is_ok(), "a page stands for posted entries only");
+    assert_eq!(commit.page.is_some(), expected.is_ok(), "a page contains posted entries only");
     assert_eq!(commit.after.balance.minor_units(), expected.unwrap_or(account.value.balance.minor_units()));
-    assert_eq!(commit.after.version, account.value.version + 1, "every commit moves the version");
-    assert_eq!(commit.guard, account.revision, "a rejection too is guarded by the account's state");
+    assert_eq!(commit.after.version, account.value.version + 1, "every commit increments the version");
+    assert_eq!(commit.guard, account.revision, "the account's revision guards a rejection too");
 }
 
 #[test]
-fn each_rule_has_its_answer() {
+fn each_rule_has_its_outcome() {
     use AccountStatus::{Closed, Open};
     use TransactionKind::{Deposit, Withdrawal};
     check(&account(0, 0, Open), work(1, Deposit, 1000, "EUR"), Ok(1000));
@@ -80,7 +80,7 @@ fn each_rule_has_its_answer() {
     check(&account(1000, 0, Open), work(1, Withdrawal, 1001, "EUR"), Err(RejectReason::InsufficientFunds));
     check(&account(0, 500, Open), work(1, Withdrawal, 500, "EUR"), Ok(-500));
     check(&account(0, 500, Open), work(1, Withdrawal, 501, "EUR"), Err(RejectReason::InsufficientFunds));
-    // The limit was lowered below what is owed: paying in goes on, paying out does not.
+    // The limit was lowered below the current debt: deposits are posted, withdrawals are rejected.
     check(&account(-900, 500, Open), work(1, Deposit, 100, "EUR"), Ok(-800));
     check(&account(-900, 500, Open), work(1, Withdrawal, 1, "EUR"), Err(RejectReason::InsufficientFunds));
     check(&account(0, 0, Closed), work(1, Deposit, 1, "EUR"), Err(RejectReason::AccountClosed));
@@ -118,7 +118,7 @@ fn a_batch_is_decided_in_its_order() {
 }
 
 #[test]
-fn unsound_batches_are_refused() {
+fn invalid_batches_are_refused() {
     use TransactionKind::Deposit;
     let account = account(0, 0, AccountStatus::Open);
     let one = work(1, Deposit, 1, "EUR");
@@ -127,10 +127,10 @@ fn unsound_batches_are_refused() {
     assert_eq!(commit(&account, &[one.clone(), work(2, Deposit, 1, "EUR"), one.clone()]), repeated);
     let many: Vec<Work> = (0..99).map(|id| work(id, Deposit, 1, "EUR")).collect();
     assert_eq!(commit(&account, &many), Err(Undecidable::TooMany(99)));
-    let mut stranger = one.clone();
-    stranger.key.account.account = AccountId::from_uuid(Uuid::from_u128(77));
-    let other = Err(Undecidable::OtherAccount(stranger.key.clone(), account.value.key));
-    assert_eq!(commit(&account, &[stranger]), other);
+    let mut foreign = one.clone();
+    foreign.key.account.account = AccountId::from_uuid(Uuid::from_u128(77));
+    let other = Err(Undecidable::OtherAccount(foreign.key.clone(), account.value.key));
+    assert_eq!(commit(&account, &[foreign]), other);
     let context = DecisionContext {
         nonce: Nonce::from_uuid(Uuid::nil()),
         now: Timestamp::from_unix_ms(NOW),
@@ -141,7 +141,7 @@ fn unsound_batches_are_refused() {
 }
 
 #[test]
-fn discarding_rejects_whatever_the_account_could_pay() {
+fn discarding_rejects_work_that_the_account_could_pay() {
     let account = account(1000, 0, AccountStatus::Open);
     let context = DecisionContext {
         nonce: Nonce::from_uuid(Uuid::nil()),
@@ -156,7 +156,7 @@ fn discarding_rejects_whatever_the_account_could_pay() {
 }
 
 #[test]
-fn pages_chain_and_show_every_kind_of_damage() {
+fn pages_form_a_chain_and_every_damage_is_found() {
     use TransactionKind::Deposit;
     let first = account(0, 0, AccountStatus::Open);
     let one = commit(&first, &[work(1, Deposit, 100, "EUR"), work(2, Deposit, 50, "EUR")]).unwrap();

@@ -1,7 +1,7 @@
-//! The journal of an account: one page per commit, never changed, chained by hash.
+//! The journal of an account: one page per commit, immutable, chained by hash.
 //!
-//! A page names the hash of the page before it, so that a changed, removed or swapped entry is
-//! found by reading the chain once.
+//! A page contains the hash of the page before it. Reading the chain once therefore detects every changed,
+//! removed or swapped entry.
 
 use std::fmt;
 
@@ -10,31 +10,31 @@ use super::instruction::{Details, Fields, TransactionKind};
 use super::money::{Amount, Balance};
 use super::time::Timestamp;
 
-/// Most entries of a page. With the account row and the page itself that makes 100 entities, the
-/// most that Azure Tables changes in one step.
+/// Largest number of entries in a page. Together with the account row and the page row this makes 100
+/// entities, the maximum of one Azure Tables transaction.
 pub const PAGE_ENTRIES_MAX: usize = 98;
 
-/// SHA-256 of a page and, through it, of all pages before.
+/// SHA-256 of a page and, through the chain, of all pages before it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PageHash([u8; 32]);
 
 impl PageHash {
-    /// What the first page names as its predecessor.
+    /// The predecessor hash of the first page.
     pub const GENESIS: Self = Self([0; 32]);
 
-    /// Reads what [`fmt::Display`] wrote.
+    /// Parses the output of [`fmt::Display`].
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
         hex::decode_to_slice(text, &mut bytes).ok()?;
         Some(Self(bytes))
     }
 
-    /// Wraps 32 bytes of a store.
+    /// Wraps 32 bytes that a store returned.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The 32 bytes.
+    /// Returns the 32 bytes.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -52,34 +52,34 @@ impl fmt::Debug for PageHash {
     }
 }
 
-/// One posted transaction: the whole line of the statement.
+/// One posted transaction: a complete line of the statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its place in the journal of the account, from 1, without gaps.
+    /// The position in the journal of the account, from 1, without gaps.
     pub sequence: u64,
-    /// The partner who asked for it.
+    /// The partner that sent the instruction.
     pub partner: PartnerId,
-    /// The partner's id of it.
+    /// The partner's id of the request.
     pub message: MessageId,
-    /// Which way the money moved.
+    /// The direction of the money.
     pub kind: TransactionKind,
-    /// How much.
+    /// The amount.
     pub amount: Amount,
-    /// What else was told.
+    /// Reference, metadata and unknown members of the instruction.
     pub details: Details,
     /// The number that people quote.
     pub order_number: OrderNumber,
-    /// The balance right after it.
+    /// The balance right after this entry.
     pub balance_after: Balance,
-    /// When it was accepted.
+    /// The time when the transaction was accepted.
     pub accepted_at: Timestamp,
-    /// When it was posted.
+    /// The time when it was posted.
     pub posted_at: Timestamp,
 }
 
 impl Entry {
-    /// The balance after this entry, when `before` was the balance; `None` out of range. Panics when
-    /// `before` is in another currency.
+    /// Returns the balance after this entry, given the balance before it; `None` when it is out of range. Panics
+    /// when `before` is in another currency.
     pub fn apply_to(&self, before: Balance) -> Option<Balance> {
         match self.kind {
             TransactionKind::Deposit => before.credited(self.amount),
@@ -87,8 +87,8 @@ impl Entry {
         }
     }
 
-    /// A hash of the whole line that depends on the salt as well: for comparing many lines by sums of
-    /// hashes, where nobody who knows the lines may be able to tell the sums.
+    /// Returns a hash of the whole entry and a salt. Audits compare many entries by sums of such hashes; the salt
+    /// keeps those sums unpredictable for an attacker who knows the entries.
     pub fn salted_hash(&self, salt: Nonce) -> [u8; 32] {
         let mut fields = Fields::new("postonce entry 1");
         fields.bytes(salt.as_uuid().as_bytes());
@@ -96,7 +96,7 @@ impl Entry {
         fields.finish()
     }
 
-    /// Whether it follows from the balance before it, as far as that is known; all in one currency.
+    /// Returns whether the balance follows from the one before it, if known; all must be in one currency.
     fn adds_up(&self, before: Option<Balance>) -> bool {
         let currency = self.amount.currency();
         currency == self.balance_after.currency()
@@ -141,75 +141,75 @@ impl Entry {
 
 /// The entries of one commit.
 ///
-/// Invariant: 1 to [`PAGE_ENTRIES_MAX`] entries, whose sequences follow one another from
-/// `first_sequence` and whose balances add up; `hash` is the hash of all of it.
+/// Invariant: 1 to [`PAGE_ENTRIES_MAX`] entries with consecutive sequences from `first_sequence` and balances
+/// that add up; `hash` is the hash of all other fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalPage {
-    /// The account whose journal it is.
+    /// The account of the journal.
     pub account: AccountKey,
-    /// The sequence of its first entry.
+    /// The sequence of the first entry.
     pub first_sequence: u64,
-    /// Its entries, in order.
+    /// The entries, in order.
     pub entries: Vec<Entry>,
-    /// The hash of the page before; [`PageHash::GENESIS`] for the first.
+    /// The hash of the previous page; [`PageHash::GENESIS`] for the first page.
     pub previous_hash: PageHash,
-    /// Its own hash.
+    /// The hash of this page.
     pub hash: PageHash,
-    /// Marks the commit that wrote it.
+    /// Identifies the commit that wrote the page.
     pub nonce: Nonce,
 }
 
-/// What is wrong with a page that was read.
+/// A defect of a page that was read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PageFlaw {
-    /// No entry, or too many.
+    /// The page has no entries, or too many.
     #[error("the page from {first_sequence} has {count} entries")]
     Size {
-        /// Where the page starts.
+        /// The first sequence of the page.
         first_sequence: u64,
-        /// How many entries it has.
+        /// The number of entries.
         count: usize,
     },
-    /// A sequence that does not follow.
-    #[error("entry {found} stands where {expected} should")]
+    /// The sequences are not consecutive.
+    #[error("entry {found} is in the place of entry {expected}")]
     Sequence {
-        /// The sequence that should stand there.
+        /// The expected sequence.
         expected: u64,
-        /// The one that does.
+        /// The sequence that was found.
         found: u64,
     },
-    /// A balance that does not follow from the one before and the amount.
-    #[error("entry {sequence} does not add up")]
+    /// A balance does not follow from the previous balance and the amount.
+    #[error("the balance of entry {sequence} does not add up")]
     Balance {
-        /// The entry.
+        /// The sequence of the entry.
         sequence: u64,
     },
-    /// The content is not what was hashed.
+    /// The content does not match the hash.
     #[error("the page from {first_sequence} does not match its hash")]
     Hash {
-        /// Where the page starts.
+        /// The first sequence of the page.
         first_sequence: u64,
     },
 }
 
 impl JournalPage {
-    /// Seals entries into a page. Panics when they break the invariant: the decision makes them.
+    /// Seals entries into a page. Panics when they break the invariant, which [`super::decision`] guarantees.
     pub fn seal(account: AccountKey, entries: Vec<Entry>, previous_hash: PageHash, nonce: Nonce) -> Self {
         let first_sequence = entries.first().expect("a page has an entry").sequence;
         let mut page =
             Self { account, first_sequence, entries, previous_hash, hash: PageHash::GENESIS, nonce };
         page.hash = page.content_hash();
         if let Err(flaw) = page.check() {
-            panic!("sealed an unsound page: {flaw}");
+            panic!("sealed an invalid page: {flaw}");
         }
         page
     }
 
-    /// Checks the invariant, as far as the page alone tells. Adapters call it on every page that
-    /// they read back.
+    /// Checks the invariant, as far as this page alone allows. Adapters call it for every page that
+    /// they read.
     ///
     /// # Errors
-    /// The first flaw that was found.
+    /// The first flaw that is found.
     pub fn check(&self) -> Result<(), PageFlaw> {
         let first_sequence = self.first_sequence;
         let count = self.entries.len();
@@ -229,12 +229,12 @@ impl JournalPage {
         if self.hash == self.content_hash() { Ok(()) } else { Err(PageFlaw::Hash { first_sequence }) }
     }
 
-    /// The last sequence of the page.
+    /// Returns the last sequence of the page.
     pub fn last_sequence(&self) -> u64 {
         self.entries.last().map_or(self.first_sequence, |entry| entry.sequence)
     }
 
-    /// The hash of what stands in it: [`Self::hash`], unless somebody changed the one or the other.
+    /// Returns the hash of the content; it equals [`Self::hash`] unless one of them was changed later.
     pub fn content_hash(&self) -> PageHash {
         let Self { account, first_sequence, entries, previous_hash, hash: _, nonce } = self;
         let mut fields = Fields::new("postonce journal page 1");

@@ -34,13 +34,13 @@ fn page(entries: Vec<Entry>) -> JournalPage {
 }
 
 #[test]
-fn a_sound_page_passes() {
+fn a_valid_page_passes() {
     assert_eq!(page(vec![entry(1, "EUR", 100), entry(2, "EUR", 200)]).check(), Ok(()));
 }
 
-/// Whoever reads such a page has to be told, and must not fall over it.
+/// The reader of such a page must get an error and must not panic.
 #[test]
-fn a_page_in_two_currencies_is_a_flaw_and_no_panic() {
+fn a_page_in_two_currencies_is_a_flaw_and_does_not_panic() {
     let mixed = page(vec![entry(1, "EUR", 100), entry(2, "USD", 200)]);
     assert_eq!(mixed.check(), Err(PageFlaw::Balance { sequence: 2 }));
 }

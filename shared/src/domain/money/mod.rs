@@ -1,10 +1,10 @@
-//! Money in minor units, with its currency. No floats, no operators, no default: every step is
-//! checked, and an amount in one currency never becomes another.
+//! Amounts of money in minor units, with their currency. There are no floats, no operators and no defaults: every
+//! step is checked, and there is no conversion between currencies.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A currency of ISO 4217 that has minor units (or none, like the yen).
+/// A currency of ISO 4217 with a defined number of minor-unit digits (zero for the yen).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Currency {
     code: iso_currency::Currency,
@@ -12,26 +12,26 @@ pub struct Currency {
 }
 
 impl Currency {
-    /// Reads an upper-case alphabetic code. Refuses codes without a defined number of decimals:
-    /// precious metals, funds and test codes are not money of an account.
+    /// Parses an upper-case alphabetic code. Refuses codes without a defined number of decimals:
+    /// accounts cannot hold precious metals, funds or test codes.
     pub fn parse(code: &str) -> Result<Self, UnknownCurrency> {
         let known = iso_currency::Currency::from_code(code).ok_or(UnknownCurrency)?;
         let decimals = known.exponent().and_then(|exponent| u8::try_from(exponent).ok());
         decimals.map(|decimals| Self { code: known, decimals }).ok_or(UnknownCurrency)
     }
 
-    /// The alphabetic code, such as `EUR`.
+    /// Returns the alphabetic code, such as `EUR`.
     pub fn code(self) -> &'static str {
         self.code.code()
     }
 
-    /// Digits after the decimal point, by ISO 4217: none for the yen, 2 for the euro, 3 for the
-    /// dinar of Bahrain.
+    /// Returns the number of digits after the decimal point (ISO 4217): 0 for the yen, 2 for the euro, 3 for the
+    /// Bahraini dinar.
     pub const fn decimals(self) -> u8 {
         self.decimals
     }
 
-    /// Minor units in one major unit: 100 for the euro.
+    /// Returns the number of minor units in one major unit: 100 for the euro.
     fn scale(self) -> u64 {
         10_u64.pow(u32::from(self.decimals))
     }
@@ -68,71 +68,71 @@ impl FromStr for Currency {
     }
 }
 
-/// The text is not the code of a currency with minor units.
+/// Error: the text is not the code of a currency with minor units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is not a currency code of ISO 4217 that money can be kept in, such as EUR")]
 pub struct UnknownCurrency;
 
-/// Why a text is not an amount of a currency. Each wording names what is allowed.
+/// The reason why a text is not an amount in a currency. Each message names what is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AmountError {
-    /// Nothing there.
+    /// The text is empty.
     #[error("must not be empty; write a decimal number such as 12.50")]
     Empty,
-    /// A minus or plus sign.
-    #[error("must not have a sign; the type of the transaction says which way the money moves")]
+    /// The text starts with a minus or plus sign.
+    #[error("must not have a sign; the type of the transaction gives the direction")]
     Signed,
-    /// `1e3`.
+    /// The text has an exponent, such as `1e3`.
     #[error("must not have an exponent; write all digits, such as 1000")]
     Exponent,
-    /// `,` for the decimals or the thousands.
+    /// A comma separates decimals or thousands.
     #[error("must use a point before the decimals and nothing between the thousands, such as 1234.50")]
     Comma,
-    /// Digits of another script, such as full-width ones.
+    /// The digits are of another script, such as full-width digits.
     #[error("must be written with the digits 0 to 9")]
     ForeignDigits,
-    /// Anything else that is not a digit or a point.
+    /// Another character that is neither a digit nor a point.
     #[error("must be a decimal number such as 12.50")]
     Malformed,
-    /// `.5`, `5.` or `1.2.3`.
+    /// The decimal point is misplaced, as in `.5`, `5.` or `1.2.3`.
     #[error("must have digits on both sides of a single decimal point, such as 0.50")]
     Point,
-    /// `00012.50`.
+    /// The number starts with extra zeros, as in `00012.50`.
     #[error("must not have leading zeros")]
     LeadingZeros,
     /// More decimals than the currency has.
     #[error("has more decimals than {0} has ({decimals})", decimals = .0.decimals())]
     TooManyDecimals(Currency),
-    /// Zero where something has to move.
+    /// The amount is zero.
     #[error("must be greater than zero")]
     Zero,
-    /// More than the maximum.
+    /// The amount is above the maximum.
     #[error("must be at most {max} minor units", max = AMOUNT_MINOR_UNITS_MAX)]
     TooLarge,
 }
 
-/// Largest amount of one transaction, in minor units: 18 digits, as many as ISO 20022 allows.
+/// Largest amount of one transaction, in minor units: 18 digits, the maximum of ISO 20022.
 pub const AMOUNT_MINOR_UNITS_MAX: i64 = 999_999_999_999_999_999;
 
-/// Largest distance of a balance from zero, in minor units.
+/// Largest absolute value of a balance, in minor units.
 pub const BALANCE_MINOR_UNITS_MAX: i64 = 9_000_000_000_000_000_000;
 
-/// Checks all of a plain decimal number that can be checked before its currency is known.
+/// Runs all checks on a decimal number that do not need its currency.
 ///
 /// # Errors
-/// [`AmountError`] when it is a number of no currency.
+/// [`AmountError`] when no currency allows this number.
 pub fn check_decimal(text: &str) -> Result<(), AmountError> {
     split_decimal(text).map(drop)
 }
 
-/// The digits before and after the point.
+/// Returns the digits before and after the point.
 fn split_decimal(text: &str) -> Result<(&str, &str), AmountError> {
     if text.is_empty() {
         return Err(AmountError::Empty);
     }
-    if let Some(stranger) = text.chars().find(|c| !c.is_ascii_digit() && *c != '.') {
-        return Err(match stranger {
-            '-' | '+' | '\u{2212}' | '\u{ff0d}' | '\u{ff0b}' if text.starts_with(stranger) => {
+    if let Some(invalid) = text.chars().find(|c| !c.is_ascii_digit() && *c != '.') {
+        return Err(match invalid {
+            '-' | '+' | '\u{2212}' | '\u{ff0d}' | '\u{ff0b}' if text.starts_with(invalid) => {
                 AmountError::Signed
             }
             'e' | 'E' if text.starts_with(|c: char| c.is_ascii_digit()) => AmountError::Exponent,
@@ -154,14 +154,14 @@ fn split_decimal(text: &str) -> Result<(&str, &str), AmountError> {
     Ok(parts)
 }
 
-/// Reads a plain decimal number into minor units from 0 to [`AMOUNT_MINOR_UNITS_MAX`].
+/// Parses a plain decimal number into minor units, from 0 to [`AMOUNT_MINOR_UNITS_MAX`].
 fn parse_minor_units(text: &str, currency: Currency) -> Result<i64, AmountError> {
     let (major, minor) = split_decimal(text)?;
     let decimals = usize::from(currency.decimals());
     if minor.len() > decimals {
         return Err(AmountError::TooManyDecimals(currency));
     }
-    // Only ASCII digits are left, so a failure to parse can only mean too many of them.
+    // Only ASCII digits are left, so parsing fails only when there are too many of them.
     let digits = format!("{major}{minor:0<decimals$}");
     digits
         .parse::<i64>()
@@ -170,7 +170,7 @@ fn parse_minor_units(text: &str, currency: Currency) -> Result<i64, AmountError>
         .ok_or(AmountError::TooLarge)
 }
 
-/// A sum that moves. Invariant: greater than zero, at most [`AMOUNT_MINOR_UNITS_MAX`].
+/// The amount of a transaction. Invariant: greater than zero, at most [`AMOUNT_MINOR_UNITS_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Amount {
     minor_units: i64,
@@ -178,12 +178,12 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// Reads a decimal number with at most the currency's decimals.
+    /// Parses a decimal number with at most the currency's decimals.
     pub fn parse(text: &str, currency: Currency) -> Result<Self, AmountError> {
         Self::try_new(parse_minor_units(text, currency)?, currency)
     }
 
-    /// An amount of that many minor units, if it keeps the invariant.
+    /// Creates an amount in minor units; fails when the invariant does not hold.
     pub fn try_new(minor_units: i64, currency: Currency) -> Result<Self, AmountError> {
         match minor_units {
             1..=AMOUNT_MINOR_UNITS_MAX => Ok(Self { minor_units, currency }),
@@ -193,25 +193,25 @@ impl Amount {
         }
     }
 
-    /// The sum in minor units.
+    /// Returns the amount in minor units.
     pub const fn minor_units(self) -> i64 {
         self.minor_units
     }
 
-    /// The currency of the sum.
+    /// Returns the currency of the amount.
     pub const fn currency(self) -> Currency {
         self.currency
     }
 }
 
 impl fmt::Display for Amount {
-    /// The number alone, with all decimals, such as `12.50`.
+    /// Writes the number without the currency, with all decimals, such as `12.50`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.currency.write(f, self.minor_units)
     }
 }
 
-/// How far an account may go below zero. Invariant: from 0 to [`AMOUNT_MINOR_UNITS_MAX`].
+/// The amount by which an account may be overdrawn. Invariant: from 0 to [`AMOUNT_MINOR_UNITS_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OverdraftLimit {
     minor_units: i64,
@@ -219,17 +219,17 @@ pub struct OverdraftLimit {
 }
 
 impl OverdraftLimit {
-    /// No overdraft at all.
+    /// A limit of zero: no overdraft.
     pub const fn none(currency: Currency) -> Self {
         Self { minor_units: 0, currency }
     }
 
-    /// Reads a decimal number with at most the currency's decimals; zero is allowed.
+    /// Parses a decimal number with at most the currency's decimals; zero is allowed.
     pub fn parse(text: &str, currency: Currency) -> Result<Self, AmountError> {
         Ok(Self { minor_units: parse_minor_units(text, currency)?, currency })
     }
 
-    /// A limit of that many minor units, if it keeps the invariant.
+    /// Creates a limit in minor units; fails when the invariant does not hold.
     pub fn try_new(minor_units: i64, currency: Currency) -> Result<Self, AmountError> {
         match minor_units {
             0..=AMOUNT_MINOR_UNITS_MAX => Ok(Self { minor_units, currency }),
@@ -238,12 +238,12 @@ impl OverdraftLimit {
         }
     }
 
-    /// The limit in minor units.
+    /// Returns the limit in minor units.
     pub const fn minor_units(self) -> i64 {
         self.minor_units
     }
 
-    /// The currency of the limit.
+    /// Returns the currency of the limit.
     pub const fn currency(self) -> Currency {
         self.currency
     }
@@ -255,8 +255,8 @@ impl fmt::Display for OverdraftLimit {
     }
 }
 
-/// What the entries of an account add up to. Invariant: at most [`BALANCE_MINOR_UNITS_MAX`] away
-/// from zero.
+/// The sum of the entries of an account. Invariant: its absolute value is at most
+/// [`BALANCE_MINOR_UNITS_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Balance {
     minor_units: i64,
@@ -269,43 +269,43 @@ impl Balance {
         Self { minor_units: 0, currency }
     }
 
-    /// A balance of that many minor units; `None` outside the range that the bank keeps.
+    /// Creates a balance in minor units; `None` outside the supported range.
     pub fn try_new(minor_units: i64, currency: Currency) -> Option<Self> {
         let within = (-BALANCE_MINOR_UNITS_MAX..=BALANCE_MINOR_UNITS_MAX).contains(&minor_units);
         within.then_some(Self { minor_units, currency })
     }
 
-    /// The balance in minor units; negative when overdrawn.
+    /// Returns the balance in minor units; negative when overdrawn.
     pub const fn minor_units(self) -> i64 {
         self.minor_units
     }
 
-    /// The currency of the account.
+    /// Returns the currency of the account.
     pub const fn currency(self) -> Currency {
         self.currency
     }
 
-    /// Whether nothing is left and nothing is owed.
+    /// Returns whether the balance is zero.
     pub const fn is_zero(self) -> bool {
         self.minor_units == 0
     }
 
-    /// The balance after `amount` was added; `None` when that leaves the range. Panics when the
-    /// currencies differ: the decision refuses that first.
+    /// Returns the balance after a credit of `amount`; `None` when the result is out of range. Panics when the
+    /// currencies differ: the decision refuses such work first.
     #[must_use]
     pub fn credited(self, amount: Amount) -> Option<Self> {
         assert!(self.currency == amount.currency, "{} credited to {}", amount.currency, self.currency);
         Self::try_new(self.minor_units.checked_add(amount.minor_units)?, self.currency)
     }
 
-    /// The balance after `amount` was taken; otherwise as [`Self::credited`].
+    /// Returns the balance after a debit of `amount`; otherwise as [`Self::credited`].
     #[must_use]
     pub fn debited(self, amount: Amount) -> Option<Self> {
         assert!(self.currency == amount.currency, "{} debited from {}", amount.currency, self.currency);
         Self::try_new(self.minor_units.checked_sub(amount.minor_units)?, self.currency)
     }
 
-    /// What can be withdrawn: the balance plus the overdraft limit; never below zero.
+    /// Returns the amount that can be withdrawn: balance plus overdraft limit, never below zero.
     #[must_use]
     pub fn available(self, limit: OverdraftLimit) -> Self {
         let available = self.minor_units.saturating_add(limit.minor_units).max(0);

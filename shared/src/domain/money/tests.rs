@@ -10,7 +10,7 @@ fn check(text: &str, code: &str, expected: Result<i64, AmountError>) {
 }
 
 #[test]
-fn amounts_are_read_by_the_currencys_decimals() {
+fn amounts_are_parsed_with_the_decimals_of_the_currency() {
     check("12.34", "EUR", Ok(1234));
     check("0.1", "EUR", Ok(10));
     check("0.01", "EUR", Ok(1));
@@ -23,7 +23,7 @@ fn amounts_are_read_by_the_currencys_decimals() {
 }
 
 #[test]
-fn what_is_not_an_amount_has_its_own_answer() {
+fn each_invalid_amount_has_its_own_error() {
     let eur = currency("EUR");
     check("", "EUR", Err(AmountError::Empty));
     check("-5", "EUR", Err(AmountError::Signed));
@@ -64,14 +64,14 @@ fn the_whole_table_of_currencies_round_trips() {
 }
 
 #[test]
-fn what_is_not_a_currency_is_refused() {
+fn unknown_currency_codes_are_refused() {
     for code in ["", "eur", "EURO", "XXX", "XAU", "ZZZ", "12"] {
         assert_eq!(Currency::parse(code), Err(UnknownCurrency), "{code}");
     }
 }
 
 #[test]
-fn balances_are_written_with_sign_and_never_wrap() {
+fn balances_are_written_with_a_sign_and_never_wrap() {
     let eur = currency("EUR");
     let cents = |minor_units| Balance::try_new(minor_units, eur).unwrap();
     assert_eq!(cents(-5).to_string(), "-0.05");

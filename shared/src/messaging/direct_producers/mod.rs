@@ -1,11 +1,11 @@
-//! Bodies of producers that write to the queue directly, in the two forms that they have always had:
-//! one `UserAccountTransaction` document of XML ([`xml`]), or `userid|accountid|transactionid|amount`.
+//! Bodies of producers that write to the queue directly, in two forms: an XML document `UserAccountTransaction`
+//! ([`xml`]), or `userid|accountid|transactionid|amount`.
 //!
-//! Both say the same four things. The amount is in the account's currency, and negative for a
-//! withdrawal. White space and a byte order mark around the whole body are no fault of anybody.
-//! `schemas/xsd/user-account-transaction.xsd` is the promise to the outside, with samples.
+//! Both forms contain the same four fields. The amount is in the account's currency, and negative for a
+//! withdrawal. White space and a byte order mark around the body are ignored.
+//! `schemas/xsd/user-account-transaction.xsd` is the published contract, with samples.
 //!
-//! This folder only reads; it is [`crate::protocol::accept::Acceptor::admit`] that accepts.
+//! This module only parses; [`crate::protocol::accept::Acceptor::admit`] accepts the orders.
 
 mod xml;
 
@@ -15,20 +15,20 @@ use crate::domain::ids::{AccountId, AccountKey, InvalidId, MessageId, UserId};
 use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, AmountError, Currency, check_decimal};
 
-/// What a producer asks for. The amount is checked as far as that goes without its currency.
+/// An order of a direct producer. The amount is checked as far as possible without its currency.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectOrder {
     /// The account.
     pub account: AccountKey,
     /// The producer's own id of the transaction: its idempotency key.
     pub message: MessageId,
-    /// Which way the money goes, by the sign.
+    /// The direction of the money, from the sign.
     pub kind: TransactionKind,
-    /// A decimal number without sign.
+    /// A decimal number without a sign.
     magnitude: String,
 }
 
-/// The forms of a body.
+/// The form of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// One XML document.
@@ -46,22 +46,22 @@ impl fmt::Display for Form {
     }
 }
 
-/// Something that is wrong with a body.
+/// A violation in a body.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {rule}")]
 pub struct Violation {
     /// The field, or the body as a whole.
     pub field: String,
-    /// What is wrong or allowed, as the end of a sentence about the field.
+    /// The rule or the error, as the end of a sentence about the field.
     pub rule: String,
 }
 
-/// A body of that form, but with violations: all that were found.
+/// A body in one of the forms, with all violations that were found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidDirectOrder {
-    /// The form that it seems to have.
+    /// The detected form.
     pub form: Form,
-    /// At least one.
+    /// The violations; at least one.
     pub violations: Vec<Violation>,
 }
 
@@ -74,16 +74,16 @@ impl fmt::Display for InvalidDirectOrder {
     }
 }
 
-/// Why an amount is none of a currency, in the words of a form that has signs.
+/// The reason why a text is not an amount in a currency, worded for a form with signs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LegacyAmountError {
-    /// More signs than a leading `-`.
-    #[error("must have no sign but a single - in front, for a withdrawal")]
+    /// There is a sign other than a leading `-`.
+    #[error("must have no sign except a single leading -, for a withdrawal")]
     Signed,
-    /// Nothing would move.
+    /// The amount is zero.
     #[error("must not be zero")]
     Zero,
-    /// Anything else.
+    /// Another error.
     #[error(transparent)]
     Other(AmountError),
 }
@@ -107,25 +107,25 @@ impl From<AmountError> for LegacyAmountError {
 }
 
 impl DirectOrder {
-    /// The amount as it was written, without its sign.
+    /// Returns the amount as it was written, without its sign.
     pub fn magnitude(&self) -> &str {
         &self.magnitude
     }
 
-    /// The instruction, in the currency of the account.
+    /// Returns the instruction in the currency of the account.
     ///
     /// # Errors
-    /// [`LegacyAmountError`] when the number is no amount of that currency.
+    /// [`LegacyAmountError`] when the number is not an amount in this currency.
     pub fn instruction(&self, currency: Currency) -> Result<Instruction, LegacyAmountError> {
         let amount = Amount::parse(&self.magnitude, currency)?;
         Ok(Instruction { kind: self.kind, amount, details: Details::default() })
     }
 }
 
-/// Reads a body; `None` when it has neither of the forms.
+/// Parses a body; `None` when it has neither form.
 ///
 /// # Errors
-/// [`InvalidDirectOrder`], with everything that is wrong with it.
+/// [`InvalidDirectOrder`] with all violations.
 pub fn parse(body: &[u8]) -> Option<Result<DirectOrder, InvalidDirectOrder>> {
     let body = trimmed(body);
     let form = match body.first()? {
@@ -149,26 +149,26 @@ pub fn parse(body: &[u8]) -> Option<Result<DirectOrder, InvalidDirectOrder>> {
     Some(order.filter(|_| violations.is_empty()).ok_or(InvalidDirectOrder { form, violations }))
 }
 
-/// Without a byte order mark and white space around it. Producers add line ends.
+/// Removes a byte order mark and surrounding white space; producers append line ends.
 fn trimmed(body: &[u8]) -> &[u8] {
     let body = body.trim_ascii();
     body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body).trim_ascii()
 }
 
-/// A violation of the body as a whole.
+/// Returns a violation of the body as a whole.
 fn of_body(rule: impl Into<String>) -> Violation {
     Violation { field: "the body".to_owned(), rule: rule.into() }
 }
 
-/// The four fields in their order, by the names that they have in XML.
+/// The four fields in order, by their XML names.
 const NAMES: [&str; 4] = ["UserId", "AccountId", "TransactionId", "Amount"];
 
-/// The texts of the four fields, as far as they were found.
+/// The texts of the four fields that were found.
 #[derive(Debug, Default)]
 struct Fields([Option<String>; 4]);
 
 fn split(text: &str, violations: &mut Vec<Violation>) -> Option<Fields> {
-    // One more than allowed is enough to know.
+    // One part more than allowed is enough to detect the error.
     let parts: Vec<&str> = text.splitn(6, '|').collect();
     match <[&str; 4]>::try_from(parts) {
         Ok(parts) => Some(Fields(parts.map(|part| Some(part.to_owned())))),
@@ -185,19 +185,19 @@ fn split(text: &str, violations: &mut Vec<Violation>) -> Option<Fields> {
 }
 
 impl Fields {
-    /// The order, if every field is sound; what is not is told.
+    /// Returns the order if every field is valid, and collects violations otherwise.
     fn check(self, form: Form, violations: &mut Vec<Violation>) -> Option<DirectOrder> {
-        let mut refuse = |place: usize, rule: String| {
-            let name = NAMES.get(place).copied().unwrap_or_default();
+        let mut refuse = |position: usize, rule: String| {
+            let name = NAMES.get(position).copied().unwrap_or_default();
             let field = match form {
                 Form::Xml => name.to_owned(),
                 Form::Delimited => name.to_ascii_lowercase(),
             };
             violations.push(Violation { field, rule });
         };
-        for (place, text) in self.0.iter().enumerate() {
+        for (position, text) in self.0.iter().enumerate() {
             if text.is_none() {
-                refuse(place, "is missing".to_owned());
+                refuse(position, "is missing".to_owned());
             }
         }
         let [user, account, message, amount] = &self.0;
@@ -211,17 +211,17 @@ impl Fields {
     }
 }
 
-/// Reads one field where it was found.
+/// Parses one field if it was found.
 fn checked<T, E: fmt::Display>(
     text: &Option<String>,
-    place: usize,
+    position: usize,
     read: impl FnOnce(&str) -> Result<T, E>,
     refuse: &mut impl FnMut(usize, String),
 ) -> Option<T> {
     match read(text.as_deref()?) {
         Ok(value) => Some(value),
         Err(error) => {
-            refuse(place, error.to_string());
+            refuse(position, error.to_string());
             None
         }
     }

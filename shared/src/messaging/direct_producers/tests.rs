@@ -23,15 +23,15 @@ fn delimited(amount: &str) -> String {
     format!("{USER}|{ACCOUNT}|{MESSAGE}|{amount}")
 }
 
-fn sound(body: impl AsRef<[u8]>) -> DirectOrder {
+fn valid(body: impl AsRef<[u8]>) -> DirectOrder {
     let body = body.as_ref();
     parse(body)
         .unwrap_or_else(|| panic!("{} has a form", String::from_utf8_lossy(body)))
         .unwrap_or_else(|invalid| panic!("{}: {invalid}", String::from_utf8_lossy(body)))
 }
 
-/// What is wrong with a body, one violation a line.
-fn told(body: impl AsRef<[u8]>) -> String {
+/// Returns the violations of a body, one per line.
+fn violations_of(body: impl AsRef<[u8]>) -> String {
     let body = body.as_ref();
     let invalid = match parse(body) {
         Some(Err(invalid)) => invalid,
@@ -46,41 +46,41 @@ fn order(kind: TransactionKind, magnitude: &str) -> DirectOrder {
 }
 
 #[test]
-fn both_forms_say_the_same() {
+fn both_forms_give_the_same_order() {
     for body in [xml("12.50"), delimited("12.50")] {
-        assert_eq!(sound(body), order(TransactionKind::Deposit, "12.50"));
+        assert_eq!(valid(body), order(TransactionKind::Deposit, "12.50"));
     }
     for body in [xml("-7"), delimited("-7")] {
-        assert_eq!(sound(body), order(TransactionKind::Withdrawal, "7"));
+        assert_eq!(valid(body), order(TransactionKind::Withdrawal, "7"));
     }
 }
 
 #[test]
-fn what_stands_around_a_body_is_no_part_of_it() {
+fn white_space_and_a_byte_order_mark_around_a_body_are_ignored() {
     let expected = order(TransactionKind::Deposit, "1.00");
     for body in [xml("1.00"), delimited("1.00")] {
         for (before, after) in
             [("", "\n"), ("\r\n\t ", " \r\n"), ("\u{feff}", ""), ("\u{feff}\n", "\n"), (" ", "")]
         {
-            assert_eq!(sound(format!("{before}{body}{after}")), expected, "{before:?} {after:?}");
+            assert_eq!(valid(format!("{before}{body}{after}")), expected, "{before:?} {after:?}");
         }
     }
 }
 
 #[test]
-fn ids_are_read_as_everywhere_else() {
+fn ids_are_parsed_in_every_usual_form() {
     let simple = |text: &str| text.replace('-', "");
     let expected = order(TransactionKind::Deposit, "1");
     for (from, to) in
         [(USER, simple(USER)), (MESSAGE, MESSAGE.to_uppercase()), (ACCOUNT, simple(ACCOUNT).to_uppercase())]
     {
-        assert_eq!(sound(xml("1").replace(from, &to)), expected, "{to}");
-        assert_eq!(sound(delimited("1").replace(from, &to)), expected, "{to}");
+        assert_eq!(valid(xml("1").replace(from, &to)), expected, "{to}");
+        assert_eq!(valid(delimited("1").replace(from, &to)), expected, "{to}");
     }
 }
 
 #[test]
-fn xml_has_many_faces() {
+fn equivalent_xml_documents_give_the_same_order() {
     let expected = order(TransactionKind::Deposit, "1.00");
     let namespaces = concat!(
         r#" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance""#,
@@ -102,15 +102,15 @@ fn xml_has_many_faces() {
         format!("<!-- from the shop -->{}<!-- end -->", xml("&#x31;.00")),
     ];
     for body in bodies {
-        assert_eq!(sound(&body), expected, "{body}");
+        assert_eq!(valid(&body), expected, "{body}");
     }
 }
 
 #[test]
-fn every_violation_is_told_with_its_field() {
+fn every_violation_is_reported_with_its_field() {
     let empty_id = "is not a UUID, such as 4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10";
     assert_eq!(
-        told("a|b||x"),
+        violations_of("a|b||x"),
         format!(
             "userid {empty_id}\naccountid {empty_id}\ntransactionid {empty_id}\n\
              amount must be a decimal number such as 12.50"
@@ -121,11 +121,11 @@ fn every_violation_is_told_with_its_field() {
         &format!("<UserId x='1'>{USER}</UserId><UserId/><Currency>EUR</Currency><Amount>0</Amount>"),
     );
     assert_eq!(
-        told(surplus),
+        violations_of(surplus),
         "UserAccountTransaction must not have the attribute xmlns\n\
          UserAccountTransaction must not have the attribute id\n\
          UserId must not have attributes\n\
-         UserId must not stand more than once\n\
+                  UserId must not occur more than once\n\
          the body must not have the element Currency; allowed are UserId, AccountId, TransactionId, Amount\n\
          AccountId is missing\n\
          TransactionId is missing\n\
@@ -138,17 +138,18 @@ fn amounts_are_strict_and_have_one_sign_at_most() {
     let check = |amount: &str, words: &str| {
         for body in [xml(amount), delimited(amount)] {
             assert!(
-                told(&body).to_lowercase().starts_with("amount ") && told(&body).contains(words),
+                violations_of(&body).to_lowercase().starts_with("amount ")
+                    && violations_of(&body).contains(words),
                 "{}",
-                told(&body)
+                violations_of(&body)
             );
         }
     };
     check("", "must not be empty");
     check("-", "must not be empty");
-    check("+5", "no sign but a single -");
-    check("--5", "no sign but a single -");
-    check("\u{2212}5", "no sign but a single -");
+    check("+5", "no sign except a single leading -");
+    check("--5", "no sign except a single leading -");
+    check("\u{2212}5", "no sign except a single leading -");
     check("5-", "must be a decimal number");
     check("- 5", "must be a decimal number");
     check("1,50", "must use a point");
@@ -163,7 +164,7 @@ fn amounts_are_strict_and_have_one_sign_at_most() {
     let euro = Currency::parse("EUR").unwrap();
     let yen = Currency::parse("JPY").unwrap();
     let of = |amount: &str, currency| {
-        sound(delimited(amount)).instruction(currency).map(|i| i.amount.minor_units())
+        valid(delimited(amount)).instruction(currency).map(|i| i.amount.minor_units())
     };
     assert_eq!(of("-12.5", euro), Ok(1250));
     assert_eq!(of("12", yen), Ok(12));
@@ -183,23 +184,26 @@ fn a_delimited_text_has_four_fields() {
     ];
     for (body, count) in counts {
         let rule = format!("the body must be userid|accountid|transactionid|amount, but has {count} fields");
-        assert_eq!(told(body), rule);
+        assert_eq!(violations_of(body), rule);
     }
-    assert!(told(delimited("1\n2")).contains("amount must be a decimal number"), "one line, one transaction");
-    assert!(told(delimited("1").replace('|', " | ")).contains("userid is not a UUID"));
+    assert!(
+        violations_of(delimited("1\n2")).contains("amount must be a decimal number"),
+        "one line, one transaction"
+    );
+    assert!(violations_of(delimited("1").replace('|', " | ")).contains("userid is not a UUID"));
 }
 
 #[test]
 fn hostile_xml_is_refused_with_its_reason() {
     let check = |body: &str, words: &str| {
-        let told = told(body);
-        assert!(told.contains(words) && told.len() < 400, "{body:.200}: {told}");
+        let violations = violations_of(body);
+        assert!(violations.contains(words) && violations.len() < 400, "{body:.200}: {violations}");
     };
     let bomb = r#"<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>"#;
     check(&format!("{bomb}{}", xml("&b;")), "document type declaration");
-    check(&xml("&b;"), "the entity &b;");
-    check(&xml("&#0;"), "reference to no character");
-    check(&xml("&#xD800;"), "reference to no character");
+    check(&xml("&b;"), "the undefined entity &b;");
+    check(&xml("&#0;"), "invalid character reference");
+    check(&xml("&#xD800;"), "invalid character reference");
     check(&xml("1&amp;2"), "must be a decimal number");
     check("<?php echo 1 ?><UserAccountTransaction/>", "processing instructions");
     check(&format!("<?xml version=\"1.1\"?>{}", xml("1")), "must be XML 1.0");
@@ -229,11 +233,11 @@ fn hostile_xml_is_refused_with_its_reason() {
     check(&xml("1").replace("UserAccount", "b:UserAccount"), "the prefix b, which is not declared");
     let prefixed = document(" xmlns:b=\"urn:bank\"", "").replace("UserAccount", "b:UserAccount");
     check(&prefixed, "must be a UserAccountTransaction");
-    assert_eq!(told(b"<\xff>"), "the body must be text in UTF-8");
+    assert_eq!(violations_of(b"<\xff>"), "the body must be text in UTF-8");
 }
 
 #[test]
-fn other_bodies_are_not_legacy() {
+fn other_bodies_are_not_recognized() {
     for body in ["", " \n", "{\"v\":1,\"items\":[\"a|b\"]}", "[1|2]", "hello", "12.50", "\u{feff}"] {
         assert!(parse(body.as_bytes()).is_none(), "{body:?}");
     }
@@ -241,7 +245,7 @@ fn other_bodies_are_not_legacy() {
 }
 
 #[test]
-fn a_person_reads_one_sentence() {
+fn the_error_is_one_sentence() {
     let invalid = parse(b"a|b").unwrap().unwrap_err();
     assert_eq!(
         invalid.to_string(),
@@ -251,11 +255,15 @@ fn a_person_reads_one_sentence() {
 }
 
 #[test]
-fn what_is_told_about_a_hostile_document_is_short_and_printable() {
+fn errors_about_a_hostile_document_are_short_and_printable() {
     let check = |body: &str, expected: &str| {
-        let told = parse(body.as_bytes()).unwrap().unwrap_err().to_string();
-        assert!(told.contains(expected), "{told}");
-        assert!(told.len() < 4096 && !told.contains(char::is_control), "{} bytes: {told:?}", told.len());
+        let violations = parse(body.as_bytes()).unwrap().unwrap_err().to_string();
+        assert!(violations.contains(expected), "{violations}");
+        assert!(
+            violations.len() < 4096 && !violations.contains(char::is_control),
+            "{} bytes: {violations:?}",
+            violations.len()
+        );
     };
     let root = |content: &str| format!("<UserAccountTransaction>{content}</UserAccountTransaction>");
     check(&root(&"<a/>".repeat(9000)), "was not read further");
@@ -263,7 +271,7 @@ fn what_is_told_about_a_hostile_document_is_short_and_printable() {
     check(&root(&"<Amount a=''/>".repeat(4000)), "was not read further");
     let long = "a".repeat(60_000);
     check(&root(&format!("<{long}></b>")), "not well-formed XML");
-    check(&root(&format!("&{long};")), "which XML does not know");
+    check(&root(&format!("&{long};")), "the undefined entity");
     check("<UserAccountTransaction></\u{7}\u{7}>", "U+0007 at byte 26");
     check("<UserAccountTransaction></\u{7f}\u{7f}>", "not well-formed XML");
     check(&format!("<?xml version='{long}'?>"), "must be XML 1.0");

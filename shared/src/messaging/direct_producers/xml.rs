@@ -1,23 +1,23 @@
-//! The XML form: one element with four children, each once and in any order, as
-//! `schemas/xsd/user-account-transaction.xsd` says. What is hostile in it ends in [`crate::messaging::xml`]; here no
-//! other elements are let through, and no attributes but those that say nothing about the content.
+//! The XML form: one element with four children, each once and in any order, as in
+//! `schemas/xsd/user-account-transaction.xsd`. [`crate::messaging::xml`] refuses hostile XML; this module refuses
+//! other elements, and attributes that could change the meaning.
 
 use super::{Fields, NAMES, Violation, of_body};
 use crate::messaging::xml::{self, Element, XmlLimits, shown};
 
 const ROOT: &str = "UserAccountTransaction";
-/// One level deeper than the form, so that an element too deep is told by its name; and what serializers
-/// declare are two or three namespaces.
+/// One level deeper than the form, so that the error for a nested element can contain its name. Serializers declare
+/// two or three namespaces.
 const LIMITS: XmlLimits = XmlLimits { depth_max: 3, attributes_max: 8 };
 /// The namespace of `xsi:noNamespaceSchemaLocation`.
 const SCHEMA_INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
-/// After so many violations the rest of a document is not read: nobody reads more than these.
+/// Number of violations after which parsing stops.
 const VIOLATIONS_MAX: usize = 16;
-/// Most characters of a field that are read; the longest that is allowed is shorter.
+/// Largest number of characters of a field that is parsed; valid fields are shorter.
 const FIELD_CHARS_MAX: usize = 128;
 
-/// Reads the texts of the fields. What is wrong with the document is told; `None` when that is so much
-/// that nothing in it can be trusted.
+/// Reads the texts of the fields and collects violations; `None` when the document as a whole cannot be
+/// trusted.
 pub(super) fn read(text: &str, violations: &mut Vec<Violation>) -> Option<Fields> {
     let fields = xml::read(text.as_bytes(), &LIMITS)
         .map_err(|unreadable| unreadable.rule)
@@ -25,14 +25,14 @@ pub(super) fn read(text: &str, violations: &mut Vec<Violation>) -> Option<Fields
     fields.map_err(|rule| violations.push(of_body(rule))).ok()
 }
 
-/// The fields, or the first thing after which nothing can be trusted.
+/// Returns the fields, or the first error after which the document cannot be trusted.
 fn fields_of(root: &Element, violations: &mut Vec<Violation>) -> Result<Fields, String> {
     if root.name.local != ROOT || !root.name.prefix.is_empty() {
         return Err(format!("must be a {ROOT}, but is a {}", shown(&root.name.local)));
     }
     check_attributes(root, violations);
     if root.has_loose_text() {
-        return Err("must not have text outside of its four elements".to_owned());
+        return Err("must not have text outside its four elements".to_owned());
     }
     let mut fields = Fields::default();
     for element in root.elements() {
@@ -40,9 +40,9 @@ fn fields_of(root: &Element, violations: &mut Vec<Violation>) -> Result<Fields, 
             let name = shown(&inner.name.local);
             return Err(format!("must not have elements within elements of {ROOT}, such as {name}"));
         }
-        // What namespace the root is in by mistake was told with the root.
+        // A wrong namespace of the root was already reported with the root.
         let known = NAMES.iter().position(|known| element.is(&root.name.namespace, known));
-        match known.and_then(|place| Some((*NAMES.get(place)?, fields.0.get_mut(place)?))) {
+        match known.and_then(|position| Some((*NAMES.get(position)?, fields.0.get_mut(position)?))) {
             Some((name, field)) => read_field(element, name, field, violations)?,
             None => {
                 let name = shown(&element.name.local);
@@ -51,7 +51,7 @@ fn fields_of(root: &Element, violations: &mut Vec<Violation>) -> Result<Fields, 
             }
         }
         if violations.len() >= VIOLATIONS_MAX {
-            return Err("was not read further".to_owned());
+            return Err("has too many violations and was not read further".to_owned());
         }
     }
     Ok(fields)
@@ -70,10 +70,10 @@ fn read_field(
         refuse("must not have attributes");
     }
     if field.is_some() {
-        refuse("must not stand more than once");
+        refuse("must not occur more than once");
         return Ok(());
     }
-    // White space around a value says nothing, as in the schema.
+    // White space around a value is ignored, as in the schema.
     let text = element.text().unwrap_or_default().trim_ascii();
     if text.chars().count() > FIELD_CHARS_MAX {
         return Err(format!("has a {name} of more than {FIELD_CHARS_MAX} characters"));
@@ -82,8 +82,8 @@ fn read_field(
     Ok(())
 }
 
-/// Lets through what serializers and validators add without changing the meaning: declarations of
-/// prefixes, and where the schema is. Another default namespace would make it another element.
+/// Allows what serializers and validators add without changing the meaning: declarations of
+/// prefixes, and the location of the schema. Another default namespace would make it another element.
 fn check_attributes(root: &Element, violations: &mut Vec<Violation>) {
     let default = root.declarations.iter().filter(|(prefix, _)| prefix.is_empty());
     let named = root

@@ -1,11 +1,11 @@
-//! A message whose work lies in the payload store (claim check): the reference, and the payload.
+//! A message whose work is in the payload store (claim check): the reference, and the payload.
 //!
-//! The payload is an envelope as it would stand in a message, only larger, and gzipped, so that a
-//! person can read it with common tools and damage is noticed by its checksum. The counters of
-//! receipts stay on the message, since a payload is never changed.
+//! The payload is an envelope as in a message, only larger and compressed with gzip, so that operators can read it
+//! with common tools, and its checksum detects damage. The counters of deliveries stay on the message, since a
+//! payload never changes.
 //!
-//! The claim has the seal of a message, and the payload one of its own, which covers its name: a claim
-//! without a seal may still claim sealed work, and a payload without one only names transactions.
+//! The claim has the seal of a message. The payload has a seal of its own, which covers its name. So a claim
+//! without a seal may refer to sealed work, and a payload without a seal only names transactions.
 //!
 //! A payload is removed, or swept, only when all its items are final. So a missing payload means
 //! that its work is settled.
@@ -23,11 +23,11 @@ use super::{CLAIM_VERSION, Content, Envelope, Names, Unreadable, is_zero};
 use crate::cluster::reply_to::ReplyTo;
 use crate::ports::payload_store::is_name;
 
-/// What the names of claimed payloads begin with. Only they are ever swept.
+/// Prefix of the names of claimed payloads. Only these payloads are swept.
 pub const PAYLOADS: &str = "work-";
 
-/// Most bytes of a payload before it is compressed. More is never written, and is not unpacked: a
-/// small payload must not become a large one in the memory of a worker.
+/// Largest size of a payload before compression, in bytes. Larger payloads are neither written nor decompressed: a
+/// small payload must not use much memory in a worker.
 pub const PAYLOAD_BYTES_MAX: usize = 768 * 1024;
 
 /// A claim on the work in a payload.
@@ -43,7 +43,7 @@ pub struct Claim {
     pub forgiven: u32,
     /// As in an envelope.
     pub suspect: u32,
-    /// Whether the claim itself came under a seal. Else its name is all that was read of it.
+    /// Whether the claim itself had a valid seal. If not, only its name was read.
     pub sealed: bool,
 }
 
@@ -64,13 +64,13 @@ struct Row {
 }
 
 impl Claim {
-    /// A claim on a payload, that nobody received yet.
+    /// Creates a claim on a payload that was not delivered yet.
     pub const fn on(name: String) -> Self {
         Self { name, traceparent: None, reply_to: None, forgiven: 0, suspect: 0, sealed: true }
     }
 
-    /// The body of the queue message. A claim that came without a seal gets none. (The envelope that its
-    /// payload gives under a seal of its own is another matter: that seal covers the name.)
+    /// Encodes the body of the queue message. A claim that was received without a seal is written without one. (The
+    /// envelope of a sealed payload is sealed again, because the seal of the payload covers the name.)
     pub fn encode(&self, seal: &Seal) -> Vec<u8> {
         let Self { name, traceparent, reply_to, forgiven, suspect, sealed } = self.clone();
         let (reply_to, reply_proof) = ReplyTo::write(reply_to.as_ref());
@@ -80,13 +80,13 @@ impl Claim {
         if sealed { seal.seal(Purpose::Message, body) } else { body }
     }
 
-    /// Reads a claim whose seal is valid, or, where it is not `sealed`, the name in it.
+    /// Decodes a claim with a valid seal, or only its name if it is not `sealed`.
     pub(super) fn decode(body: &[u8], sealed: bool) -> Result<Self, serde_json::Error> {
         let Row { v: _, traceparent, reply_to, reply_proof, forgiven, suspect, payload: name } =
             serde_json::from_slice(body)?;
-        // A message must not make us read, or remove, anything else.
+        // A message must not make this process read or delete any other payload.
         if !name.starts_with(PAYLOADS) || !is_name(&name) {
-            return Err(serde_json::Error::custom("its payload has a name that none has"));
+            return Err(serde_json::Error::custom("the name of its payload is not valid"));
         }
         if !sealed {
             return Ok(Self { sealed, ..Self::on(name) });
@@ -95,11 +95,11 @@ impl Claim {
         Ok(Self { name, traceparent, reply_to, forgiven, suspect, sealed })
     }
 
-    /// What is claimed, from the payload: work, with the trace and the counters of the message, or names
-    /// where the payload has no valid seal.
+    /// Decodes the payload: work, with the trace and the counters of the message, or names when the payload has no
+    /// valid seal.
     ///
     /// # Errors
-    /// [`Unreadable`] when the payload is damaged, or not all of its items can be read.
+    /// [`Unreadable`] when the payload is damaged, or not all of its items can be decoded.
     pub fn open(&self, payload: &[u8], seal: &Seal) -> Result<Content, Unreadable> {
         let content = self.unpacked(payload)?;
         if !seal.verify(Purpose::Payload(&self.name), &content) {
@@ -110,7 +110,7 @@ impl Claim {
         Ok(Content::Work(Envelope { traceparent, reply_to, forgiven, suspect, items, payload: Some(name) }))
     }
 
-    /// The transactions that are named in the payload, whether it has a seal or not.
+    /// Returns the transactions that the payload names, with or without a seal.
     ///
     /// # Errors
     /// [`Unreadable`] when the payload is damaged.
@@ -123,11 +123,11 @@ impl Claim {
     }
 }
 
-/// The payload of that name that carries the work of an envelope, of at most [`PAYLOAD_BYTES_MAX`] bytes.
+/// Encodes the payload with this name for the work of an envelope, at most [`PAYLOAD_BYTES_MAX`] bytes.
 pub(crate) fn payload(name: &str, envelope: &Envelope, seal: &Seal) -> Vec<u8> {
     let content = seal.seal(Purpose::Payload(name), envelope.unclaimed().write());
-    assert!(content.len() <= PAYLOAD_BYTES_MAX, "nobody would unpack {} bytes", content.len());
-    // The fastest level: items look alike, and shrink to a fifth even so.
+    assert!(content.len() <= PAYLOAD_BYTES_MAX, "{} bytes are more than readers accept", content.len());
+    // The fastest level: items are similar, and still shrink to a fifth.
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     let written = encoder.write_all(&content).and_then(|()| encoder.finish());
     written.expect("writing to memory does not fail")

@@ -1,4 +1,4 @@
-//! One piece of work as it is written.
+//! The JSON encoding of one item of an envelope.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,16 +13,16 @@ use crate::domain::instruction::{Details, Instruction, TransactionKind};
 use crate::domain::money::{Amount, Currency};
 use crate::domain::time::Timestamp;
 
-/// Why an item is none.
+/// The reason why an item cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum UnreadableItem {
     #[error("it is not the JSON of an item")]
     Json(#[from] serde_json::Error),
-    #[error("its field {0} is impossible")]
+    #[error("its field {0} has an invalid value")]
     Field(&'static str),
 }
 
-/// One piece of work. Short names: up to 48 KiB of these go over the wire at once.
+/// One transaction. The names are short because many items are sent in each message.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ItemRow<'a> {
     /// User.
@@ -67,23 +67,23 @@ fn is_empty(metadata: &BTreeMap<String, String>) -> bool {
     metadata.is_empty()
 }
 
-/// Writes an item.
+/// Encodes an item.
 pub(super) fn write(row: &ItemRow<'_>) -> Box<RawValue> {
     serde_json::value::to_raw_value(row).expect("texts can always be written as JSON")
 }
 
-/// Reads what [`write()`] wrote.
+/// Decodes an item of [`write()`].
 pub(super) fn read(item: &RawValue) -> Result<Work, UnreadableItem> {
     from_row(serde_json::from_str(item.get())?)
 }
 
-/// Work as an item.
+/// Returns the item of some work.
 pub(super) fn row_of(work: &Work) -> ItemRow<'_> {
     let Work { key, instruction, accepted_at, revision } = work;
     row(key, instruction, *accepted_at, revision)
 }
 
-/// The work of a transaction as an item.
+/// Returns the item of a transaction.
 pub(super) fn row<'a>(
     key: &'a TransactionKey,
     instruction: &'a Instruction,
@@ -108,7 +108,7 @@ pub(super) fn row<'a>(
     }
 }
 
-/// The transaction that these members of an item name: user, account, partner and message id.
+/// Returns the transaction key from these members of an item: user, account, partner and message id.
 pub(super) fn key([u, c, p, m]: [&str; 4]) -> Result<TransactionKey, UnreadableItem> {
     let field = UnreadableItem::Field;
     let account =
@@ -117,7 +117,7 @@ pub(super) fn key([u, c, p, m]: [&str; 4]) -> Result<TransactionKey, UnreadableI
     Ok(TransactionKey { account, partner, message: m.parse().map_err(|_| field("m"))? })
 }
 
-/// The work in an item.
+/// Returns the work of an item.
 pub(super) fn from_row(row: ItemRow<'_>) -> Result<Work, UnreadableItem> {
     let ItemRow { u, c, p, m, k, a, cur, t, e, r, d, x } = row;
     let field = UnreadableItem::Field;

@@ -1,29 +1,29 @@
-//! The queue message: many pieces of work in one envelope, versioned, at most 48 KiB.
+//! The queue message: an envelope with the work of many requests, versioned, at most 48 KiB.
 //!
-//! An item carries everything that posting needs, so that the worker reads nothing on the happy
-//! path. The envelope also remembers what the queue cannot know of its receipts: those that were
-//! nobody's failure (`forgiven`: an outage or a lost race must never push healthy work to the dead
-//! letters), and attempts that were begun and never ended (`suspect`: the work may end its workers).
+//! An item contains everything that posting needs, so that in the normal case the worker reads nothing from the
+//! store. The envelope also keeps two counters that the queue does not have. `forgiven` counts deliveries that
+//! failed without a fault of the work: an outage or a lost race must never move valid work to the dead letters.
+//! `suspect` counts attempts that started and never ended: the work may crash its workers.
 //!
-//! A message is believed only under the [`seal`] of the bank. Without one it is read as [`names`] of
-//! transactions.
+//! The content of a message is trusted only under the [`seal`] of the bank. Without a valid seal it is only read as
+//! [`names`] of transactions.
 //!
-//! Work that would fill many messages goes to the payload store instead, and one message claims it
-//! ([`claim`]). To read this folder: [`routing`] says which queue, [`item`] how one piece of work is
-//! written, [`written`] ahead of time, this file how many are, [`pack`] how many messages they take.
+//! Work that would fill many messages is kept in the payload store, and one message claims it ([`claim`]). The
+//! modules: [`routing`] chooses the queue, [`item`] encodes one transaction, [`encoded_item`] does so in advance,
+//! this file encodes the whole envelope, and [`pack`] decides how many messages there are.
 //!
-//! Version rules: a reader ignores members that it does not know, so additions need no new version.
-//! A change that an older worker would get wrong takes a new number, and an older worker leaves
-//! such an envelope on the queue for a newer one ([`Unreadable::Newer`]). So work in the message is
-//! still version 1, which every worker reads; only a claim is version 2.
+//! Versions: a reader ignores unknown members, so additions need no new version. A change that an older worker would
+//! misinterpret gets a new number, and older workers leave such an envelope on the queue for a newer one
+//! ([`Unreadable::Newer`]). Therefore work inside a message still has version 1, which every worker reads; only
+//! a claim has version 2.
 
 pub mod claim;
+mod encoded_item;
 mod item;
 mod names;
 mod pack;
 mod routing;
 pub mod seal;
-mod written;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -34,44 +34,44 @@ use item::ItemRow;
 use seal::{Purpose, Seal};
 
 pub use claim::Claim;
+pub use encoded_item::EncodedItem;
 pub use names::{Name, Names};
-pub use pack::{Parcel, bodies, pack, pack_raw, parcels};
+pub use pack::{OutgoingMessage, bodies, outgoing_messages, pack, pack_raw};
 pub use routing::{WORK, queue_of, queues};
-pub use written::Written;
 
 /// The newest version that this program reads.
 pub const VERSION: u32 = CLAIM_VERSION;
-/// The version of work that stands in the message.
+/// The version of a message that contains work.
 const WORK_VERSION: u32 = 1;
 /// The version of a message that claims a payload.
 const CLAIM_VERSION: u32 = 2;
 
-/// Longest trace that travels along; a longer one is dropped. Version 00 has 55 characters.
+/// Longest traceparent that is sent; longer ones are dropped. Version 00 has 55 characters.
 pub const TRACEPARENT_BYTES_MAX: usize = 128;
 
-/// A decoded queue message of ours.
+/// A decoded queue message of the bank.
 #[derive(Debug, Clone)]
 pub enum Body {
-    /// What is in the message itself.
+    /// The content of the message itself.
     Content(Content),
-    /// A claim on work that lies in the payload store.
+    /// A claim on work in the payload store.
     Claim(Claim),
 }
 
-/// What a message or a payload says.
+/// The content of a message or a payload.
 #[derive(Debug, Clone)]
 pub enum Content {
-    /// Under a valid seal: work as a process of the bank wrote it.
+    /// With a valid seal: work that a process of the bank wrote.
     Work(Envelope),
-    /// Without one: the names of transactions, whose rows say what is to be done.
+    /// Without a valid seal: the names of transactions, whose rows contain the work.
     Names(Names),
 }
 
 impl Body {
-    /// Reads the body of a queue message, and believes it as far as its seal allows.
+    /// Decodes the body of a queue message, and trusts it as far as its seal allows.
     ///
     /// # Errors
-    /// [`Unreadable`], by what is to be done about it.
+    /// [`Unreadable`]; its variants differ in how the message is handled.
     pub fn decode(body: &[u8], seal: &Seal) -> Result<Self, Unreadable> {
         let sealed = seal.verify(Purpose::Message, body);
         if sealed && let Some(envelope) = Envelope::read_at_once(body) {
@@ -79,7 +79,7 @@ impl Body {
         }
         match version(body)? {
             CLAIM_VERSION => Claim::decode(body, sealed).map(Self::Claim).map_err(Unreadable::Malformed),
-            // Without the secret this process cannot tell, and leaves it to those that can.
+            // Without the secret this process cannot verify it, and leaves it to processes that can.
             newer if newer > VERSION && (sealed || !seal.can_verify()) => Err(Unreadable::Newer(newer)),
             newer if newer > VERSION => Err(Unreadable::Unsealed(newer)),
             _ if sealed => Envelope::read_in_parts(body).map(Content::Work).map(Self::Content),
@@ -88,7 +88,7 @@ impl Body {
     }
 }
 
-/// The claim that a body makes, whether it has a seal or not: its name, without its counters.
+/// Returns the claim in a body, with or without a seal: its name, without its counters.
 pub fn claimed(body: &[u8]) -> Option<Claim> {
     matches!(version(body), Ok(CLAIM_VERSION)).then(|| Claim::decode(body, false).ok()).flatten()
 }
@@ -104,60 +104,59 @@ fn version(body: &[u8]) -> Result<u32, Unreadable> {
 /// A decoded queue message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Envelope {
-    /// The trace of the request that sent it first (W3C Trace Context), if there was one.
+    /// The trace of the request that first sent the work (W3C Trace Context), if there was one.
     pub traceparent: Option<String>,
-    /// Where a process waits for an outcome of this work, if it can prove to be one of the bank.
+    /// The process that waits for an outcome of this work, with its proof.
     pub reply_to: Option<ReplyTo>,
-    /// Receipts that do not count: outages and lost races.
+    /// Deliveries that do not count: outages and lost races.
     pub forgiven: u32,
-    /// Attempts on this item alone that were begun and not known to have ended.
+    /// Attempts on this item alone that started and are not known to have ended.
     pub suspect: u32,
-    /// The work. At least one item; a key may stand twice.
+    /// The work. At least one item; a key may occur twice.
     pub items: Vec<Work>,
-    /// The payload that all of the items lie in, where they do not stand in the message itself.
+    /// The payload that contains all items, when they are not in the message itself.
     pub payload: Option<String>,
 }
 
-/// Why a body is not an envelope for this program.
+/// The reason why a body is not an envelope for this program.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// A newer program wrote it: it has to wait for a worker that knows it.
+    /// A newer version wrote it: it must wait for a worker that knows this version.
     #[error("the envelope has version {0}; this program reads up to {VERSION}")]
     Newer(u32),
-    /// It has a version that this program does not know, and no valid seal: a newer program would have sealed
-    /// it.
+    /// It has an unknown version and no valid seal: a newer version of the bank would have sealed it.
     #[error("the envelope has version {0}, which this program does not know, and no valid seal")]
     Unsealed(u32),
-    /// Nobody can read it.
+    /// No version can decode it.
     #[error("the body is not an envelope")]
     Malformed(#[source] serde_json::Error),
-    /// The payload that it claims is not what was stored.
+    /// The claimed payload is not what was stored.
     #[error("the payload {name} is damaged")]
     Damaged {
         /// The name of the payload.
         name: String,
-        /// What is wrong with it.
+        /// The defect of the payload.
         #[source]
         source: std::io::Error,
     },
-    /// It reads as an envelope, but not every item in it does.
-    #[error("{} of {} items cannot be read: {why}", bad_count, readable.len().saturating_add(*bad_count))]
+    /// The envelope can be decoded, but not all of its items.
+    #[error("{} of {} items cannot be decoded: {why}", bad_count, readable.len().saturating_add(*bad_count))]
     Items {
-        /// What is wrong with the first one.
+        /// The defect of one of them.
         why: String,
-        /// The items that can be read.
+        /// The items that can be decoded.
         readable: Vec<Work>,
-        /// An envelope of the others, as they came. It may be larger than a message.
+        /// An envelope with the other items, unchanged. It may be larger than a message.
         bad: Vec<u8>,
-        /// How many those are.
+        /// The number of the other items.
         bad_count: usize,
     },
-    /// An envelope without work: nobody sends one.
+    /// The envelope has no items; no program sends such an envelope.
     #[error("the envelope has no items")]
     Empty,
 }
 
-/// An envelope as it is written, with its items in one form or another.
+/// The JSON form of an envelope, with items in any representation.
 #[derive(Serialize, Deserialize)]
 struct Row<I> {
     v: u32,
@@ -175,7 +174,7 @@ struct Row<I> {
 }
 
 impl<I> Row<I> {
-    /// An envelope of items for which nobody waits.
+    /// Creates an envelope without a reply address.
     const fn of(traceparent: Option<String>, items: Vec<I>) -> Self {
         Self {
             v: WORK_VERSION,
@@ -189,20 +188,20 @@ impl<I> Row<I> {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
 const fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
 impl Envelope {
-    /// An envelope around work.
+    /// Creates an envelope with work.
     pub const fn of(items: Vec<Work>, traceparent: Option<String>) -> Self {
         Self { traceparent, reply_to: None, forgiven: 0, suspect: 0, items, payload: None }
     }
 
-    /// The body of the queue message, sealed: the work, or the claim on it where it lies in a payload.
+    /// Encodes the sealed body of the queue message: the work, or the claim when it is in a payload.
     ///
-    /// Invariant: what is in an envelope came under a seal, or was read from the rows of its transactions.
+    /// Invariant: the content of an envelope came under a seal, or was read from the rows of its transactions.
     pub fn encode(&self, seal: &Seal) -> Vec<u8> {
         let Self { traceparent, reply_to, forgiven, suspect, items: _, payload } = self;
         let Some(name) = payload.clone() else { return seal.seal(Purpose::Message, self.write()) };
@@ -211,7 +210,7 @@ impl Envelope {
         Claim { name, traceparent, reply_to, forgiven, suspect, sealed: true }.encode(seal)
     }
 
-    /// The work as JSON.
+    /// Returns the work as JSON.
     fn write(&self) -> Vec<u8> {
         let Self { traceparent, reply_to, forgiven, suspect, items, payload: _ } = self;
         let (traceparent, forgiven, suspect) = (traceparent.clone(), *forgiven, *suspect);
@@ -220,10 +219,10 @@ impl Envelope {
         write(&Row { v: WORK_VERSION, traceparent, reply_to, reply_proof, forgiven, suspect, items })
     }
 
-    /// The same when only that is left of its work. What came from a payload stands in the message
-    /// from then on, if it fits: then what is final need not be looked up again, and the payload is
-    /// left to be swept. Else it stays claimed as a whole. `None` where it neither fits nor is claimed, as
-    /// rows may that were named without a seal: then the message has to stay as it is.
+    /// Returns the envelope with only the remaining work. Work from a payload is moved into the message if it fits:
+    /// final items need not be looked up again then, and the payload is swept later. Otherwise the whole payload
+    /// stays claimed. Returns `None` when the rest does not fit and there is no payload, which is possible for rows
+    /// that an unsealed message named: then the message must stay unchanged.
     #[must_use]
     pub fn reduced_to(&self, rest: Vec<Work>) -> Option<Self> {
         if pack(&rest, self.traceparent.as_deref()).len() <= 1 {
@@ -232,19 +231,19 @@ impl Envelope {
         self.payload.is_some().then(|| self.clone())
     }
 
-    /// The same with the work in it, wherever that lay; it may be larger than a message.
+    /// Returns the envelope without its claim, with the work in it; it may be larger than a message.
     #[must_use]
     pub fn unclaimed(&self) -> Self {
         Self { payload: None, ..self.clone() }
     }
 
-    /// Reads a body that has the work in it, and whose seal is valid.
+    /// Decodes a body that contains work and has a valid seal.
     fn read(body: &[u8]) -> Result<Self, Unreadable> {
         Self::read_at_once(body).map_or_else(|| Self::read_in_parts(body), Ok)
     }
 
-    /// Reads a body in one pass, which does unless something is wrong with it, or new. It takes nothing that
-    /// [`Self::read_in_parts`] does not take: a row may stand in an array for serde, and not for us.
+    /// Decodes a body in one pass, which succeeds unless it has a defect or new features. It accepts nothing that
+    /// [`Self::read_in_parts`] refuses: serde would accept a row in the form of an array, which is not an envelope.
     fn read_at_once(body: &[u8]) -> Option<Self> {
         let body = std::str::from_utf8(body).ok().filter(|body| body.trim_start().starts_with('{'))?;
         let mut row: Row<ItemRow<'_>> = serde_json::from_str(body).ok()?;
@@ -256,13 +255,13 @@ impl Envelope {
         Some(Self::of_row(row, items.ok()?))
     }
 
-    /// Reads a body part by part, to say what is wrong with it.
+    /// Decodes a body part by part, to find its defects.
     fn read_in_parts(body: &[u8]) -> Result<Self, Unreadable> {
         let v = version(body)?;
         if v > WORK_VERSION {
             return Err(Unreadable::Newer(v));
         }
-        // Raw, so that an item that cannot be read neither hides its neighbors nor changes.
+        // Raw, so that an invalid item does not hide its neighbors and is kept unchanged.
         let mut row: Row<Box<RawValue>> = serde_json::from_slice(body).map_err(Unreadable::Malformed)?;
         let items = std::mem::take(&mut row.items);
         let (mut readable, mut bad, mut why) = (Vec::with_capacity(items.len()), Vec::new(), String::new());
@@ -286,7 +285,7 @@ impl Envelope {
         Ok(Self::of_row(row, readable))
     }
 
-    /// What was read around items, and they.
+    /// Combines the decoded frame and the items.
     fn of_row<I>(row: Row<I>, items: Vec<Work>) -> Self {
         let Row { v: _, traceparent, reply_to, reply_proof, forgiven, suspect, items: _ } = row;
         let reply_to = ReplyTo::read(reply_to.as_deref(), reply_proof.as_deref());

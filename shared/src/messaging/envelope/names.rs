@@ -1,7 +1,7 @@
-//! What a body without a valid seal says: the names of transactions, and nothing else.
+//! The content of a body without a valid seal: names of transactions, and nothing else.
 //!
-//! Amounts, revisions and counters in such a body are not read at all. It keeps its items as they came, so
-//! that what is sent on or set aside stays as unsealed as it was.
+//! Amounts, revisions and counters in such a body are ignored. Its items are kept unchanged, so that a body that
+//! is sent on or set aside is still unsealed.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -13,24 +13,24 @@ use serde_json::value::RawValue;
 use super::{Row, Unreadable, WORK_VERSION, item, version, write};
 use crate::domain::ids::TransactionKey;
 
-/// The items of a body without a seal. At least one where it was read.
+/// The items of a body without a seal; at least one when they were decoded.
 #[derive(Debug, Clone, Default)]
 pub struct Names(Vec<Name>);
 
 /// One item of a body without a seal.
 #[derive(Debug, Clone)]
 pub struct Name {
-    /// The transaction that it names; `None` where it names none.
+    /// The transaction that the item names; `None` when it names none.
     pub key: Option<TransactionKey>,
-    /// The item as it came.
+    /// The unchanged item.
     item: Box<RawValue>,
 }
 
-/// Most items of a body: one that names a transaction has three ids of 32 digits, so the largest payload, of
-/// 768 KiB, has no more of them.
+/// Largest number of items in a body. An item with a transaction key has three ids of 32 digits, so the largest
+/// payload, of 768 KiB, cannot hold more items.
 const ITEMS_MAX: usize = 8 * 1024;
 
-/// The members of an item that name its transaction.
+/// The members of an item that form the transaction key.
 #[derive(Deserialize)]
 struct NameRow<'a> {
     #[serde(borrow)]
@@ -44,44 +44,44 @@ struct NameRow<'a> {
 }
 
 impl Names {
-    /// Reads the names in the body of a message, whether it has a seal or not.
+    /// Decodes the names in the body of a message, with or without a seal.
     ///
     /// # Errors
-    /// [`Unreadable`] when it is no envelope with items of a version that this program knows.
+    /// [`Unreadable`] when the body is not an envelope with items of a known version.
     pub fn read(body: &[u8]) -> Result<Self, Unreadable> {
         let v = version(body)?;
         if v > WORK_VERSION {
             return Err(Unreadable::Unsealed(v));
         }
-        // Borrowed until they are counted: a small payload must not become many small pieces of memory.
+        // Borrowed until they are counted: a small payload must not cause many small allocations.
         let row: Row<&RawValue> = serde_json::from_slice(body).map_err(Unreadable::Malformed)?;
         if row.items.is_empty() {
             return Err(Unreadable::Empty);
         }
         if row.items.len() > ITEMS_MAX {
-            let why = format!("it has {} items, and {ITEMS_MAX} are the most", row.items.len());
+            let why = format!("it has {} items, more than {ITEMS_MAX}", row.items.len());
             return Err(Unreadable::Malformed(serde_json::Error::custom(why)));
         }
         let name = |item: &RawValue| Name { key: key_of(item), item: item.to_owned() };
         Ok(Self(row.items.into_iter().map(name).collect()))
     }
 
-    /// The items, in order.
+    /// Returns the items, in order.
     pub fn items(&self) -> &[Name] {
         &self.0
     }
 
-    /// The transactions that it names, each once.
+    /// Returns the distinct transactions that the body names.
     pub fn keys(&self) -> BTreeSet<&TransactionKey> {
         self.0.iter().filter_map(|name| name.key.as_ref()).collect()
     }
 
-    /// Whether each of its items names a transaction.
-    pub fn is_whole(&self) -> bool {
+    /// Returns whether each item names a transaction.
+    pub fn is_complete(&self) -> bool {
         self.0.iter().all(|name| name.key.is_some())
     }
 
-    /// A body of some of its items as they came, without a seal. It may be larger than a message.
+    /// Encodes a body with some of the items unchanged, without a seal. It may be larger than a message.
     pub fn body_of<'a>(items: impl IntoIterator<Item = &'a Name>) -> Vec<u8> {
         let items: Vec<&RawValue> = items.into_iter().map(|name| &*name.item).collect();
         write(&Row::of(None, items))

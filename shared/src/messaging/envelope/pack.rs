@@ -1,50 +1,50 @@
-//! How many messages work takes, and when it is better claimed from the payload store.
+//! Decides how many messages the work fills, and when to claim it from the payload store instead.
 
 use serde_json::value::RawValue;
 
 use super::seal::{Purpose, SEAL_BYTES, Seal};
-use super::{Envelope, Row, TRACEPARENT_BYTES_MAX, WORK_VERSION, Written, claim, item, write};
+use super::{EncodedItem, Envelope, Row, TRACEPARENT_BYTES_MAX, WORK_VERSION, claim, item, write};
 use crate::cluster::reply_to::{PROOF_CHARS_MAX, ReplyTo};
 use crate::domain::decision::Work;
 use crate::ports::process_registry::ADDRESS_CHARS_MAX;
 use crate::ports::queue::BODY_BYTES_MAX;
 
-/// What the envelope itself takes: its seal, braces, version, counters, the longest address with its proof,
-/// and a trace of the longest length with every character escaped.
+/// Size of an envelope without its items: seal, braces, version, counters, the longest address with its proof,
+/// and the longest trace with every character escaped.
 const FRAME_BYTES: usize = 1024 + SEAL_BYTES + ADDRESS_CHARS_MAX + PROOF_CHARS_MAX;
 
-/// Most messages that work takes before it is claimed from the payload store instead.
+/// Largest number of messages for some work before it is claimed from the payload store instead.
 ///
-/// A claim costs a send, a receipt and a delete like any message, and putting, getting and removing
-/// a blob. In time that is about as much as four sends. In money a written blob is by far the
-/// dearest of them (0.055 USD per 10,000, against 0.004 for an operation on a queue), and even is
-/// reached at about eight messages; but whoever waits for an answer waits for time.
+/// A claim costs a send, a receive and a delete like any message, and a put, a get and a delete of a blob. Its
+/// latency is about that of four sends. A blob write is by far the most expensive operation (0.055 USD per 10,000,
+/// against 0.004 for a queue operation), so the costs are equal at about eight messages. Latency decides, because
+/// clients wait for the answer.
 const MESSAGES_MAX: usize = 4;
 
-/// Most envelopes whose work goes in one payload. It bounds what a worker holds in memory for a
-/// message, and the work of a payload still fits into one dead letter.
+/// Largest number of envelopes whose work goes into one payload. It limits the memory that a worker needs for a
+/// message, and the work of one payload still fits into one dead letter.
 const PAYLOAD_ENVELOPES_MAX: usize = claim::PAYLOAD_BYTES_MAX / BODY_BYTES_MAX;
 
-/// Work on its way to a queue.
+/// Work that is about to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Parcel {
-    /// One message with the work in it.
-    Message(Envelope),
-    /// One message that claims all of this from the payload store. Each envelope would fit a message
-    /// of its own, should the payload store be away.
-    Payload(Vec<Envelope>),
+pub enum OutgoingMessage {
+    /// One message that contains the work.
+    Inline(Envelope),
+    /// One message that claims all of this from the payload store. Each envelope also fits into a message
+    /// of its own, in case the payload store is not available.
+    Claimed(Vec<Envelope>),
 }
 
-/// Splits work into parcels, in order.
-pub fn parcels(items: &[Work], traceparent: Option<&str>) -> Vec<Parcel> {
+/// Splits work into messages and claims, in order.
+pub fn outgoing_messages(items: &[Work], traceparent: Option<&str>) -> Vec<OutgoingMessage> {
     let envelopes = pack(items, traceparent);
     if envelopes.len() <= MESSAGES_MAX {
-        return envelopes.into_iter().map(Parcel::Message).collect();
+        return envelopes.into_iter().map(OutgoingMessage::Inline).collect();
     }
-    // Evenly, so that no payload holds a mere rest.
+    // Evenly, so that no payload holds only a small rest.
     let payloads = envelopes.len().div_ceil(PAYLOAD_ENVELOPES_MAX);
     let each = envelopes.len().div_ceil(payloads);
-    envelopes.chunks(each).map(|some| Parcel::Payload(some.to_vec())).collect()
+    envelopes.chunks(each).map(|some| OutgoingMessage::Claimed(some.to_vec())).collect()
 }
 
 /// Splits work into as few envelopes as the size of a queue message allows, in order.
@@ -55,14 +55,14 @@ pub fn pack(items: &[Work], traceparent: Option<&str>) -> Vec<Envelope> {
     groups.into_iter().map(|group| Envelope::of(group, traceparent.map(str::to_owned))).collect()
 }
 
-/// The sealed bodies of as few messages as work takes that was written ahead of time, in order. `reply_to`
-/// is asked for each part where an outcome is waited for.
+/// Encodes work that was serialized in advance, in as few sealed message bodies as possible, in order. `reply_to`
+/// returns the reply address of each part, if a request waits for its outcome.
 pub fn bodies(
-    work: &[&Written],
-    reply_to: impl Fn(&[&Written]) -> Option<ReplyTo>,
+    work: &[&EncodedItem],
+    reply_to: impl Fn(&[&EncodedItem]) -> Option<ReplyTo>,
     seal: &Seal,
 ) -> Vec<Vec<u8>> {
-    let body = |part: Vec<&Written>| {
+    let body = |part: Vec<&EncodedItem>| {
         let (reply_to, reply_proof) = ReplyTo::write(reply_to(&part).as_ref());
         let items: Vec<&RawValue> = part.iter().map(|work| work.item()).collect();
         seal.seal(Purpose::Message, write(&Row { reply_to, reply_proof, ..Row::of(None, items) }))
@@ -70,8 +70,8 @@ pub fn bodies(
     group(work.iter().map(|work| (*work, work.item().get().len()))).into_iter().map(body).collect()
 }
 
-/// Splits an envelope that may be larger than a message into bodies that are not, item by item and
-/// as they came, readable or not, and without a seal. Anything else is one body, as it came.
+/// Splits an envelope that is larger than a message into unsealed bodies that are not, item by item and unchanged,
+/// whether the items can be decoded or not. Any other body is returned unchanged.
 pub fn pack_raw(body: &[u8]) -> Vec<Vec<u8>> {
     let row = match serde_json::from_slice::<Row<Box<RawValue>>>(body) {
         Ok(row) if row.v == WORK_VERSION && body.len() > BODY_BYTES_MAX => row,
@@ -86,21 +86,21 @@ pub fn pack_raw(body: &[u8]) -> Vec<Vec<u8>> {
     group(sized).into_iter().map(body).collect()
 }
 
-/// Groups things of those sizes so that each group fits one message.
+/// Groups values by size so that each group fits into one message.
 fn group<T>(sized: impl Iterator<Item = (T, usize)>) -> Vec<Vec<T>> {
     let mut groups: Vec<Vec<T>> = Vec::new();
     let mut bytes = usize::MAX;
-    for (thing, size) in sized {
-        // The comma, too.
+    for (value, size) in sized {
+        // The comma is included.
         let size = size.saturating_add(1);
         let grown = bytes.saturating_add(size);
         match groups.last_mut() {
             Some(group) if grown <= BODY_BYTES_MAX => {
-                group.push(thing);
+                group.push(value);
                 bytes = grown;
             }
             _ => {
-                groups.push(vec![thing]);
+                groups.push(vec![value]);
                 bytes = FRAME_BYTES.saturating_add(size);
             }
         }

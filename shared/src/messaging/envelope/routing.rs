@@ -1,13 +1,13 @@
-//! Which queue work goes to.
+//! Chooses the queue for accepted work.
 
 use crate::domain::ids::AccountKey;
 use crate::ports::queue::QueueName;
 
-/// The type of work that names its queues: `work-0`, `work-1`, …
+/// The kind of work, which is the prefix of its queue names: `work-0`, `work-1`, …
 pub const WORK: &str = "work";
 
-/// Which of `queue_count` queues the work of an account goes to: always the same one, so that one
-/// worker tends to keep the account's row in its cache. Any worker may read any queue.
+/// Returns the queue for the work of an account. It is always the same of `queue_count` queues, so that usually one
+/// worker keeps the account's row in its cache. Any worker may read any queue.
 pub fn queue_of(account: AccountKey, queue_count: u16) -> QueueName {
     // FNV-1a, because it is the same on every machine and in every version of the standard library.
     let bytes = account.user.as_uuid().into_bytes().into_iter().chain(account.account.as_uuid().into_bytes());
@@ -19,7 +19,7 @@ pub fn queue_of(account: AccountKey, queue_count: u16) -> QueueName {
     QueueName::of_partition(WORK, u16::try_from(partition).expect("a remainder of a u16 is a u16"))
 }
 
-/// All the queues of accepted work.
+/// Returns all queues of accepted work.
 pub fn queues(queue_count: u16) -> Vec<QueueName> {
     (0..queue_count).map(|partition| QueueName::of_partition(WORK, partition)).collect()
 }
@@ -34,7 +34,7 @@ mod tests {
     use crate::domain::ids::{AccountId, UserId};
 
     #[test]
-    fn accounts_spread_over_all_queues_and_stay_there() {
+    fn accounts_are_spread_over_all_queues_and_keep_theirs() {
         let mut counts = BTreeMap::new();
         for id in 0..4000 {
             let user = UserId::from_uuid(Uuid::from_u128(id));

@@ -1,23 +1,23 @@
 //! The seal of a message: proof that a process of the bank wrote it.
 //!
-//! Anybody with the right to add to a queue can put a message there, and what posting does is decided by
-//! the items of a message. So the bank authenticates each body that it sends (HMAC-SHA256), and believes
-//! only what carries a valid code ([`Seal::verify`]). A message without one *names* transactions and says
-//! nothing else ([`super::Names`]): the worker reads their rows.
+//! Everybody with write access to a queue can put a message there, and the items of a message decide what is
+//! posted. Therefore the bank authenticates each body that it sends (HMAC-SHA256), and trusts only bodies with a
+//! valid code ([`Seal::verify`]). A message without one only *names* transactions ([`super::Names`]), and the worker
+//! reads their rows.
 //!
-//! The frame is fixed, whatever the version of the envelope in it:
+//! The frame is the same for every version of the envelope:
 //!
 //! ```text
 //! {"seal":"<64 hexadecimal digits>",<the rest of the JSON object>
 //! ```
 //!
-//! The code covers every byte after the comma, together with the purpose of the body. So an older worker
-//! can check the seal of a newer envelope before it reads the version, and a worker that knows no seals
-//! reads the body as JSON with a member that it does not know.
+//! The code covers every byte after the comma, together with the purpose of the body. So an older worker can
+//! check the seal of a newer envelope before it reads the version, and a worker without support for seals reads the
+//! body as JSON with an unknown member.
 //!
-//! The key is derived from the secret of the bank with a label of its own ([`DoorbellKeys::seal`]).
+//! The key is derived from the secret of the bank with a separate label ([`DoorbellKeys::seal`]).
 //!
-//! [`DoorbellKeys::seal`]: crate::cluster::doorbell_secret::RingKeys::seal
+//! [`DoorbellKeys::seal`]: crate::cluster::doorbell_secret::DoorbellKeys::seal
 
 use std::borrow::Cow;
 use std::fmt;
@@ -30,27 +30,27 @@ use futures::future::select;
 use crate::cluster::doorbell_secret::{CODE_BYTES, DoorbellSecret};
 use crate::ports::world::World;
 
-/// What a sealed body begins with.
+/// The start of a sealed body.
 const HEAD: &[u8] = b"{\"seal\":\"";
-/// What follows the digits of the code.
+/// The text after the digits of the code.
 const TAIL: &[u8] = b"\",";
-/// Bytes that a seal adds to a body.
+/// The number of bytes that a seal adds to a body.
 pub(super) const SEAL_BYTES: usize = HEAD.len() + 2 * CODE_BYTES + TAIL.len();
 
 /// Longest wait for the secret before a body is sent without a seal.
-const SECRET_PATIENCE: Duration = Duration::from_secs(2);
+const SECRET_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// What a body is sealed for. A body that was sealed for one purpose is unsealed for any other.
+/// The purpose of a sealed body. A seal for one purpose is not valid for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose<'a> {
     /// A queue message, or the body of a dead letter.
     Message,
-    /// The content of the payload with that name.
+    /// The content of the payload with this name.
     Payload(&'a str),
 }
 
 impl Purpose<'_> {
-    /// What is authenticated before the body. The name of a payload has no line break.
+    /// Returns the text that is authenticated before the body. The name of a payload has no line break.
     fn prefix(self) -> Cow<'static, str> {
         match self {
             Self::Message => "message\n".into(),
@@ -59,36 +59,36 @@ impl Purpose<'_> {
     }
 }
 
-/// Seals and verifies with the secret of the bank. While this process does not know the secret, bodies
-/// are written without a seal and none verifies: everything still posts, at the cost of reading rows.
+/// Seals and verifies bodies with the secret of the bank. While this process does not know the secret, bodies
+/// are written without a seal and none is valid. Posting still works, at the cost of reading rows.
 #[derive(Clone)]
 pub struct Seal {
     secret: Arc<DoorbellSecret>,
-    /// Whether the secret was waited for once.
+    /// Whether [`Self::ready`] already waited for the secret once.
     waited: Arc<AtomicBool>,
 }
 
 impl Seal {
-    /// The seal of a process.
+    /// Creates the seal of a process.
     pub fn new(secret: &Arc<DoorbellSecret>) -> Self {
         Self { secret: Arc::clone(secret), waited: Arc::default() }
     }
 
-    /// Waits until the secret is known: at the start of a process, and for a moment only, since the store may
-    /// hold a value that is none.
+    /// Waits until the secret is known. Waits only once after the start of a process and only for a short time, since
+    /// the stored value may be invalid.
     pub async fn ready(&self, world: &dyn World) {
         if self.secret.known().is_none() && !self.waited.load(Ordering::Relaxed) {
-            select(std::pin::pin!(self.secret.get()), world.sleep(SECRET_PATIENCE)).await;
+            select(std::pin::pin!(self.secret.get()), world.sleep(SECRET_WAIT_MAX)).await;
             self.waited.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether the secret is known by now.
+    /// Returns whether the secret is known.
     pub fn can_verify(&self) -> bool {
         self.secret.known().is_some()
     }
 
-    /// A JSON object with a seal. Without one while the secret is not known.
+    /// Returns a JSON object with a seal, or unchanged while the secret is not known.
     pub fn seal(&self, purpose: Purpose<'_>, object: Vec<u8>) -> Vec<u8> {
         let (Some(keys), Some((b'{', rest))) = (self.secret.known(), object.split_first()) else {
             return object;
@@ -102,8 +102,7 @@ impl Seal {
         sealed
     }
 
-    /// Whether the body carries the seal of the bank for that purpose. Takes as long for a wrong code as
-    /// for a right one.
+    /// Returns whether the body has a valid seal of the bank for this purpose. Codes are compared in constant time.
     pub fn verify(&self, purpose: Purpose<'_>, body: &[u8]) -> bool {
         let Some((code, rest)) = split(body) else { return false };
         let Some(keys) = self.secret.known() else { return false };
@@ -117,8 +116,8 @@ impl fmt::Debug for Seal {
     }
 }
 
-/// The code in the frame, and what it covers; `None` where there is no frame. Only lower-case digits, so
-/// that a body has one sealed form.
+/// Splits a sealed body into the code and the bytes that it covers; `None` without a valid frame. Only lower-case
+/// digits are accepted, so that a body has one sealed form.
 fn split(body: &[u8]) -> Option<([u8; CODE_BYTES], &[u8])> {
     let (digits, rest) = body.strip_prefix(HEAD)?.split_at_checked(2 * CODE_BYTES)?;
     if !digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sealed_body_is_still_the_same_object() {
+    fn a_sealed_body_has_the_same_members() {
         let sealed = sealed(OLD);
         assert_eq!(sealed.len(), BODY.len() + SEAL_BYTES - 1);
         let mut read: serde_json::Value = serde_json::from_slice(&sealed).unwrap();
@@ -177,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seal_is_for_one_purpose() {
+    fn a_seal_is_valid_for_one_purpose() {
         let payload = seal(OLD).seal(Purpose::Payload("work-1"), BODY.to_vec());
         assert!(seal(OLD).verify(Purpose::Payload("work-1"), &payload));
         assert!(!seal(OLD).verify(Purpose::Payload("work-2"), &payload));
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_secret_is_changed_both_verify_and_the_first_one_seals() {
+    fn during_a_rotation_both_secrets_verify_and_the_first_one_seals() {
         let both = format!("{NEW},{OLD}");
         assert!(seal(&both).verify(Purpose::Message, &sealed(OLD)));
         assert!(seal(&both).verify(Purpose::Message, &sealed(NEW)));
@@ -203,11 +202,11 @@ mod tests {
     }
 
     #[test]
-    fn a_signed_request_and_a_code_of_the_secret_itself_are_no_seals() {
+    fn a_signed_request_or_another_code_of_the_secret_is_not_a_seal() {
         let (keys, sealed) = (DoorbellKeys::parse(OLD).unwrap(), sealed(OLD));
         let (code, rest) = split(&sealed).unwrap();
         let parts: [&[u8]; 2] = [b"message\n", rest];
-        assert_ne!(keys.sign(&parts), code, "the key is another one");
+        assert_ne!(keys.sign(&parts), code, "the keys differ");
         let nonce = "0".repeat(32);
         let stamp = Stamp { timestamp: "0".to_owned(), nonce, addressee: String::new() };
         let request = stamp.on("message", "", rest);
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seal_is_the_one_that_other_programs_compute() {
+    fn the_seal_matches_an_independent_computation() {
         // key: printf '%s\001' "$SEAL_LABEL" | openssl dgst -sha256 -hmac 0123456789abcdef -binary
         // code: printf 'message\n%s' '"v":1,"items":[]}' | openssl dgst -sha256 -mac HMAC -macopt hexkey:$key
         let (code, _) = split(&sealed(OLD)).map(|(code, rest)| (hex::encode(code), rest.len())).unwrap();

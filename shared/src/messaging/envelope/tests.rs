@@ -37,7 +37,7 @@ fn work(id: u128, reference: &str) -> Work {
 }
 
 #[test]
-fn an_envelope_is_read_back_as_it_was_written() {
+fn an_envelope_survives_a_round_trip() {
     let mut envelope = Envelope::of(vec![work(1, "a"), work(2, "b")], Some("00-ab-cd-01".to_owned()));
     (envelope.forgiven, envelope.suspect) = (3, 1);
     assert_eq!(envelope_in(&envelope.encode(&seal())), envelope);
@@ -46,11 +46,11 @@ fn an_envelope_is_read_back_as_it_was_written() {
     assert_eq!(envelope_in(body.as_bytes()), envelope);
     let elsewhere = body.replace("http://10.0.0.7:8080", "https://thief.example/");
     let unknown = Envelope { reply_to: None, ..envelope };
-    assert_eq!(envelope_in(&resealed(elsewhere.as_bytes())), unknown, "nobody is told there");
+    assert_eq!(envelope_in(&resealed(elsewhere.as_bytes())), unknown, "an invalid reply address is ignored");
 }
 
 #[test]
-fn a_body_is_read_the_same_at_once_and_in_parts() {
+fn both_decoders_give_the_same_envelope() {
     let escaped = work(2, "tab\t, quote\", \u{1F4B6}");
     let envelope = Envelope {
         reply_to: Some(reply_to()),
@@ -67,7 +67,7 @@ fn a_body_is_read_the_same_at_once_and_in_parts() {
 }
 
 #[test]
-fn what_is_not_read_in_parts_is_not_read_at_once_either() {
+fn both_decoders_refuse_invalid_bodies() {
     let body = String::from_utf8(unsealed(&Envelope::of(vec![work(1, "a")], None).encode(&seal()))).unwrap();
     let items = &body[body.find('[').unwrap()..=body.rfind(']').unwrap()];
     let array = format!("[1,null,null,null,0,0,{items}]").into_bytes();
@@ -81,11 +81,11 @@ fn what_is_not_read_in_parts_is_not_read_at_once_either() {
 }
 
 #[test]
-fn work_that_was_written_ahead_of_time_makes_the_same_messages() {
+fn items_that_were_encoded_in_advance_give_the_same_messages() {
     let work: Vec<Work> = (0..400).map(|id| work(id, "a reference")).collect();
-    let written: Vec<Written> = work
+    let written: Vec<EncodedItem> = work
         .iter()
-        .map(|work| Written::of(&work.key, &work.instruction, work.accepted_at, &work.revision))
+        .map(|work| EncodedItem::of(&work.key, &work.instruction, work.accepted_at, &work.revision))
         .collect();
     let last = &work[399].key;
     let bodies = bodies(
@@ -94,25 +94,25 @@ fn work_that_was_written_ahead_of_time_makes_the_same_messages() {
         &seal(),
     );
     let mut expected = pack(&work, None);
-    assert!(expected.len() > 1, "it takes several messages");
+    assert!(expected.len() > 1, "the work fills several messages");
     expected.last_mut().unwrap().reply_to = Some(reply_to());
     assert_eq!(bodies, expected.iter().map(|envelope| envelope.encode(&seal())).collect::<Vec<_>>());
 }
 
-/// Where some process takes replies.
+/// A valid reply address.
 fn reply_to() -> ReplyTo {
     let proof = format!("1795248090000.{}", "0a".repeat(32));
     ReplyTo::read(Some("http://10.0.0.7:8080"), Some(&proof)).unwrap()
 }
 
 #[test]
-fn an_address_without_a_proof_as_older_processes_write_it_is_read_and_left_out() {
+fn a_reply_address_without_a_proof_from_an_older_process_is_ignored() {
     let with = Envelope { reply_to: Some(reply_to()), ..Envelope::of(vec![work(1, "a")], None) };
     let claim = Claim { reply_to: Some(reply_to()), ..Claim::on("work-1".to_owned()) };
     for (body, claimed) in [(with.encode(&seal()), false), (claim.encode(&seal()), true)] {
         let mut old: serde_json::Value = serde_json::from_slice(&unsealed(&body)).unwrap();
         assert!(old.as_object_mut().unwrap().remove("reply_proof").is_some());
-        assert_eq!(old["reply_to"], "http://10.0.0.7:8080", "older workers know it by that name");
+        assert_eq!(old["reply_to"], "http://10.0.0.7:8080", "older workers read this member");
         let old = resealed(old.to_string().as_bytes());
         if claimed {
             assert_eq!(claim_in(&old), Claim { reply_to: None, ..claim.clone() });
@@ -136,13 +136,13 @@ fn an_envelope_with_the_longest_frame_fits_a_message() {
 }
 
 #[test]
-fn bodies_are_sorted_by_what_is_to_be_done() {
+fn undecodable_bodies_are_classified() {
     let check = |body: &str, newer: bool| {
         let sealed = seal().seal(Purpose::Message, body.as_bytes().to_vec());
         let unreadable = Body::decode(&sealed, &seal()).unwrap_err();
         assert_eq!(matches!(unreadable, Unreadable::Newer(_)), newer, "{body}: {unreadable}");
         let unsealed = Body::decode(body.as_bytes(), &seal());
-        assert_eq!(matches!(unsealed, Err(Unreadable::Unsealed(_))), newer, "{body}: nobody vouches for it");
+        assert_eq!(matches!(unsealed, Err(Unreadable::Unsealed(_))), newer, "{body}: it has no seal");
     };
     check(r#"{"v":3,"anything":"else"}"#, true);
     check(r#"{"v":2,"anything":"else"}"#, false);
@@ -155,15 +155,15 @@ fn bodies_are_sorted_by_what_is_to_be_done() {
     check(r#"{"v":1}"#, false);
     check(r#"{"v":1,"items":[]}"#, false);
     check(r#"{"v":1,"items":[{"u":"x"}]}"#, false);
-    let sound = Envelope::of(vec![work(1, "a")], None).encode(&seal());
-    let sound = String::from_utf8(unsealed(&sound)).unwrap();
-    check(&sound.replace("1250", "-1250"), false);
-    check(&sound.replace("EUR", "EUX"), false);
-    envelope_in(&resealed(sound.replace(r#""v":1"#, r#""v":1,"new":true"#).as_bytes()));
+    let valid = Envelope::of(vec![work(1, "a")], None).encode(&seal());
+    let valid = String::from_utf8(unsealed(&valid)).unwrap();
+    check(&valid.replace("1250", "-1250"), false);
+    check(&valid.replace("EUR", "EUX"), false);
+    envelope_in(&resealed(valid.replace(r#""v":1"#, r#""v":1,"new":true"#).as_bytes()));
 }
 
 #[test]
-fn an_unreadable_item_hides_none_of_its_neighbors() {
+fn an_invalid_item_does_not_hide_its_neighbors() {
     let items = vec![work(1, "a"), work(2, "b"), work(3, "c")];
     let body = String::from_utf8(Envelope::of(items.clone(), None).encode(&seal())).unwrap();
     let damaged = body.replacen("withdrawal", "withdrawn", 2).replacen("withdrawn", "withdrawal", 1);
@@ -188,17 +188,17 @@ fn packing_keeps_order_and_size() {
 }
 
 #[test]
-fn a_worker_that_knows_no_claims_leaves_them_to_one_that_does() {
-    // What a worker of version 1 does with any body: it compares the number, and reads no further.
+fn a_worker_of_version_1_leaves_claims_to_newer_workers() {
+    // A worker of version 1 compares the number in any body, and reads no further.
     let claim = Claim::on("work-1".to_owned());
     assert!(matches!(Envelope::read(&claim.encode(&seal())), Err(Unreadable::Newer(2))));
     let plain = Envelope::of(vec![work(1, "a")], None).encode(&seal());
-    assert!(unsealed(&plain).starts_with(b"{\"v\":1,"), "plain work needs no newer worker");
+    assert!(unsealed(&plain).starts_with(b"{\"v\":1,"), "work in a message needs no newer worker");
     assert!(Envelope::read(&plain).is_ok(), "and neither does a seal");
 }
 
 #[test]
-fn a_claim_is_read_back_and_gives_its_work() {
+fn a_claim_survives_a_round_trip_and_gives_its_work() {
     let claim = Claim {
         traceparent: Some("00-ab".to_owned()),
         reply_to: Some(reply_to()),
@@ -213,14 +213,14 @@ fn a_claim_is_read_back_and_gives_its_work() {
     let Ok(Content::Work(opened)) = claim.open(&payload, &seal()) else { panic!("it is sealed work") };
     assert_eq!(opened.items, envelope.items);
     assert_eq!((&opened.reply_to, opened.payload.as_deref()), (&claim.reply_to, Some("work-1")));
-    assert_eq!(opened.encode(&seal()), claim.encode(&seal()), "what is written on the message is the claim");
+    assert_eq!(opened.encode(&seal()), claim.encode(&seal()), "the message still contains the claim");
     assert_eq!((opened.forgiven, opened.suspect, opened.traceparent.as_deref()), (3, 2, Some("00-ab")));
 }
 
 #[test]
-fn a_damaged_payload_is_told_from_a_sound_one() {
+fn a_damaged_payload_is_detected() {
     let claim = Claim::on("work-1".to_owned());
-    let sound = claim::payload("work-1", &Envelope::of(many(10), None), &seal());
+    let valid = claim::payload("work-1", &Envelope::of(many(10), None), &seal());
     let damaged = |payload: &[u8]| match claim.open(payload, &seal()).unwrap_err() {
         Unreadable::Damaged { name, source } => format!("{name}: {source}"),
         other @ (Unreadable::Newer(_)
@@ -229,13 +229,13 @@ fn a_damaged_payload_is_told_from_a_sound_one() {
         | Unreadable::Items { .. }
         | Unreadable::Empty) => panic!("{other}"),
     };
-    for cut in [0, 1, 10, sound.len() / 2, sound.len() - 1] {
-        assert!(damaged(&sound[..cut]).starts_with("work-1: "), "{cut} bytes are not all");
+    for cut in [0, 1, 10, valid.len() / 2, valid.len() - 1] {
+        assert!(damaged(&valid[..cut]).starts_with("work-1: "), "only {cut} bytes");
     }
-    for place in [12, sound.len() / 2, sound.len() - 3] {
-        let mut flipped = sound.clone();
+    for place in [12, valid.len() / 2, valid.len() - 3] {
+        let mut flipped = valid.clone();
         flipped[place] ^= 0x10;
-        assert!(claim.open(&flipped, &seal()).is_err(), "byte {place} is another one");
+        assert!(claim.open(&flipped, &seal()).is_err(), "byte {place} was changed");
     }
     let mut bomb = GzEncoder::new(Vec::new(), Compression::best());
     bomb.write_all(&vec![b' '; 100 * claim::PAYLOAD_BYTES_MAX]).unwrap();
@@ -248,18 +248,18 @@ fn much_work_is_claimed_and_little_is_not() {
     assert!(full > 50, "{full} fill a message");
     let check = |count: u128, expected: &[&str]| {
         let items = many(count);
-        let parcels = parcels(&items, None);
-        let told: Vec<String> = parcels
+        let messages = outgoing_messages(&items, None);
+        let kinds: Vec<String> = messages
             .iter()
-            .map(|parcel| match parcel {
-                Parcel::Message(_) => "message".to_owned(),
-                Parcel::Payload(envelopes) => format!("payload of {}", envelopes.len()),
+            .map(|message| match message {
+                OutgoingMessage::Inline(_) => "message".to_owned(),
+                OutgoingMessage::Claimed(envelopes) => format!("payload of {}", envelopes.len()),
             })
             .collect();
-        assert_eq!(told, expected, "{count} items");
-        let envelopes = parcels.into_iter().flat_map(|parcel| match parcel {
-            Parcel::Message(envelope) => vec![envelope],
-            Parcel::Payload(envelopes) => envelopes,
+        assert_eq!(kinds, expected, "{count} items");
+        let envelopes = messages.into_iter().flat_map(|message| match message {
+            OutgoingMessage::Inline(envelope) => vec![envelope],
+            OutgoingMessage::Claimed(envelopes) => envelopes,
         });
         let unpacked: Vec<Work> = envelopes.flat_map(|envelope| envelope.items).collect();
         assert_eq!(unpacked, items, "in order");
@@ -273,7 +273,7 @@ fn much_work_is_claimed_and_little_is_not() {
 }
 
 #[test]
-fn an_envelope_that_is_too_large_for_a_message_is_split_as_it_is() {
+fn an_envelope_that_is_too_large_for_a_message_is_split_unchanged() {
     let body = Envelope::of(many(1000), Some("00-ab".to_owned())).encode(&seal());
     let body = String::from_utf8(body).unwrap();
     let strange = body.replace("withdrawal", "withdrawn");
@@ -296,7 +296,7 @@ fn an_envelope_that_is_too_large_for_a_message_is_split_as_it_is() {
     }
 }
 
-/// What a message says without a seal is a name, whatever else it says.
+/// The content of a message without a seal is only a name, whatever else it contains.
 #[test]
 fn a_body_without_a_valid_seal_only_names_transactions() {
     let items = vec![work(1, "a"), work(2, "b")];
@@ -317,7 +317,7 @@ fn a_body_without_a_valid_seal_only_names_transactions() {
         let text = text.replace("\"m\":\"1\"", "\"m\":\"00000000000000000000000000000001\"");
         let text = text.replace("\"m\":\"2\"", "\"m\":\"00000000000000000000000000000002\"");
         let Ok(Body::Content(Content::Names(names))) = Body::decode(text.as_bytes(), &seal()) else {
-            panic!("{text} is believed, or not read");
+            panic!("{text} was trusted or refused");
         };
         assert_eq!(names.keys().into_iter().cloned().collect::<BTreeSet<_>>(), keys, "{text}");
         let again = Names::body_of(names.items());
@@ -326,12 +326,12 @@ fn a_body_without_a_valid_seal_only_names_transactions() {
 }
 
 #[test]
-fn a_claim_without_a_seal_has_no_counters_and_never_gets_one() {
+fn a_claim_without_a_seal_has_no_counters_and_is_never_sealed() {
     let claim = Claim { forgiven: 7, suspect: 3, ..Claim::on("work-1".to_owned()) };
     let read = claim_in(&unsealed(&claim.encode(&seal())));
     assert_eq!(read, Claim { sealed: false, ..Claim::on("work-1".to_owned()) });
     assert!(!seal().verify(Purpose::Message, &read.encode(&seal())));
-    // The payload has a seal of its own, for its name and no other.
+    // The payload has a seal of its own, which covers its name.
     let envelope = Envelope::of(many(3), None);
     let payload = claim::payload("work-1", &envelope, &seal());
     assert!(

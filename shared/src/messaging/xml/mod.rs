@@ -1,9 +1,9 @@
-//! XML of strangers, as a small tree: read within limits ([`read`]) and written in one form only
+//! XML from untrusted sources, as a small tree: parsed within limits ([`read`]) and written in one canonical form
 //! ([`write`]), so that equal content gives equal text.
 //!
-//! A document is hostile until it was read. What can make a small one large, slow or ambiguous is
-//! refused: document types (and with them every entity but the five of XML), processing instructions,
-//! other encodings than UTF-8, depth and numbers beyond limits.
+//! Every document is treated as hostile. Features that can make a small document large, slow or ambiguous are
+//! refused: document types (and with them all entities except the five of XML), processing instructions,
+//! encodings other than UTF-8, and excessive depth or numbers.
 
 mod read;
 mod write;
@@ -11,44 +11,44 @@ mod write;
 pub use self::read::{Unreadable, XmlLimits, read};
 pub use self::write::{escaped, write};
 
-/// A name with its namespace. The prefix is kept, for whoever wants to see the same text again; two
-/// names are the same by namespace and local part alone.
+/// A name with its namespace. The prefix is kept to reproduce the same text; two names are equal when namespace and
+/// local part are equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
-    /// Empty for none.
+    /// The prefix; empty for none.
     pub prefix: String,
-    /// Empty for none.
+    /// The namespace; empty for none.
     pub namespace: String,
     /// The local part.
     pub local: String,
 }
 
-/// An attribute that is no declaration of a namespace.
+/// An attribute that does not declare a namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attribute {
-    /// Its name.
+    /// The name.
     pub name: Name,
-    /// Its value, without references.
+    /// The value, with all references resolved.
     pub value: String,
 }
 
-/// What can stand in an element.
+/// A child of an element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node {
     /// An element.
     Element(Element),
-    /// Text; two never stand beside each other.
+    /// Text; there are never two adjacent texts.
     Text(String),
-    /// An element that [`write()`] wrote before, as it is.
+    /// An element that [`write()`] already serialized, inserted unchanged.
     Written(String),
 }
 
-/// An element, with what is in it.
+/// An element with its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Element {
     /// Its name.
     pub name: Name,
-    /// The prefixes that it declares itself, with their namespaces; the empty prefix is the default.
+    /// The prefixes that it declares, with their namespaces; the empty prefix is the default.
     pub declarations: Vec<(String, String)>,
     /// Its attributes.
     pub attributes: Vec<Attribute>,
@@ -57,13 +57,13 @@ pub struct Element {
 }
 
 impl Element {
-    /// An empty element of a namespace, without a prefix.
+    /// Creates an empty element of a namespace, without a prefix.
     pub fn new(namespace: &str, local: &str) -> Self {
         let name = Name { prefix: String::new(), namespace: namespace.to_owned(), local: local.to_owned() };
         Self { name, declarations: Vec::new(), attributes: Vec::new(), children: Vec::new() }
     }
 
-    /// The same with a text in it; an empty text adds nothing.
+    /// Returns the element with an additional text; an empty text adds nothing.
     #[must_use]
     pub fn with_text(mut self, text: &str) -> Self {
         if !text.is_empty() {
@@ -72,19 +72,19 @@ impl Element {
         self
     }
 
-    /// The same with one more element in it.
+    /// Returns the element with an additional child element.
     #[must_use]
     pub fn with(mut self, child: Self) -> Self {
         self.children.push(Node::Element(child));
         self
     }
 
-    /// Whether it has that name.
+    /// Returns whether it has this name.
     pub fn is(&self, namespace: &str, local: &str) -> bool {
         self.name.namespace == namespace && self.name.local == local
     }
 
-    /// The elements in it.
+    /// Returns the child elements.
     pub fn elements(&self) -> impl Iterator<Item = &Self> {
         self.children.iter().filter_map(|child| match child {
             Node::Element(element) => Some(element),
@@ -92,7 +92,7 @@ impl Element {
         })
     }
 
-    /// The text in it, where there is nothing but text; `None` when it has elements.
+    /// Returns the text of an element that contains only text; `None` when it has child elements.
     pub fn text(&self) -> Option<&str> {
         match self.children.as_slice() {
             [] => Some(""),
@@ -101,19 +101,19 @@ impl Element {
         }
     }
 
-    /// Whether something but white space stands between the elements in it.
+    /// Returns whether there is text other than white space between the child elements.
     pub fn has_loose_text(&self) -> bool {
         let is_loose = |child: &Node| matches!(child, Node::Text(text) if !is_white_space(text));
         self.children.iter().any(is_loose)
     }
 }
 
-/// Whether a text says nothing: the white space of XML only.
+/// Returns whether a text consists only of XML white space.
 pub fn is_white_space(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n'))
 }
 
-/// The name of something in a document, short and harmless enough for an answer or a log.
+/// Returns a name from a document, shortened and escaped for an answer or a log.
 pub fn shown(name: &str) -> String {
     let mut shown: String = name.chars().take(40).flat_map(char::escape_default).collect();
     if name.chars().nth(40).is_some() {

@@ -1,4 +1,4 @@
-//! From bytes to a tree, within limits.
+//! Parses bytes into a tree, within limits.
 
 use quick_xml::NsReader;
 use quick_xml::XmlVersion;
@@ -9,34 +9,34 @@ use quick_xml::name::{NamespaceError, PrefixDeclaration, QName};
 
 use super::{Attribute, Element, Name, Node, is_white_space, shown};
 
-/// Most elements of a document: a tree takes more memory than its text.
+/// Largest number of elements: a tree takes more memory than its text.
 const ELEMENTS_MAX: usize = 10_000;
-/// Most bytes of the name of a namespace: every element of it has a copy.
+/// Longest namespace name in bytes: every element of the namespace holds a copy.
 const NAMESPACE_BYTES_MAX: usize = 256;
-/// The namespace of declarations themselves, which nobody may declare.
+/// The namespace of namespace declarations, which must not be declared.
 const XMLNS_NAMESPACE: &str = "http://www.w3.org/2000/xmlns/";
 /// The namespace that the prefix `xml` has without a declaration.
 pub(super) const XML_NAMESPACE: &str = "http://www.w3.org/XML/1998/namespace";
-/// Most characters that the parser's own words take.
-const WORDS_CHARS_MAX: usize = 200;
+/// Largest number of characters of a parser message that is quoted.
+const MESSAGE_CHARS_MAX: usize = 200;
 
-/// What a document may ask of whoever reads it. Its size is bounded by whoever receives it.
+/// Limits on the structure of a document. The receiver limits its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XmlLimits {
-    /// Deepest nesting, the outermost element included.
+    /// Deepest nesting, including the outermost element.
     pub depth_max: usize,
-    /// Most attributes of one element, declarations of namespaces included.
+    /// Largest number of attributes of one element, including namespace declarations.
     pub attributes_max: usize,
 }
 
 impl Default for XmlLimits {
-    /// As without any configuration.
+    /// The limits without configuration.
     fn default() -> Self {
         Self { depth_max: 32, attributes_max: 32 }
     }
 }
 
-/// Why bytes are no document that is read.
+/// The reason why bytes are not an acceptable document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{rule}")]
 pub struct Unreadable {
@@ -48,12 +48,12 @@ fn refuse<T>(rule: impl Into<String>) -> Result<T, Unreadable> {
     Err(Unreadable { rule: rule.into() })
 }
 
-/// Reads a document.
+/// Parses a document.
 ///
 /// # Errors
-/// [`Unreadable`] at the first thing after which nothing in it can be trusted.
+/// [`Unreadable`] at the first error after which the document cannot be trusted.
 pub fn read(bytes: &[u8], limits: &XmlLimits) -> Result<Element, Unreadable> {
-    let text = text_of(bytes)?;
+    let text = decode_text(bytes)?;
     let mut reader = NsReader::from_str(text);
     reader.config_mut().check_comments = true;
     let mut tree = Tree { limits: *limits, open: Vec::new(), root: None, elements: 0 };
@@ -68,7 +68,7 @@ pub fn read(bytes: &[u8], limits: &XmlLimits) -> Result<Element, Unreadable> {
         })?;
         match event {
             Event::Decl(declaration) if is_start => check_declaration(&declaration)?,
-            Event::Decl(_) => return refuse("must not have an XML declaration but at its very start"),
+            Event::Decl(_) => return refuse("may have an XML declaration only at its very start"),
             Event::Start(start) => tree.open(&reader, &start)?,
             Event::Empty(start) => {
                 tree.open(&reader, &start)?;
@@ -93,8 +93,8 @@ pub fn read(bytes: &[u8], limits: &XmlLimits) -> Result<Element, Unreadable> {
     }
 }
 
-/// The document as a text: UTF-8, with or without a byte order mark.
-fn text_of(bytes: &[u8]) -> Result<&str, Unreadable> {
+/// Returns the document as text: UTF-8, with or without a byte order mark.
+fn decode_text(bytes: &[u8]) -> Result<&str, Unreadable> {
     if let [0xFE, 0xFF, ..] | [0xFF, 0xFE, ..] | [0, ..] | [_, 0, ..] = bytes {
         return refuse("must be in UTF-8, but looks like UTF-16 or UTF-32");
     }
@@ -123,23 +123,19 @@ const fn starts_name(character: char) -> bool {
         | '\u{10000}'..='\u{EFFFF}')
 }
 
-/// Production 4a.
-const fn goes_on_name(character: char) -> bool {
+/// Production 4a of XML 1.0.
+const fn continues_name(character: char) -> bool {
     starts_name(character)
         || matches!(character, '-' | '.' | '0'..='9' | '\u{B7}' | '\u{300}'..='\u{36F}' | '\u{203F}'..='\u{2040}')
 }
 
 fn check_name(name: QName<'_>) -> Result<(), Unreadable> {
-    let is_part = |part: &str| part.starts_with(starts_name) && part.chars().all(goes_on_name);
+    let is_part = |part: &str| part.starts_with(starts_name) && part.chars().all(continues_name);
     let mut parts = name.as_ref().splitn(2, ':');
-    if parts.all(is_part) {
-        Ok(())
-    } else {
-        refuse(format!("has {}, which is no name", shown(name.as_ref())))
-    }
+    if parts.all(is_part) { Ok(()) } else { refuse(format!("has the invalid name {}", shown(name.as_ref()))) }
 }
 
-/// The elements that are open, and the whole one when the last of them was closed.
+/// The open elements, and the complete root once it is closed.
 struct Tree {
     limits: XmlLimits,
     open: Vec<Element>,
@@ -192,13 +188,13 @@ impl Tree {
         });
         let attributes = attributes.collect::<Result<_, _>>()?;
         let element = Element { name, declarations, attributes, children: Vec::new() };
-        check_once(&element)?;
+        check_unique(&element)?;
         self.open.push(element);
         Ok(())
     }
 
-    /// The namespace of a name in an element with those declarations. The parser's own resolution takes
-    /// declarations as they stand, references and all.
+    /// Resolves the namespace of a name in an element with these declarations. The parser's own resolution
+    /// uses declarations without resolving the references in them.
     fn resolved(
         &self,
         name: QName<'_>,
@@ -246,7 +242,7 @@ impl Tree {
     }
 }
 
-/// A declaration of a prefix, or of the default namespace, by the rules of Namespaces in XML 1.0.
+/// Checks a declaration of a prefix or of the default namespace by the rules of Namespaces in XML 1.0.
 fn declared(prefix: &str, namespace: String) -> Result<(String, String), Unreadable> {
     if !prefix.is_empty() {
         check_name(QName(prefix))?;
@@ -256,8 +252,8 @@ fn declared(prefix: &str, namespace: String) -> Result<(String, String), Unreada
     let is_free = namespace != XMLNS_NAMESPACE && (namespace == XML_NAMESPACE) == (prefix == "xml");
     if !is_part || !is_bound || !is_free {
         return refuse(match prefix {
-            "" => "must not declare the default namespace like this".to_owned(),
-            _ => format!("must not declare the prefix {} like this", shown(prefix)),
+            "" => "has an invalid declaration of the default namespace".to_owned(),
+            _ => format!("has an invalid declaration of the prefix {}", shown(prefix)),
         });
     }
     if namespace.len() > NAMESPACE_BYTES_MAX {
@@ -266,8 +262,8 @@ fn declared(prefix: &str, namespace: String) -> Result<(String, String), Unreada
     Ok((prefix.to_owned(), namespace))
 }
 
-/// Attributes that are the same once their prefixes are resolved (Namespaces in XML, section 6.3).
-fn check_once(element: &Element) -> Result<(), Unreadable> {
+/// Refuses attributes that are equal once their prefixes are resolved (Namespaces in XML, section 6.3).
+fn check_unique(element: &Element) -> Result<(), Unreadable> {
     let mut names: Vec<(&str, &str)> =
         element.attributes.iter().map(|it| (it.name.namespace.as_str(), it.name.local.as_str())).collect();
     names.sort_unstable();
@@ -282,7 +278,7 @@ fn check_once(element: &Element) -> Result<(), Unreadable> {
 
 fn check_declaration(declaration: &BytesDecl<'_>) -> Result<(), Unreadable> {
     let unclear = |error: &dyn std::fmt::Display| Unreadable {
-        rule: format!("has a malformed XML declaration: {}", words(error)),
+        rule: format!("has a malformed XML declaration: {}", parser_message(error)),
     };
     let version = declaration.version().map_err(|error| unclear(&error))?;
     if version != "1.0" {
@@ -291,9 +287,7 @@ fn check_declaration(declaration: &BytesDecl<'_>) -> Result<(), Unreadable> {
     match declaration.encoding() {
         None => Ok(()),
         Some(Ok(encoding)) if encoding.eq_ignore_ascii_case("utf-8") => Ok(()),
-        Some(Ok(encoding)) => {
-            refuse(format!("must be in UTF-8, but says that it is in {}", shown(&encoding)))
-        }
+        Some(Ok(encoding)) => refuse(format!("must be in UTF-8, but declares {}", shown(&encoding))),
         Some(Err(error)) => Err(unclear(&error)),
     }
 }
@@ -307,18 +301,18 @@ fn resolve(reference: &BytesRef<'_>) -> Result<String, Unreadable> {
         }
         Ok(None) => match resolve_xml_entity(&name) {
             Some(text) => Ok(text.to_owned()),
-            None => refuse(format!("has the entity &{};, which XML does not know", shown(&name))),
+            None => refuse(format!("has the undefined entity &{};", shown(&name))),
         },
-        Err(error) => refuse(format!("has a reference to no character: {}", words(&error))),
+        Err(error) => refuse(format!("has an invalid character reference: {}", parser_message(&error))),
     }
 }
 
 fn malformed(at: u64, error: &dyn std::fmt::Display) -> Unreadable {
-    Unreadable { rule: format!("is not well-formed XML at byte {at}: {}", words(error)) }
+    Unreadable { rule: format!("is not well-formed XML at byte {at}: {}", parser_message(error)) }
 }
 
-/// What the parser says, which may quote the document at any length, control characters included.
-fn words(error: &dyn std::fmt::Display) -> String {
+/// Returns the parser's message, shortened and without control characters: it may quote the document.
+fn parser_message(error: &dyn std::fmt::Display) -> String {
     let text = error.to_string();
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(WORDS_CHARS_MAX).collect()
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MESSAGE_CHARS_MAX).collect()
 }

@@ -1,21 +1,21 @@
-//! From a tree to text, in one form for equal trees: attributes and declarations in order, every
-//! element with a start and an end, references only where XML needs them. The rules follow Exclusive
-//! XML Canonicalization 1.0 without comments, with one more: a prefix that an element declares itself
-//! is kept even when no name uses it, since a value may.
+//! Writes a tree as text, in one form for equal trees: attributes and declarations are sorted, every
+//! element has a start tag and an end tag, and references are used only where XML needs them. The rules follow
+//! Exclusive XML Canonicalization 1.0 without comments, with one addition: a prefix that an element declares is kept
+//! even when no name uses it, since a value may.
 
 use std::collections::BTreeMap;
 
 use super::read::{XML_NAMESPACE, is_char};
 use super::{Attribute, Element, Name, Node};
 
-/// Writes an element so that it stands for itself, with every namespace that it needs.
+/// Writes an element as a standalone text, with every namespace declaration that it needs.
 pub fn write(element: &Element) -> String {
     let mut text = String::new();
     element_to(&mut text, element, &BTreeMap::new());
     text
 }
 
-/// What prefixes mean at a place, the default one under the empty name.
+/// The namespaces in scope by prefix; the default namespace has the empty prefix.
 type Scope<'a> = BTreeMap<&'a str, &'a str>;
 
 fn element_to<'a>(text: &mut String, element: &'a Element, outer: &Scope<'a>) {
@@ -67,8 +67,8 @@ fn element_to<'a>(text: &mut String, element: &'a Element, outer: &Scope<'a>) {
     text.push('>');
 }
 
-/// An element that was written for itself, where no default namespace holds: nothing that it left without a
-/// namespace may fall into the one that holds here.
+/// Inserts an element that was serialized without a default namespace. Its parts without a namespace must not
+/// take the default namespace of this place.
 fn written_to(text: &mut String, element: &str, scope: &Scope<'_>) {
     let name = element.strip_prefix('<').unwrap_or_default();
     let (name, rest) = name.split_at(name.find([' ', '>']).unwrap_or_default());
@@ -76,7 +76,7 @@ fn written_to(text: &mut String, element: &str, scope: &Scope<'_>) {
         let name = tag.split([' ', '>']).next().unwrap_or_default();
         !name.is_empty() && !name.starts_with('/') && !name.contains(':')
     };
-    // In texts and values `<` is a reference, so each one begins a tag.
+    // In texts and values `<` is written as a reference, so each `<` begins a tag.
     let needs_none = element.split('<').any(is_bare) && !rest.starts_with(" xmlns=");
     if needs_none && scope.get("").is_some_and(|default| !default.is_empty()) {
         text.push_str(&format!("<{name} xmlns=\"\"{rest}"));
@@ -93,7 +93,7 @@ fn name_to(text: &mut String, name: &Name) {
     text.push_str(&name.local);
 }
 
-/// A text as it may stand in an attribute or an element.
+/// Escapes a text for an attribute or an element.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     escaped_to(&mut escaped, text);
@@ -118,7 +118,7 @@ fn escaped_to(text: &mut String, value: &str) {
     });
 }
 
-/// What no document of XML can hold, whatever is done to it, is told as a character that was lost.
+/// Replaces a character that XML cannot represent with U+FFFD.
 const fn writable(character: char) -> char {
     if is_char(character) { character } else { char::REPLACEMENT_CHARACTER }
 }

@@ -1,10 +1,11 @@
 //! The backlog of all queues, read at most once per interval.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared, try_join_all};
+use parking_lot::Mutex;
 use tokio::sync::{OnceCell, oneshot};
 
 use crate::domain::time::Timestamp;
@@ -81,7 +82,7 @@ impl DemandWatch {
     /// [`StoreFault`] when a queue cannot be read.
     pub async fn demand(&self) -> Result<Demand, SharedFault> {
         let answer = {
-            let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut latest = self.latest.lock();
             let now = self.world.uptime();
             match latest.as_ref() {
                 Some(reading) if now.saturating_sub(reading.begun_at) < READING_AGE_MAX => {

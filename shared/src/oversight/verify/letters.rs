@@ -22,7 +22,7 @@ impl Verifier<'_> {
     /// Searches all marked transactions in the open letters. Reads nothing if there are none.
     pub(super) async fn check_marked(&self) -> Result<(), StoreFault> {
         let (marked, more) = {
-            let mut shared = self.shared();
+            let mut shared = self.shared.lock();
             (std::mem::take(&mut shared.marked), shared.marked_more)
         };
         let mut missing: BTreeSet<TransactionKey> = marked.into_iter().collect();
@@ -105,7 +105,7 @@ fn content(letter: &DeadLetter) -> Option<Names> {
         Some(_) => Ok(Names::default()),
     };
     match names {
-        Ok(names) if names.is_whole() => Some(names),
+        Ok(names) if names.is_complete() => Some(names),
         Err(Unreadable::Empty) => Some(Names::default()),
         Ok(_)
         | Err(

@@ -25,16 +25,17 @@ mod reading;
 mod walk;
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use futures::{TryStreamExt as _, stream};
+use parking_lot::Mutex;
 
 pub use account::{AccountAudit, AccountRow, Counts, LaterRows, OVERDUE_AFTER, PassOptions, Report, Subject};
 pub use comparison::DifferingGroups;
 pub use finding::{Finding, FindingKind, Severity};
 pub use numbers::{NumberPositions, NumbersSeen};
 
+use crate::backoff::AUDIT_READ;
 use crate::domain::ids::{AccountKey, Nonce, TransactionKey};
 use crate::ports::Store;
 use crate::ports::archive::StoredPage;
@@ -43,8 +44,6 @@ use crate::ports::world::{World, WorldExt as _};
 use crate::protocol::order_numbers::{REGISTER, Register, UnsoundRegister};
 use walk::{Step, Walk};
 
-/// Delays before a failed read is retried; after the last retry, the audit fails.
-const RETRY_DELAYS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(15)];
 /// Maximum number of marked transactions that are searched in the dead letters; further ones are counted.
 const MARKED_MAX: usize = 100_000;
 
@@ -107,11 +106,11 @@ struct RetryingReader {
 
 impl RetryingReader {
     async fn read<T>(&self, mut read: impl AsyncFnMut() -> Result<T, StoreFault>) -> Result<T, StoreFault> {
-        for delay in RETRY_DELAYS {
+        for attempt in 1..AUDIT_READ.attempts {
             match read().await {
                 Err(fault @ StoreFault::Unavailable { .. }) => {
                     tracing::warn!("The audit retries a read: {}", causes(&fault));
-                    self.world.sleep(delay).await;
+                    AUDIT_READ.pause(attempt, &*self.world).await;
                 }
                 answer => return answer,
             }
@@ -160,12 +159,12 @@ impl<'a> Verifier<'a> {
             Some(key) => self.audit_one(key).await?,
             None => self.audit_all(extent.concurrency).await?,
         }
-        if !has_register && self.shared().totals == Totals::default() {
+        if !has_register && self.shared.lock().totals == Totals::default() {
             return Err(VerifyFault::Nothing);
         }
         self.check_numbers(extent).await?;
         self.check_marked().await?;
-        let totals = self.shared().totals;
+        let totals = self.shared.lock().totals;
         self.watcher.progressed(&totals);
         Ok(totals)
     }
@@ -212,20 +211,20 @@ impl<'a> Verifier<'a> {
         {
             self.report(finding);
         }
-        self.shared().unreserved_from = register.ok().map(|register| register.next);
+        self.shared.lock().unreserved_from = register.ok().map(|register| register.next);
         Ok(exists)
     }
 
     /// Reads the journals again for repeated numbers, to report all of their positions.
     async fn check_numbers(&self, extent: Extent) -> Result<(), StoreFault> {
-        let numbers = std::mem::take(&mut self.shared().numbers);
-        self.shared().totals.order_numbers = numbers.len();
+        let numbers = std::mem::take(&mut self.shared.lock().numbers);
+        self.shared.lock().totals.order_numbers = numbers.len();
         let Some(positions) = numbers.into_positions() else { return Ok(()) };
         let positions = Mutex::new(positions);
         let positions_seen = &positions;
         let read_positions = async |key: AccountKey| {
             let note = |page: &StoredPage| {
-                let mut positions = positions_seen.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut positions = positions_seen.lock();
                 let entries = page.page.iter().flat_map(|page| &page.entries);
                 for (entry, position) in entries.zip(page.first_sequence.unwrap_or(0)..) {
                     positions.record(key, position, entry);
@@ -244,13 +243,13 @@ impl<'a> Verifier<'a> {
                 read.await?;
             }
         }
-        let positions = positions.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let positions = positions.into_inner();
         positions.findings().iter().for_each(|finding| self.report(finding));
         Ok(())
     }
 
     fn report(&self, finding: &Finding) {
-        let mut shared = self.shared();
+        let mut shared = self.shared.lock();
         let totals = &mut shared.totals;
         let count = match finding.kind.severity() {
             Severity::Finding => &mut totals.findings,
@@ -259,11 +258,6 @@ impl<'a> Verifier<'a> {
         *count = count.saturating_add(1);
         drop(shared);
         self.watcher.found(finding);
-    }
-
-    /// Locks the shared state; the guard is never held across an `await`.
-    fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Reads one account: one pass if it is consistent, and two further ones if it seems inconsistent.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::account::{AccountAudit, AccountRow, Counts, LaterRows, PassOptions, Report, Subject};
 use super::comparison::DifferingGroups;
@@ -54,7 +55,7 @@ impl Verifier<'_> {
             self.world.sleep(pause).await;
             subject = self.read_again(subject).await?;
             self.read_register(false).await?;
-            let unreserved_from = self.shared().unreserved_from;
+            let unreserved_from = self.shared.lock().unreserved_from;
             report = self.make_pass(&subject, unreserved_from, report.differing_groups, &mut noted).await?;
         }
         let is_there = subject.listed
@@ -67,7 +68,7 @@ impl Verifier<'_> {
         if let Some(finding) = self.check_later_rows(&subject, report.later_rows).await? {
             self.report(&finding);
         }
-        let mut shared = self.shared();
+        let mut shared = self.shared.lock();
         for marked in report.marked {
             if shared.marked.len() < MARKED_MAX {
                 shared.marked.push(marked);
@@ -93,12 +94,12 @@ impl Verifier<'_> {
         // Ranges are reserved continuously: the register is read again if a number is above the known ranges.
         let Some(highest) = report.highest_number else { return Ok(false) };
         let is_reserved = |end: Option<u64>| end.is_none_or(|end| highest < end);
-        let known = self.shared().unreserved_from;
+        let known = self.shared.lock().unreserved_from;
         if is_reserved(known) {
             return Ok(false);
         }
         self.read_register(false).await?;
-        let known = self.shared().unreserved_from;
+        let known = self.shared.lock().unreserved_from;
         Ok(!is_reserved(known))
     }
 
@@ -115,14 +116,14 @@ impl Verifier<'_> {
             PassOptions { salt: self.salt, now: self.world.now(), unreserved_from, differing_groups };
         let audit = Mutex::new(AccountAudit::new(subject.clone(), options));
         for_each_page(&self.reader, self.store, subject.key, |page| {
-            let mut audit = audit.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut audit = audit.lock();
             if audit.counts_page(page) {
                 self.note_page(page, noted);
             }
             audit.page(page);
         })
         .await?;
-        let mut audit = audit.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut audit = audit.into_inner();
         audit.end_of_pages();
         let mut cursor: Option<String> = None;
         loop {
@@ -143,7 +144,7 @@ impl Verifier<'_> {
     fn note_page(&self, page: &StoredPage, noted: &mut u64) {
         let Some(first) = page.first_sequence.filter(|first| first > noted) else { return };
         *noted = first;
-        let mut shared = self.shared();
+        let mut shared = self.shared.lock();
         shared.totals.pages = shared.totals.pages.saturating_add(1);
         for entry in page.page.iter().flat_map(|page| &page.entries) {
             shared.totals.entries = shared.totals.entries.saturating_add(1);
@@ -152,12 +153,12 @@ impl Verifier<'_> {
     }
 
     fn note_transactions(&self, counts: Counts) {
-        let totals = &mut self.shared().totals;
+        let totals = &mut self.shared.lock().totals;
         totals.transactions = totals.transactions.saturating_add(counts.transactions);
     }
 
     fn progress(&self) {
-        let mut shared = self.shared();
+        let mut shared = self.shared.lock();
         shared.totals.order_numbers = shared.numbers.len();
         let totals = shared.totals;
         drop(shared);

@@ -1,6 +1,6 @@
-//! Work of producers that write to the queue directly: it was never accepted when it arrives, so the
-//! worker accepts it first. The same rules hold as for a request over HTTP, and the same insert is
-//! the idempotency check; but it is on the queue already, and nobody waits for a promise.
+//! Orders of direct producers. They are on a queue before they are accepted, so the worker accepts them first. The
+//! rules of an HTTP request apply, and the same insert is the idempotency check. No client waits for an
+//! answer.
 
 use super::{AcceptFault, Acceptor, as_stored};
 use crate::domain::decision::Work;
@@ -10,33 +10,33 @@ use crate::messaging::direct_producers::{DirectOrder, LegacyAmountError};
 use crate::ports::ledger::{AcceptOutcome, NewTransaction};
 use crate::ports::world::WorldExt as _;
 
-/// What became of an order.
+/// Result of accepting an order.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Admission {
-    /// It is accepted, by this call or before. Its work is to be posted.
+    /// The order is accepted, by this call or before. Its work must be posted.
     Open(Box<Work>),
-    /// It was accepted before, and is final.
+    /// The order was accepted before, and is final.
     Final,
-    /// It is not acceptable. Nothing was changed, and the id is not used up by it.
-    Refused(Refusal),
+    /// The order is not acceptable. Nothing was changed, and its id can be used again.
+    Refused(OrderRefusal),
 }
 
-/// Why an order is not acceptable: a sentence for a person.
+/// The reason why an order is not acceptable, as a sentence for operators.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// There is no such account. It may be opened, and the order replayed.
+pub enum OrderRefusal {
+    /// The account does not exist. It may be opened later, and the order replayed.
     #[error("the account {0} does not exist")]
     AccountUnknown(AccountKey),
-    /// The amount is none of the account's currency.
+    /// The text is not an amount in the account's currency.
     #[error("Amount {error} (the account is in {currency})")]
     Amount {
-        /// What is wrong with it.
+        /// The defect of the amount.
         error: LegacyAmountError,
         /// The account's currency.
         currency: Currency,
     },
-    /// Same key, other content.
+    /// The key was used before with another content.
     #[error(
         "the TransactionId {} was used before with another content on the account {} by partner {}; \
          nothing was changed",
@@ -46,20 +46,20 @@ pub enum Refusal {
 }
 
 impl Acceptor {
-    /// Accepts an order that lies on the queue, in the name of a partner. Asking again gives the same
-    /// answer, or says that it became final.
+    /// Accepts an order that is on the queue, on behalf of a partner. Repeating the call gives the same
+    /// answer, or [`Admission::Final`] when the transaction became final.
     ///
     /// # Errors
-    /// [`AcceptFault`] when the log could not be reached: the order may be accepted, and asking again
+    /// [`AcceptFault`] when the log is not available. The order may have been accepted; repeating the call
     /// is safe.
     pub async fn admit(&self, order: &DirectOrder, partner: &PartnerId) -> Result<Admission, AcceptFault> {
         let account = order.account;
         let Some(currency) = self.currency(account).await? else {
-            return Ok(Admission::Refused(Refusal::AccountUnknown(account)));
+            return Ok(Admission::Refused(OrderRefusal::AccountUnknown(account)));
         };
         let instruction = match order.instruction(currency) {
             Ok(instruction) => instruction,
-            Err(error) => return Ok(Admission::Refused(Refusal::Amount { error, currency })),
+            Err(error) => return Ok(Admission::Refused(OrderRefusal::Amount { error, currency })),
         };
         let key = TransactionKey { account, partner: partner.clone(), message: order.message };
         let new = NewTransaction {
@@ -69,11 +69,11 @@ impl Acceptor {
             nonce: self.world.nonce(),
         };
         let stored = match self.insert(new.clone()).await? {
-            // Where accepting enqueues in the same step, the work is on the queue twice now. That does
-            // no harm: whichever comes second finds it final.
+            // A store that enqueues in the same step has put the work on the queue a second time. This is
+            // harmless: the second delivery finds the transaction final.
             AcceptOutcome::Inserted { revision, enqueued: _ } => as_stored(new, revision),
             AcceptOutcome::Existing(stored) if !new.instruction.matches(&stored.fingerprint) => {
-                return Ok(Admission::Refused(Refusal::KeyReused(Box::new(key))));
+                return Ok(Admission::Refused(OrderRefusal::KeyReused(Box::new(key))));
             }
             AcceptOutcome::Existing(stored) => *stored,
         };

@@ -1,4 +1,4 @@
-//! The insert that is the idempotency check: a group at once, each key once.
+//! Inserts of new transactions in groups. The insert is the idempotency check; a key occurs once in a group.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -12,32 +12,32 @@ use crate::cluster::completions::{Completions, Waiter};
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::messaging::envelope;
 use crate::ports::doorbell::Doorbell;
-use crate::ports::ledger::{AcceptOutcome, AcceptReach, Ledger, NewTransaction};
+use crate::ports::ledger::{AcceptGrouping, AcceptOutcome, Ledger, NewTransaction};
 use crate::ports::queue::QueueName;
 use crate::ports::world::World;
 use crate::protocol::group_commit::{Flush, GroupCommit};
 
-/// What is inserted in one group: the work of one queue, and where the ledger reaches no further, of one
-/// account.
+/// The transactions that are inserted in one group: those of one queue, and of one account if the ledger cannot
+/// group several accounts.
 pub(super) type InsertLane = (QueueName, Option<AccountKey>);
 
-/// Where inserts collect.
+/// Groups the inserts of concurrent requests.
 pub(super) type Inserts = GroupCommit<InsertLane, NewTransaction, Shared<AcceptOutcome>>;
 
-/// Groups of all accounts that are under way at once: such a ledger writes what was handed to it together, so
-/// that a group that is there when a write begins need not wait for the one before.
+/// Number of groups that are written concurrently for all accounts. Such a ledger combines the groups that it
+/// receives, so that a group that is ready when a write starts need not wait for the previous group.
 const GROUPS_AT_ONCE: NonZeroUsize = NonZeroUsize::new(2).expect("not zero");
 
-/// The lane of an account.
-pub(super) fn lane(reach: AcceptReach, account: AccountKey, queue_count: u16) -> InsertLane {
-    let only = match reach {
-        AcceptReach::OneAccount => Some(account),
-        AcceptReach::AllAccounts => None,
+/// Returns the lane of an account.
+pub(super) fn lane(grouping: AcceptGrouping, account: AccountKey, queue_count: u16) -> InsertLane {
+    let only = match grouping {
+        AcceptGrouping::OneAccount => Some(account),
+        AcceptGrouping::AllAccounts => None,
     };
     (envelope::queue_of(account, queue_count), only)
 }
 
-/// Inserts in groups, as far as the ledger reaches.
+/// Creates the grouped inserts for a ledger.
 pub(super) fn inserts(
     world: &Arc<dyn World>,
     ledger: Arc<dyn Ledger>,
@@ -45,17 +45,17 @@ pub(super) fn inserts(
     confirmed: Arc<ConfirmedSends>,
     doorbell: Arc<dyn Doorbell>,
 ) -> Inserts {
-    let reach = ledger.accept_reach();
+    let grouping = ledger.accept_grouping();
     let insert = insert_groups(ledger, completions, confirmed, doorbell);
-    let inserts = GroupCommit::new(Arc::clone(world), reach.group_max(), insert);
-    match reach {
-        AcceptReach::OneAccount => inserts,
-        AcceptReach::AllAccounts => inserts.side_by_side(GROUPS_AT_ONCE),
+    let inserts = GroupCommit::new(Arc::clone(world), grouping.group_max(), insert);
+    match grouping {
+        AcceptGrouping::OneAccount => inserts,
+        AcceptGrouping::AllAccounts => inserts.with_concurrency(GROUPS_AT_ONCE),
     }
 }
 
-/// Inserts a group. Within it each key stands once: whoever brought a key second joins the first,
-/// and finds what the first one stored.
+/// Inserts a group. A key that occurs several times is inserted once; the later requests get what the first one
+/// stored.
 fn insert_groups(
     ledger: Arc<dyn Ledger>,
     completions: Arc<Completions>,
@@ -67,46 +67,46 @@ fn insert_groups(
             (Arc::clone(&ledger), Arc::clone(&completions), Arc::clone(&confirmed));
         let doorbell = Arc::clone(&doorbell);
         async move {
-            let mut places: BTreeMap<&TransactionKey, usize> = BTreeMap::new();
+            let mut known: BTreeMap<&TransactionKey, usize> = BTreeMap::new();
             let mut firsts: Vec<NewTransaction> = Vec::new();
-            let mut joins: Vec<(usize, bool)> = Vec::with_capacity(group.len());
+            let mut positions: Vec<(usize, bool)> = Vec::with_capacity(group.len());
             for new in &group {
-                let place = *places.entry(&new.key).or_insert(firsts.len());
-                let first = place == firsts.len();
+                let position = *known.entry(&new.key).or_insert(firsts.len());
+                let first = position == firsts.len();
                 if first {
                     firsts.push(new.clone());
                 }
-                joins.push((place, first));
+                positions.push((position, first));
             }
-            let awaited = hold_awaited(&completions, &firsts);
+            let waiters = keep_waiters(&completions, &firsts);
             let outcomes = accept(&*ledger, &firsts).await;
             let mut enqueued_any = false;
-            for ((first, outcome), awaited) in firsts.iter().zip(&outcomes).zip(&awaited) {
-                // Stored and enqueued in one step: whoever joined may be promised it as well.
+            for ((first, outcome), waiter) in firsts.iter().zip(&outcomes).zip(&waiters) {
+                // Stored and enqueued in one step: the later requests with this key may be confirmed as well.
                 if matches!(outcome, Ok(AcceptOutcome::Inserted { enqueued: true, .. })) {
-                    confirmed.insert(&first.key, awaited.is_some());
+                    confirmed.insert(&first.key, waiter.is_some());
                     enqueued_any = true;
                 }
             }
             if enqueued_any {
                 doorbell.ring(&queue);
             }
-            let outcome = |(place, first): (usize, bool)| match (&outcomes[place], first) {
+            let outcome = |(position, first): (usize, bool)| match (&outcomes[position], first) {
                 (Ok(AcceptOutcome::Inserted { revision, enqueued: _ }), false) => {
-                    let stored = as_stored(firsts[place].clone(), revision.clone());
+                    let stored = as_stored(firsts[position].clone(), revision.clone());
                     Ok(AcceptOutcome::Existing(Box::new(stored)))
                 }
                 (outcome, _) => outcome.clone(),
             };
-            joins.into_iter().map(outcome).collect()
+            positions.into_iter().map(outcome).collect()
         }
         .boxed()
     })
 }
 
-/// Accepts a group; one answer each. A fault that does not pass is of one of them, such as a damaged row
-/// under its key: it is looked for by halves, so that the others do not share it. Those that were stored
-/// on the way carry the nonce of this attempt, and are found as its own.
+/// Accepts a group; returns one answer each. A permanent fault concerns one of the transactions, such as a damaged
+/// row under its key. It is isolated by bisection, so that the others succeed. Transactions that were stored in an
+/// earlier part carry the nonce of this attempt and are recognized by it.
 async fn accept(ledger: &dyn Ledger, group: &[NewTransaction]) -> Vec<Shared<AcceptOutcome>> {
     let mut answers = Vec::with_capacity(group.len());
     let mut parts = vec![group];
@@ -129,11 +129,11 @@ async fn accept(ledger: &dyn Ledger, group: &[NewTransaction]) -> Vec<Shared<Acc
     answers
 }
 
-/// For each transaction that somebody waits for, one more waiter while the group is stored: a store
-/// that enqueues in the same step then finds it awaited and asks for a reply, whoever goes away.
-fn hold_awaited(completions: &Completions, group: &[NewTransaction]) -> Vec<Option<Waiter>> {
-    let hold = |new: &NewTransaction| {
+/// Registers one more waiter for each transaction that a request waits for, while the group is stored. So a store
+/// that enqueues in the same step still adds the reply address if the request is cancelled meanwhile.
+fn keep_waiters(completions: &Completions, group: &[NewTransaction]) -> Vec<Option<Waiter>> {
+    let keep = |new: &NewTransaction| {
         completions.reply_to([&new.key]).is_some().then(|| completions.register(&new.key))
     };
-    group.iter().map(hold).collect()
+    group.iter().map(keep).collect()
 }

@@ -1,32 +1,33 @@
-//! Half one of the protocol: idempotency → store → enqueue. The other half is [`crate::protocol::post`].
+//! First half of the protocol: idempotency → store → enqueue. The second half is [`crate::protocol::post`].
 //!
-//! 1. **Know the account.** Its existence and currency never change, so they are cached. That an
-//!    account is unknown is never cached: it may be opened the next moment.
+//! 1. **Look up the account.** Its existence and currency never change, so they are cached. The absence of an
+//!    account is never cached: it may be opened at any time.
 //! 2. **Insert** the transaction under its key. The insert *is* the idempotency check. Concurrent
-//!    inserts within the ledger's reach go in atomic groups, in each of which a key stands once.
-//! 3. **Enqueue** its work, many pieces in one envelope, and **only then** promise anything. Work
-//!    that is still accepted is promised only by a process that has itself seen a send of it
-//!    confirmed: the process that inserted the row may have died before it sent.
+//!    inserts are written in atomic groups, as far as the ledger allows; a key occurs once in a group.
+//! 3. **Enqueue** its work, many transactions in one envelope, and **only then** confirm anything. If the
+//!    transaction is still accepted, a process confirms it only after it has itself seen a confirmed send
+//!    of the work: the process that inserted the row may have crashed before it sent.
 //!
-//! Enqueueing twice is always safe; the commit's guards see to that. So work is sent again also for a
-//! request that waits and comes late: the new envelope says where to reply to.
+//! Enqueueing twice is always safe, because of the guards of the commit. So a late request that waits for the outcome
+//! causes another send with its reply address.
 //!
-//! What a producer puts on the queue by itself is accepted there, by the worker (`direct`).
+//! Orders that a producer puts on the queue directly are accepted by the worker (`direct`).
 
 mod direct;
 mod inserts;
+mod pending_inserts;
 mod sends;
-mod underway;
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{Either, select};
 use lru::LruCache;
+use parking_lot::Mutex;
 
-use crate::cluster::completions::{Completions, News, Waiter};
+use crate::cluster::completions::{CompletionEvent, Completions, Waiter};
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::instruction::Instruction;
 use crate::domain::money::Currency;
@@ -41,39 +42,49 @@ use crate::ports::ledger::{AcceptOutcome, Ledger, Marks, NewTransaction, StoredT
 use crate::ports::queue::QueueName;
 use crate::ports::world::{World, WorldExt as _};
 use crate::protocol::account_cache::AccountCache;
-use crate::protocol::group_commit::{Abandoned, Gather, GroupCommit};
+use crate::protocol::group_commit::{Abandoned, GroupCommit, Linger};
 
-/// Most pieces of work that one round of sends takes from a queue's lane.
+/// Largest number of transactions that are sent together to one queue.
 const SEND_GROUP_MAX: usize = 1000;
-/// Accounts whose currency is remembered.
+/// Largest number of accounts whose currency is cached.
 const KNOWN_ACCOUNTS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
-/// How often a waiting request reads the row before its patience has ended, however often it is hinted that
-/// the transaction is final: hints prove nothing, and anybody may send them.
-const EARLY_LOOKS_MAX: u32 = 3;
-/// How long a look at the row may take.
-const LOOK_TIME_MAX: Duration = Duration::from_millis(500);
+/// Largest number of reads of the row before the waiting time ends. The limit is needed because hints that the
+/// transaction is final are not authenticated, and can come from any sender.
+const EARLY_READS_MAX: u32 = 3;
+/// Timeout of such a read.
+const READ_TIME_MAX: Duration = Duration::from_millis(500);
 
-/// What became of a request.
+/// A transaction that is in the log. If it is not final, this process has seen a confirmed send of its work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Accepted {
+    /// The current transaction.
+    pub transaction: Transaction,
+    /// Whether an earlier request with the same key and the same content inserted it.
+    pub replayed: bool,
+}
+
+/// Result of a request.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most requests are accepted; a box would cost each an allocation"
+)]
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Acceptance {
-    /// First time that this key was seen. Log and queue hold it.
-    Accepted(Transaction),
-    /// Same key, same content: the transaction as it now is. If it is still accepted, a send of its
-    /// work was confirmed to this process.
-    Replayed(Transaction),
-    /// Same key, other content. Nothing was changed.
+    /// The log contains the transaction, inserted by this request or by an earlier one.
+    Accepted(Accepted),
+    /// The key exists with another content. Nothing was changed.
     KeyReused,
-    /// There is no such account. The id is not used up.
+    /// The account does not exist. The id can be used again.
     AccountUnknown,
-    /// The account is in another currency. The id is not used up.
+    /// The account is in another currency. The id can be used again.
     CurrencyMismatch {
         /// The account's currency.
         account: Currency,
     },
 }
 
-/// The promise could not be made. The transaction may be stored, and may even post; asking again
+/// The request cannot be confirmed. The transaction may be stored and may be posted; repeating the request
 /// with the same id is always safe.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AcceptFault {
@@ -86,15 +97,15 @@ pub enum AcceptFault {
     /// The work could not be put on the queue.
     #[error("the work could not be put on the queue")]
     Queue(#[source] Arc<StoreFault>),
-    /// The process is in trouble.
-    #[error("the request was given up")]
+    /// A task of this process ended without an answer.
+    #[error("the request was aborted")]
     Abandoned(#[from] Abandoned),
 }
 
-pub use direct::{Admission, Refusal};
+pub use direct::{Admission, OrderRefusal};
 
 impl AcceptFault {
-    /// Whether trying again later can help.
+    /// Returns whether a retry later can succeed.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Account(fault) | Self::Log(fault) | Self::Queue(fault) => fault.is_transient(),
@@ -104,12 +115,12 @@ impl AcceptFault {
 }
 
 use inserts::{Inserts, inserts};
-use sends::{ConfirmedSends, Parcel, Sending, send_groups};
-use underway::{Insert, Underway};
+use pending_inserts::{PendingInsert, PendingInserts};
+use sends::{ConfirmedSends, PendingSend, Sender, send_groups};
 
 type Shared<T> = Result<T, Arc<StoreFault>>;
 
-/// Accepts instructions. One per process: it is where concurrent requests meet.
+/// Accepts instructions, and groups concurrent requests. One per process.
 pub struct Acceptor {
     ledger: Arc<dyn Ledger>,
     world: Arc<dyn World>,
@@ -118,13 +129,13 @@ pub struct Acceptor {
     queue_count: u16,
     known: Mutex<LruCache<AccountKey, Currency>>,
     inserts: Inserts,
-    sends: GroupCommit<QueueName, Parcel, Shared<()>>,
-    underway: Arc<Underway>,
+    sends: GroupCommit<QueueName, PendingSend, Shared<()>>,
+    pending_inserts: Arc<PendingInserts>,
     confirmed: Arc<ConfirmedSends>,
 }
 
 impl Acceptor {
-    /// An acceptor over a store. `queue_count` queues share the work by account.
+    /// Creates an acceptor for a store. The work is distributed over `queue_count` queues by account.
     pub fn new(
         store: &Store,
         seal: &Seal,
@@ -142,17 +153,17 @@ impl Acceptor {
             Arc::clone(&confirmed),
             Arc::clone(&doorbell),
         );
-        let sending = Sending {
+        let sender = Sender {
             dispatch: Dispatch::new(store, seal, Arc::clone(&world)),
             doorbell,
             confirmed: Arc::clone(&confirmed),
         };
-        let send = send_groups(Arc::new(sending));
-        let underway = Arc::new(Underway::new(Arc::clone(&world)));
-        let inserts_underway = Arc::clone(&underway);
-        let gather: Gather<QueueName> = Arc::new(move |queue| {
-            let underway = Arc::clone(&inserts_underway);
-            async move { underway.settled(&queue).await }.boxed()
+        let send = send_groups(Arc::new(sender));
+        let pending_inserts = Arc::new(PendingInserts::new(Arc::clone(&world)));
+        let awaited_inserts = Arc::clone(&pending_inserts);
+        let linger: Linger<QueueName> = Arc::new(move |queue| {
+            let pending_inserts = Arc::clone(&awaited_inserts);
+            async move { pending_inserts.wait_for_current(&queue).await }.boxed()
         });
         Self {
             ledger: Arc::clone(&store.ledger),
@@ -161,55 +172,48 @@ impl Acceptor {
             queue_count,
             known: Mutex::new(LruCache::new(KNOWN_ACCOUNTS_MAX)),
             inserts,
-            sends: GroupCommit::new(Arc::clone(&world), SEND_GROUP_MAX, send).gathering(gather),
-            underway,
+            sends: GroupCommit::new(Arc::clone(&world), SEND_GROUP_MAX, send).with_linger(linger),
+            pending_inserts,
             confirmed,
             world,
         }
     }
 
-    /// Remembers that an account exists, so that its first transaction need not ask.
+    /// Caches the currency of a new account, so that its first transaction need not read it.
     pub fn remember(&self, account: AccountKey, currency: Currency) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).put(account, currency);
+        self.known.lock().put(account, currency);
     }
 
-    /// Accepts an instruction, and with `patience` waits that long for its outcome.
+    /// Accepts an instruction, and waits for its outcome for `wait_time` if it is set.
     ///
     /// # Errors
-    /// [`AcceptFault`] when log or queue could not be reached; see there.
+    /// [`AcceptFault`] when log or queue are not available; see there.
     pub async fn submit(
         &self,
         key: TransactionKey,
         instruction: Instruction,
         traceparent: Option<String>,
-        patience: Option<Duration>,
+        wait_time: Option<Duration>,
     ) -> Result<Acceptance, AcceptFault> {
-        let underway = self.underway.begin(envelope::queue_of(key.account, self.queue_count));
+        let pending_inserts = self.pending_inserts.begin(envelope::queue_of(key.account, self.queue_count));
         let Some(currency) = self.currency(key.account).await? else { return Ok(Acceptance::AccountUnknown) };
         if currency != instruction.amount.currency() {
             return Ok(Acceptance::CurrencyMismatch { account: currency });
         }
-        // Before the work is enqueued: whatever is announced from now on is heard.
-        let waiter = patience.map(|patience| (self.completions.register(&key), patience));
-        let acceptance = self.store_and_enqueue(key, instruction, traceparent, underway).await?;
-        let (transaction, first): (Transaction, bool) = match acceptance {
-            Acceptance::Accepted(transaction) => (transaction, true),
-            Acceptance::Replayed(transaction) => (transaction, false),
-            refused @ (Acceptance::KeyReused
-            | Acceptance::AccountUnknown
-            | Acceptance::CurrencyMismatch { .. }) => return Ok(refused),
-        };
-        let transaction = match waiter {
-            Some((waiter, patience)) if transaction.outcome.is_none() => {
-                self.await_outcome(transaction, waiter, patience).await
-            }
-            _ => transaction,
-        };
-        Ok(if first { Acceptance::Accepted(transaction) } else { Acceptance::Replayed(transaction) })
+        // Registered before the work is enqueued, so that no outcome is missed.
+        let waiter = wait_time.map(|wait_time| (self.completions.register(&key), wait_time));
+        let mut acceptance = self.store_and_enqueue(key, instruction, traceparent, pending_inserts).await?;
+        if let (Acceptance::Accepted(Accepted { transaction, .. }), Some((waiter, wait_time))) =
+            (&mut acceptance, waiter)
+            && transaction.outcome.is_none()
+        {
+            self.await_outcome(transaction, waiter, wait_time).await;
+        }
+        Ok(acceptance)
     }
 
     async fn currency(&self, account: AccountKey) -> Result<Option<Currency>, AcceptFault> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&account).copied();
+        let known = self.known.lock().get(&account).copied();
         if known.is_some() {
             return Ok(known);
         }
@@ -218,7 +222,7 @@ impl Acceptor {
         let Some(read) = read else { return Ok(None) };
         let currency = read.value.currency;
         self.remember(account, currency);
-        // A worker of the same process need not read it again.
+        // The cached row saves the worker of this process a read.
         self.cache.put(read);
         Ok(Some(currency))
     }
@@ -228,7 +232,7 @@ impl Acceptor {
         key: TransactionKey,
         instruction: Instruction,
         traceparent: Option<String>,
-        underway: Insert<'_>,
+        pending_inserts: PendingInsert<'_>,
     ) -> Result<Acceptance, AcceptFault> {
         let new = NewTransaction {
             key: key.clone(),
@@ -237,86 +241,85 @@ impl Acceptor {
             nonce: self.world.nonce(),
         };
         let outcome = self.insert(new.clone()).await?;
-        // Ended here, and not with the send: sends wait for it.
-        drop(underway);
+        // Ended here and not after the send, because sends wait for it.
+        drop(pending_inserts);
         match outcome {
             AcceptOutcome::Inserted { revision, enqueued } => {
                 let stored = as_stored(new, revision);
                 if !enqueued {
                     self.enqueue(&stored, traceparent).await?;
                 }
-                Ok(Acceptance::Accepted(stored.transaction))
+                Ok(Acceptance::Accepted(Accepted { transaction: stored.transaction, replayed: false }))
             }
             AcceptOutcome::Existing(stored) if !new.instruction.matches(&stored.fingerprint) => {
                 Ok(Acceptance::KeyReused)
             }
             AcceptOutcome::Existing(stored) => {
                 self.enqueue(&stored, traceparent).await?;
-                Ok(Acceptance::Replayed(stored.transaction))
+                Ok(Acceptance::Accepted(Accepted { transaction: stored.transaction, replayed: true }))
             }
         }
     }
 
-    /// Inserts a transaction together with those that come with it.
+    /// Inserts a transaction together with concurrent ones.
     async fn insert(&self, new: NewTransaction) -> Result<AcceptOutcome, AcceptFault> {
-        let lane = inserts::lane(self.ledger.accept_reach(), new.key.account, self.queue_count);
+        let lane = inserts::lane(self.ledger.accept_grouping(), new.key.account, self.queue_count);
         self.inserts.submit(lane, new).await?.map_err(AcceptFault::Log)
     }
 
-    /// Returns when a send of the work was confirmed to this process (one that asked for a reply, if
-    /// somebody here waits for it), or when there is no work left.
+    /// Waits until a send of the work is confirmed to this process, with a reply address if a request in this process
+    /// waits for the outcome. Returns at once when there is no work left.
     async fn enqueue(
         &self,
         stored: &StoredTransaction,
         traceparent: Option<String>,
     ) -> Result<(), AcceptFault> {
         let Some(work) = stored.work() else { return Ok(()) };
-        if !self.confirmed.lacks(&work.key) {
+        if !self.confirmed.needs_send(&work.key) {
             return Ok(());
         }
         let queue = envelope::queue_of(work.key.account, self.queue_count);
-        self.sends.submit(queue, Parcel { work, traceparent }).await?.map_err(AcceptFault::Queue)
+        self.sends.submit(queue, PendingSend { work, traceparent }).await?.map_err(AcceptFault::Queue)
     }
 
-    /// The transaction with its outcome, if that is known in time: a worker of this process announces
-    /// it, one of another process replies. The row is read at the end, as an announcement can get lost, and
-    /// when something hints that the transaction is final.
-    async fn await_outcome(
-        &self,
-        transaction: Transaction,
-        mut waiter: Waiter,
-        patience: Duration,
-    ) -> Transaction {
-        let mut patience = self.world.sleep(patience);
-        for early_look in 0..=EARLY_LOOKS_MAX {
-            let news = async {
-                if early_look < EARLY_LOOKS_MAX {
-                    waiter.news().await
+    /// Adds the outcome of the transaction if it is known in time, from a worker of this process or a reply of
+    /// another one. The row is read at the end, because replies can get lost, and after each hint that the
+    /// transaction is final.
+    async fn await_outcome(&self, transaction: &mut Transaction, mut waiter: Waiter, wait_time: Duration) {
+        let mut wait_time = self.world.sleep(wait_time);
+        for early_read in 0..=EARLY_READS_MAX {
+            let event = async {
+                if early_read < EARLY_READS_MAX {
+                    waiter.next_event().await
                 } else {
-                    News::Final(waiter.outcome().await)
+                    CompletionEvent::Final(waiter.outcome().await)
                 }
             };
-            match select(std::pin::pin!(news), &mut patience).await {
-                Either::Left((News::Final(outcome), _)) => {
-                    return Transaction { outcome: Some(outcome), ..transaction };
+            match select(std::pin::pin!(event), &mut wait_time).await {
+                Either::Left((CompletionEvent::Final(outcome), _)) => {
+                    transaction.outcome = Some(outcome);
+                    return;
                 }
-                Either::Left((News::Hint, _)) => {
-                    // What is announced meanwhile is there for the next round.
-                    if let Some(found) = self.look(&transaction.key).await {
-                        return found;
+                Either::Left((CompletionEvent::Hint, _)) => {
+                    // An outcome that arrives meanwhile is returned in the next iteration.
+                    if let Some(found) = self.read_final(&transaction.key).await {
+                        *transaction = found;
+                        return;
                     }
                 }
                 Either::Right(_) => break,
             }
         }
-        self.look(&transaction.key).await.unwrap_or(transaction)
+        if let Some(found) = self.read_final(&transaction.key).await {
+            *transaction = found;
+        }
     }
 
-    /// The transaction if the log shows that it is final. The promise was made: a log that does not
-    /// answer now is no reason to break it, or to keep the client waiting.
-    async fn look(&self, key: &TransactionKey) -> Option<Transaction> {
+    /// Returns the transaction if the log shows that it is final. The request is already confirmed, so an unavailable
+    /// log neither fails it nor delays the answer.
+    async fn read_final(&self, key: &TransactionKey) -> Option<Transaction> {
         let read = self.ledger.transaction(key);
-        match select(read, self.world.sleep(LOOK_TIME_MAX)).await {
+        match select(read, self.world.sleep(READ_TIME_MAX)).await {
             Either::Left((Ok(Some(stored)), _)) if stored.transaction.outcome.is_some() => {
                 Some(stored.transaction)
             }

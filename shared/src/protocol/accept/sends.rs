@@ -1,11 +1,12 @@
-//! Sends, and which of them this process has seen confirmed: the only ones that it may promise.
+//! Sends work to the queue, and remembers which sends were confirmed: only their transactions may be confirmed.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures::FutureExt as _;
 use lru::LruCache;
+use parking_lot::Mutex;
 
 use super::Shared;
 use crate::cluster::completions::Completions;
@@ -17,47 +18,47 @@ use crate::ports::doorbell::Doorbell;
 use crate::ports::queue::QueueName;
 use crate::protocol::group_commit::Flush;
 
-/// Keys whose confirmed send is remembered; forgetting one costs a second send.
+/// Largest number of keys whose confirmed send is remembered; forgetting one costs a second send.
 const CONFIRMED_SENDS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("not zero");
 
-/// Work on its way to the queue.
-pub(super) struct Parcel {
+/// Work to be sent to a queue.
+pub(super) struct PendingSend {
     pub(super) work: Work,
     pub(super) traceparent: Option<String>,
 }
 
-/// What sends go through.
-pub(super) struct Sending {
+/// The dependencies of sends.
+pub(super) struct Sender {
     pub(super) dispatch: Dispatch,
     pub(super) doorbell: Arc<dyn Doorbell>,
     pub(super) confirmed: Arc<ConfirmedSends>,
 }
 
-/// Sends what collected for one queue, in as few messages as it takes.
-pub(super) fn send_groups(sending: Arc<Sending>) -> Flush<QueueName, Parcel, Shared<()>> {
-    Arc::new(move |name, parcels| {
-        let sending = Arc::clone(&sending);
-        async move { sending.send(&name, parcels).await }.boxed()
+/// Sends the collected work of one queue, in as few messages as possible.
+pub(super) fn send_groups(sender: Arc<Sender>) -> Flush<QueueName, PendingSend, Shared<()>> {
+    Arc::new(move |name, pending| {
+        let sender = Arc::clone(&sender);
+        async move { sender.send(&name, pending).await }.boxed()
     })
 }
 
-impl Sending {
-    async fn send(&self, name: &QueueName, parcels: Vec<Parcel>) -> Vec<Shared<()>> {
-        let keys: Vec<TransactionKey> = parcels.iter().map(|parcel| parcel.work.key.clone()).collect();
-        let traceparent = parcels.iter().find_map(|parcel| parcel.traceparent.clone());
+impl Sender {
+    async fn send(&self, name: &QueueName, pending: Vec<PendingSend>) -> Vec<Shared<()>> {
+        let keys: Vec<TransactionKey> = pending.iter().map(|send| send.work.key.clone()).collect();
+        let traceparent = pending.iter().find_map(|send| send.traceparent.clone());
         let mut once = BTreeSet::new();
-        // A replay that came while the first send was under way finds it confirmed by now.
-        let work: Vec<Work> = parcels
+        // The first send may have been confirmed while a replay waited for this one.
+        let work: Vec<Work> = pending
             .into_iter()
-            .map(|parcel| parcel.work)
-            .filter(|work| self.confirmed.lacks(&work.key) && once.insert(work.key.clone()))
+            .map(|send| send.work)
+            .filter(|work| self.confirmed.needs_send(&work.key) && once.insert(work.key.clone()))
             .collect();
-        // Asked when it is sent, and not when it was handed in: somebody may have come meanwhile.
+        // Evaluated when it is sent, because requests may have started to wait meanwhile.
         let reply_to =
             |items: &[Work]| self.confirmed.completions.reply_to(items.iter().map(|work| &work.key));
         let confirm = |sent: &Envelope| {
-            let asks = sent.reply_to.is_some();
-            sent.items.iter().for_each(|work| self.confirmed.insert(&work.key, asks));
+            let with_reply = sent.reply_to.is_some();
+            sent.items.iter().for_each(|work| self.confirmed.insert(&work.key, with_reply));
         };
         let sent = self.dispatch.send(name, &work, traceparent.as_deref(), reply_to, confirm).await;
         let sent = sent.map_err(Arc::new);
@@ -70,7 +71,7 @@ impl Sending {
     }
 }
 
-/// Keys whose send this process has seen confirmed, and whether that send asked for a reply.
+/// Keys whose send was confirmed to this process, and whether that send had a reply address.
 pub(super) struct ConfirmedSends {
     sends: Mutex<LruCache<TransactionKey, bool>>,
     completions: Arc<Completions>,
@@ -81,21 +82,21 @@ impl ConfirmedSends {
         Self { sends: Mutex::new(LruCache::new(CONFIRMED_SENDS_MAX)), completions }
     }
 
-    pub(super) fn insert(&self, key: &TransactionKey, asks: bool) {
-        let mut sends = self.sends.lock().unwrap_or_else(PoisonError::into_inner);
-        let asked = sends.get(key).copied().unwrap_or(false);
-        sends.put(key.clone(), asked || asks);
+    pub(super) fn insert(&self, key: &TransactionKey, with_reply: bool) {
+        let mut sends = self.sends.lock();
+        let had_reply = sends.get(key).copied().unwrap_or(false);
+        sends.put(key.clone(), had_reply || with_reply);
     }
 
     fn contains(&self, key: &TransactionKey) -> bool {
-        self.sends.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
+        self.sends.lock().contains(key)
     }
 
-    /// Whether the work has to be sent (again): no send of it was confirmed, or somebody here waits
-    /// for it by now and none asked for a reply.
-    pub(super) fn lacks(&self, key: &TransactionKey) -> bool {
-        let asked = self.sends.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied();
-        match asked {
+    /// Returns whether the work must be sent (again): no send of it was confirmed, or a request in this process waits
+    /// for it and no confirmed send had a reply address.
+    pub(super) fn needs_send(&self, key: &TransactionKey) -> bool {
+        let had_reply = self.sends.lock().get(key).copied();
+        match had_reply {
             None => true,
             Some(true) => false,
             Some(false) => self.completions.reply_to([key]).is_some(),

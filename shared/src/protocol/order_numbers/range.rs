@@ -1,62 +1,62 @@
-//! A confirmed range in the hands of this process.
+//! A confirmed range from which this process issues numbers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::register::Span;
 
-/// Hands out the counters of a span, each once, by one atomic add.
+/// Issues the counters of a span, each once, with one atomic add.
 #[derive(Debug)]
 pub struct Range {
     span: Span,
     next: AtomicU64,
-    /// From here on it is time for another range.
-    call_at: u64,
-    /// Whether somebody was already told so.
-    called: AtomicBool,
+    /// The counter at which the next range is fetched.
+    prefetch_at: u64,
+    /// Whether a caller already started that fetch.
+    prefetched: AtomicBool,
 }
 
 impl Range {
-    /// A range that was confirmed and from which nothing was taken. It is time for another one once the
-    /// counter `call_at` was taken.
-    pub const fn new(span: Span, call_at: u64) -> Self {
-        Self { span, next: AtomicU64::new(span.from), call_at, called: AtomicBool::new(false) }
+    /// Creates a range that was confirmed and from which nothing was taken. [`Self::should_prefetch`] returns true
+    /// when the counter `prefetch_at` is taken.
+    pub const fn new(span: Span, prefetch_at: u64) -> Self {
+        Self { span, next: AtomicU64::new(span.from), prefetch_at, prefetched: AtomicBool::new(false) }
     }
 
-    /// The whole span.
+    /// Returns the whole span.
     pub const fn span(&self) -> Span {
         self.span
     }
 
-    /// Takes up to `count` counters; fewer, maybe none, when the range ends.
+    /// Takes up to `count` counters; fewer, or none, at the end of the range.
     pub fn take(&self, count: u64) -> Span {
         // Adding past the end is harmless: `next` only grows, and 2^64 adds do not happen.
         let from = self.next.fetch_add(count, Ordering::Relaxed).min(self.span.until);
         Span { from, until: from.saturating_add(count).min(self.span.until) }
     }
 
-    /// How many counters were taken so far.
+    /// Returns how many counters were taken.
     pub fn taken(&self) -> u64 {
         self.next.load(Ordering::Relaxed).min(self.span.until).saturating_sub(self.span.from)
     }
 
-    /// Whether something is left.
+    /// Returns whether counters are left.
     pub fn has_more(&self) -> bool {
         self.next.load(Ordering::Relaxed) < self.span.until
     }
 
-    /// Ends the range: nothing can be taken any more. What was left.
+    /// Closes the range, so that nothing more can be taken. Returns the unused counters.
     pub fn close(&self) -> Span {
         let from = self.next.swap(self.span.until, Ordering::Relaxed).min(self.span.until);
         Span { from, until: self.span.until }
     }
 
-    /// True once: for the first caller who took that, and with it the counter from which on it is time for
-    /// another range.
-    pub fn is_time_for_another(&self, taken: Span) -> bool {
-        // Looked at before it is changed: a change takes the memory away from all other processors.
-        taken.until > self.call_at
-            && !self.called.load(Ordering::Relaxed)
-            && !self.called.swap(true, Ordering::Relaxed)
+    /// Returns true once: to the first caller that took the counter at which the next range is fetched, or a later
+    /// counter.
+    pub fn should_prefetch(&self, taken: Span) -> bool {
+        // Read before it is written: a write would take the cache line from all other processors.
+        taken.until > self.prefetch_at
+            && !self.prefetched.load(Ordering::Relaxed)
+            && !self.prefetched.swap(true, Ordering::Relaxed)
     }
 }
 
@@ -65,17 +65,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_ends_and_is_asked_for_another_once() {
+    fn a_range_ends_and_requests_the_next_one_once() {
         let range = Range::new(Span { from: 10, until: 20 }, 15);
         let (first, second) = (Span { from: 10, until: 14 }, Span { from: 14, until: 18 });
         assert_eq!((range.take(4), range.taken()), (first, 4));
-        assert!(!range.is_time_for_another(first));
+        assert!(!range.should_prefetch(first));
         assert_eq!(range.take(4), second);
-        assert!(range.is_time_for_another(second));
-        assert!(!range.is_time_for_another(second));
+        assert!(range.should_prefetch(second));
+        assert!(!range.should_prefetch(second));
         assert_eq!(range.take(4), Span { from: 18, until: 20 });
         assert!(range.take(4).is_empty());
-        assert_eq!(range.taken(), 10, "what was asked for in vain does not count");
+        assert_eq!(range.taken(), 10, "requests beyond the end do not count");
         assert!(range.close().is_empty());
     }
 

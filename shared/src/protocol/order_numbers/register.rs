@@ -1,15 +1,15 @@
-//! The shared value from which every process reserves its ranges, and what may be done to it. Pure.
+//! The shared value from which all processes reserve ranges, and its operations. Pure.
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::ids::OrderNumber;
 use crate::domain::time::Timestamp;
 
-/// The first counter of a new bank: numbers of a readable length from the start.
+/// The first counter of a new bank: order numbers have a readable length from the start.
 pub const FIRST_COUNTER: u64 = 1_000_000;
 
-/// Most ranges that the register lists. The oldest are taken off first and count as lost: their
-/// processes have long ended, or will report when they come back.
+/// Largest number of ranges in the register. The oldest are removed first and count as lost: their
+/// processes ended long ago, or report when they come back.
 const HOLDINGS_MAX: usize = 64;
 
 /// A half-open range of counters.
@@ -17,30 +17,30 @@ const HOLDINGS_MAX: usize = 64;
 pub struct Span {
     /// The first counter.
     pub from: u64,
-    /// The first counter after it.
+    /// The first counter after the range.
     pub until: u64,
 }
 
 impl Span {
-    /// How many counters.
+    /// Returns the number of counters.
     pub const fn len(self) -> u64 {
         self.until.saturating_sub(self.from)
     }
 
-    /// Whether nothing is in it.
+    /// Returns whether the range is empty.
     pub const fn is_empty(self) -> bool {
         self.len() == 0
     }
 }
 
-/// A range in the hands of a process.
+/// A range that a process has reserved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holding {
     /// The process.
     pub holder: String,
-    /// What it reserved.
+    /// The reserved range.
     pub span: Span,
-    /// When.
+    /// The time of the reservation.
     pub at: Timestamp,
 }
 
@@ -49,47 +49,47 @@ pub struct Holding {
 /// Invariant: every counter below `next` belongs to exactly one reservation; none above does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Register {
-    /// The first counter that nobody reserved.
+    /// The first counter that is not reserved.
     pub next: u64,
-    /// Counters reserved so far, returned ones not taken off.
+    /// Counters that were ever reserved, including returned ones.
     pub reserved: u64,
-    /// Counters that were handed out, as far as processes have reported.
+    /// Counters that were issued, according to the reports of processes.
     pub issued: u64,
-    /// Counters given back on a clean shutdown; they are reserved again by others.
+    /// Counters that were returned on a clean shutdown; they are reserved again later.
     pub returned: u64,
-    /// Counters that will never be handed out, as far as that is known.
+    /// Counters that are known to be never issued.
     pub lost: u64,
     /// The ranges in use.
     pub holdings: Vec<Holding>,
 }
 
-/// What a process tells the register along with its next write.
+/// The changes that a process reports with its next write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Report {
-    /// Counters handed out since its last report; below zero when more were given back than taken.
+    /// Counters issued since its last report; negative when more were given back than taken.
     pub issued: i64,
-    /// Counters that it gave up since its last report; below zero as above.
+    /// Counters lost since its last report; may be negative as above.
     pub lost: i64,
 }
 
-/// Why the stored value must not be used. Issuing from it could repeat a number.
+/// The reason why the stored value must not be used. Issuing from it could repeat a number.
 #[derive(Debug, thiserror::Error)]
 pub enum UnsoundRegister {
-    /// Not what this program wrote.
-    #[error("the register of order numbers cannot be read")]
+    /// The value cannot be decoded.
+    #[error("the register of order numbers cannot be decoded")]
     Unreadable(#[source] serde_json::Error),
-    /// A newer program wrote it.
+    /// A newer version wrote it.
     #[error("the register of order numbers has version {0}, which this program does not know")]
     Newer(u32),
-    /// A value in it is impossible.
+    /// It contains an impossible value.
     #[error("the register of order numbers has an impossible value in {0}")]
     Impossible(&'static str),
-    /// It lies before numbers that were reserved: somebody put back an old state.
-    #[error("the register of order numbers went back: it says {next}, but {confirmed} was confirmed before")]
+    /// It is behind numbers that were reserved: an old state was restored.
+    #[error("the register of order numbers went back to {next}, but {confirmed} was confirmed before")]
     WentBack {
-        /// What it says.
+        /// The next counter according to the register.
         next: u64,
-        /// The end of a range that this process got confirmed.
+        /// The end of a range that was confirmed to this process.
         confirmed: u64,
     },
     /// No numbers are left.
@@ -119,12 +119,12 @@ struct HoldingRow {
 const VERSION: u32 = 1;
 
 impl Register {
-    /// The register of a bank that never issued a number.
+    /// Returns the register of a new bank.
     pub const fn fresh() -> Self {
         Self { next: FIRST_COUNTER, reserved: 0, issued: 0, returned: 0, lost: 0, holdings: Vec::new() }
     }
 
-    /// Reads the stored value and checks it.
+    /// Decodes the stored value and checks it.
     ///
     /// # Errors
     /// [`UnsoundRegister`] when it must not be used.
@@ -151,18 +151,18 @@ impl Register {
     }
 
     fn check(&self) -> Result<(), UnsoundRegister> {
-        // Whatever was reserved and not given back lies between the first counter and `next`.
+        // All counters between the first one and `next` are reserved and not returned.
         let taken =
             self.reserved.checked_sub(self.returned).ok_or(UnsoundRegister::Impossible("returned"))?;
         if FIRST_COUNTER.checked_add(taken) != Some(self.next) {
             return Err(UnsoundRegister::Impossible("next"));
         }
-        let sound =
+        let is_valid =
             |holding: &Holding| holding.span.from < holding.span.until && holding.span.until <= self.next;
-        if self.holdings.iter().all(sound) { Ok(()) } else { Err(UnsoundRegister::Impossible("holdings")) }
+        if self.holdings.iter().all(is_valid) { Ok(()) } else { Err(UnsoundRegister::Impossible("holdings")) }
     }
 
-    /// The value to store.
+    /// Encodes the value to store.
     pub fn encode(&self) -> String {
         let Self { next, reserved, issued, returned, lost, holdings } = self;
         let row = RegisterRow {
@@ -185,11 +185,11 @@ impl Register {
         serde_json::to_string(&row).expect("texts can always be written as JSON")
     }
 
-    /// The register after a reservation of `size` counters. `live` are the holder's ranges that it
-    /// still issues from; its others are taken off the list.
+    /// Returns the register after a reservation of `size` counters. `live` are the ranges that the holder
+    /// still uses; its other ranges are removed from the list.
     ///
     /// # Errors
-    /// [`UnsoundRegister::UsedUp`] at the end of all numbers.
+    /// [`UnsoundRegister::UsedUp`] when the numbers are exhausted.
     pub fn reserve(
         &self,
         holder: &str,
@@ -210,7 +210,7 @@ impl Register {
         Ok((after, span))
     }
 
-    /// The register after a process ended: unused tails go back while they are the last, and are
+    /// Returns the register after a process ended: unused tails are returned while they are the last ones, and
     /// lost otherwise.
     #[must_use]
     pub fn release(&self, holder: &str, tails: &[Span], report: Report) -> Self {
@@ -229,12 +229,12 @@ impl Register {
         after
     }
 
-    /// The register after an old state of the store was put back: numbers were handed out since that
-    /// it does not know. The next one lies `gap` behind both its own and `floor`; what is skipped is
-    /// lost, and nobody holds a range any more.
+    /// Returns the register after an old state of the store was restored, which does not know the numbers issued since.
+    /// The next counter is `gap` after the larger of its own one and `floor`. The skipped counters are lost, and no
+    /// range is in use any more.
     ///
     /// # Errors
-    /// [`UnsoundRegister::UsedUp`] when that lies behind all numbers.
+    /// [`UnsoundRegister::UsedUp`] when that exceeds the largest number.
     pub fn moved_ahead(&self, floor: u64, gap: u64) -> Result<Self, UnsoundRegister> {
         let next = self.next.max(floor).checked_add(gap).filter(|next| *next <= OrderNumber::COUNTER_MAX);
         let next = next.ok_or(UnsoundRegister::UsedUp)?;
@@ -244,7 +244,7 @@ impl Register {
         Ok(Self { next, reserved, lost, holdings: Vec::new(), ..self.clone() })
     }
 
-    /// The register with what a process tells of itself.
+    /// Returns the register including the report of a process.
     #[must_use]
     pub fn reported(&self, report: Report) -> Self {
         let mut after = self.clone();
@@ -276,11 +276,11 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_tail_can_go_back() {
+    fn only_the_last_tail_can_be_returned() {
         let (one, first) = reserve(&Register::fresh(), "a", 100);
         let (two, second) = reserve(&one, "a", 100);
         let tail = Span { from: first.from + 60, until: first.until };
-        // The second range is untouched and the last: with it gone, the first one's tail is the last.
+        // The second range is unused and the last one: once it is returned, the first one's tail is the last.
         let all_back = two.release("a", &[tail, second], Report { issued: 60, lost: 0 });
         assert_eq!((all_back.next, all_back.returned, all_back.lost), (FIRST_COUNTER + 60, 140, 0));
         let (three, _) = reserve(&two, "b", 100);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_register_that_is_put_back_goes_on_behind_everything_that_is_known() {
+    fn a_restored_register_continues_after_all_known_numbers() {
         let (one, _) = reserve(&Register::fresh(), "a", 100);
         let check = |floor, gap, next| {
             let ahead = one.moved_ahead(floor, gap).unwrap();
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn values_that_could_repeat_a_number_are_refused() {
-        let sound = reserve(&Register::fresh(), "a", 100).0.encode();
+        let valid = reserve(&Register::fresh(), "a", 100).0.encode();
         for damage in [
             ("\"next\":\"1000100\"", "\"next\":\"1000000\""),
             ("\"next\":\"1000100\"", "\"next\":\"x\""),
@@ -318,8 +318,8 @@ mod tests {
             ("\"v\":1", "\"v\":2"),
             ("{", ""),
         ] {
-            let damaged = sound.replacen(damage.0, damage.1, 1);
-            assert!(damaged != sound && Register::decode(&damaged).is_err(), "{damage:?}");
+            let damaged = valid.replacen(damage.0, damage.1, 1);
+            assert!(damaged != valid && Register::decode(&damaged).is_err(), "{damage:?}");
         }
         let mut last = Register::fresh();
         last.next = OrderNumber::COUNTER_MAX;

@@ -9,33 +9,34 @@ use futures::future::join_all;
 use super::*;
 use crate::adapters::memory::MemoryStore;
 use crate::adapters::system::SystemWorld;
+use crate::backoff::ORDER_NUMBERS_WRITE;
 use crate::domain::account::{Revision, Versioned};
 use crate::domain::time::Timestamp;
 
-/// What goes wrong with a write.
+/// A failure of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Trouble {
+enum Failure {
     None,
-    /// It never arrives.
+    /// The write never reaches the store.
     Lost,
-    /// It takes place, and the answer is lost.
+    /// The write takes effect, but its answer is lost.
     AnswerLost,
-    /// It takes place at once for the store, but the caller hears only that it failed; until then
-    /// others read the old state.
+    /// The write takes effect after the next read, and the caller gets an error at once; until then
+    /// readers see the old state.
     Late,
 }
 
-/// A sync store with trouble on its way.
-struct Troubled {
+/// A sync store with injected failures.
+struct FaultySyncStore {
     inner: Arc<dyn SyncStore>,
-    trouble: Box<dyn Fn(u64) -> Trouble + Send + Sync>,
+    failure: Box<dyn Fn(u64) -> Failure + Send + Sync>,
     late: Mutex<Vec<(Option<Revision>, String)>>,
     swaps: AtomicU64,
 }
 
-impl Troubled {
-    fn new(inner: Arc<dyn SyncStore>, trouble: impl Fn(u64) -> Trouble + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { inner, trouble: Box::new(trouble), late: Mutex::default(), swaps: AtomicU64::new(0) })
+impl FaultySyncStore {
+    fn new(inner: Arc<dyn SyncStore>, failure: impl Fn(u64) -> Failure + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { inner, failure: Box::new(failure), late: Mutex::default(), swaps: AtomicU64::new(0) })
     }
 }
 
@@ -44,11 +45,11 @@ fn timeout() -> StoreFault {
 }
 
 #[async_trait]
-impl SyncStore for Troubled {
+impl SyncStore for FaultySyncStore {
     async fn get(&self, name: &str) -> Result<Option<Versioned<String>>, StoreFault> {
         let read = self.inner.get(name).await;
-        // Delayed writes land right after a read, at the worst moment for whoever writes next.
-        let late: Vec<_> = std::mem::take(&mut *self.late.lock().unwrap());
+        // Delayed writes take effect right after a read, the worst moment for the next writer.
+        let late: Vec<_> = std::mem::take(&mut *self.late.lock());
         for (expected, value) in late {
             drop(self.inner.swap(name, expected.as_ref(), &value).await);
         }
@@ -61,15 +62,15 @@ impl SyncStore for Troubled {
         expected: Option<&Revision>,
         value: &str,
     ) -> Result<Swapped, StoreFault> {
-        match (self.trouble)(self.swaps.fetch_add(1, Ordering::Relaxed)) {
-            Trouble::None => self.inner.swap(name, expected, value).await,
-            Trouble::Lost => Err(timeout()),
-            Trouble::AnswerLost => {
+        match (self.failure)(self.swaps.fetch_add(1, Ordering::Relaxed)) {
+            Failure::None => self.inner.swap(name, expected, value).await,
+            Failure::Lost => Err(timeout()),
+            Failure::AnswerLost => {
                 drop(self.inner.swap(name, expected, value).await);
                 Err(timeout())
             }
-            Trouble::Late => {
-                self.late.lock().unwrap().push((expected.cloned(), value.to_owned()));
+            Failure::Late => {
+                self.late.lock().push((expected.cloned(), value.to_owned()));
                 Err(timeout())
             }
         }
@@ -84,34 +85,34 @@ fn memory() -> Arc<dyn SyncStore> {
     MemoryStore::new(world()).sync
 }
 
-/// The register as another process sees it.
+/// Reads the register as another process.
 async fn read(store: &Arc<dyn SyncStore>) -> Register {
     OrderNumbers::new(Arc::clone(store), world()).register().await.unwrap()
 }
 
-/// A cheap random sequence: the place decides the trouble.
-fn scattered(seed: u64) -> impl Fn(u64) -> Trouble {
-    move |place| {
-        let mixed = (place ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+/// Returns pseudo-random failures: the position of a write decides.
+fn scattered(seed: u64) -> impl Fn(u64) -> Failure {
+    move |position| {
+        let mixed = (position ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         match (mixed >> 60) & 7 {
-            0 => Trouble::Lost,
-            1 | 2 => Trouble::AnswerLost,
-            3 => Trouble::Late,
-            _ => Trouble::None,
+            0 => Failure::Lost,
+            1 | 2 => Failure::AnswerLost,
+            3 => Failure::Late,
+            _ => Failure::None,
         }
     }
 }
 
-/// Takes so many numbers by so many allocators at once, each over its own troubled way to one store.
+/// Takes numbers from several allocators concurrently, each with its own failures on one store.
 async fn take_all(
     allocators: usize,
     count: usize,
     step: usize,
-    trouble: fn(u64) -> Trouble,
+    failure: fn(u64) -> Failure,
 ) -> Vec<OrderNumber> {
     let store = memory();
-    let takers = (0..allocators).map(|_| {
-        let numbers = OrderNumbers::new(Troubled::new(Arc::clone(&store), trouble), world());
+    let tasks = (0..allocators).map(|_| {
+        let numbers = OrderNumbers::new(FaultySyncStore::new(Arc::clone(&store), failure), world());
         tokio::spawn(async move {
             let mut taken = Vec::with_capacity(count);
             while taken.len() < count {
@@ -120,7 +121,7 @@ async fn take_all(
             taken
         })
     });
-    join_all(takers).await.into_iter().flat_map(Result::unwrap).collect()
+    join_all(tasks).await.into_iter().flat_map(Result::unwrap).collect()
 }
 
 fn repeated(numbers: &[OrderNumber]) -> usize {
@@ -130,7 +131,7 @@ fn repeated(numbers: &[OrderNumber]) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eight_allocators_take_100_000_different_numbers_each() {
-    let numbers = take_all(8, 100_000, 1, |_| Trouble::None).await;
+    let numbers = take_all(8, 100_000, 1, |_| Failure::None).await;
     assert_eq!((numbers.len(), repeated(&numbers)), (800_000, 0));
 }
 
@@ -138,13 +139,13 @@ async fn eight_allocators_take_100_000_different_numbers_each() {
 async fn failed_and_unclear_writes_never_repeat_a_number() {
     for seed in 0..20_u64 {
         let store = memory();
-        let takers = (0..4).map(|taker| {
-            let way = Troubled::new(Arc::clone(&store), scattered(seed * 4 + taker));
+        let tasks = (0..4).map(|taker| {
+            let way = FaultySyncStore::new(Arc::clone(&store), scattered(seed * 4 + taker));
             let numbers = OrderNumbers::new(way, world());
             tokio::spawn(async move {
                 let mut taken = Vec::new();
                 while taken.len() < 3000 {
-                    // A fault is an answer as well: the next request tries again.
+                    // A fault is allowed; the next request tries again.
                     if let Ok(some) = numbers.take(7).await {
                         taken.extend(some);
                     }
@@ -152,13 +153,13 @@ async fn failed_and_unclear_writes_never_repeat_a_number() {
                 taken
             })
         });
-        let numbers: Vec<_> = join_all(takers).await.into_iter().flat_map(Result::unwrap).collect();
+        let numbers: Vec<_> = join_all(tasks).await.into_iter().flat_map(Result::unwrap).collect();
         assert_eq!(repeated(&numbers), 0, "seed {seed}");
     }
 }
 
-/// What must not be done: the range is published before its write is confirmed, and written against
-/// the state at the time of the write.
+/// A wrong implementation: the range is used before its write is confirmed, and the write is guarded by the
+/// revision at the time of the write.
 async fn naive_range(sync: &dyn SyncStore, len: u64) -> Span {
     let read = sync.get(REGISTER).await.unwrap();
     let register = read.map_or_else(Register::fresh, |stored| Register::decode(&stored.value).unwrap());
@@ -170,10 +171,10 @@ async fn naive_range(sync: &dyn SyncStore, len: u64) -> Span {
 }
 
 #[tokio::test]
-async fn the_same_trouble_makes_a_naive_allocator_repeat_numbers() {
+async fn the_same_failures_make_a_naive_allocator_repeat_numbers() {
     let mut repetitions = 0;
     for seed in 0..20 {
-        let sync = Troubled::new(memory(), scattered(seed));
+        let sync = FaultySyncStore::new(memory(), scattered(seed));
         let mut numbers = Vec::new();
         for _ in 0..20 {
             let span = naive_range(&*sync, 10).await;
@@ -181,12 +182,12 @@ async fn the_same_trouble_makes_a_naive_allocator_repeat_numbers() {
         }
         repetitions += repeated(&numbers);
     }
-    assert!(repetitions > 0, "this trouble finds nothing, so the test above proves nothing");
+    assert!(repetitions > 0, "these failures find nothing, so the test above proves nothing");
 }
 
 #[tokio::test]
 async fn all_waiters_share_one_fetch() {
-    let sync = Troubled::new(memory(), |_| Trouble::None);
+    let sync = FaultySyncStore::new(memory(), |_| Failure::None);
     let numbers = OrderNumbers::new(sync.clone(), world());
     let taken = join_all((0..40).map(|_| numbers.next())).await;
     let taken: Vec<_> = taken.into_iter().map(Result::unwrap).collect();
@@ -195,27 +196,27 @@ async fn all_waiters_share_one_fetch() {
 }
 
 #[tokio::test]
-async fn the_next_range_is_there_before_the_first_runs_out() {
-    let sync = Troubled::new(memory(), |_| Trouble::None);
+async fn the_next_range_is_fetched_before_the_first_is_used_up() {
+    let sync = FaultySyncStore::new(memory(), |_| Failure::None);
     let numbers = OrderNumbers::new(sync.clone(), world());
-    // When exactly it is asked for is left to chance, in the middle half of the range.
+    // The next range is requested at a random point in the middle half of the range.
     let _ = numbers.take(75).await.unwrap();
     let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
-    while numbers.lock().following.is_none() {
+    while numbers.state.lock().following.is_none() {
         assert!(tokio::time::Instant::now() < deadline, "no second range was fetched in the background");
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test]
-async fn a_clean_shutdown_gives_back_what_was_not_used() {
+async fn a_clean_shutdown_returns_unused_numbers() {
     let store = memory();
     let first = OrderNumbers::new(Arc::clone(&store), world());
     let taken = first.take(3).await.unwrap();
     assert_eq!((read(&store).await.issued, first.register().await.unwrap().issued), (0, 3));
     first.close().await.unwrap();
     assert!(matches!(first.next().await, Err(OrderNumberFault::Closed)));
-    // What it gave back lies before what it had: no reason for an alarm.
+    // The returned range starts below the confirmed end: this is not an error.
     assert_eq!(first.register().await.unwrap().returned, 97);
     let second = OrderNumbers::new(Arc::clone(&store), world());
     let next = second.next().await.unwrap();
@@ -225,7 +226,7 @@ async fn a_clean_shutdown_gives_back_what_was_not_used() {
 }
 
 #[tokio::test]
-async fn numbers_that_no_write_held_are_handed_out_again() {
+async fn numbers_that_no_write_contained_are_issued_again() {
     let store = memory();
     let numbers = OrderNumbers::new(Arc::clone(&store), world());
     let taken = numbers.take(5).await.unwrap();
@@ -237,10 +238,10 @@ async fn numbers_that_no_write_held_are_handed_out_again() {
 }
 
 #[tokio::test]
-async fn a_write_whose_answer_was_lost_is_booked_as_lost() {
+async fn a_write_whose_answer_was_lost_counts_as_lost() {
     let store = memory();
-    let first_answer_lost = |place| if place == 0 { Trouble::AnswerLost } else { Trouble::None };
-    let numbers = OrderNumbers::new(Troubled::new(Arc::clone(&store), first_answer_lost), world());
+    let first_answer_lost = |position| if position == 0 { Failure::AnswerLost } else { Failure::None };
+    let numbers = OrderNumbers::new(FaultySyncStore::new(Arc::clone(&store), first_answer_lost), world());
     assert_eq!(numbers.next().await.unwrap().counter(), FIRST_COUNTER + RANGE_LEN_MIN);
     numbers.close().await.unwrap();
     let register = read(&store).await;
@@ -249,22 +250,22 @@ async fn a_write_whose_answer_was_lost_is_booked_as_lost() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_away_is_told_after_a_bounded_number_of_attempts() {
-    let sync = Troubled::new(memory(), |_| Trouble::Lost);
+async fn an_unavailable_store_is_reported_after_a_limited_number_of_attempts() {
+    let sync = FaultySyncStore::new(memory(), |_| Failure::Lost);
     let numbers = OrderNumbers::new(sync.clone(), world());
     assert!(matches!(numbers.next().await, Err(OrderNumberFault::Unavailable(_))));
-    assert_eq!(sync.swaps.load(Ordering::Relaxed), u64::from(ATTEMPTS_MAX));
+    assert_eq!(sync.swaps.load(Ordering::Relaxed), u64::from(ORDER_NUMBERS_WRITE.attempts));
 }
 
 #[tokio::test]
-async fn a_register_that_was_damaged_or_put_back_is_refused() {
+async fn a_damaged_or_restored_register_is_refused() {
     let store = memory();
     let numbers = OrderNumbers::new(Arc::clone(&store), world());
     let _ = numbers.take(40).await.unwrap();
     let stored = store.get(REGISTER).await.unwrap().unwrap();
-    // Somebody restores the empty register of an old backup.
+    // The empty register of an old backup is restored.
     let put_back = store.swap(REGISTER, Some(&stored.revision), &Register::fresh().encode()).await.unwrap();
-    let Swapped::Done(revision) = put_back else { panic!("nobody else writes") };
+    let Swapped::Done(revision) = put_back else { panic!("there is no other writer") };
     let fault = numbers.take(100).await.unwrap_err();
     assert!(
         matches!(&fault, OrderNumberFault::Unsound(why) if matches!(**why, UnsoundRegister::WentBack { .. }))
@@ -289,9 +290,9 @@ fn ranges_grow_and_shrink_with_the_demand() {
 }
 
 #[test]
-fn the_decorator_leaves_what_it_is_told_to() {
-    let kinds: BTreeMap<u64, Trouble> = (0..64).map(|place| (place, scattered(1)(place))).collect();
-    for trouble in [Trouble::None, Trouble::Lost, Trouble::AnswerLost, Trouble::Late] {
-        assert!(kinds.values().any(|found| *found == trouble), "{trouble:?} never happens");
+fn the_failure_sequence_contains_every_kind() {
+    let kinds: BTreeMap<u64, Failure> = (0..64).map(|position| (position, scattered(1)(position))).collect();
+    for failure in [Failure::None, Failure::Lost, Failure::AnswerLost, Failure::Late] {
+        assert!(kinds.values().any(|found| *found == failure), "{failure:?} never happens");
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::case::{Case, moment};
 use crate::ports::Store;
-use crate::ports::process_registry::{Address, ProcessId, ProcessKind, RegisteredProcess, living};
+use crate::ports::process_registry::{Address, ProcessId, ProcessKind, RegisteredProcess, live_processes};
 use crate::ports::world::WorldExt as _;
 
 /// Tests an implementation of [`crate::ports::process_registry::ProcessRegistry`].
@@ -117,7 +117,7 @@ async fn outdated_entries_are_skipped_and_removed(case: &Case) {
     for entry in [&alive, &stale, &forgotten] {
         case.store.roster.announce(entry).await.unwrap();
     }
-    let found = living(&*case.store.roster, now).await.unwrap();
+    let found = live_processes(&*case.store.roster, now).await.unwrap();
     let finds = |entry: &RegisteredProcess| found.iter().any(|found| found.id == entry.id);
     assert!(finds(&alive) && !finds(&stale) && !finds(&forgotten));
     assert_eq!(case.entry_now(stale.id).await, Some(stale), "a stale entry is not removed");

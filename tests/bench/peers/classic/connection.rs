@@ -1,4 +1,4 @@
-//! Where the storage account is and how to sign in, from a connection string with explicit endpoints.
+//! The endpoints and the key of the storage account, from a connection string with explicit endpoints.
 
 use std::collections::HashMap;
 
@@ -10,9 +10,9 @@ pub struct Connection {
     pub account: String,
     /// Its key.
     pub key: String,
-    /// Where queues are.
+    /// The endpoint of the queues.
     pub queue_endpoint: String,
-    /// Where tables are.
+    /// The endpoint of the tables.
     pub table_endpoint: String,
 }
 
@@ -34,7 +34,7 @@ impl Connection {
         let endpoints = [&connection.queue_endpoint, &connection.table_endpoint];
         ensure!(
             endpoints.iter().all(|endpoint| endpoint.starts_with("http://")),
-            "the peer is for Azurite on this machine, over plain HTTP"
+            "the peer supports only Azurite on this machine, over plain HTTP"
         );
         Ok(connection)
     }

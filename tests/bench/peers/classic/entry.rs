@@ -1,20 +1,20 @@
-//! One deposit or withdrawal as the queue carries it, `userid|accountid|transactionid|amount`, and
-//! the money in it.
+//! A deposit or withdrawal in the form of its queue message, `userid|accountid|transactionid|amount`, and its
+//! amount.
 
 use std::fmt;
 use std::str::FromStr;
 
 use uuid::Uuid;
 
-/// A sum of money in hundredths, negative when it leaves the account. Written with two decimals.
+/// An amount in hundredths, negative for withdrawals. Written with two decimals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Money(i64);
 
-/// Most digits before the point: sums of such amounts stay far from the end of the numbers.
+/// Most digits before the point, so that sums cannot overflow.
 const DIGITS_MAX: usize = 12;
 
 impl Money {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Self = Self(0);
 
     /// The sum, unless it is out of range.
@@ -22,13 +22,13 @@ impl Money {
         self.0.checked_add(other.0).map(Self)
     }
 
-    /// The same sum in the other direction.
+    /// The same amount with the opposite sign.
     pub const fn opposite(self) -> Self {
         Self(self.0.saturating_neg())
     }
 }
 
-/// A text that is none of the design's own.
+/// A text in another format.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -56,16 +56,16 @@ impl fmt::Display for Money {
     }
 }
 
-/// What a message asks for.
+/// The content of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Whose account it is.
+    /// The user of the account.
     pub user: Uuid,
     /// The account.
     pub account: Uuid,
     /// The caller's id for the transaction.
     pub transaction: Uuid,
-    /// The sum that the balance changes by.
+    /// The change of the balance.
     pub amount: Money,
 }
 
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn money_is_written_as_it_was_read() {
+    fn parsed_money_is_written_unchanged() {
         for (text, hundredths) in [("12.30", 1230), ("-0.05", -5), ("0.00", 0), ("-1.00", -100)] {
             assert_eq!(text.parse(), Ok(Money(hundredths)));
             assert_eq!(Money(hundredths).to_string(), text);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_written_as_it_was_read() {
+    fn a_parsed_entry_is_written_unchanged() {
         let entry = Entry {
             user: Uuid::from_u128(1),
             account: Uuid::from_u128(2),

@@ -1,22 +1,22 @@
-//! The classic design of such a service on Azure Storage, as the peer that the bank is compared with.
+//! The classic design of such a service on Azure Storage, with which the bank is compared.
 //!
-//! `web` takes deposits and withdrawals: a point read of the log for the id, then one string message
-//! `userid|accountid|transactionid|amount`. `worker` gets 32 messages at a time and, for each: reads
-//! the balance, writes it with If-Match, inserts the transaction, inserts the log row, deletes the
-//! message. That is all there is; how it is done ([`storage`], [`worker`]) is as fast as the design
-//! lets it be.
+//! `web` accepts deposits and withdrawals: a point read of the log for the id, then one string message
+//! `userid|accountid|transactionid|amount`. `worker` receives 32 messages at a time and, for each of them, reads
+//! the balance, writes it with If-Match, inserts the transaction, inserts the log row, and deletes the
+//! message. The implementation ([`storage`], [`worker`]) is as fast as the design
+//! allows.
 //!
-//! Its weaknesses are its own and stay: a worker that ends between the write of the balance and the
-//! delete of the message posts the same money again when the message comes back, and so does an id
-//! that is sent twice before it was posted. Nothing ties the three tables together, so after a crash
-//! they may disagree.
+//! The weaknesses of the design are kept: a worker that ends between the write of the balance and the
+//! delete of the message posts the same money again when the message is received again, and so does an id
+//! that is sent twice before it was posted. The three tables are not written atomically, so they may
+//! disagree after a crash.
 
+mod account_locks;
 mod connection;
 mod counts;
 mod entry;
 mod storage;
 mod transport;
-mod turns;
 mod web;
 mod worker;
 
@@ -31,13 +31,13 @@ use postonce_worker::drain::{drain, until_asked_to_stop};
 use crate::connection::Connection;
 use crate::counts::Counts;
 use crate::storage::Storage;
-use crate::worker::{Pace, Worker};
+use crate::worker::{Concurrency, Worker};
 
-/// The same allocator as the bank has.
+/// The allocator of the bank.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The classic design on Azure Storage: what the benchmark compares the bank with
+/// The classic design on Azure Storage, with which the benchmark compares the bank
 #[derive(Debug, Parser)]
 struct Cli {
     #[command(subcommand)]
@@ -46,9 +46,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Process {
-    /// Takes deposits and withdrawals over HTTP
+    /// Accepts deposits and withdrawals over HTTP
     Web(WebSettings),
-    /// Posts what was taken
+    /// Posts accepted transactions
     Worker(WorkerSettings),
 }
 
@@ -59,7 +59,7 @@ struct WebSettings {
     /// The API key that callers must send
     #[arg(long)]
     key: String,
-    /// Most submissions at the storage at once
+    /// Most submissions at once
     #[arg(long, default_value_t = web::PARALLEL)]
     parallel: usize,
 }
@@ -68,24 +68,24 @@ struct WebSettings {
 struct WorkerSettings {
     #[command(flatten)]
     common: Settings,
-    /// Most messages worked on at once
+    /// Most messages processed at once
     #[arg(long, default_value_t = worker::PARALLEL)]
     parallel: usize,
-    /// How many tasks get messages
+    /// Number of tasks that receive messages
     #[arg(long, default_value_t = worker::RECEIVERS)]
     receivers: usize,
 }
 
-/// What both processes are told.
+/// The settings of both processes.
 #[derive(Debug, Args)]
 struct Settings {
-    /// Where to listen; port 0 picks a free one
+    /// Address to listen on; port 0 picks a free port
     #[arg(long, default_value = "127.0.0.1:0")]
     bind: SocketAddr,
     /// The connection string of the storage account
     #[arg(long)]
     storage: String,
-    /// How the names of the tables and of the queue begin
+    /// Prefix of the names of the tables and of the queue
     #[arg(long)]
     prefix: String,
 }
@@ -103,7 +103,7 @@ async fn main() -> anyhow::Result<()> {
             let (storage, counts, listener) = open(&common).await?;
             let server = counts::serve(Arc::clone(&counts), listener.try_clone()?)?;
             let (starter, drain) = drain();
-            let worker = Worker::new(storage, counts, Pace { parallel, receivers });
+            let worker = Worker::new(storage, counts, Concurrency { parallel, receivers });
             announce(&listener)?;
             let work = worker.run(drain);
             let stop = async {
@@ -131,7 +131,7 @@ fn announce(listener: &TcpListener) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Serves until the process is asked to stop, and finishes the requests in hand.
+/// Serves until the process is asked to stop, and finishes the requests in progress.
 async fn until_stopped(server: Server) -> anyhow::Result<()> {
     let handle = server.handle();
     let stop = async {

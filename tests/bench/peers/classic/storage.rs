@@ -1,5 +1,5 @@
-//! The storage of the design: three tables and a queue of strings, one method for each request that
-//! the design makes.
+//! The storage of the design: three tables and a queue of strings, with one method for each request of the
+//! design.
 //!
 //! | table | partition key | row key | row |
 //! |---|---|---|---|
@@ -7,9 +7,9 @@
 //! | transactions | account | transaction | amount, balance after it |
 //! | log | transaction | account | status |
 //!
-//! The keys are chosen for the point reads and inserts of the design, so that none of them meets a
-//! partition that grows with the number of users or of transactions. Only the transactions are kept
-//! by account, because that is how statements are read.
+//! The keys suit the point reads and inserts of the design, so that no request uses a partition that grows with
+//! the number of users or of transactions. Only the transactions are partitioned by account, because
+//! statements are read by account.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,12 +30,12 @@ use crate::counts::Counts;
 use crate::entry::{Entry, Malformed, Money};
 use crate::transport::{CountingTransport, http_client};
 
-/// The service gives at most this many messages at once.
+/// Most messages of one receive.
 pub const BATCH_MAX: u8 = 32;
-/// How long a message that was got stays hidden from others.
+/// Visibility timeout of received messages.
 const VISIBILITY: Duration = Duration::from_secs(20);
 
-/// The tables and the queue. Cheap to clone.
+/// The tables and the queue. Clones are cheap.
 #[derive(Clone)]
 pub struct Storage {
     balances: TableClient,
@@ -44,44 +44,44 @@ pub struct Storage {
     queue: QueueClient,
 }
 
-/// A message that was got, hidden from others for a while.
+/// A received message.
 pub struct Received {
-    /// What it asks for.
+    /// Its content.
     pub entry: Result<Entry, Malformed>,
-    /// What its deletion needs.
+    /// The receipt for its deletion.
     pub receipt: PopReceipt,
 }
 
-/// A balance as it was read.
+/// A balance with its ETag.
 pub struct ReadBalance {
-    /// The money.
+    /// The balance.
     pub balance: Money,
     /// The currency of the account.
     pub currency: String,
     etag: Etag,
 }
 
-/// What a guarded write came to.
+/// Outcome of a conditional write.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Written {
-    /// It is written.
+    /// Written.
     Done,
-    /// The row is not, or not any more, as the write supposes: somebody else was first.
+    /// Not written, because the row was changed or inserted by another process.
     Conflict,
 }
 
-/// How a transaction ended.
+/// Final status of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// The money moved.
+    /// Posted.
     Posted,
-    /// It did not: there was not enough, or no such account.
+    /// Rejected: insufficient funds, or no such account.
     Rejected,
 }
 
-/// A row as it is sent whole.
+/// A whole row in a request.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct Row<T> {
@@ -91,7 +91,7 @@ struct Row<T> {
     properties: T,
 }
 
-/// Money is text: the crates change large numbers of JSON.
+/// Money is text, because the crates change large JSON numbers.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct BalanceRow {
@@ -117,7 +117,7 @@ struct LogRow {
 }
 
 impl Storage {
-    /// The tables and the queue under names that begin with `prefix`. Nothing is sent yet.
+    /// The tables and the queue with names that begin with `prefix`. Sends no request.
     pub fn new(connection: &Connection, prefix: &str, counts: &Arc<Counts>) -> anyhow::Result<Self> {
         let http = http_client()?;
         let Connection { account, key, queue_endpoint, table_endpoint } = connection;
@@ -129,7 +129,7 @@ impl Storage {
             let transport: Arc<dyn HttpClient> = Arc::new(CountingTransport { http, service, counts });
             TransportOptions::new(transport)
         };
-        // The crates' own retries repeat what is not safe to repeat.
+        // The retries of the crates also repeat requests that must not be repeated.
         let tables = TableServiceClientBuilder::with_location(place(table_endpoint), credentials.clone())
             .retry(RetryOptions::none())
             .transport(transport("table"))
@@ -146,7 +146,7 @@ impl Storage {
         })
     }
 
-    /// Creates the tables and the queue that are missing.
+    /// Creates the missing tables and the queue.
     pub async fn create(&self) -> azure_core::Result<()> {
         for table in [&self.balances, &self.transactions, &self.log] {
             unless(409, table.create().await)?;
@@ -155,7 +155,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Inserts the row of an account's balance, which is nothing yet.
+    /// Inserts the balance row of an account, with a balance of zero.
     pub async fn open_account(
         &self,
         user: Uuid,
@@ -166,19 +166,19 @@ impl Storage {
         insert(&self.balances, account, user, row).await
     }
 
-    /// How a transaction ended, if the log has it: a point read.
+    /// The final status of a transaction, if the log has it: a point read.
     pub async fn logged(&self, entry: &Entry) -> azure_core::Result<Option<Status>> {
         let partition = self.log.partition_key_client(entry.transaction.to_string());
         let row = partition.entity_client(entry.account.to_string());
         Ok(unless(404, row.get::<LogRow>().await)?.map(|answer| answer.entity.status))
     }
 
-    /// Puts the string message.
+    /// Sends the string message.
     pub async fn put(&self, entry: &Entry) -> azure_core::Result<()> {
         self.queue.put_message(entry.to_string()).await.map(drop)
     }
 
-    /// Gets up to [`BATCH_MAX`] messages.
+    /// Receives up to [`BATCH_MAX`] messages.
     pub async fn receive(&self) -> azure_core::Result<Vec<Received>> {
         let request = self
             .queue
@@ -191,7 +191,7 @@ impl Storage {
             .collect())
     }
 
-    /// Reads a balance; `None` when there is no such account.
+    /// Reads a balance; `None` if there is no such account.
     pub async fn balance(&self, user: Uuid, account: Uuid) -> azure_core::Result<Option<ReadBalance>> {
         let partition = self.balances.partition_key_client(account.to_string());
         let answer = partition.entity_client(user.to_string()).get::<BalanceRow>().await;
@@ -203,7 +203,7 @@ impl Storage {
         Ok(Some(ReadBalance { balance, currency, etag: answer.etag }))
     }
 
-    /// Writes the balance of an account if it still is as it was `read`.
+    /// Writes the balance of an account if it is unchanged since it was `read`.
     pub async fn write_balance(
         &self,
         entry: &Entry,
@@ -217,7 +217,7 @@ impl Storage {
         Ok(unless(412, answer)?.map_or(Written::Conflict, |_| Written::Done))
     }
 
-    /// Inserts the row of a transaction that moved money.
+    /// Inserts the row of a posted transaction.
     pub async fn insert_transaction(
         &self,
         entry: &Entry,
@@ -233,16 +233,16 @@ impl Storage {
         insert(&self.transactions, entry.account, entry.transaction, row).await
     }
 
-    /// Inserts the row by which a repetition is recognized.
+    /// Inserts the log row, by which a repetition is recognized.
     pub async fn insert_log(&self, entry: &Entry, status: Status) -> azure_core::Result<Written> {
         let row = LogRow { user_id: entry.user, amount: entry.amount.to_string(), status };
         insert(&self.log, entry.transaction, entry.account, row).await
     }
 
-    /// Deletes a message; that it is gone, or was got by somebody else meanwhile, is fine.
+    /// Deletes a message; that it is missing, or was received by another worker, is not an error.
     pub async fn delete(&self, receipt: PopReceipt) -> azure_core::Result<()> {
         let deleted = self.queue.pop_receipt_client(receipt).delete().await;
-        // Azurite's status for a receipt that is not the newest is 400.
+        // Azurite answers 400 for a receipt that is not the newest.
         let deleted = unless(400, deleted).map(drop);
         unless(404, deleted).map(drop)
     }
@@ -259,7 +259,7 @@ async fn insert(
     Ok(unless(409, answer)?.map_or(Written::Conflict, |_| Written::Done))
 }
 
-/// The answer; `None` when the service answered with that status, which the caller expects.
+/// The response, or `None` if it has the status that the caller expects.
 fn unless<T>(expected: u16, answer: azure_core::Result<T>) -> azure_core::Result<Option<T>> {
     match answer {
         Ok(answer) => Ok(Some(answer)),

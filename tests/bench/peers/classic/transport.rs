@@ -1,5 +1,5 @@
-//! How requests reach the storage: through one pooled HTTP client, set up as the bank's own, and
-//! counted. (The crates' own client keeps no connection open.)
+//! The transport of storage requests: one pooled HTTP client, configured like that of the bank, with
+//! counts. (The client of the crates keeps no connection open.)
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::counts::Counts;
 
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Longest wait for the whole answer to one request.
+/// Longest wait for a complete response.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
 /// Azurite closes an idle connection after 5 seconds.
 const IDLE: Duration = Duration::from_secs(4);
@@ -36,9 +36,9 @@ pub fn http_client() -> reqwest::Result<reqwest::Client> {
 pub struct CountingTransport {
     /// The client that all services share.
     pub http: reqwest::Client,
-    /// The service, for the counts.
+    /// The name of the service in the counts.
     pub service: &'static str,
-    /// Where requests are counted.
+    /// The counts of the requests.
     pub counts: Arc<Counts>,
 }
 
@@ -60,7 +60,7 @@ impl CountingTransport {
         let method = reqwest::Method::from_bytes(request.method().as_ref().as_bytes())
             .map_err(|_| unfit("the method cannot be sent"))?;
         let Body::Bytes(body) = request.body().clone() else {
-            return Err(unfit("the design sends no streams"));
+            return Err(unfit("streams are not supported"));
         };
         let prepared = self.http.request(method, request.url().clone()).body(body);
         Ok(request
@@ -70,7 +70,7 @@ impl CountingTransport {
     }
 }
 
-/// The method, as it is counted.
+/// The name of the method in the counts.
 fn name_of(request: &Request) -> &'static str {
     match request.method().as_ref() {
         "GET" => "GET",
@@ -91,7 +91,7 @@ fn not_answered(error: reqwest::Error) -> Error {
 }
 
 fn headers_of(answer: &reqwest::Response) -> Headers {
-    // A header that is not text is none that the crates read.
+    // The crates read no header that is not text.
     let texts = answer.headers().iter().filter_map(|(name, value)| {
         let value = value.to_str().ok()?;
         Some((HeaderName::from(name.as_str().to_owned()), HeaderValue::from(value.to_owned())))

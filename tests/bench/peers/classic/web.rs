@@ -1,4 +1,4 @@
-//! The HTTP side: accounts, deposits and withdrawals, in the paths and with the bodies of the bank.
+//! The HTTP API: accounts, deposits and withdrawals, with the paths and the bodies of the bank.
 
 use std::net::TcpListener;
 use std::num::NonZeroUsize;
@@ -23,20 +23,20 @@ use crate::counts::{self, Counts};
 use crate::entry::{Entry, Money};
 use crate::storage::{Status, Storage, Written};
 
-/// How long an idle connection of a client is kept: as long as the bank keeps it.
+/// Longest idle time of a client's connection: the same as in the bank.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
-/// Most submissions at the storage at once, unless told otherwise; the others wait for their turn. A
-/// submission is two requests and a posting five: with [`crate::worker::PARALLEL`], posting keeps up.
-/// With more, the queue grows, and receives and deletes of a deep queue cost the emulator more.
+/// Default of most submissions at once; the others wait. A submission is two requests and a posting five: with
+/// [`crate::worker::PARALLEL`], the worker keeps up. With more submissions the queue grows, and the emulator
+/// becomes slower at receives and deletes.
 pub const PARALLEL: usize = 12;
 
-/// What the handlers need.
-struct Desk {
+/// State of the handlers.
+struct AppState {
     storage: Storage,
     slots: Semaphore,
     clock: SystemWorld,
-    /// The one value of `Authorization` that is let in.
+    /// The only valid value of `Authorization`.
     authorization: String,
 }
 
@@ -54,7 +54,7 @@ struct SubmitRequest {
     currency: String,
 }
 
-/// A transaction as it is answered.
+/// A transaction in a response.
 #[derive(Serialize)]
 struct Transaction {
     message_id: Uuid,
@@ -67,14 +67,14 @@ struct Transaction {
     accepted_at: String,
 }
 
-/// Which way the money goes.
+/// The kind of a transaction.
 #[derive(Clone, Copy)]
 enum Direction {
     Deposit,
     Withdrawal,
 }
 
-/// Starts to serve on a bound address.
+/// Starts the server on a bound address.
 pub fn serve(
     storage: Storage,
     counts: Arc<Counts>,
@@ -83,7 +83,7 @@ pub fn serve(
     listener: TcpListener,
 ) -> std::io::Result<Server> {
     let authorization = format!("Bearer {key}");
-    let desk = Data::new(Desk {
+    let state = Data::new(AppState {
         storage,
         slots: Semaphore::new(parallel),
         clock: SystemWorld::new(),
@@ -92,7 +92,7 @@ pub fn serve(
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let server = HttpServer::new(move || {
         let counts = Data::from(Arc::clone(&counts));
-        App::new().app_data(desk.clone()).app_data(counts).configure(counts::configure).configure(routes)
+        App::new().app_data(state.clone()).app_data(counts).configure(counts::configure).configure(routes)
     });
     Ok(server.workers(threads).keep_alive(KEEP_ALIVE).disable_signals().listen(listener)?.run())
 }
@@ -107,14 +107,15 @@ fn routes(config: &mut ServiceConfig) {
 }
 
 async fn open_account(
-    desk: Data<Desk>,
+    state: Data<AppState>,
     request: HttpRequest,
     account: Account,
     body: Json<OpenRequest>,
 ) -> actix_web::Result<HttpResponse> {
-    desk.let_in(&request)?;
+    state.authorize(&request)?;
     let (user_id, account_id) = account.into_inner();
-    let opened = desk.storage.open_account(user_id, account_id, &body.currency).await.map_err(away)?;
+    let opened =
+        state.storage.open_account(user_id, account_id, &body.currency).await.map_err(unavailable)?;
     let mut answer = match opened {
         Written::Done => HttpResponse::Created(),
         Written::Conflict => HttpResponse::Ok(),
@@ -123,13 +124,13 @@ async fn open_account(
 }
 
 async fn show_account(
-    desk: Data<Desk>,
+    state: Data<AppState>,
     request: HttpRequest,
     account: Account,
 ) -> actix_web::Result<HttpResponse> {
-    desk.let_in(&request)?;
+    state.authorize(&request)?;
     let (user_id, account_id) = account.into_inner();
-    let read = desk.storage.balance(user_id, account_id).await.map_err(away)?;
+    let read = state.storage.balance(user_id, account_id).await.map_err(unavailable)?;
     let read = read.ok_or_else(|| ErrorNotFound("account_unknown"))?;
     Ok(HttpResponse::Ok().json(json!({
         "user_id": user_id,
@@ -140,26 +141,26 @@ async fn show_account(
 }
 
 async fn deposit(
-    desk: Data<Desk>,
+    state: Data<AppState>,
     request: HttpRequest,
     account: Account,
     body: Json<SubmitRequest>,
 ) -> actix_web::Result<HttpResponse> {
-    desk.submit(Direction::Deposit, &request, account, body).await
+    state.submit(Direction::Deposit, &request, account, body).await
 }
 
 async fn withdraw(
-    desk: Data<Desk>,
+    state: Data<AppState>,
     request: HttpRequest,
     account: Account,
     body: Json<SubmitRequest>,
 ) -> actix_web::Result<HttpResponse> {
-    desk.submit(Direction::Withdrawal, &request, account, body).await
+    state.submit(Direction::Withdrawal, &request, account, body).await
 }
 
-impl Desk {
-    /// Refuses whoever has not the key.
-    fn let_in(&self, request: &HttpRequest) -> actix_web::Result<()> {
+impl AppState {
+    /// Refuses requests without the key.
+    fn authorize(&self, request: &HttpRequest) -> actix_web::Result<()> {
         let sent = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes());
         if sent == Some(self.authorization.as_bytes()) {
             Ok(())
@@ -168,7 +169,7 @@ impl Desk {
         }
     }
 
-    /// Takes a deposit or a withdrawal: point read of the log, put one message.
+    /// Accepts a deposit or a withdrawal: a point read of the log, and one message.
     async fn submit(
         &self,
         direction: Direction,
@@ -176,7 +177,7 @@ impl Desk {
         account: Account,
         body: Json<SubmitRequest>,
     ) -> actix_web::Result<HttpResponse> {
-        self.let_in(request)?;
+        self.authorize(request)?;
         let (user, account) = account.into_inner();
         let transaction = idempotency_key(request)?;
         let SubmitRequest { amount: written, currency } = body.into_inner();
@@ -189,10 +190,10 @@ impl Desk {
             Direction::Withdrawal => ("withdrawal", amount.opposite()),
         };
         let entry = Entry { user, account, transaction, amount };
-        let slot = self.slots.acquire().await.expect("nobody closes the semaphore");
-        let logged = self.storage.logged(&entry).await.map_err(away)?;
+        let slot = self.slots.acquire().await.expect("the semaphore is never closed");
+        let logged = self.storage.logged(&entry).await.map_err(unavailable)?;
         if logged.is_none() {
-            self.storage.put(&entry).await.map_err(away)?;
+            self.storage.put(&entry).await.map_err(unavailable)?;
         }
         drop(slot);
         let (mut answer, status) = match logged {
@@ -213,7 +214,7 @@ impl Desk {
     }
 }
 
-/// The id of a transaction, quoted or bare.
+/// The idempotency key, quoted or bare.
 fn idempotency_key(request: &HttpRequest) -> actix_web::Result<Uuid> {
     let value = request.headers().get("Idempotency-Key");
     let value = value.ok_or_else(|| ErrorBadRequest("idempotency_key_missing"))?;
@@ -221,7 +222,7 @@ fn idempotency_key(request: &HttpRequest) -> actix_web::Result<Uuid> {
     Uuid::parse_str(text.trim_matches('"')).map_err(|_| ErrorBadRequest("idempotency_key_invalid"))
 }
 
-fn away(error: azure_core::Error) -> actix_web::Error {
+fn unavailable(error: azure_core::Error) -> actix_web::Error {
     eprintln!("the storage failed: {error}");
     ErrorServiceUnavailable("storage_unavailable")
 }

@@ -1,42 +1,42 @@
-//! What never changes about an account, kept in memory: the short key under which the database knows it,
-//! and its currency. A posting to an account that was seen before then needs no look-up. That an account
-//! does *not* exist is never remembered.
+//! A cache of the immutable data of accounts: the short key of the account in the database, and its currency. A
+//! posting to a cached account needs no look-up. That an account does *not* exist is
+//! not cached.
 
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
 
+use parking_lot::RwLock;
 use uuid::Uuid;
 
-/// Most accounts that are remembered; some 100 bytes each.
+/// Most cached accounts, of some 100 bytes each.
 const ACCOUNTS_MAX: usize = 1_000_000;
 
-/// How the API names an account: its user and itself.
+/// The name of an account in the API: user id and account id.
 pub type Name = (Uuid, Uuid);
 
-/// What never changes about an account.
+/// The immutable data of an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// How the database names it.
+    /// Its key in the database.
     pub id: i64,
     /// Its currency.
     pub currency: Box<str>,
 }
 
-/// The accounts that were seen.
+/// The cached accounts.
 #[derive(Debug, Default)]
 pub struct Accounts(RwLock<HashMap<Name, Account>>);
 
 impl Accounts {
-    /// An account that was seen before.
+    /// A cached account.
     pub fn get(&self, name: Name) -> Option<Account> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&name).cloned()
+        self.0.read().get(&name).cloned()
     }
 
-    /// Remembers an account.
+    /// Caches an account.
     pub fn insert(&self, name: Name, account: Account) {
-        let mut seen = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.0.write();
         if seen.len() >= ACCOUNTS_MAX {
-            // Simple, and rare: they come back at one look-up each.
+            // Clearing the cache is simple and rare; each account then costs one look-up.
             seen.clear();
         }
         seen.insert(name, account);

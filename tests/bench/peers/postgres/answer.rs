@@ -1,4 +1,4 @@
-//! What is said to clients: transactions and accounts as JSON, refusals as problems (RFC 9457).
+//! Responses: transactions and accounts as JSON, refusals as problems (RFC 9457).
 
 use std::error::Error as _;
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::fault::Fault;
 use crate::money::Decimal;
 use crate::transaction::{Balance, Transaction};
 
-/// A transaction, as it is answered.
+/// A transaction in a response.
 #[derive(Debug, Serialize)]
 struct TransactionBody<'a> {
     message_id: Uuid,
@@ -37,7 +37,7 @@ struct TransactionBody<'a> {
     posting: Option<PostingBody>,
 }
 
-/// What a posted transaction has besides.
+/// The additional members of a posted transaction.
 #[derive(Debug, Serialize)]
 struct PostingBody {
     sequence: i64,
@@ -45,7 +45,7 @@ struct PostingBody {
     posted_at: String,
 }
 
-/// The answer with a transaction in its final status.
+/// The response with a transaction in its final status.
 pub fn transaction((user_id, account_id): Name, currency: &str, transaction: &Transaction) -> HttpResponse {
     let Transaction { instruction, posting } = transaction;
     let body = TransactionBody {
@@ -68,14 +68,14 @@ pub fn transaction((user_id, account_id): Name, currency: &str, transaction: &Tr
     HttpResponse::Ok().json(body)
 }
 
-/// The same answer, for a request that was carried out before.
+/// The same response, for a repeated request.
 pub fn replayed(mut response: HttpResponse) -> HttpResponse {
     let value = HeaderValue::from_static("true");
     response.headers_mut().insert(HeaderName::from_static("idempotent-replayed"), value);
     response
 }
 
-/// An account, as it is answered.
+/// An account in a response.
 #[derive(Debug, Serialize)]
 struct AccountBody<'a> {
     user_id: Uuid,
@@ -86,7 +86,7 @@ struct AccountBody<'a> {
     opened_at: String,
 }
 
-/// The answer with an account.
+/// The response with an account.
 pub fn account((user_id, account_id): Name, balance: &Balance, status: StatusCode) -> HttpResponse {
     HttpResponseBuilder::new(status).json(AccountBody {
         user_id,
@@ -98,14 +98,14 @@ pub fn account((user_id, account_id): Name, balance: &Balance, status: StatusCod
     })
 }
 
-/// Milliseconds say enough; the database keeps microseconds.
+/// In milliseconds; the database stores microseconds.
 fn instant(at: SystemTime) -> String {
     const FORMAT: &[BorrowedFormatItem<'_>] =
         format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
     OffsetDateTime::from(at).format(FORMAT).expect("the clock is between the years 0 and 9999")
 }
 
-/// Why a request is not carried out.
+/// Reasons to refuse a request.
 #[derive(Debug)]
 pub enum Refusal {
     KeyMissing,
@@ -124,7 +124,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The status, and the code that programs read.
+    /// The status, and the code for programs.
     fn published(&self) -> (StatusCode, &'static str) {
         match self {
             Self::KeyMissing => (StatusCode::UNAUTHORIZED, "api_key_missing"),
@@ -144,7 +144,7 @@ impl Refusal {
     }
 }
 
-/// What the client reads.
+/// The text for clients.
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -180,7 +180,7 @@ impl ResponseError for Refusal {
         let (status, code) = self.published();
         let mut response = HttpResponseBuilder::new(status);
         if let Self::StorageUnavailable(fault) = self {
-            // The client is not told why; the log is.
+            // The cause is logged and not sent to the client.
             eprintln!("storage_unavailable: {fault}: {:?}", fault.source());
             response.insert_header((RETRY_AFTER, "1"));
         }

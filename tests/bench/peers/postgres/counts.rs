@@ -1,4 +1,4 @@
-//! What was done, counted in the process.
+//! Counts of the process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,12 +10,12 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// One transaction was posted: committed, not found again.
+    /// Counts a posted transaction: committed, and not a repetition.
     pub fn posted(&self) {
         self.posted.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One statement is sent to the database: a round trip, and a database transaction of its own.
+    /// Counts a statement: a round trip, and one database transaction.
     pub fn round_trip(&self) {
         self.round_trips.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,5 +1,5 @@
-//! Who may call. As in any service that keeps no keys in the clear, the hash of the key that came is held
-//! against the hash that is known.
+//! Authentication. As in any service that stores no keys in the clear, the hash of the received key is compared
+//! with the known hash.
 
 use actix_web::http::header::{AUTHORIZATION, HeaderMap};
 use sha2::{Digest as _, Sha256};
@@ -12,7 +12,7 @@ use crate::answer::Refusal;
 pub struct Credentials([u8; 32]);
 
 impl Credentials {
-    /// Lets requests with this key in.
+    /// Accepts requests with this key.
     pub fn of(key: &str) -> Self {
         Self(Sha256::digest(key).into())
     }

@@ -1,4 +1,4 @@
-//! The database did not do what it was asked; whether it will have, is not known.
+//! Faults of the database. Whether a failed statement took effect is unknown.
 
 use std::error::Error;
 use std::fmt;
@@ -6,29 +6,29 @@ use std::fmt;
 use deadpool_postgres::PoolError;
 use tokio_postgres::error::SqlState;
 
-/// Why there is no answer.
+/// A fault.
 #[derive(Debug)]
 pub enum Fault {
     /// No connection.
     Pool(PoolError),
     /// A statement failed.
     Database(tokio_postgres::Error),
-    /// What is stored contradicts itself.
+    /// The stored rows contradict each other.
     Corrupt(&'static str),
 }
 
 impl Fault {
-    /// Whether a unique key was there already.
+    /// Whether a unique key existed already.
     pub fn is_duplicate(&self) -> bool {
         self.state() == Some(&SqlState::UNIQUE_VIOLATION)
     }
 
-    /// Whether a number became too large for its column.
+    /// Whether a number exceeded the range of its column.
     pub fn is_out_of_range(&self) -> bool {
         self.state() == Some(&SqlState::NUMERIC_VALUE_OUT_OF_RANGE)
     }
 
-    /// What the database calls it.
+    /// The SQLSTATE.
     fn state(&self) -> Option<&SqlState> {
         match self {
             Self::Database(error) => error.code(),

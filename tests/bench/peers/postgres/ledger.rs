@@ -1,5 +1,5 @@
-//! The books on PostgreSQL. A posting is one statement, sent once: one round trip, and one database
-//! transaction, which PostgreSQL commits before it says that it is ready for the next.
+//! The ledger on PostgreSQL. A posting is one statement: one round trip, and one database transaction, which
+//! PostgreSQL commits before it is ready for the next statement.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use crate::account_locks::AccountLocks;
 use crate::accounts::{Account, Accounts, Name};
 use crate::counts::Counts;
 use crate::fault::Fault;
 use crate::transaction::{Balance, Instruction, Outcome, Posting, Transaction};
-use crate::turns::Turns;
 
-/// Posts, or does nothing: no row comes back when the account can't pay, or when the message id is known.
+/// Posts, or does nothing: returns no row if the balance is insufficient, or if the message id is known.
 ///
-/// The balance comes first, because the rows that are inserted say the sequence and the balance after. The
-/// unique key of `transactions` decides what posts: of two requests with the same new id at once, the second
-/// waits for the account's row, its insert then meets the key of the first, and the whole statement is undone,
-/// with its change of the balance ([`Fault::is_duplicate`]). That an id is looked for before is only cheaper:
-/// an ordinary repetition then undoes nothing.
+/// The balance is updated first, because the inserted rows contain the sequence and the balance after it. The
+/// unique key of `transactions` decides what is posted: of two concurrent requests with the same new id, the
+/// second waits for the account row; its insert then conflicts with the key of the first, and the whole statement
+/// is undone, including its change of the balance ([`Fault::is_duplicate`]). The check for the id before is only
+/// cheaper: an ordinary repetition then undoes nothing.
 const POST: &str = "
     WITH posting AS (
         UPDATE accounts SET balance = balance + $3, version = version + 1
@@ -35,12 +35,12 @@ const POST: &str = "
     SELECT $1, sequence, $3, balance_after, $2, now() FROM posting
     RETURNING sequence, balance_after, posted_at";
 
-/// Records that the account could not pay. No row is written when the message id is known.
+/// Records a rejection for insufficient funds. Writes no row if the message id is known.
 const REJECT: &str = "
     INSERT INTO transactions (account, message_id, amount, accepted_at, reference)
     VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
 
-/// A transaction as it is stored; without a sequence it was rejected.
+/// A stored transaction; one without a sequence was rejected.
 const FIND_TRANSACTION: &str = "
     SELECT sequence, balance_after, posted_at, transactions.amount, accepted_at, reference
     FROM transactions LEFT JOIN journal USING (account, sequence)
@@ -55,27 +55,32 @@ const OPEN_ACCOUNT: &str = "
 /// A value in a statement.
 type Parameter<'a> = &'a (dyn ToSql + Sync);
 
-/// The books, for the requests of one thread.
+/// The ledger, for the requests of one thread.
 #[derive(Debug)]
 pub struct Ledger {
     pool: Pool,
     accounts: Arc<Accounts>,
-    turns: Arc<Turns>,
+    account_locks: Arc<AccountLocks>,
     counts: Arc<Counts>,
 }
 
 impl Ledger {
-    /// Books in the database of the pool.
-    pub fn new(pool: Pool, accounts: Arc<Accounts>, turns: Arc<Turns>, counts: Arc<Counts>) -> Self {
-        Self { pool, accounts, turns, counts }
+    /// A ledger over the database of the pool.
+    pub fn new(
+        pool: Pool,
+        accounts: Arc<Accounts>,
+        account_locks: Arc<AccountLocks>,
+        counts: Arc<Counts>,
+    ) -> Self {
+        Self { pool, accounts, account_locks, counts }
     }
 
-    /// Opens an account; false when it is there.
+    /// Opens an account; false if it exists.
     pub async fn open(&self, (user, account): Name, currency: &str) -> Result<bool, Fault> {
         Ok(self.write(OPEN_ACCOUNT, &[&user, &account, &currency]).await? == 1)
     }
 
-    /// What an account holds now.
+    /// The current balance of an account.
     pub async fn balance(&self, (user, account): Name) -> Result<Option<Balance>, Fault> {
         let Some(row) = self.read(FIND_ACCOUNT, &[&user, &account]).await? else { return Ok(None) };
         Ok(Some(Balance {
@@ -86,7 +91,7 @@ impl Ledger {
         }))
     }
 
-    /// What never changes about an account.
+    /// The immutable data of an account.
     pub async fn account(&self, name: Name) -> Result<Option<Account>, Fault> {
         if let Some(account) = self.accounts.get(name) {
             return Ok(Some(account));
@@ -102,7 +107,7 @@ impl Ledger {
     pub async fn post(&self, account: &Account, instruction: Instruction) -> Result<Outcome, Fault> {
         let Instruction { message_id, amount, reference, accepted_at } = &instruction;
         let posted = {
-            let _turn = self.turns.take(account.id).await;
+            let _guard = self.account_locks.lock(account.id).await;
             self.read(POST, &[&account.id, message_id, amount, accepted_at, reference]).await
         };
         match posted {
@@ -115,7 +120,7 @@ impl Ledger {
                 });
                 Ok(Outcome::Final(Transaction { instruction, posting }))
             }
-            // Rare, so it may cost more round trips.
+            // Rare, so additional round trips are acceptable.
             Ok(None) => self.replay_or_reject(account, instruction).await,
             Err(fault) if fault.is_duplicate() => self.replay_or_reject(account, instruction).await,
             Err(fault) if fault.is_out_of_range() => Ok(Outcome::OutOfRange),
@@ -123,7 +128,7 @@ impl Ledger {
         }
     }
 
-    /// The stored transaction of this id; where there is none, the account could not pay, and that is
+    /// The stored transaction with this id. If there is none, the balance was insufficient, and the rejection is
     /// recorded.
     async fn replay_or_reject(&self, account: &Account, asked: Instruction) -> Result<Outcome, Fault> {
         let (id, message_id) = (account.id, asked.message_id);
@@ -133,17 +138,17 @@ impl Ledger {
             if self.write(REJECT, &[&id, &message_id, amount, accepted_at, reference]).await? == 1 {
                 return Ok(Outcome::Final(Transaction { instruction: asked, posting: None }));
             }
-            // Another request with this id came in between.
+            // A concurrent request with this id was faster.
             found = self.read(FIND_TRANSACTION, &[&id, &message_id]).await?;
         }
-        let row = found.ok_or(Fault::Corrupt("a transaction is neither there nor can be inserted"))?;
+        let row = found.ok_or(Fault::Corrupt("a transaction neither exists nor can be inserted"))?;
         let stored = stored(message_id, &row)?;
         let Instruction { amount, reference, .. } = &stored.instruction;
         let is_same = *amount == asked.amount && *reference == asked.reference;
         Ok(if is_same { Outcome::Replayed(stored) } else { Outcome::Reused })
     }
 
-    /// At most one row. Returns when the database has committed.
+    /// Reads at most one row. Returns after the commit of the database.
     async fn read(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Option<Row>, Fault> {
         let client = self.pool.get().await?;
         let statement = client.prepare_cached(sql).await?;
@@ -151,7 +156,7 @@ impl Ledger {
         Ok(client.query_opt(&statement, parameters).await?)
     }
 
-    /// How many rows were written. Returns when the database has committed.
+    /// Returns the number of written rows, after the commit of the database.
     async fn write(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<u64, Fault> {
         let client = self.pool.get().await?;
         let statement = client.prepare_cached(sql).await?;

@@ -1,23 +1,24 @@
-//! What the bank is compared with: the service that an able engineer would build on PostgreSQL for the
-//! same request. actix-web, a pooled client, and **one database transaction a posting**: the transaction
-//! row under its unique key, the balance under its guard, a row of the journal, then COMMIT at default
-//! durability. It answers only after the commit, so a 200 here is what `posted` is at the bank.
+//! A service on PostgreSQL with which the bank is compared, as an experienced engineer would build it for the
+//! same requests: actix-web, a pooled client, and **one database transaction a posting** (the transaction row
+//! under its unique key, the conditional update of the balance, a row of the journal, then COMMIT at default
+//! durability). It answers after the commit, so its 200 corresponds to `posted` in the bank.
 //!
-//! It serves the part of the API that the benchmark uses, in the bank's own words (paths, headers, members,
-//! codes of refusals), and prints `listening on http://…` when it is ready.
+//! It serves the part of the API that the benchmark uses, with the paths, headers, members and codes of the bank,
+//! and prints `listening on http://…` when it is ready.
 //!
 //! | choice | why |
 //! |---|---|
-//! | one statement that writes the three tables | one round trip; the statements one by one in a pipeline cost more, so does a function in PL/pgSQL, or to lock the account first |
-//! | the balance first, then plain inserts | least work for the database: `ON CONFLICT DO NOTHING` there needs a join to undo the balance, and the unique key decides anyhow |
-//! | [turns](turns) before the pool | halves what a posting costs the database when ten accounts take all |
-//! | 64 connections | with a slow disk more commits share one flush; with turns no posting holds a connection only to wait for a row |
-//! | two threads for HTTP, a pool each | one of them can't keep up; a shared pool wakes across threads |
+//! | one statement that writes the three tables | one round trip; the same statements in a pipeline, a function in PL/pgSQL, and a lock of the account first all cost more |
+//! | the balance first, then plain inserts | least work for the database: with `ON CONFLICT DO NOTHING` it would need a join to undo the balance, and the unique key decides anyway |
+//! | [locks of accounts](account_locks) before the pool | halve the cost of a posting for the database when ten accounts get all deposits |
+//! | 64 connections | on a slow disk more commits share one flush; with the locks, no posting holds a connection while it waits for a row |
+//! | two threads for HTTP, each with its own pool | one thread is too slow; a shared pool wakes across threads |
 //! | a Unix socket, prepared statements | no TCP, no planning |
 //!
-//! What it does not do is to collect postings of several requests into one database transaction: then it would
-//! be another design, and the comparison is with this one.
+//! It does not collect postings of several requests into one database transaction: that would be a different
+//! design.
 
+mod account_locks;
 mod accounts;
 mod answer;
 mod counts;
@@ -29,7 +30,6 @@ mod request;
 mod routes;
 mod schema;
 mod transaction;
-mod turns;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -42,61 +42,62 @@ use clap::Parser;
 use deadpool_postgres::{Manager, ManagerConfig, Pool, QueueMode, RecyclingMethod};
 use tokio_postgres::NoTls;
 
+use crate::account_locks::AccountLocks;
 use crate::accounts::Accounts;
 use crate::counts::Counts;
 use crate::credentials::Credentials;
 use crate::ledger::Ledger;
-use crate::turns::Turns;
 
-/// The same allocator as the bank has.
+/// The allocator of the bank.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// How long an idle connection of a client is kept.
+/// Longest idle time of a client's connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
-/// How it is started.
+/// The command line.
 #[derive(Debug, Parser)]
-#[command(name = "postonce-peer-postgres", about = "The peer of the benchmarks that stands on PostgreSQL")]
+#[command(name = "postonce-peer-postgres", about = "The peer of the benchmark on PostgreSQL")]
 struct Settings {
-    /// Where to listen; port 0 picks a free one
+    /// Address to listen on; port 0 picks a free port
     #[arg(long, default_value = "127.0.0.1:0")]
     bind: String,
-    /// How to reach the database, such as "host=/run/postgresql user=postonce dbname=postonce"
+    /// Connection string of the database, such as "host=/run/postgresql user=postonce dbname=postonce"
     #[arg(long)]
     database: tokio_postgres::Config,
-    /// Connections to the database, over all threads
+    /// Connections to the database, in all threads together
     #[arg(long, default_value = "64")]
     pool: NonZeroUsize,
     /// Threads that serve HTTP
     #[arg(long, default_value = "2")]
     threads: NonZeroUsize,
-    /// Let postings to one account meet in the database, at the lock of its row
+    /// Let concurrent postings to an account wait in the database, for the lock of its row
     #[arg(long)]
-    without_turns: bool,
-    /// The API key that clients send
+    without_account_locks: bool,
+    /// The API key of the clients
     #[arg(long)]
     key: String,
 }
 
 #[actix_web::main]
 async fn main() -> anyhow::Result<()> {
-    let Settings { bind, database, pool, threads, without_turns, key } = Settings::parse();
+    let Settings { bind, database, pool, threads, without_account_locks, key } = Settings::parse();
     schema::create(&database).await.context("the tables cannot be created")?;
     let accounts = Arc::new(Accounts::default());
-    let turns = Arc::new(if without_turns { Turns::none() } else { Turns::default() });
+    let account_locks =
+        Arc::new(if without_account_locks { AccountLocks::none() } else { AccountLocks::default() });
     let counts = Data::new(Counts::default());
     let credentials = Data::new(Credentials::of(&key));
     let connections_of_a_thread = pool.get().div_ceil(threads.get());
     let serving = {
         let counts = counts.clone();
         move || {
-            // A pool of its own for each thread: a connection and the requests that use it are then woken
-            // on the thread that they are on.
+            // Each thread has its own pool, so that a connection and its requests are woken on the same
+            // thread.
             let pool = pool_of(&database, connections_of_a_thread);
-            let (accounts, turns) = (Arc::clone(&accounts), Arc::clone(&turns));
+            let (accounts, account_locks) = (Arc::clone(&accounts), Arc::clone(&account_locks));
             App::new()
-                .app_data(Data::new(Ledger::new(pool, accounts, turns, counts.clone().into_inner())))
+                .app_data(Data::new(Ledger::new(pool, accounts, account_locks, counts.clone().into_inner())))
                 .app_data(counts.clone())
                 .app_data(credentials.clone())
                 .configure(routes::all)
@@ -110,12 +111,12 @@ async fn main() -> anyhow::Result<()> {
     for address in server.addrs() {
         println!("listening on http://{address}");
     }
-    // Ends on SIGTERM and Ctrl-C, when the requests in hand are answered.
+    // Ends on SIGTERM and Ctrl-C, after the requests in progress are answered.
     server.run().await.context("the server failed")
 }
 
-/// A pool that hands out the connection that was used last: fewer of them are then in use, and those are
-/// warm. Nothing is asked of a connection before it is used again.
+/// A pool that hands out the most recently used connection, so that fewer connections are in use and those stay
+/// warm. Connections are not tested before they are used again.
 fn pool_of(database: &tokio_postgres::Config, connections: usize) -> Pool {
     let terms = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     let manager = Manager::from_config(database.clone(), NoTls, terms);

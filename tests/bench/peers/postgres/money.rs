@@ -1,14 +1,14 @@
-//! Money in minor units. This service keeps currencies with two decimals.
+//! Money in minor units. This service supports currencies with two decimals only.
 
 use std::fmt;
 
-/// Minor units in a major one.
+/// Minor units in one major unit.
 const SCALE: u64 = 100;
-/// Most digits before the point: as many as ISO 20022 allows with two decimals.
+/// Most digits before the point: the limit of ISO 20022 with two decimals.
 const MAJOR_DIGITS_MAX: usize = 16;
 
-/// Reads an amount such as `12.50`: more than zero, at most two decimals, no sign. The words say what is
-/// wrong.
+/// Parses an amount such as `12.50`: greater than zero, at most two decimals, no sign. The error names the
+/// violated rule.
 pub fn parse_amount(text: &str) -> Result<i64, &'static str> {
     let (major, minor) = match text.split_once('.') {
         Some((_, "")) => return Err("must have digits on both sides of the point"),
@@ -32,7 +32,7 @@ pub fn parse_amount(text: &str) -> Result<i64, &'static str> {
     if minor_units == 0 { Err("must be greater than zero") } else { Ok(minor_units) }
 }
 
-/// Minor units, shown as a decimal number.
+/// Displays minor units as a decimal number.
 #[derive(Debug, Clone, Copy)]
 pub struct Decimal(pub i64);
 
@@ -49,7 +49,7 @@ mod tests {
     use super::{Decimal, parse_amount};
 
     #[test]
-    fn amounts_are_read_exactly_or_refused() {
+    fn amounts_are_parsed_exactly_or_refused() {
         for (text, minor_units) in [("1", 100), ("1.5", 150), ("0.01", 1), ("1234.56", 123_456)] {
             assert_eq!(parse_amount(text), Ok(minor_units), "{text}");
         }

@@ -1,4 +1,4 @@
-//! What came, checked: the id from its header, the instruction from its body.
+//! Checked requests: the id from the header, the instruction from the body.
 #![expect(clippy::disallowed_methods, reason = "a service of its own, on the real clock")]
 
 use std::borrow::Cow;
@@ -15,7 +15,7 @@ use crate::transaction::Instruction;
 /// Longest reference, in characters: as in ISO 20022.
 const REFERENCE_CHARS_MAX: usize = 140;
 
-/// Which way the money moves.
+/// The kind of a transaction.
 #[derive(Debug, Clone, Copy)]
 pub enum Direction {
     /// To the account.
@@ -24,7 +24,7 @@ pub enum Direction {
     Withdrawal,
 }
 
-/// The body of a deposit or withdrawal. What could not be stored is refused, not dropped.
+/// The body of a deposit or withdrawal. Unknown members are refused, because they cannot be stored.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Body<'a> {
@@ -35,7 +35,7 @@ struct Body<'a> {
     reference: Option<String>,
 }
 
-/// Reads a deposit or withdrawal, and the currency that it names.
+/// Parses a deposit or withdrawal, and its currency.
 pub fn instruction<'a>(
     headers: &HeaderMap,
     body: &'a [u8],
@@ -60,7 +60,7 @@ pub fn instruction<'a>(
     Ok((Instruction { message_id, amount, reference, accepted_at }, currency))
 }
 
-/// The body of an account that is opened.
+/// The body of a request to open an account.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Opening<'a> {
@@ -68,7 +68,7 @@ struct Opening<'a> {
     currency: Cow<'a, str>,
 }
 
-/// The currency in which an account is opened.
+/// The currency of a new account.
 pub fn currency<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, str>, Refusal> {
     let Opening { currency } = json(headers, body)?;
     if currency.len() == 3 && currency.bytes().all(|byte| byte.is_ascii_uppercase()) {
@@ -86,7 +86,7 @@ fn json<'a, T: Deserialize<'a>>(headers: &HeaderMap, body: &'a [u8]) -> Result<T
     serde_json::from_slice(body).map_err(Refusal::BodyMalformed)
 }
 
-/// The id, quoted (a structured field) or bare.
+/// The message id, quoted (a structured field) or bare.
 fn message_id(headers: &HeaderMap) -> Result<Uuid, Refusal> {
     let value = headers.get("idempotency-key").ok_or(Refusal::IdempotencyKeyMissing)?;
     let text = value.to_str().map_err(|_| Refusal::IdempotencyKeyInvalid)?.trim();

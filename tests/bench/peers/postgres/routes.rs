@@ -1,4 +1,4 @@
-//! Every route, and what it does.
+//! The routes and their handlers.
 
 use actix_web::http::StatusCode;
 use actix_web::web::{Bytes, Data, Path, ServiceConfig, get, post, put, resource};

@@ -1,16 +1,16 @@
-//! The three tables: balances, transactions, journal. One index each; compact keys (a posting names its
-//! account by 8 bytes, where the API names it by two UUIDs).
+//! The three tables: balances, transactions, journal. Each has one index and compact keys (a posting refers to its
+//! account by 8 bytes; the API uses two UUIDs).
 
 use tokio_postgres::{Config, NoTls};
 
-/// Created once; a second start finds them.
+/// Created once, at the first start.
 ///
-/// - `accounts` leaves room on each page, so that a new balance stays on the page of the old one and no
+/// - The pages of `accounts` have free space, so that a new balance stays on the page of the old one and no
 ///   index changes (a heap-only tuple).
-/// - The primary key of `transactions` is the promise that a message id posts once.
-/// - There is no foreign key to `accounts`: the same transaction updates the account's row, which proves
+/// - The primary key of `transactions` guarantees that a message id posts once.
+/// - There is no foreign key to `accounts`: the same database transaction updates the account row, which proves
 ///   that it exists, and saves two locks on it.
-/// - `sequence` is null in a transaction that was rejected.
+/// - `sequence` is null for rejected transactions.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS accounts (
         id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -42,11 +42,11 @@ const TABLES: &str = "
     );
 ";
 
-/// Creates the tables where they are missing, over a connection of its own.
+/// Creates the missing tables, over a separate connection.
 pub async fn create(database: &Config) -> Result<(), tokio_postgres::Error> {
     let (client, connection) = database.connect(NoTls).await?;
     let create = async move {
-        // The connection ends when its client does.
+        // The connection task ends with its client.
         client.batch_execute(TABLES).await
     };
     let (created, ended) = futures::join!(create, connection);

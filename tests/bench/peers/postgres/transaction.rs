@@ -1,64 +1,64 @@
-//! What a request asks for, and what became of it.
+//! Instructions and their outcomes.
 
 use std::time::SystemTime;
 
 use uuid::Uuid;
 
-/// What moves money: checked, not yet posted.
+/// A checked instruction that is not posted yet.
 #[derive(Debug)]
 pub struct Instruction {
-    /// The client's id of it.
+    /// The client's id.
     pub message_id: Uuid,
     /// In minor units; a withdrawal is negative.
     pub amount: i64,
-    /// The client's own words.
+    /// The client's reference.
     pub reference: Option<String>,
-    /// When it came.
+    /// When it was received.
     pub accepted_at: SystemTime,
 }
 
 /// A transaction in its final status.
 #[derive(Debug)]
 pub struct Transaction {
-    /// What was asked for.
+    /// The instruction.
     pub instruction: Instruction,
-    /// What became of it; nothing when the account could not pay.
+    /// The posting; absent if the balance was insufficient.
     pub posting: Option<Posting>,
 }
 
-/// How a transaction was posted.
+/// The posting of a transaction.
 #[derive(Debug, Clone, Copy)]
 pub struct Posting {
-    /// Its place in the journal of the account.
+    /// The position in the journal of the account.
     pub sequence: i64,
-    /// The balance with it.
+    /// The balance after it.
     pub balance_after: i64,
-    /// When.
+    /// When it was posted.
     pub posted_at: SystemTime,
 }
 
-/// What became of an instruction.
+/// The outcome of an instruction.
 #[derive(Debug)]
 pub enum Outcome {
-    /// It was new.
+    /// Posted or rejected now.
     Final(Transaction),
-    /// The message id is known, with this content: the answer of the first time.
+    /// The message id is known with the same content: the stored transaction.
     Replayed(Transaction),
-    /// The message id is known, with other content.
+    /// The message id is known with other content.
     Reused,
-    /// The balance can't be counted any more.
+    /// The balance would be out of range.
     OutOfRange,
 }
 
-/// What an account holds now.
+/// The balance of an account.
 #[derive(Debug)]
 pub struct Balance {
     /// Its currency.
     pub currency: String,
-    /// How much.
+    /// The amount.
     pub minor_units: i64,
-    /// How many postings it had.
+    /// The number of postings.
     pub version: i64,
-    /// Since when it exists.
+    /// When the account was opened.
     pub opened_at: SystemTime,
 }

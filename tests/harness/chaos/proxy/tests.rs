@@ -1,5 +1,5 @@
-//! Each mishap does to a request what its description says: whether it arrives, how often, and what
-//! comes back.
+//! Each fault does what its description says: whether the request is carried out, how often, and what is
+//! returned.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -7,11 +7,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 
-/// What the service answers.
+/// The body of the service's answer.
 const BODY: &str = "the answer";
 
-/// What came back: a status and a whole body, or nothing whole.
-type Seen = Option<(u16, String)>;
+/// The status and the body of a whole response; `None` for any other result.
+type Received = Option<(u16, String)>;
 
 /// Counts requests and answers each with 200, one request a connection.
 async fn service(arrived: Arc<AtomicUsize>) -> u16 {
@@ -19,7 +19,7 @@ async fn service(arrived: Arc<AtomicUsize>) -> u16 {
     let port = listener.local_addr().unwrap().port();
     drop(runtime().spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {
-            // To the end of its body, so that nothing is unread when the connection closes.
+            // The body is read to its end, so that nothing is unread when the connection closes.
             let mut request = Vec::new();
             while !request.ends_with(b"{}") {
                 assert!(client.read_buf(&mut request).await.unwrap() > 0, "a whole request");
@@ -33,66 +33,68 @@ async fn service(arrived: Arc<AtomicUsize>) -> u16 {
     port
 }
 
-/// What arrives at the service, and what comes back from the proxy.
-async fn check(mishap: Option<Mishap>, arrives: usize, comes_back: Seen) {
+/// Checks how many requests arrive at the service, and what the proxy returns.
+async fn check(fault: Option<StorageFault>, arrives: usize, expected: Received) {
     let arrived: Arc<AtomicUsize> = Arc::default();
-    let dice = Arc::new(Dice::new(1));
-    let desk = Desk {
+    let faults = Arc::new(FaultInjector::new(1));
+    let state = ProxyState {
         service: Service::Table,
         target: SocketAddr::from(([127, 0, 0, 1], service(Arc::clone(&arrived)).await)),
         http: reqwest::Client::builder().no_proxy().build().unwrap(),
-        dice: Arc::clone(&dice),
-        underway: Arc::default(),
+        faults: Arc::clone(&faults),
+        under_way: Arc::default(),
     };
     let path = "/account/ledger".to_owned();
-    let asked = Asked { method: Method::PUT, path, headers: HeaderMap::new(), body: Bytes::from("{}") };
-    let seen = match desk.befall(&asked, mishap).await {
-        Err(Cut) => None,
+    let request =
+        ProxiedRequest { method: Method::PUT, path, headers: HeaderMap::new(), body: Bytes::from("{}") };
+    let received = match state.apply(&request, fault).await {
+        Err(ConnectionCut) => None,
         Ok(response) => {
             let status = response.status().as_u16();
             let body = response.into_body().collect().await.ok();
             body.map(|body| (status, String::from_utf8(body.to_bytes().to_vec()).unwrap()))
         }
     };
-    assert_eq!(arrived.load(Ordering::SeqCst), arrives, "arrived with {mishap:?}");
-    let status = |seen: &Seen| seen.as_ref().map(|(status, _)| *status);
-    assert_eq!(status(&seen), status(&comes_back), "{mishap:?}: {seen:?}");
-    if status(&comes_back) == Some(200) {
-        assert_eq!(seen, comes_back, "{mishap:?}");
+    assert_eq!(arrived.load(Ordering::SeqCst), arrives, "arrived with {fault:?}");
+    let status = |received: &Received| received.as_ref().map(|(status, _)| *status);
+    assert_eq!(status(&received), status(&expected), "{fault:?}: {received:?}");
+    if status(&expected) == Some(200) {
+        assert_eq!(received, expected, "{fault:?}");
     }
-    assert_eq!(dice.counts().into_keys().collect::<Vec<_>>(), Vec::from_iter(mishap), "noted");
+    assert_eq!(faults.counts().into_keys().collect::<Vec<_>>(), Vec::from_iter(fault), "counted");
 }
 
 #[tokio::test]
-async fn each_mishap_does_what_it_says() {
+async fn each_storage_fault_does_what_it_says() {
     let answer = || Some((200, BODY.to_owned()));
     let error = |status| Some((status, String::new()));
     check(None, 1, answer()).await;
-    check(Some(Mishap::Delayed), 1, answer()).await;
-    check(Some(Mishap::Late), 1, answer()).await;
-    check(Some(Mishap::Repeated), 2, answer()).await;
-    check(Some(Mishap::CutBefore), 0, None).await;
-    check(Some(Mishap::AnswerLost), 1, None).await;
-    check(Some(Mishap::CutWithin), 1, None).await;
-    check(Some(Mishap::Failed), 0, error(500)).await;
-    check(Some(Mishap::FailedAfter), 1, error(500)).await;
-    check(Some(Mishap::Busy), 0, error(503)).await;
-    check(Some(Mishap::BusyAfter), 1, error(503)).await;
-    check(Some(Mishap::Refused), 0, error(412)).await;
+    check(Some(StorageFault::Delayed), 1, answer()).await;
+    check(Some(StorageFault::Late), 1, answer()).await;
+    check(Some(StorageFault::Repeated), 2, answer()).await;
+    check(Some(StorageFault::CutBefore), 0, None).await;
+    check(Some(StorageFault::AnswerLost), 1, None).await;
+    check(Some(StorageFault::CutWithin), 1, None).await;
+    check(Some(StorageFault::Failed), 0, error(500)).await;
+    check(Some(StorageFault::FailedAfter), 1, error(500)).await;
+    check(Some(StorageFault::Busy), 0, error(503)).await;
+    check(Some(StorageFault::BusyAfter), 1, error(503)).await;
+    check(Some(StorageFault::Refused), 0, error(412)).await;
 }
 
 #[test]
-fn writes_under_a_condition_are_told_from_others() {
-    let asked = |method: Method, path: &str, condition: Option<&'static str>, body: &str| {
+fn conditional_writes_are_recognized() {
+    let request = |method: Method, path: &str, condition: Option<&'static str>, body: &str| {
         let mut headers = HeaderMap::new();
         headers.extend(condition.map(|condition| (IF_MATCH, HeaderValue::from_static(condition))));
-        let asked = Asked { method, path: path.to_owned(), headers, body: Bytes::from(body.to_owned()) };
-        let Traits { writes, conditional } = asked.traits();
+        let request =
+            ProxiedRequest { method, path: path.to_owned(), headers, body: Bytes::from(body.to_owned()) };
+        let RequestTraits { writes, conditional } = request.traits();
         (writes, conditional)
     };
-    assert_eq!(asked(Method::GET, "/a/ledger()", None, ""), (false, false));
-    assert_eq!(asked(Method::PUT, "/a/ledger(x)", Some("W/\"1\""), "{}"), (true, true));
-    assert_eq!(asked(Method::DELETE, "/a/ledger(x)", Some("*"), ""), (true, false));
-    assert_eq!(asked(Method::POST, "/a/$batch", None, "POST /a HTTP/1.1\r\n"), (true, false));
-    assert_eq!(asked(Method::POST, "/a/$batch", None, "MERGE /a\r\nif-match: W/\"1\"\r\n"), (true, true));
+    assert_eq!(request(Method::GET, "/a/ledger()", None, ""), (false, false));
+    assert_eq!(request(Method::PUT, "/a/ledger(x)", Some("W/\"1\""), "{}"), (true, true));
+    assert_eq!(request(Method::DELETE, "/a/ledger(x)", Some("*"), ""), (true, false));
+    assert_eq!(request(Method::POST, "/a/$batch", None, "POST /a HTTP/1.1\r\n"), (true, false));
+    assert_eq!(request(Method::POST, "/a/$batch", None, "MERGE /a\r\nif-match: W/\"1\"\r\n"), (true, true));
 }

@@ -1,10 +1,10 @@
-//! The ledger of the model: what `ports::ledger` promises. Insert at most once; commit whole, under
-//! its guards, or not at all; the decision is pure.
+//! The ledger of the model, with the promises of `ports::ledger`: an insert happens at most once; a commit
+//! is written as a whole under its guards, or not at all; the decision is a pure function.
 
 use super::rules::{Mutation, Rules};
 use super::state::{Account, Commit, DEPOSIT, Finalization, KEYS, Row, State, Status, Work};
 
-/// What a transaction moves.
+/// The signed amount of a transaction.
 pub const fn amount(key: usize, content: u8) -> i8 {
     match (key, content) {
         (DEPOSIT, 0) => 1,
@@ -13,7 +13,7 @@ pub const fn amount(key: usize, content: u8) -> i8 {
     }
 }
 
-/// Account and work give a commit, as `domain::decision` does it.
+/// Decides a commit from the account and the work, as `domain::decision` does.
 pub fn decide(state: &State, account: Account, work: &[Work]) -> Commit {
     let mut balance = account.balance;
     let finalizations = work
@@ -32,12 +32,12 @@ pub fn decide(state: &State, account: Account, work: &[Work]) -> Commit {
 }
 
 impl State {
-    /// Stores a transaction under its key, at most once. True when this call stored it.
+    /// Stores a transaction under its key, at most once. Returns whether this call stored it.
     pub fn insert(&mut self, key: usize, content: u8, rules: &Rules) -> bool {
         let revision = match self.rows[key] {
             None => 1,
             Some(row) if rules.breaks(Mutation::InsertReplaces) => {
-                self.flaws.final_changed |= row.status != Status::Accepted;
+                self.violations.final_changed |= row.status != Status::Accepted;
                 row.revision.saturating_add(1)
             }
             Some(_) => return false,
@@ -51,12 +51,12 @@ impl State {
         true
     }
 
-    /// Writes a commit if its guards hold. `owner` has its nonce in hand. False when nothing was
-    /// written.
+    /// Writes a commit if its guards hold. `owner` is the worker that still knows the nonce. Returns
+    /// whether the commit was written.
     pub fn commit(&mut self, commit: &Commit, owner: Option<usize>, rules: &Rules) -> bool {
-        let loose = rules.breaks(Mutation::NoGuardForRejections);
+        let unguarded_rejections = rules.breaks(Mutation::NoGuardForRejections);
         let rejects_only = commit.finalizations.iter().all(|last| last.status == Status::Rejected);
-        let unguarded = rules.breaks(Mutation::NoAccountGuard) || (loose && rejects_only);
+        let unguarded = rules.breaks(Mutation::NoAccountGuard) || (unguarded_rejections && rejects_only);
         let account_holds = unguarded || self.account.version == commit.guard;
         let row_holds =
             |last: &Finalization| self.rows[last.key].is_some_and(|row| row.revision == last.revision);
@@ -68,20 +68,20 @@ impl State {
         for last in &commit.finalizations {
             balance = self.finalize(last, balance, owner);
         }
-        if !(loose && rejects_only) {
+        if !(unguarded_rejections && rejects_only) {
             let version = self.account.version.saturating_add(1);
             self.account = Account { balance: commit.balance, version };
         }
         true
     }
 
-    /// Makes one row final; the true balance afterwards.
+    /// Makes one row final. Returns the balance afterwards.
     fn finalize(&mut self, last: &Finalization, before: i8, owner: Option<usize>) -> i8 {
         let Finalization { key, revision: _, status } = *last;
         let Some(row) = &mut self.rows[key] else { return before };
         let moved = amount(key, row.content);
         let after = before.saturating_add(moved);
-        self.flaws.final_changed |= row.status != Status::Accepted && row.status != status;
+        self.violations.final_changed |= row.status != Status::Accepted && row.status != status;
         row.status = status;
         row.revision = row.revision.saturating_add(1);
         row.decided_by = owner;
@@ -90,7 +90,7 @@ impl State {
             self.entries_sum = self.entries_sum.saturating_add(moved);
             return after;
         }
-        self.flaws.refused_payable |= after >= 0;
+        self.violations.refused_payable |= after >= 0;
         before
     }
 }

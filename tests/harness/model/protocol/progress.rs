@@ -1,27 +1,27 @@
-//! How far the world is from rest. With it progress becomes two properties of single states and
-//! steps, which a checker decides soundly:
+//! A rank: how far the system is from quiescence. It expresses progress by two properties of single states
+//! and steps, which a checker can decide:
 //!
-//! 1. each step without a fault lowers the rank, and ranks cannot fall for ever, so that **every** run
-//!    in which faults have stopped ends, whoever is faster;
-//! 2. where it ends nobody has anything to do, and everything acknowledged is final.
+//! 1. each fault-free step lowers the rank, and a rank cannot fall for ever, so **every** run in which the
+//!    faults have stopped ends, in any schedule;
+//! 2. where a run ends no process has anything to do, and everything acknowledged is final.
 //!
-//! Stateright's own `eventually` would not do: it does not tell a cycle from two paths that meet, and
-//! drops what it awaits when a path meets a visited state.
+//! The `eventually` of stateright is not sufficient: it does not distinguish a cycle from two paths that
+//! meet, and drops a pending condition when a path meets a visited state.
 //!
-//! Clients that ask again are not counted on: a step of a client is no step towards rest.
+//! Repeated requests of clients do not count: a step of a client is no progress.
 
 use super::rules::Rules;
 use super::state::{Row, Slot, Stage, State, Status, Work, Worker};
 
-/// Compared from the left; each number weighs more than all after it.
+/// Compared from the left; each number outweighs all numbers after it.
 pub(super) type Rank = [usize; 5];
 
-/// What comes on top while something that was read is out of date: the commit will be refused, and
-/// reading anew costs less than this.
+/// Added while something that was read is out of date: the commit will be refused, and reading again costs
+/// less than this.
 const OUTDATED: usize = 100;
 
 impl State {
-    /// How far the world is from rest.
+    /// How far the system is from quiescence.
     pub(super) fn rank(&self, rules: &Rules) -> Rank {
         let slots = self.webs.iter().flat_map(|web| web.slots);
         let requests = slots.map(|slot| match slot {
@@ -39,7 +39,7 @@ impl State {
         ]
     }
 
-    /// Visible messages will be received; those that cannot be settled will become visible first.
+    /// A visible message will be received; a message that cannot be settled will become visible first.
     fn message_rank(&self, place: usize, rules: &Rules) -> usize {
         let lease = self.queue[place].lease;
         let settling = lease.holder().filter(|holder| self.workers[*holder].stage == Stage::Settling);
@@ -61,7 +61,7 @@ impl State {
             Stage::ReadingBack { refused: false } => {
                 outdated(old_account || work.iter().any(is_old)).saturating_add(3)
             }
-            // It was refused, so something is out of date, and stays so.
+            // The commit was refused, so something is out of date and remains so.
             Stage::ReadingBack { refused: true } => OUTDATED.saturating_add(1),
             Stage::Loading => outdated(work.iter().any(is_old)).saturating_add(4),
             Stage::Reloading(place) => {

@@ -1,27 +1,27 @@
-//! The queue and the network of the model: what `ports::queue` promises, and requests that arrive
-//! when nobody waits for them any more.
+//! The queue and the network of the model: the promises of `ports::queue`, and requests that arrive after
+//! their sender gave up.
 //!
-//! A message that nobody works on is visible: when exactly its lease ends makes no difference to what
-//! can happen. A lease that ends *while its holder is at work* is a fault of its own.
+//! A message that no worker works on is visible, since the exact end of its lease makes no difference. A
+//! lease that ends *while its holder works* is a separate fault.
 
 use super::rules::Rules;
 use super::state::{Items, Late, Lease, Message, State, Work};
 
 impl State {
-    /// Puts a message on the queue.
+    /// Adds a message to the queue.
     pub(super) fn send(&mut self, items: Items) {
         self.queue.push(Message { items, lease: Lease::Free });
         self.queue.sort_unstable();
     }
 
-    /// A request gets lost on its way, for the time being.
+    /// Delays a request; it may arrive later.
     pub(super) fn delay(&mut self, late: Late) {
         self.late.push(late);
         self.late.sort_unstable();
     }
 
     /// A late request arrives.
-    pub(super) fn land(&mut self, place: usize, rules: &Rules) {
+    pub(super) fn arrive(&mut self, place: usize, rules: &Rules) {
         match self.late.remove(place) {
             Late::Insert { key, content } => drop(self.insert(key, content, rules)),
             Late::Send(items) => self.send(items),
@@ -29,8 +29,8 @@ impl State {
         }
     }
 
-    /// A worker receives messages; whoever had them has lost its leases. Its work is each key once,
-    /// in the order of the messages.
+    /// A worker receives messages; previous holders lose their leases. The work contains each key once, in
+    /// the order of the messages.
     pub(super) fn receive(&mut self, worker: usize, places: &[usize]) {
         let mut work: Vec<Work> = Vec::new();
         for place in places {
@@ -48,7 +48,7 @@ impl State {
         self.queue.sort_unstable();
     }
 
-    /// Nobody has a receipt of that worker's messages any more.
+    /// Frees all messages of a worker; its receipts are lost.
     pub(super) fn release_all(&mut self, worker: usize) {
         for message in &mut self.queue {
             if message.lease.holder() == Some(worker) {
@@ -58,7 +58,7 @@ impl State {
         self.queue.sort_unstable();
     }
 
-    /// Changes what the newest receipt of a message is worth.
+    /// Changes the lease of a message.
     pub(super) fn set_lease(&mut self, place: usize, lease: Lease) {
         self.queue[place].lease = lease;
         self.queue.sort_unstable();

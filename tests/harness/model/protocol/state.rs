@@ -1,70 +1,70 @@
-//! What the model remembers: the store, the queue, the network, and what each process has in memory.
+//! The state of the model: the store, the queue, the network, and the memory of each process.
 //!
-//! Everything is small and canonical, so that two histories that leave the same world give the same
-//! state: messages and requests are sorted, and a nonce is "the one that worker has in hand" or
-//! nothing, since nobody compares it with anything else.
+//! All parts are small and canonical, so that two histories with the same result give the same state.
+//! Messages and requests are sorted. A nonce is stored as the worker that still knows it, or as nothing,
+//! since no other process compares it.
 
 use std::cmp::Ordering;
 
 use stateright::Representative;
 
-/// Transactions: the deposit and the withdrawal that only the deposit can pay.
+/// Number of transactions: the deposit, and the withdrawal that only the deposit can pay.
 pub const KEYS: usize = 2;
 /// The deposit.
 pub const DEPOSIT: usize = 0;
 /// The withdrawal.
 pub const WITHDRAWAL: usize = 1;
-/// Web processes, and workers as well.
+/// Number of web processes, and of workers.
 pub const PROCESSES: usize = 2;
-/// What clients ask for: the deposit, the withdrawal, and the id of the deposit with other content.
+/// Number of different requests: the deposit, the withdrawal, and the id of the deposit with other content.
 pub const REQUESTS: usize = 3;
 
 /// The status of a transaction's row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Status {
-    /// It waits.
+    /// It is not final.
     Accepted,
     /// It is in the journal.
     Posted,
-    /// It was refused for want of funds.
+    /// It was rejected for insufficient funds.
     Rejected,
 }
 
 /// A row of the transaction log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Row {
-    /// Which content was accepted: 0, or 1 for the other content of the same id.
+    /// The accepted content: 0, or 1 for the other content of the same id.
     pub content: u8,
-    /// Grows with each change.
+    /// Increases with each change.
     pub revision: u8,
     /// Its status.
     pub status: Status,
-    /// The worker that has the nonce of the deciding commit still in hand.
+    /// The worker that still knows the nonce of the deciding commit.
     pub decided_by: Option<usize>,
 }
 
 /// The account's row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Account {
-    /// What is on it.
+    /// The balance.
     pub balance: i8,
-    /// Grows with each commit.
+    /// Increases with each commit.
     pub version: u8,
 }
 
 /// The work in a message: for each transaction the revision of its row, or nothing.
 pub type Items = [Option<u8>; KEYS];
 
-/// Who may do what with a message.
+/// The state of a message's receipts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lease {
-    /// Anybody may receive it, and no receipt for it counts any more.
+    /// Any worker may receive the message, and no receipt is valid.
     Free,
-    /// Anybody may receive it; until then a delete under the newest receipt is still on its way.
-    DeleteUnderWay,
-    /// It is hidden; the worker has the newest receipt.
+    /// Any worker may receive the message; until then a late delete under the newest receipt may arrive.
+    LateDelete,
+    /// The message is hidden; the worker has the newest receipt.
     Held(usize),
-    /// Anybody may receive it; until then the worker still has the newest receipt.
+    /// Any worker may receive the message; until then the worker still has the newest receipt.
     Expired(usize),
 }
 
@@ -73,7 +73,7 @@ impl Lease {
     pub const fn holder(self) -> Option<usize> {
         match self {
             Self::Held(worker) | Self::Expired(worker) => Some(worker),
-            Self::Free | Self::DeleteUnderWay => None,
+            Self::Free | Self::LateDelete => None,
         }
     }
 
@@ -86,7 +86,7 @@ impl Lease {
         match self {
             Self::Held(worker) => Self::Held(other(worker)),
             Self::Expired(worker) => Self::Expired(other(worker)),
-            Self::Free | Self::DeleteUnderWay => self,
+            Self::Free | Self::LateDelete => self,
         }
     }
 }
@@ -100,14 +100,14 @@ pub struct Message {
     pub lease: Lease,
 }
 
-/// One transaction that a commit makes final.
+/// The finalization of one transaction by a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Finalization {
-    /// Which.
+    /// The transaction.
     pub key: usize,
-    /// The revision that its row must have.
+    /// The revision that the row must have.
     pub revision: u8,
-    /// What becomes of it.
+    /// The final status.
     pub status: Status,
 }
 
@@ -118,36 +118,36 @@ pub struct Commit {
     pub guard: u8,
     /// The balance afterwards.
     pub balance: i8,
-    /// What becomes final.
+    /// The transactions that become final.
     pub finalizations: Vec<Finalization>,
 }
 
-/// A request whose sender has given up waiting, and that may still arrive.
+/// A request that may still arrive after its sender gave up.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Late {
     /// An insert.
     Insert {
-        /// Which transaction.
+        /// The transaction.
         key: usize,
-        /// With which content.
+        /// The content.
         content: u8,
     },
     /// A send.
     Send(Items),
-    /// A commit, and the worker that still has its nonce in hand.
+    /// A commit, and the worker that still knows its nonce.
     Commit(Commit, Option<usize>),
 }
 
-/// A request of a client inside a web process.
+/// A request of a client within a web process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Slot {
-    /// None.
+    /// No request.
     Idle,
-    /// About to be written to the log.
+    /// The row is to be inserted.
     Inserting(u8),
-    /// About to be sent to the queue.
+    /// The work is to be sent to the queue.
     Sending {
-        /// The client's content.
+        /// The content of the client.
         content: u8,
         /// The revision of the row.
         revision: u8,
@@ -157,128 +157,128 @@ pub enum Slot {
 /// A web process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Web {
-    /// Its requests, one for each id.
+    /// The requests, one for each id.
     pub slots: [Slot; KEYS],
-    /// The work whose send it has seen confirmed.
+    /// The transactions whose send was confirmed.
     pub confirmed: [bool; KEYS],
 }
 
-/// A piece of work in the hands of a worker.
+/// One item of a worker's round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Work {
-    /// Which transaction.
+    /// The transaction.
     pub key: usize,
-    /// The revision that its row had.
+    /// The revision that the row had.
     pub revision: u8,
 }
 
-/// What a worker does next.
+/// The next action of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// It receives.
+    /// Receives messages.
     Idle,
-    /// It reads the account.
+    /// Reads the account.
     Loading,
-    /// It commits; `unclear` when an earlier attempt of the same commit has had no answer.
+    /// Commits; `unclear` when an earlier attempt of the same commit had no answer.
     Committing {
         /// Whether the same commit was sent before.
         unclear: bool,
     },
-    /// It looks whether its commit was written; `refused` when the guards have refused it meanwhile.
+    /// Reads whether its commit was written; `refused` when the guards have refused it since.
     ReadingBack {
-        /// Whether it can still be written.
+        /// Whether the commit was refused, so that it can no longer be written.
         refused: bool,
     },
-    /// It reads the row of the work in that place.
+    /// Reads the row of the work item at that position.
     Reloading(usize),
-    /// It deletes the messages whose work is final, and gives back the others.
+    /// Deletes messages whose work is final, and releases the others.
     Settling,
 }
 
 /// A worker process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Worker {
-    /// What it does.
+    /// The next action.
     pub stage: Stage,
-    /// The account as it last saw it.
+    /// The account as it was last read.
     pub cache: Option<Account>,
-    /// What is not final yet, in order.
+    /// The work that is not final, in order.
     pub work: Vec<Work>,
-    /// What it knows to be final, of this round.
+    /// The transactions of this round that the worker knows to be final.
     pub settled: [bool; KEYS],
 }
 
-/// How much may still go wrong, and how often clients may still ask.
+/// How many faults and requests may still happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Budget {
-    /// Requests of clients, by what they ask for.
+    /// Requests of clients, by kind.
     pub submits: [u8; REQUESTS],
-    /// Answers lost, requests lost, requests that arrive late.
+    /// Lost answers, lost requests and late requests.
     pub losses: u8,
     /// Crashes.
     pub crashes: u8,
-    /// Leases that end while their holder is at work.
+    /// Leases that end while their holder works.
     pub expiries: u8,
     /// Accepted work that repair sends again, which changes the revision of its row.
     pub repairs: u8,
 }
 
-/// Wrong steps that the state alone would not show.
+/// Wrong steps that cannot be seen in the rest of the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Flaws {
+pub struct Violations {
     /// A final row was written again.
     pub final_changed: bool,
-    /// A client was promised other content than the log has.
+    /// A client was acknowledged content that differs from the log.
     pub other_content: bool,
     /// A rejection was recorded although the account could pay.
     pub refused_payable: bool,
-    /// A worker told another outcome than the recorded one.
-    pub told_wrong: bool,
-    /// A step without a fault did not lead nearer to rest.
+    /// A worker announced another outcome than the recorded one.
+    pub wrong_announcement: bool,
+    /// A fault-free step did not lower the rank.
     pub no_progress: bool,
 }
 
-/// The world.
+/// The state of the whole system.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct State {
     /// The transaction log.
     pub rows: [Option<Row>; KEYS],
     /// The account.
     pub account: Account,
-    /// Entries of the journal, by transaction.
+    /// Number of journal entries of each transaction.
     pub entries: [u8; KEYS],
     /// The sum of the entries.
     pub entries_sum: i8,
-    /// The queue, sorted: it keeps no order.
+    /// The queue, sorted, since it is unordered.
     pub queue: Vec<Message>,
-    /// Requests without an answer that may still arrive, sorted.
+    /// Requests that may still arrive after their senders gave up, sorted.
     pub late: Vec<Late>,
     /// The web processes.
     pub webs: [Web; PROCESSES],
     /// The workers.
     pub workers: [Worker; PROCESSES],
-    /// What was answered with 202, or with its final status.
+    /// The transactions that were acknowledged.
     pub acknowledged: [bool; KEYS],
-    /// What may still happen.
+    /// The faults and requests that may still happen.
     pub budget: Budget,
-    /// What went wrong.
-    pub flaws: Flaws,
+    /// The wrong steps so far.
+    pub violations: Violations,
 }
 
 impl Web {
-    /// A process that has just started.
+    /// A process after its start.
     pub const NEW: Self = Self { slots: [Slot::Idle; KEYS], confirmed: [false; KEYS] };
 }
 
 impl Worker {
-    /// A process that has just started.
+    /// A process after its start.
     pub const fn new() -> Self {
         Self { stage: Stage::Idle, cache: None, work: Vec::new(), settled: [false; KEYS] }
     }
 }
 
 impl State {
-    /// An open account without money, and nobody at work.
+    /// An open account without money, and idle processes.
     pub fn new(budget: Budget) -> Self {
         Self {
             rows: [None; KEYS],
@@ -291,11 +291,11 @@ impl State {
             workers: [Worker::new(), Worker::new()],
             acknowledged: [false; KEYS],
             budget,
-            flaws: Flaws::default(),
+            violations: Violations::default(),
         }
     }
 
-    /// Whether a transaction is final.
+    /// Whether the transaction is final.
     pub fn is_final(&self, key: usize) -> bool {
         self.rows[key].is_some_and(|row| row.status != Status::Accepted)
     }
@@ -332,7 +332,7 @@ impl Representative for State {
         match one.cmp(two) {
             Ordering::Less => state,
             Ordering::Greater => state.with_workers_swapped(),
-            // They can still be told apart by what is held for them.
+            // Both workers are equal, but references to them may differ.
             Ordering::Equal => state.clone().with_workers_swapped().min(state),
         }
     }

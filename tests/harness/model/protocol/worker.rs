@@ -1,15 +1,16 @@
-//! The workers: `post` and `settle` of the bank. Receive, load, commit, and only then delete.
+//! The workers, which post and settle: receive, load, commit, and then delete.
 //!
-//! One round at a time: within a process the turns of an account do the same. Left out: dead letters
-//! (progress is shown without them) and renewals (a lease that is renewed has not ended).
+//! Each worker has one round at a time, which is equivalent to the serialized work on an account within a
+//! process. Dead letters (progress holds without them) and renewals (a renewed lease has not ended) are
+//! left out.
 
 use super::ledger::decide;
 use super::rules::{Mutation, Rules};
 use super::state::{Account, Commit, KEYS, Late, Lease, Stage, State, Status, Worker};
-use crate::model::fate::Fate;
+use crate::model::request_outcome::RequestOutcome;
 
 impl State {
-    /// A round begins.
+    /// A round starts.
     pub(super) fn begin_round(&mut self, worker: usize, places: &[usize], rules: &Rules) {
         self.receive(worker, places);
         self.workers[worker].stage = self.workers[worker].after_reload();
@@ -18,46 +19,46 @@ impl State {
         }
     }
 
-    /// The account is read.
+    /// Reads the account.
     pub(super) fn load(&mut self, worker: usize) {
         self.workers[worker].cache = Some(self.account);
         self.workers[worker].stage = Stage::Committing { unclear: false };
     }
 
-    /// A commit is sent, or the same one again.
-    pub(super) fn worker_commit(&mut self, worker: usize, fate: Fate, rules: &Rules) {
+    /// Sends a commit, for the first time or again.
+    pub(super) fn worker_commit(&mut self, worker: usize, outcome: RequestOutcome, rules: &Rules) {
         let (Stage::Committing { unclear }, Some(plan)) = (self.workers[worker].stage, self.plan_of(worker))
         else {
             return;
         };
-        match fate {
-            Fate::Answered if self.commit(&plan, None, rules) => {
+        match outcome {
+            RequestOutcome::Answered if self.commit(&plan, None, rules) => {
                 let after = Account { balance: plan.balance, version: self.account.version };
                 self.done(worker, &plan, Some(after));
             }
-            Fate::Answered if unclear => {
+            RequestOutcome::Answered if unclear => {
                 self.workers[worker].stage = Stage::ReadingBack { refused: true };
             }
-            Fate::Answered => self.stale(worker, rules),
-            Fate::AnswerLost => {
+            RequestOutcome::Answered => self.stale(worker, rules),
+            RequestOutcome::AnswerLost => {
                 self.commit(&plan, Some(worker), rules);
                 self.unclear(worker, &plan, rules);
             }
-            Fate::NeverArrives => self.unclear(worker, &plan, rules),
-            Fate::Late => {
+            RequestOutcome::RequestLost => self.unclear(worker, &plan, rules),
+            RequestOutcome::Late => {
                 self.delay(Late::Commit(plan.clone(), Some(worker)));
                 self.unclear(worker, &plan, rules);
             }
         }
     }
 
-    /// What the worker has decided: pure, so that it need not be remembered.
+    /// The decision of a worker. It is a pure function, so it need not be stored.
     fn plan_of(&self, worker: usize) -> Option<Commit> {
         let Worker { cache, work, .. } = &self.workers[worker];
         cache.map(|account| decide(self, account, work))
     }
 
-    /// A commit had no answer.
+    /// Handles a commit without an answer.
     fn unclear(&mut self, worker: usize, plan: &Commit, rules: &Rules) {
         if rules.breaks(Mutation::UnclearIsDone) {
             let last: Vec<usize> = plan.finalizations.iter().map(|last| last.key).collect();
@@ -69,8 +70,8 @@ impl State {
         }
     }
 
-    /// The worker reads back whether its commit was written. It is written whole, so one row tells.
-    /// Not found proves nothing before the guards have refused it: then it is sent again.
+    /// Reads whether the commit was written. A commit is written as a whole, so one row is sufficient. If
+    /// the row is not found the commit may still arrive, so it is sent again until the guards refuse it.
     pub(super) fn read_back(&mut self, worker: usize, rules: &Rules) {
         let (Stage::ReadingBack { refused }, Some(plan)) = (self.workers[worker].stage, self.plan_of(worker))
         else {
@@ -82,7 +83,7 @@ impl State {
             row.decided_by == Some(worker) || by_status
         });
         if is_own {
-            // What the account looks like by now is another matter.
+            // The account may have changed since then.
             self.done(worker, &plan, None);
         } else if refused {
             self.stale(worker, rules);
@@ -91,17 +92,18 @@ impl State {
         }
     }
 
-    /// The commit was written: its outcomes are announced.
+    /// Announces the outcomes of a written commit.
     fn done(&mut self, worker: usize, plan: &Commit, after: Option<Account>) {
         for last in &plan.finalizations {
-            self.flaws.told_wrong |= self.rows[last.key].is_none_or(|row| row.status != last.status);
+            self.violations.wrong_announcement |=
+                self.rows[last.key].is_none_or(|row| row.status != last.status);
         }
         let keys: Vec<usize> = plan.finalizations.iter().map(|last| last.key).collect();
         self.settled(worker, &keys);
         self.workers[worker].cache = after;
     }
 
-    /// The work is taken for final; its messages can go.
+    /// Marks work as final, so that its messages can be deleted.
     fn settled(&mut self, worker: usize, keys: &[usize]) {
         self.forget_nonce(worker);
         for key in keys {
@@ -110,7 +112,7 @@ impl State {
         self.settle_round(worker);
     }
 
-    /// Something was not as it had been read: rows and account are read anew.
+    /// Reads the rows and the account again, because something had changed.
     fn stale(&mut self, worker: usize, rules: &Rules) {
         self.forget_nonce(worker);
         if !rules.breaks(Mutation::KeepOldCache) {
@@ -119,32 +121,32 @@ impl State {
         self.workers[worker].stage = Stage::Reloading(0);
     }
 
-    /// One row is read: what is final is settled, the rest gets the revision that its row has now.
+    /// Reads one row: final work is settled, other work gets the current revision of its row.
     pub(super) fn reload(&mut self, worker: usize, rules: &Rules) {
         let Stage::Reloading(place) = self.workers[worker].stage else { return };
         let Some(key) = self.workers[worker].work.get(place).map(|work| work.key) else { return };
-        let trusting = rules.breaks(Mutation::UnclearIsFailed);
-        let done = self.is_final(key) && !trusting;
+        let ignores_status = rules.breaks(Mutation::UnclearIsFailed);
+        let done = self.is_final(key) && !ignores_status;
         let Some(row) = self.rows[key] else { return };
-        let hands = &mut self.workers[worker];
+        let process = &mut self.workers[worker];
         let next = if done {
-            hands.work.remove(place);
-            hands.settled[key] = true;
+            process.work.remove(place);
+            process.settled[key] = true;
             place
         } else {
-            hands.work[place].revision = row.revision;
+            process.work[place].revision = row.revision;
             place.saturating_add(1)
         };
-        if next < hands.work.len() {
-            hands.stage = Stage::Reloading(next);
-        } else if hands.work.is_empty() {
+        if next < process.work.len() {
+            process.stage = Stage::Reloading(next);
+        } else if process.work.is_empty() {
             self.settle_round(worker);
         } else {
-            hands.stage = hands.after_reload();
+            process.stage = process.after_reload();
         }
     }
 
-    /// Something was away for too long: what is not final goes back to the queue.
+    /// Gives up on a store that does not answer: unfinished work returns to the queue.
     pub(super) fn give_up(&mut self, worker: usize) {
         if !matches!(self.workers[worker].stage, Stage::ReadingBack { refused: false }) {
             self.budget.losses = self.budget.losses.saturating_sub(1);
@@ -160,27 +162,27 @@ impl State {
         self.end_round(worker);
     }
 
-    /// Deletes a message whose work is final, or gives it back with what is left of it.
-    pub(super) fn settle(&mut self, worker: usize, place: usize, fate: Fate, rules: &Rules) {
-        match (self.is_deletable(worker, place, rules), fate) {
-            (true, Fate::Answered | Fate::AnswerLost) => drop(self.queue.remove(place)),
-            (true, Fate::Late) => self.set_lease(place, Lease::DeleteUnderWay),
-            (false, Fate::Answered) => {
+    /// Deletes a message whose work is final, or releases it with its remaining work.
+    pub(super) fn settle(&mut self, worker: usize, place: usize, outcome: RequestOutcome, rules: &Rules) {
+        match (self.is_deletable(worker, place, rules), outcome) {
+            (true, RequestOutcome::Answered | RequestOutcome::AnswerLost) => drop(self.queue.remove(place)),
+            (true, RequestOutcome::Late) => self.set_lease(place, Lease::LateDelete),
+            (false, RequestOutcome::Answered) => {
                 let settled = self.workers[worker].settled;
                 for key in (0..KEYS).filter(|key| settled[*key]) {
                     self.queue[place].items[key] = None;
                 }
                 self.set_lease(place, Lease::Free);
             }
-            // It comes back when its lease ends.
-            (_, Fate::NeverArrives) | (false, Fate::AnswerLost | Fate::Late) => {
+            // The message becomes visible when its lease ends.
+            (_, RequestOutcome::RequestLost) | (false, RequestOutcome::AnswerLost | RequestOutcome::Late) => {
                 self.set_lease(place, Lease::Free);
             }
         }
         self.end_round(worker);
     }
 
-    /// Whether all work of a message is known to be final to that worker.
+    /// Whether the worker knows that all work of a message is final.
     pub(super) fn is_deletable(&self, worker: usize, place: usize, rules: &Rules) -> bool {
         let settled = self.workers[worker].settled;
         let items = self.queue[place].items;
@@ -191,7 +193,7 @@ impl State {
         keys.all(|key| settled[key])
     }
 
-    /// A round ends when the worker has no message any more, be it because others took them.
+    /// Ends a round when the worker holds no message any more.
     pub(super) fn end_round(&mut self, worker: usize) {
         let holds = self.queue.iter().any(|message| message.lease.holder() == Some(worker));
         if self.workers[worker].stage == Stage::Settling && !holds {
@@ -200,14 +202,14 @@ impl State {
         }
     }
 
-    /// A worker dies and starts again: its memory is gone.
+    /// A worker crashes and starts again; its memory is lost.
     pub(super) fn crash_worker(&mut self, worker: usize) {
         self.forget_nonce(worker);
         self.release_all(worker);
         self.workers[worker] = Worker::new();
     }
 
-    /// From now on a commit that the worker has sent is nobody's.
+    /// Forgets the nonce of the worker's last commit.
     fn forget_nonce(&mut self, worker: usize) {
         for row in self.rows.iter_mut().flatten() {
             row.decided_by = row.decided_by.filter(|owner| *owner != worker);
@@ -222,7 +224,7 @@ impl State {
 }
 
 impl Worker {
-    /// What comes before the next commit.
+    /// The stage before the next commit.
     fn after_reload(&self) -> Stage {
         if self.cache.is_some() { Stage::Committing { unclear: false } } else { Stage::Loading }
     }

@@ -1,11 +1,11 @@
 //! The allocator of order numbers as a state machine, checked exhaustively.
 //!
-//! Two processes reserve ranges of two numbers in a register, issue them, give back what no commit
-//! used, end in an orderly way or die, and start again, until all numbers are used up. Requests to the
-//! register get lost, or their answers do, or they are carried out long after their sender gave up.
+//! Two processes reserve ranges of two numbers in a register, issue them, return unused numbers, stop
+//! cleanly or crash, and start again, until all numbers are used. Requests to the register or their answers
+//! are lost, or requests are carried out long after their sender gave up.
 //!
-//! It mirrors `shared::order_numbers` above the contract of `ports::sync_store`. A fetch and the end of
-//! a process go on side by side, as they do there.
+//! The model mirrors `shared::order_numbers` above the contract of `ports::sync_store`. A fetch and the
+//! stop of a process run concurrently, as in the bank.
 
 pub mod rules;
 mod state;
@@ -18,12 +18,12 @@ pub use state::Budget;
 use state::{RANGE_LEN, State};
 use steps::Step;
 
-/// The allocator under some rules, with a budget of faults.
+/// The allocator under a set of rules, with a budget of faults.
 #[derive(Debug, Clone, Copy)]
 pub struct Ranges {
     /// The rules.
     pub rules: Rules,
-    /// What may happen.
+    /// The faults that may happen.
     pub budget: Budget,
 }
 
@@ -41,34 +41,34 @@ impl Model for Ranges {
 
     fn next_state(&self, last: &State, step: Step) -> Option<State> {
         let mut next = last.clone();
-        next.take(step, &self.rules);
+        next.apply(step, &self.rules);
         Some(next)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        let mut properties = promises();
+        let mut properties = invariants();
         if self.rules.mutation.is_none() {
-            properties.extend(sights(&self.budget));
+            properties.extend(coverage(&self.budget));
         }
         properties
     }
 }
 
-fn promises() -> Vec<Property<Ranges>> {
+fn invariants() -> Vec<Property<Ranges>> {
     vec![
-        Property::always(ISSUED_ONCE, |_, state: &State| !state.flaws.repeated),
-        Property::always(CONFIRMED, |_, state: &State| !state.flaws.unconfirmed),
-        Property::always(TWO_LOST, |_, state: &State| state.lost() <= state.losable),
-        Property::always(NEVER_REFUSED, |_, state: &State| !state.flaws.refused),
+        Property::always(ISSUED_ONCE, |_, state: &State| !state.violations.repeated),
+        Property::always(CONFIRMED, |_, state: &State| !state.violations.unconfirmed),
+        Property::always(TWO_LOST, |_, state: &State| state.lost() <= state.loss_limit),
+        Property::always(NEVER_REFUSED, |_, state: &State| !state.violations.refused),
     ]
 }
 
-/// What has to come up somewhere, or the model would prove less than it says.
-fn sights(budget: &Budget) -> Vec<Property<Ranges>> {
+/// States that must be reachable; otherwise the model proves less than it claims.
+fn coverage(budget: &Budget) -> Vec<Property<Ranges>> {
     let all_issued = |_: &Ranges, state: &State| state.issued.count_ones() == u32::from(state.budget.numbers);
-    let mut sights = vec![Property::sometimes("all numbers are issued", all_issued)];
+    let mut coverage = vec![Property::sometimes("all numbers are issued", all_issued)];
     if budget.crashes > 0 {
-        sights.push(Property::sometimes(
+        coverage.push(Property::sometimes(
             "two ranges are lost with one crash",
             |ranges: &Ranges, state: &State| {
                 let Budget { losses, crashes, closings, numbers: _ } = state.budget;
@@ -80,18 +80,18 @@ fn sights(budget: &Budget) -> Vec<Property<Ranges>> {
         ));
     }
     if budget.closings > 0 {
-        let come_again = |ranges: &Ranges, state: &State| {
-            state.given_back > 0
+        let issued_again = |ranges: &Ranges, state: &State| {
+            state.returned_count > 0
                 && state.issued.count_ones() == u32::from(state.budget.numbers)
                 && state.budget.crashes == ranges.budget.crashes
         };
-        sights.push(Property::sometimes("all numbers are issued after some were given back", come_again));
+        coverage.push(Property::sometimes("all numbers are issued after some were returned", issued_again));
     }
     if budget.losses > 0 {
-        sights.push(Property::sometimes(
+        coverage.push(Property::sometimes(
             "a write is under way that its sender has given up",
             |_, state: &State| !state.late.is_empty(),
         ));
     }
-    sights
+    coverage
 }

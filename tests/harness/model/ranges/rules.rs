@@ -1,52 +1,52 @@
-//! By which rules the model plays: those of the bank, or the same with one of them broken.
+//! The rules of the model: those of the bank, or the same with one rule broken.
 
-/// A rule that is broken on purpose, to show that the model would notice.
+/// A rule that is broken on purpose, to show that the model detects it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mutation {
-    /// A range can be issued from as soon as its write is sent.
+    /// Numbers of a range are issued as soon as the write of the range is sent.
     PublishBeforeConfirmation,
-    /// A range can be issued from although its write had no answer.
+    /// Numbers of a range are issued although the write of the range had no answer.
     UnclearIsDone,
-    /// The write compares with the revision of the moment instead of the one that was read.
+    /// The write compares with the current revision instead of the revision that was read.
     CompareWithNewest,
-    /// Ranges are fetched without end, whatever is in reserve.
+    /// Ranges are fetched without a limit on the reserve.
     FetchWithoutEnd,
-    /// What is to be given back can still be issued until it is.
-    GiveBackOpenRange,
-    /// The whole range is given back, with what was taken from it.
-    GiveBackWholeRange,
-    /// A tail is given back although others have reserved behind it.
-    GiveBackFromTheMiddle,
-    /// What was given back without an answer is given back again.
-    GiveBackAgain,
-    /// A number that was in a commit is handed out again.
-    ReuseBurntNumber,
+    /// Numbers that are to be returned can still be issued.
+    ReturnOpenRange,
+    /// A whole range is returned, including the numbers that were taken.
+    ReturnWholeRange,
+    /// A tail is returned although later ranges were reserved.
+    ReturnFromTheMiddle,
+    /// Numbers whose return had no answer are returned again.
+    ReturnAgain,
+    /// A number that was used in a commit is issued again.
+    ReuseUsedNumber,
 }
 
 impl Mutation {
-    /// The property that must fall.
+    /// The property that must be violated.
     pub const fn breaks(self) -> &'static str {
         match self {
             Self::PublishBeforeConfirmation | Self::UnclearIsDone => CONFIRMED,
             Self::FetchWithoutEnd => TWO_LOST,
             Self::CompareWithNewest
-            | Self::GiveBackOpenRange
-            | Self::GiveBackWholeRange
-            | Self::GiveBackFromTheMiddle
-            | Self::GiveBackAgain
-            | Self::ReuseBurntNumber => ISSUED_ONCE,
+            | Self::ReturnOpenRange
+            | Self::ReturnWholeRange
+            | Self::ReturnFromTheMiddle
+            | Self::ReturnAgain
+            | Self::ReuseUsedNumber => ISSUED_ONCE,
         }
     }
 }
 
-/// Unique for ever.
+/// Every order number is unique.
 pub const ISSUED_ONCE: &str = "an order number is issued at most once";
-/// Only what is surely one's own.
+/// A process issues only numbers that it has reserved.
 pub const CONFIRMED: &str = "order numbers are issued only from ranges whose reservation was confirmed";
-/// Few gaps.
+/// Gaps are bounded.
 pub const TWO_LOST: &str = "at most two ranges are lost with a crash, and one with an unclear write";
-/// No false alarm.
-pub const NEVER_REFUSED: &str = "a process that is not ending never takes a sound register for damaged";
+/// A valid register is never refused.
+pub const NEVER_REFUSED: &str = "a process that is not stopping never refuses a valid register";
 
 /// The rules of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,15 +56,15 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Those of the bank.
-    pub const SOUND: Self = Self { mutation: None };
+    /// The rules of the bank.
+    pub const CORRECT: Self = Self { mutation: None };
 
-    /// Those of the bank with one of them broken.
+    /// The rules of the bank with one rule broken.
     pub const fn with(mutation: Mutation) -> Self {
         Self { mutation: Some(mutation) }
     }
 
-    /// Whether that rule is broken.
+    /// Whether this rule is broken.
     pub fn breaks(&self, mutation: Mutation) -> bool {
         self.mutation == Some(mutation)
     }

@@ -1,33 +1,32 @@
-//! What the model of the order numbers remembers: the register, the writes on their way, and what each
-//! process has in memory.
+//! The state of the model: the register, the writes under way, and the memory of each process.
 
 use stateright::Representative;
 
 use super::rules::Rules;
 
-/// Processes.
+/// Number of processes.
 pub const PROCESSES: usize = 2;
-/// Numbers of a range.
+/// Length of a range.
 pub const RANGE_LEN: u8 = 2;
-/// Most numbers of all: each is a bit.
+/// Largest amount of numbers: each is a bit.
 pub const NUMBERS_MAX: u8 = 16;
 
 /// A half-open range of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
-    /// The first that was not taken.
+    /// The first number that was not taken.
     pub from: u8,
-    /// The first after it.
+    /// The first number after the range.
     pub until: u8,
 }
 
 impl Span {
-    /// How many there are.
+    /// The length.
     pub const fn len(self) -> u8 {
         self.until.saturating_sub(self.from)
     }
 
-    /// Whether there are none.
+    /// Whether the range is empty.
     pub const fn is_empty(self) -> bool {
         self.len() == 0
     }
@@ -36,99 +35,98 @@ impl Span {
 /// The shared value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Register {
-    /// The first number that nobody reserved.
+    /// The first number that is not reserved.
     pub next: u8,
-    /// Grows with each write.
+    /// Increases with each write.
     pub revision: u8,
 }
 
-/// What goes on between a process and the register.
+/// The state of an exchange between a process and the register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PeerNetwork {
-    /// Nothing.
+    /// No exchange.
     Idle,
-    /// It is about to be read.
+    /// The register is to be read.
     Reading,
-    /// It was read so, and is about to be written.
+    /// The register was read and is to be written.
     Writing(Register),
 }
 
 /// A process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Process {
-    /// The range that it issues from.
+    /// The current range.
     pub current: Option<Span>,
-    /// Ranges in reserve: by the rules at most one.
+    /// Ranges in reserve: at most one by the rules.
     pub following: Vec<Span>,
     /// The fetch of a range.
     pub fetch: PeerNetwork,
     /// The highest end of a range of its own that was confirmed.
     pub confirmed: u8,
     /// A number that was taken for a commit.
-    pub hand: Option<u8>,
-    /// Numbers that were taken and that no commit used.
+    pub taken: Option<u8>,
+    /// Numbers that were taken and not used by a commit.
     pub returned: Vec<u8>,
-    /// Whether it is ending, and what it wants to give back.
+    /// The ranges that a stopping process returns; `None` while it is not stopping.
     pub tails: Option<Vec<Span>>,
-    /// The write that gives it back.
+    /// The write that returns them.
     pub release: PeerNetwork,
-    /// For the checker only: the numbers of ranges whose write it saw confirmed, as bits.
+    /// For the checker only: the numbers of ranges whose write was confirmed, as bits.
     pub owns: u16,
 }
 
-/// A write without an answer that may still be carried out: the state that it must find, and the
-/// number that will be next.
+/// A write without an answer that may still be carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LateWrite {
-    /// The revision that it must find.
+    /// The revision that the register must have.
     pub guard: u8,
-    /// What it writes.
+    /// The next free number after the write.
     pub next: u8,
 }
 
-/// How much may still go wrong.
+/// How many faults may still happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Budget {
-    /// How many numbers there are, at most 16: their end bounds the model, as it bounds the bank.
+    /// The amount of numbers, at most 16. The end of the numbers bounds the model, as it bounds the bank.
     pub numbers: u8,
-    /// Answers lost, writes lost, writes that arrive late.
+    /// Lost answers, lost writes and late writes.
     pub losses: u8,
     /// Crashes.
     pub crashes: u8,
-    /// Processes that end in an orderly way.
+    /// Processes that stop cleanly.
     pub closings: u8,
 }
 
-/// Wrong steps that the state alone would not show.
+/// Wrong steps that cannot be seen in the rest of the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Flaws {
+pub struct Violations {
     /// A number was issued again.
     pub repeated: bool,
-    /// A number was issued of a range that nobody has confirmed to that process.
+    /// A number was issued from a range whose reservation was not confirmed to that process.
     pub unconfirmed: bool,
-    /// A process that is not ending has refused the register.
+    /// A process that is not stopping refused the register.
     pub refused: bool,
 }
 
-/// The world.
+/// The state of the whole system.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct State {
     /// The register.
     pub register: Register,
-    /// Writes on their way, sorted.
+    /// Writes under way, sorted.
     pub late: Vec<LateWrite>,
     /// The processes.
     pub processes: [Process; PROCESSES],
-    /// Numbers that were used, as bits.
+    /// The issued numbers, as bits.
     pub issued: u16,
-    /// Numbers that were given back to the register.
-    pub given_back: u8,
-    /// How many numbers may be lost by now.
-    pub losable: u8,
-    /// What may still happen.
+    /// Amount of numbers that were returned to the register.
+    pub returned_count: u8,
+    /// How many numbers may be lost so far.
+    pub loss_limit: u8,
+    /// The faults that may still happen.
     pub budget: Budget,
-    /// What went wrong.
-    pub flaws: Flaws,
+    /// The wrong steps so far.
+    pub violations: Violations,
 }
 
 /// A number as a bit.
@@ -142,14 +140,14 @@ pub fn bits(span: Span) -> u16 {
 }
 
 impl Process {
-    /// A process that has just started.
+    /// A process after its start.
     pub const fn new() -> Self {
         Self {
             current: None,
             following: Vec::new(),
             fetch: PeerNetwork::Idle,
             confirmed: 0,
-            hand: None,
+            taken: None,
             returned: Vec::new(),
             tails: None,
             release: PeerNetwork::Idle,
@@ -157,26 +155,26 @@ impl Process {
         }
     }
 
-    /// Whether it is ending.
+    /// Whether the process is stopping.
     pub const fn is_closed(&self) -> bool {
         self.tails.is_some()
     }
 
-    /// What is left of its ranges, in order.
+    /// The remaining ranges, in order.
     pub fn ranges(&self) -> impl Iterator<Item = Span> {
         self.current.iter().chain(&self.following).copied().filter(|span| !span.is_empty())
     }
 
-    /// Every number that it may still use or give back, as bits.
+    /// Every number that the process may still use or return, as bits.
     fn held(&self) -> u16 {
         let spans = self.ranges().chain(self.tails.iter().flatten().copied());
-        let numbers = self.hand.iter().chain(&self.returned).fold(0, |held, number| held | bit(*number));
+        let numbers = self.taken.iter().chain(&self.returned).fold(0, |held, number| held | bit(*number));
         spans.fold(numbers, |held, span| held | bits(span))
     }
 }
 
 impl State {
-    /// A bank that never issued a number.
+    /// A bank that has never issued a number.
     pub fn new(budget: Budget) -> Self {
         assert!(budget.numbers <= NUMBERS_MAX, "there are at most {NUMBERS_MAX} numbers");
         Self {
@@ -184,22 +182,22 @@ impl State {
             late: Vec::new(),
             processes: [Process::new(), Process::new()],
             issued: 0,
-            given_back: 0,
-            losable: 0,
+            returned_count: 0,
+            loss_limit: 0,
             budget,
-            flaws: Flaws::default(),
+            violations: Violations::default(),
         }
     }
 
-    /// How many numbers were reserved and can never be issued.
+    /// The amount of numbers that were reserved and can never be issued.
     pub fn lost(&self) -> u8 {
         let held = self.processes.iter().fold(self.issued, |held, process| held | process.held());
         let reserved = bits(Span { from: 0, until: self.register.next });
         u8::try_from((reserved & !held).count_ones()).unwrap_or(u8::MAX)
     }
 
-    /// Drops writes that their guard will refuse for ever: revisions only grow.
-    pub(super) fn forget_what_cannot_land(&mut self, rules: &Rules) {
+    /// Drops writes whose guard can never hold again: revisions only increase.
+    pub(super) fn drop_ineffective_writes(&mut self, rules: &Rules) {
         if rules.mutation.is_none() {
             let revision = self.register.revision;
             self.late.retain(|write| revision <= write.guard);

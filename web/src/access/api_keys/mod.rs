@@ -3,10 +3,9 @@
 //! A key is `po_` and 32 random bytes in base64url. The store holds its SHA-256 only, under the
 //! first 16 hexadecimal digits of it.
 
-use std::time::Duration;
-
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use postonce_shared::backoff::STORE_NEEDED;
 use postonce_shared::domain::ids::{InvalidPartner, PartnerId};
 use postonce_shared::domain::partner::{ActiveKey, Partner, Reach};
 use postonce_shared::ports::Store;
@@ -33,8 +32,6 @@ const KEY_PREFIX: &str = "po_";
 const KEY_BYTES: usize = 32;
 /// The partner of the first key of a store.
 pub const BOOTSTRAP_PARTNER: &str = "bootstrap";
-/// Pause between two attempts to give the store its first key.
-const ATTEMPT_DELAY: Duration = Duration::from_secs(1);
 
 /// SHA-256 of a key.
 pub fn hash(key: &str) -> [u8; 32] {
@@ -166,7 +163,7 @@ impl FirstKey {
             Swapped::Done(_) => Ok(self.compared(&partner, &record.id)),
             Swapped::Conflict => {
                 let known = store.partners.find(&id).await?.map(|stored| stored.value);
-                let is_mine = known.as_ref().is_some_and(|known| known.lists(&record.id));
+                let is_mine = known.as_ref().is_some_and(|known| known.has_key(&record.id));
                 if !is_mine {
                     store.api_keys.revoke(&record.id, world.now()).await?;
                 }
@@ -177,7 +174,7 @@ impl FirstKey {
 
     /// What it means that the partner of the first key has those keys.
     fn compared(&self, known: &Partner, own_id: &str) -> Established {
-        match (known.lists(own_id), self.is_configured) {
+        match (known.has_key(own_id), self.is_configured) {
             (true, true) => Established::Configured,
             // Also when an earlier attempt of ours was unclear, and had happened.
             (true, false) => Established::Made(self.key.clone()),
@@ -193,6 +190,7 @@ impl FirstKey {
         world: &dyn World,
         readiness: &Readiness,
     ) -> Established {
+        let mut backoff = STORE_NEEDED.start();
         loop {
             match self.establish(store, world).await {
                 Ok(established) => {
@@ -201,7 +199,7 @@ impl FirstKey {
                 }
                 Err(fault) => {
                     tracing::warn!("The first API key is not stored yet: {}", chain(&fault));
-                    world.sleep(ATTEMPT_DELAY).await;
+                    world.sleep(backoff.next(world)).await;
                 }
             }
         }

@@ -109,7 +109,7 @@ impl Keyring {
             return Ok(None);
         }
         let hash = hash(key);
-        Ok(self.memory.recall(&hash, self.ask(&hash)).await?.ok())
+        Ok(self.memory.get_or_load(&hash, self.ask(&hash)).await?.ok())
     }
 
     async fn ask(&self, hash: &[u8; 32]) -> Result<Answer<Grant, ()>, StoreFault> {

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use postonce_shared::backoff::ACCOUNT_WRITE;
 use postonce_shared::domain::account::{Account, Versioned};
 use postonce_shared::domain::ids::{AccountId, AccountKey, TransactionKey, UserId};
 use postonce_shared::domain::journal::Entry;
@@ -15,7 +15,7 @@ use postonce_shared::domain::transaction::{Transaction, TransactionStatus};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
 use postonce_shared::ports::ledger::{Listing, Opened, StoredTransaction};
-use postonce_shared::ports::world::{World, WorldExt as _};
+use postonce_shared::ports::world::World;
 use postonce_shared::protocol::enquire;
 use postonce_shared::protocol::recover::Repair;
 
@@ -23,10 +23,6 @@ use crate::access::view::View;
 use crate::api::translate::{AccountChange, AccountTerms};
 use postonce_shared::ports::fault::chain;
 
-/// How often a change is tried anew when postings change the account at the same time.
-const CHANGE_ATTEMPTS_MAX: u32 = 8;
-/// Longest pause before the second attempt; it doubles with each further one.
-const CHANGE_DELAY: Duration = Duration::from_millis(5);
 /// Accounts that are read at the same time.
 const READS_AT_ONCE: usize = 8;
 /// Most pages of the store that one page of an answer passes over.
@@ -99,7 +95,7 @@ impl AccountService {
     /// # Errors
     /// [`StoreFault`]; see [`Self::open`].
     pub async fn change(&self, key: AccountKey, wish: &AccountChange) -> Result<ChangeOutcome, StoreFault> {
-        for attempt in 0..CHANGE_ATTEMPTS_MAX {
+        for attempt in 1..=ACCOUNT_WRITE.attempts {
             let Some(found) = self.store.ledger.account(key).await? else {
                 return Ok(ChangeOutcome::Unknown);
             };
@@ -120,8 +116,7 @@ impl AccountService {
             if self.store.accounts.change(&found.revision, &after).await?.is_some() {
                 return Ok(ChangeOutcome::Done(after));
             }
-            let longest = CHANGE_DELAY.saturating_mul(2_u32.saturating_pow(attempt));
-            self.world.sleep(self.world.jitter(longest)).await;
+            ACCOUNT_WRITE.pause(attempt, &*self.world).await;
         }
         Ok(ChangeOutcome::Busy)
     }
@@ -179,7 +174,7 @@ impl AccountService {
     /// [`StoreFault`]
     pub async fn transaction(&self, key: &TransactionKey) -> Result<Option<Transaction>, StoreFault> {
         let Some(stored) = enquire::transaction(&self.store, key).await? else { return Ok(None) };
-        if let Err(fault) = self.repair.consider(&stored).await {
+        if let Err(fault) = self.repair.enqueue_if_due(&stored).await {
             // What was asked is known; the next look tries to repair again.
             tracing::warn!(transaction = %key, "Repair of {key} has to wait: {}", chain(&fault));
         }

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;

@@ -11,10 +11,9 @@ use crate::access::authentication::Caller;
 use crate::access::scopes::{Accounts, Read};
 use crate::api::account_service::{AccountService, ChangeOutcome};
 use crate::api::negotiate::Reply;
-use crate::api::openapi::{
-    AccountPath, ChangingRefusals, ListingRefusals, OpeningRefusals, PageParams, ReadingRefusals, UserPath,
-};
 use crate::api::pages::{PageQuery, cursor};
+use crate::api::parameters::{AccountPath, PageParams, UserPath};
+use crate::api::refusals::{ChangingRefusals, ListingRefusals, OpeningRefusals, ReadingRefusals};
 use crate::api::translate::{self, InboundDocument};
 use crate::api::{paths, respond};
 use crate::error::{ApiError, Code};

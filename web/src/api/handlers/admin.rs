@@ -7,7 +7,7 @@ use postonce_schemas::json::{OrderNumbers, QueueList, Scale, StorageOperations};
 use crate::access::authentication::Caller;
 use crate::access::scopes::Admin;
 use crate::admin::service::AdminService;
-use crate::api::openapi::Refusals;
+use crate::api::refusals::Refusals;
 use crate::api::respond;
 use crate::error::ApiError;
 

@@ -3,15 +3,14 @@
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::{DeadLetter, DeadLetterPage};
-use postonce_shared::protocol::dead_letters::Decided;
+use postonce_shared::protocol::dead_letters::ResolveOutcome;
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::Admin;
 use crate::admin::service::AdminService;
-use crate::api::openapi::{
-    DeadLetterPath, DeadLetterRefusals, DecisionRefusals, LetterListingRefusals, PageParams, ResolvedParam,
-};
 use crate::api::pages::{PageQuery, cursor};
+use crate::api::parameters::{DeadLetterPath, PageParams, ResolvedParam};
+use crate::api::refusals::{DeadLetterRefusals, DecisionRefusals, LetterListingRefusals};
 use crate::api::respond;
 use crate::error::{ApiError, Code};
 
@@ -108,11 +107,11 @@ fn id(request: &HttpRequest) -> &str {
     request.match_info().query("id")
 }
 
-async fn decision(admin: &AdminService, id: &str, decided: Decided) -> Result<HttpResponse, ApiError> {
+async fn decision(admin: &AdminService, id: &str, decided: ResolveOutcome) -> Result<HttpResponse, ApiError> {
     match decided {
-        Decided::Done => letter(admin, id).await,
-        Decided::Unknown => Err(unknown()),
-        Decided::AlreadyResolved => {
+        ResolveOutcome::Done => letter(admin, id).await,
+        ResolveOutcome::Unknown => Err(unknown()),
+        ResolveOutcome::AlreadyResolved => {
             let detail = "Read the letter to see what was decided, by whom and when.";
             Err(ApiError::new(Code::DeadLetterResolved, detail))
         }

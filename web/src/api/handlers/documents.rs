@@ -7,10 +7,7 @@ use actix_web::http::header;
 use actix_web::{HttpRequest, HttpResponse, ResponseError as _};
 use utoipa_swagger_ui::Config;
 
-use crate::api::openapi::openapi_json;
 use crate::error::{ApiError, Code};
-
-static DOCUMENT: LazyLock<String> = LazyLock::new(openapi_json);
 
 /// Settings of the page. Without the last one it would send the address of the document to a
 /// validator on the internet.
@@ -38,9 +35,9 @@ const PAGE: &str = r#"<!DOCTYPE html>
 </html>
 "#;
 
-/// The OpenAPI document.
+/// The OpenAPI document, as it stands in `schemas`.
 pub async fn openapi() -> HttpResponse {
-    HttpResponse::Ok().content_type("application/json").body(DOCUMENT.as_str())
+    HttpResponse::Ok().content_type("application/json").body(postonce_schemas::OPENAPI_JSON.trim_end())
 }
 
 /// The page.

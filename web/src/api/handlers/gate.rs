@@ -3,13 +3,13 @@
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use postonce_schemas::json::{Gate, GateChange, GateChanged, GateListener};
-use postonce_shared::cluster::gate::{GateOrder, GateState};
+use postonce_shared::cluster::gate::{GateState, GateValue};
 
 use crate::access::audit;
 use crate::access::authentication::Caller;
 use crate::access::scopes::Admin;
 use crate::admin::gate::{Acknowledgment, GateService};
-use crate::api::openapi::{GateRefusals, Refusals};
+use crate::api::refusals::{GateRefusals, Refusals};
 use crate::api::translate::{self, InboundDocument};
 use crate::error::ApiError;
 
@@ -64,7 +64,7 @@ pub async fn change(
     Ok(HttpResponse::Ok().json(GateChanged { state, epoch, release_at, listeners }))
 }
 
-fn gate(order: GateOrder) -> Gate {
+fn gate(order: GateValue) -> Gate {
     let (state, release_at) = match order.state {
         GateState::Released => ("released", None),
         GateState::Held { release_at } => ("held", release_at.map(|at| at.to_string())),

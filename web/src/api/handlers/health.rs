@@ -6,7 +6,7 @@ use postonce_schemas::json::Health;
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::Metrics as ReadMetrics;
-use crate::api::openapi::MetricsRefusals;
+use crate::api::refusals::MetricsRefusals;
 use crate::error::ApiError;
 use crate::metrics::{Metrics, OPENMETRICS};
 use postonce_worker::readiness::Readiness;

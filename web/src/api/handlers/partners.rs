@@ -18,11 +18,12 @@ use crate::access::authentication::Caller;
 use crate::access::partner_service::{Changed, PartnerService, Put};
 use crate::access::partner_terms::{Unfit, add_signature_key, remove_signature_key};
 use crate::access::scopes::Admin;
-use crate::api::openapi::{
-    KeyAddingRefusals, KeyRevokingRefusals, PageParams, PartnerKeyPath, PartnerListingRefusals, PartnerPath,
-    PartnerPutHeaders, PartnerPuttingRefusals, PartnerRefusals, SignatureKeyAddingRefusals,
-};
 use crate::api::pages::{PageQuery, cursor};
+use crate::api::parameters::{PageParams, PartnerKeyPath, PartnerPath, PartnerPutHeaders};
+use crate::api::refusals::{
+    KeyAddingRefusals, KeyRevokingRefusals, PartnerListingRefusals, PartnerPuttingRefusals, PartnerRefusals,
+    SignatureKeyAddingRefusals,
+};
 use crate::api::translate::{self, InboundDocument};
 use crate::api::{paths, respond};
 use crate::error::{ApiError, Code};

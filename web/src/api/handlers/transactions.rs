@@ -11,10 +11,9 @@ use crate::access::scopes::Read;
 use crate::access::view::View;
 use crate::api::account_service::AccountService;
 use crate::api::negotiate::Reply;
-use crate::api::openapi::{
-    AccountPath, PageParams, StatementRefusals, StatusParam, TransactionPath, TransactionRefusals,
-};
 use crate::api::pages::{PageQuery, cursor};
+use crate::api::parameters::{AccountPath, PageParams, StatusParam, TransactionPath};
+use crate::api::refusals::{StatementRefusals, TransactionRefusals};
 use crate::api::{paths, respond};
 use crate::error::ApiError;
 

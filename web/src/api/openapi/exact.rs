@@ -1,11 +1,15 @@
 //! What the annotations cannot say: which headers always come, what is in them, where to go on from an
-//! answer, and the exact schemas of [`sharpen`].
+//! answer, the names of scopes and formats, and the rules of [`sharpen`].
 
-use postonce_schemas::json::sharpen;
+use std::collections::BTreeSet;
+
+use postonce_schemas::json::{add, sharpen};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{links, xml};
+use crate::access::scopes::Scope;
+use crate::formats;
 
 /// The parts of the document, in the order in which people read them.
 #[derive(Debug, Serialize, Deserialize)]
@@ -31,8 +35,15 @@ pub(super) fn finish(document: Value) -> Finished {
             describe(name, header);
         }
     }
-    let schemas = schemas(&mut finished.components);
+    let answers = answers(&finished);
+    let schemas = finished.components.get_mut("schemas").expect("the document has schemas");
     sharpen(schemas);
+    let scopes: Vec<&str> = Scope::ALL.iter().map(|scope| scope.code()).collect();
+    add(schemas, "/PartnerKeyRequest/properties/scopes/items", json!({"enum": scopes}));
+    let names = formats::names().into_iter().map(Value::from).chain([Value::Null]);
+    add(schemas, "/PartnerTerms/properties/format", json!({"enum": names.collect::<Vec<_>>()}));
+    let schemas = schemas.as_object_mut().expect("schemas have names");
+    schemas.iter_mut().filter(|(name, _)| answers.contains(*name)).for_each(|(_, it)| refuse_null(it));
     let operations = finished.paths.values_mut().filter_map(Value::as_object_mut).flatten();
     for (_, operation) in operations {
         xml::add(operation, schemas);
@@ -43,9 +54,10 @@ pub(super) fn finish(document: Value) -> Finished {
 /// A document of JSON Schema with the schemas of the bodies, by the names of their structs.
 pub(super) fn json_schema(document: Value) -> Value {
     let mut finished = finish(document);
-    let mut definitions = std::mem::take(schemas(&mut finished.components));
-    definitions.retain(|name, _| !xml::is_schema(name));
-    let mut definitions = Value::Object(definitions);
+    let mut definitions = finished.components.get_mut("schemas").map(Value::take).unwrap_or_default();
+    if let Some(definitions) = definitions.as_object_mut() {
+        definitions.retain(|name, _| !xml::is_schema(name));
+    }
     move_references(&mut definitions);
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -56,8 +68,45 @@ pub(super) fn json_schema(document: Value) -> Value {
     })
 }
 
-fn schemas(components: &mut Value) -> &mut Map<String, Value> {
-    components.get_mut("schemas").and_then(Value::as_object_mut).expect("the document has schemas")
+/// The names of the schemas that answers are made of.
+fn answers(document: &Finished) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let operations = document.paths.values().filter_map(Value::as_object).flatten();
+    let mut places: Vec<&Value> = operations.filter_map(|(_, it)| it.get("responses")).collect();
+    while let Some(place) = places.pop() {
+        if let Some(name) = place.get("$ref").and_then(Value::as_str).and_then(schema_name)
+            && names.insert(name.to_owned())
+        {
+            places.extend(document.components.pointer(&format!("/schemas/{name}")));
+        }
+        places.extend(place.as_object().into_iter().flat_map(Map::values));
+        places.extend(place.as_array().into_iter().flatten());
+    }
+    names
+}
+
+/// The name of the schema that a reference leads to.
+pub(super) fn schema_name(reference: &str) -> Option<&str> {
+    reference.strip_prefix("#/components/schemas/")
+}
+
+/// An answer leaves out a member that has no value; only a member that is always there may be null.
+fn refuse_null(schema: &mut Value) {
+    let required = schema.get("required").cloned().unwrap_or_default();
+    let is_required = |name: &str| required.as_array().into_iter().flatten().any(|it| it == name);
+    let members = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for (_, member) in members.into_iter().flatten().filter(|(name, _)| !is_required(name)) {
+        if let Some(types) = member.get_mut("type")
+            && let Some([single, Value::String(null)]) = types.as_array().map(Vec::as_slice)
+            && null == "null"
+        {
+            *types = single.clone();
+        }
+        // A struct that may be absent is described as one of null and itself.
+        if let Some(alternatives) = member.get_mut("oneOf").and_then(Value::as_array_mut) {
+            alternatives.retain(|alternative| alternative.get("type") != Some(&json!("null")));
+        }
+    }
 }
 
 /// What is in a header of an answer, and whether it is in every answer that names it.

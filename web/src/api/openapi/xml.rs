@@ -4,6 +4,7 @@
 use postonce_shared::domain::instruction::TransactionKind;
 use serde_json::{Map, Value, json};
 
+use super::exact::schema_name;
 use crate::error::PROBLEM_JSON;
 use crate::formats::{FORMATS, Format, GENERIC_XML, Shape};
 
@@ -12,10 +13,8 @@ const SUFFIX: &str = "Xml";
 
 /// Adds the media types to an operation, and the schemas that they need.
 pub(super) fn add(operation: &mut Value, schemas: &mut Map<String, Value>) {
-    let kind = match operation.get("operationId").and_then(Value::as_str) {
-        Some("submit_withdrawal") => TransactionKind::Withdrawal,
-        _ => TransactionKind::Deposit,
-    };
+    let id = operation.get("operationId").and_then(Value::as_str).unwrap_or_default();
+    let kind = TransactionKind::ALL.iter().find(|kind| id == format!("submit_{}", kind.code())).copied();
     if let Some(content) = operation.pointer_mut("/requestBody/content") {
         add_to(content, kind, schemas);
     }
@@ -32,11 +31,11 @@ pub(super) fn is_schema(name: &str) -> bool {
     name.ends_with(SUFFIX)
 }
 
-fn add_to(content: &mut Value, kind: TransactionKind, schemas: &mut Map<String, Value>) {
+fn add_to(content: &mut Value, kind: Option<TransactionKind>, schemas: &mut Map<String, Value>) {
     let Some(content) = content.as_object_mut() else { return };
     for json_type in ["application/json", PROBLEM_JSON] {
         let schema = content.get(json_type).and_then(|it| it.pointer("/schema/$ref")).and_then(Value::as_str);
-        let name = schema.and_then(|path| path.rsplit('/').next()).unwrap_or_default().to_owned();
+        let name = schema.and_then(schema_name).unwrap_or_default().to_owned();
         let Some(shape) = shape_of(&name, kind) else { continue };
         let formats = FORMATS.iter().filter(|format| format.is_xml());
         for (place, format) in formats.enumerate() {
@@ -52,10 +51,12 @@ fn add_to(content: &mut Value, kind: TransactionKind, schemas: &mut Map<String, 
     }
 }
 
-/// What a body is about, by its struct.
-fn shape_of(name: &str, kind: TransactionKind) -> Option<Shape> {
+/// What a body is about, by its struct and by the kind of transaction that the operation submits.
+fn shape_of(name: &str, kind: Option<TransactionKind>) -> Option<Shape> {
     Some(match name {
-        "TransactionRequest" => Shape::Submission(kind),
+        "TransactionRequest" => {
+            Shape::Submission(kind.expect("an operation that submits is named for its kind"))
+        }
         "OpenAccountRequest" => Shape::Opening,
         "ChangeAccountRequest" => Shape::Change,
         "Transaction" => Shape::Transaction,
@@ -77,6 +78,7 @@ fn reference(
     let (name, schema) = format.schema(shape, json, schemas)?;
     let name = format!("{name}{SUFFIX}");
     let reference = json!({"schema": {"$ref": format!("#/components/schemas/{name}")}});
-    schemas.entry(name).or_insert(schema);
+    let known = schemas.entry(&name).or_insert_with(|| schema.clone());
+    assert_eq!(*known, schema, "two documents share the name {name}");
     Some(reference)
 }

@@ -3,6 +3,7 @@
 use postonce_shared::messaging::xml::{self, Element, Name, Node, shown};
 
 use crate::error::{ApiError, Code};
+use crate::formats::soap_names;
 
 /// The namespaces of WS-Addressing: the recommendation of 2005, and the submission of 2004 that older
 /// toolkits write.
@@ -24,8 +25,8 @@ impl Version {
     /// The namespace of its envelopes.
     pub const fn namespace(self) -> &'static str {
         match self {
-            Self::V11 => "http://schemas.xmlsoap.org/soap/envelope/",
-            Self::V12 => "http://www.w3.org/2003/05/soap-envelope",
+            Self::V11 => soap_names::ENVELOPE_V11,
+            Self::V12 => soap_names::ENVELOPE_V12,
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::str::FromStr;
 
-use postonce_schemas::json::Violation;
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, UserId};
 use postonce_shared::domain::instruction::{Instruction, TransactionKind};
 use postonce_shared::messaging::xml::Element;
@@ -11,7 +10,8 @@ use super::envelope::Addressing;
 use super::operations::Operation;
 use crate::api::translate;
 use crate::error::{ApiError, Code};
-use crate::formats::table::{Reading, Table};
+use crate::formats::members::Members;
+use crate::formats::table::Table;
 use crate::headers::{self, Wait};
 
 /// What precedes a UUID in a `MessageID` (RFC 9562).
@@ -34,7 +34,7 @@ pub enum Asked {
 /// [`ApiError`] of status 422, with every violation by the names of the elements.
 pub fn read(operation: Operation, message: &Element) -> Result<Asked, ApiError> {
     let table = operation.table();
-    let mut message = Message { table, reading: table.read(message) };
+    let mut message = Message { table, members: table.read(message) };
     let account = message.account();
     match operation {
         Operation::ReliableInsertMoney => message.submission(TransactionKind::Deposit, account),
@@ -69,14 +69,14 @@ pub fn message_id(addressing: Option<&Addressing>) -> Result<MessageId, ApiError
 /// A message that is being read.
 struct Message {
     table: &'static Table,
-    reading: Reading,
+    members: Members,
 }
 
 impl Message {
     fn submission(mut self, kind: TransactionKind, account: Option<AccountKey>) -> Result<Asked, ApiError> {
         let wait = self.wait();
         let table = self.table;
-        let instruction = translate::instruction_of(kind, self.reading.into_members())
+        let instruction = translate::instruction_of(kind, self.members)
             .map_err(|error| error.with_fields(|member| table.field(member)))?;
         // Whoever told no account was refused with the other violations.
         let account = account.ok_or_else(|| ApiError::internal("a violation was not told"))?;
@@ -111,20 +111,16 @@ impl Message {
     }
 
     fn text(&mut self, member: &str) -> Option<String> {
-        self.reading.members.remove(member)?.as_str().map(str::to_owned)
+        self.members.take(member)?.as_str().map(str::to_owned)
     }
 
     fn refuse(&mut self, member: &str, message: String) {
-        // What could not be read was complained about.
-        if !self.reading.has_refused(member) {
-            self.reading.violations.push(Violation { field: self.table.field(member), message });
+        if !self.members.is_unreadable(member) {
+            self.members.refuse(&self.table.field(member), message);
         }
     }
 
     fn finish<T>(self, value: Option<T>) -> Result<T, ApiError> {
-        match value {
-            Some(value) if self.reading.violations.is_empty() => Ok(value),
-            Some(_) | None => Err(ApiError::violations(Code::ValidationFailed, self.reading.violations)),
-        }
+        self.members.finish(value)
     }
 }

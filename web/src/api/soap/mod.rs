@@ -11,14 +11,7 @@ pub mod message;
 pub mod operations;
 pub mod service;
 
-/// Where the service is.
-pub const PATH: &str = "/soap/UserAccountService";
-/// The namespace of its messages.
-pub const NAMESPACE: &str = "urn:postonce:soap:1";
-
-/// The namespaces that have a meaning in its envelopes.
-pub const NAMESPACES: [&str; 3] =
-    [NAMESPACE, envelope::Version::V11.namespace(), envelope::Version::V12.namespace()];
+pub use crate::formats::soap_names::{NAMESPACE, PATH};
 
 /// Whether a path is that of the service.
 pub fn is_at(path: &str) -> bool {

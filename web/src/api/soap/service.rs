@@ -5,7 +5,7 @@ use postonce_shared::domain::ids::TransactionKey;
 use postonce_shared::domain::instruction::Instruction;
 use postonce_shared::domain::transaction::Transaction;
 use postonce_shared::messaging::xml::Element;
-use postonce_shared::protocol::accept::Acceptor;
+use postonce_shared::protocol::accept::{Accepted, Acceptor};
 
 use super::NAMESPACE;
 use super::envelope::Request;
@@ -48,9 +48,8 @@ impl Service<'_> {
                 let id = message::message_id(request.addressing.as_ref())?;
                 let account = self.caller.within(account)?;
                 let key = TransactionKey { account, partner: self.caller.partner().clone(), message: id };
-                let (transaction, is_replay) = self.submit(key, instruction, wait).await?;
-                let replayed = Element::new(NAMESPACE, "Replayed");
-                let replayed = replayed.with_text(if is_replay { "true" } else { "false" });
+                let Accepted { transaction, replayed } = self.submit(key, instruction, wait).await?;
+                let replayed = Element::new(NAMESPACE, "Replayed").with_text(&replayed.to_string());
                 Ok(answer.with(of_transaction(transaction)).with(replayed))
             }
             Asked::Account(account) => {
@@ -73,7 +72,7 @@ impl Service<'_> {
         key: TransactionKey,
         instruction: Instruction,
         wait: Option<Wait>,
-    ) -> Result<(Transaction, bool), ApiError> {
+    ) -> Result<Accepted, ApiError> {
         let wait = wait.or_else(|| Wait::of(self.http.headers()));
         let trace = headers::traceparent(self.http.headers());
         let acceptance = self.acceptor.submit(key, instruction, trace, wait.map(Wait::duration)).await;

@@ -1,35 +1,48 @@
 //! From the members of a document to the domain. Options, wrong types and texts of the wire end here;
 //! every violation of a document is told at once, by the names of the members.
 
-use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
-use postonce_schemas::json as wire;
+use postonce_schemas::json::{self as wire, CurrencyCode, DecimalText};
 use postonce_shared::cluster::gate::GateState;
 use postonce_shared::domain::account::{AccountStatus, Holder};
-use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
+use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind, broken_rules};
 use postonce_shared::domain::money::{Amount, AmountError, Currency, OverdraftLimit};
 use postonce_shared::domain::time::Timestamp;
-use validator::{Validate as _, ValidationErrors, ValidationErrorsKind};
+use utoipa::PartialSchema as _;
+use utoipa::openapi::{RefOr, Schema};
 
-use super::members::{Members, Wanted};
-use super::{AccountChange, AccountTerms};
+use super::{AccountChange, AccountTerms, InboundDocument};
 use crate::error::ApiError;
+use crate::formats::Shape;
+use crate::formats::members::Members;
+
+/// The members of answers to submissions, which cannot be sent.
+static ANSWERED: LazyLock<Vec<String>> = LazyLock::new(|| match wire::Transaction::schema() {
+    RefOr::T(Schema::Object(schema)) => schema.properties.keys().cloned().collect(),
+    RefOr::T(_) | RefOr::Ref(_) => Vec::new(),
+});
 
 /// The instruction in a document.
 ///
 /// # Errors
+/// [`ApiError`] of status 400 when it cannot be read, 422 with every violation when it can.
+pub fn instruction(kind: TransactionKind, document: &InboundDocument) -> Result<Instruction, ApiError> {
+    instruction_of(kind, document.members(Shape::Submission(kind))?)
+}
+
+/// The instruction in members that came in a message of another protocol.
+///
+/// # Errors
 /// [`ApiError`] of status 422, with every violation.
-pub(super) fn instruction(kind: TransactionKind, mut members: Members) -> Result<Instruction, ApiError> {
-    let amount = members.text("amount", Wanted::Amount);
-    let currency = members.text("currency", Wanted::Currency);
-    let reference = members.optional_text("reference", Wanted::Text);
-    let metadata = members.optional_texts("metadata");
-    members.refuse_members(wire::Transaction::MEMBERS, "is a member of answers; it cannot be sent");
+pub fn instruction_of(kind: TransactionKind, mut members: Members) -> Result<Instruction, ApiError> {
+    let wire::TransactionRequest { amount, currency, reference, metadata } = members.read()?;
+    members.refuse_members(&*ANSWERED, "is a member of answers; it cannot be sent");
     let unknown_members = members.take_the_rest();
 
-    let currency = currency.and_then(|code| parse_currency(&mut members, &code));
-    let amount = amount.and_then(|text| parse_amount(&mut members, &text, currency));
-    let details = Details::try_new(reference, metadata, &unknown_members)
+    let currency = parse_currency(&mut members, &currency);
+    let amount = parse_amount(&mut members, &amount, currency);
+    let details = Details::try_new(reference, metadata.unwrap_or_default(), &unknown_members)
         .map_err(|violations| violations.into_iter().for_each(|it| members.refuse(&it.field, it.rule)));
     let parts = amount.zip(details.ok());
     members.finish(parts.map(|(amount, details)| Instruction { kind, amount, details }))
@@ -38,18 +51,23 @@ pub(super) fn instruction(kind: TransactionKind, mut members: Members) -> Result
 /// The terms of a new account in a document.
 ///
 /// # Errors
-/// [`ApiError`] of status 422, with every violation.
-pub(super) fn account_terms(mut members: Members) -> Result<AccountTerms, ApiError> {
-    let currency = members.text("currency", Wanted::Currency);
-    let overdraft_limit = members.optional_text("overdraft_limit", Wanted::Amount);
-    let holder = holder(&mut members);
+/// As [`instruction`].
+pub fn account_terms(document: &InboundDocument) -> Result<AccountTerms, ApiError> {
+    let mut members = document.members(Shape::Opening)?;
+    let wire::OpenAccountRequest { currency, overdraft_limit, holder } = members.read()?;
     members.refuse_the_rest();
 
-    let currency = currency.and_then(|code| parse_currency(&mut members, &code));
+    let currency = parse_currency(&mut members, &currency);
     let overdraft_limit = match overdraft_limit {
         None => currency.map(OverdraftLimit::none),
         Some(text) => parse_limit(&mut members, &text, currency),
     };
+    let holder = holder.map(|wire::Holder { given_name, family_name }| {
+        for (field, name) in [("holder.given_name", &given_name), ("holder.family_name", &family_name)] {
+            broken_rules(name).for_each(|rule| members.refuse(field, rule));
+        }
+        Holder { given_name, family_name }
+    });
     let parts = currency.zip(overdraft_limit);
     members.finish(parts.map(|(currency, overdraft_limit)| AccountTerms {
         currency,
@@ -61,19 +79,20 @@ pub(super) fn account_terms(mut members: Members) -> Result<AccountTerms, ApiErr
 /// The change of an account in a document.
 ///
 /// # Errors
-/// [`ApiError`] of status 422, with every violation.
-pub(super) fn account_change(mut members: Members) -> Result<AccountChange, ApiError> {
-    let overdraft_limit = members.optional_text("overdraft_limit", Wanted::Amount);
-    let status = members.optional_text("status", Wanted::Text);
+/// As [`instruction`].
+pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiError> {
+    let mut members = document.members(Shape::Change)?;
+    let wire::ChangeAccountRequest { overdraft_limit, status } = members.read()?;
     members.refuse_the_rest();
 
     if overdraft_limit.is_none() && status.is_none() {
         members.refuse("body", "must say what to change: the limit, the status, or both");
     }
-    if let Some(text) = &overdraft_limit {
+    let overdraft_limit = overdraft_limit.map(|text| {
         // Its decimals are checked later, when the currency of the account is known.
-        parse_limit(&mut members, text, None);
-    }
+        parse_limit(&mut members, &text, None);
+        text.0
+    });
     let status = status.and_then(|code| {
         let status = AccountStatus::from_code(&code);
         if status.is_none() {
@@ -84,13 +103,13 @@ pub(super) fn account_change(mut members: Members) -> Result<AccountChange, ApiE
     members.finish(Some(AccountChange { overdraft_limit, status }))
 }
 
-/// The state of the gate in a document.
+/// The state that a document brings the gate into. A release is scheduled for later than `now`.
 ///
 /// # Errors
-/// [`ApiError`] of status 422, with every violation.
-pub(super) fn gate_state(mut members: Members, now: Timestamp) -> Result<GateState, ApiError> {
-    let state = members.text("state", Wanted::Text);
-    let release_at = members.optional_text("release_at", Wanted::Text);
+/// As [`instruction`], and of status 415 for another format than JSON.
+pub fn gate_state(document: &InboundDocument, now: Timestamp) -> Result<GateState, ApiError> {
+    let mut members = document.members_of_json()?;
+    let wire::GateChange { state, release_at } = members.read()?;
     members.refuse_the_rest();
 
     let scheduled = release_at.is_some();
@@ -105,68 +124,36 @@ pub(super) fn gate_state(mut members: Members, now: Timestamp) -> Result<GateSta
         }
         at
     });
-    let state = match state.as_deref() {
-        Some("held") => Some(GateState::Held { release_at }),
-        Some("released") => {
+    let state = match state.as_str() {
+        "held" => Some(GateState::Held { release_at }),
+        "released" => {
             if scheduled {
                 members.refuse("release_at", "must not stand with state \"released\"");
             }
             Some(GateState::Released)
         }
-        Some(_) => {
+        _ => {
             members.refuse("state", "must be \"held\" or \"released\"");
             None
         }
-        None => None,
     };
     members.finish(state)
 }
 
-fn holder(members: &mut Members) -> Option<Holder> {
-    let mut inner = members.optional_object("holder")?;
-    let given_name = inner.text("given_name", Wanted::Text);
-    let family_name = inner.text("family_name", Wanted::Text);
-    let holder = given_name.zip(family_name).map(|(given_name, family_name)| {
-        let holder = wire::Holder { given_name, family_name };
-        if let Err(errors) = holder.validate() {
-            refuse_invalid(&mut inner, &errors);
-        }
-        let wire::Holder { given_name, family_name } = holder;
-        Holder { given_name, family_name }
-    });
-    members.close(inner);
-    holder
-}
-
-/// Notes what `validator` found, in the order of the fields.
-fn refuse_invalid(members: &mut Members, errors: &ValidationErrors) {
-    let sorted: BTreeMap<_, _> = errors.errors().iter().collect();
-    for (field, kind) in sorted {
-        match kind {
-            ValidationErrorsKind::Field(errors) => {
-                for error in errors {
-                    let message = error.message.as_deref().unwrap_or("is not valid");
-                    members.refuse(field, message);
-                }
-            }
-            ValidationErrorsKind::Struct(inner) => refuse_invalid(members, inner),
-            ValidationErrorsKind::List(list) => {
-                list.values().for_each(|inner| refuse_invalid(members, inner));
-            }
-        }
-    }
-}
-
-fn parse_currency(members: &mut Members, code: &str) -> Option<Currency> {
+fn parse_currency(members: &mut Members, CurrencyCode(code): &CurrencyCode) -> Option<Currency> {
     Currency::parse(code).map_err(|error| members.refuse("currency", error.to_string())).ok()
 }
 
-fn parse_amount(members: &mut Members, text: &str, currency: Option<Currency>) -> Option<Amount> {
-    parse_money(members, "amount", currency, |currency| Amount::parse(text, currency))
+fn parse_amount(members: &mut Members, text: &DecimalText, currency: Option<Currency>) -> Option<Amount> {
+    parse_money(members, "amount", currency, |currency| Amount::parse(&text.0, currency))
 }
 
-fn parse_limit(members: &mut Members, text: &str, currency: Option<Currency>) -> Option<OverdraftLimit> {
-    parse_money(members, "overdraft_limit", currency, |currency| OverdraftLimit::parse(text, currency))
+fn parse_limit(
+    members: &mut Members,
+    text: &DecimalText,
+    currency: Option<Currency>,
+) -> Option<OverdraftLimit> {
+    parse_money(members, "overdraft_limit", currency, |currency| OverdraftLimit::parse(&text.0, currency))
 }
 
 /// Reads money. Where the currency is not known, at least what is wrong in any currency is told.
@@ -191,12 +178,11 @@ fn parse_money<T>(
     None
 }
 
-/// One currency for each number of decimals that there is.
-const CURRENCIES_BY_DECIMALS: [&str; 4] = ["JPY", "EUR", "BHD", "CLF"];
-
 /// What is wrong with a sum in whatever currency; `None` when it is right in one.
 fn wrong_in_every_currency<T>(parse: impl Fn(Currency) -> Result<T, AmountError>) -> Option<String> {
-    let currencies = CURRENCIES_BY_DECIMALS.iter().filter_map(|code| Currency::parse(code).ok());
+    // One currency for each number of decimals, fewest first.
+    let codes = wire::codes_by_decimals().into_values().filter_map(|codes| codes.first().copied());
+    let currencies = codes.filter_map(|code| Currency::parse(code).ok());
     let errors: Option<Vec<AmountError>> = currencies.map(|currency| parse(currency).err()).collect();
     let errors = errors?;
     let is_too_large = errors.contains(&AmountError::TooLarge);

@@ -3,31 +3,24 @@
 //! same fingerprint whichever way it came.
 
 mod content;
-pub mod json;
-pub mod members;
-pub mod partners;
+
+mod partners;
 
 use actix_web::HttpRequest;
-use actix_web::error::PayloadError;
 use actix_web::http::header;
-use actix_web::web::{Bytes, BytesMut, Data, Payload};
-use futures::StreamExt as _;
-use postonce_shared::cluster::gate::GateState;
+use actix_web::web::{Bytes, Data, Payload};
 use postonce_shared::config::HttpLimits;
 use postonce_shared::domain::account::{AccountStatus, Holder};
-use postonce_shared::domain::instruction::{Instruction, TransactionKind};
 use postonce_shared::domain::money::{Currency, OverdraftLimit};
-use postonce_shared::domain::partner::SignatureKey;
-use postonce_shared::domain::time::Timestamp;
 use postonce_shared::messaging::xml::XmlLimits;
 
-use self::members::Members;
-use crate::access::partner_terms::TermsChange;
-use crate::access::scopes::Scope;
+pub use self::content::{account_change, account_terms, gate_state, instruction, instruction_of};
+pub use self::partners::{key_scopes, partner_terms, signature_key};
 use crate::access::signatures::digest;
 use crate::api::negotiate;
 use crate::error::{ApiError, Code};
-use crate::formats::{Format, Shape};
+use crate::formats::members::Members;
+use crate::formats::{Format, Shape, json};
 
 /// The body of a request, whole, in a format that we know.
 #[derive(Debug)]
@@ -53,21 +46,16 @@ impl InboundDocument {
         Self { format, bytes, limits }
     }
 
-    /// Its members.
+    /// Its members. They are refused under the names that they have in the document.
     fn members(&self, shape: Shape) -> Result<Members, ApiError> {
-        self.format.read(shape, &self.bytes, &self.limits)
+        let members = self.format.read(shape, &self.bytes, &self.limits)?;
+        Ok(members.called_as_in(self.format, shape))
     }
 
-    /// Reads what operators write, which is JSON.
-    fn as_json<T>(&self, read: impl FnOnce(&[u8]) -> Result<T, ApiError>) -> Result<T, ApiError> {
+    /// The members of what operators write, which is JSON.
+    fn members_of_json(&self) -> Result<Members, ApiError> {
         negotiate::only_json(self.format)?;
-        read(&self.bytes)
-    }
-
-    /// What was refused, in the names of the document.
-    fn in_its_names(&self, shape: Shape) -> impl FnOnce(ApiError) -> ApiError {
-        let format = self.format;
-        move |error| error.with_fields(|member| format.field(shape, member))
+        json::members(&self.bytes)
     }
 }
 
@@ -81,10 +69,11 @@ pub async fn body(request: &HttpRequest, payload: Payload) -> Result<Bytes, ApiE
         return Err(too_large(body_bytes_max));
     }
     // The machine's own clock: what is limited here is a client's connection, not our business.
-    let bytes = tokio::time::timeout(body_patience, collect(payload, body_bytes_max)).await;
+    let bytes = tokio::time::timeout(body_patience, payload.to_bytes_limited(body_bytes_max)).await;
     let bytes = bytes.map_err(|_| {
         ApiError::new(Code::RequestTimeout, format!("The body took longer than {body_patience:?}."))
-    })??;
+    })?;
+    let bytes = bytes.map_err(|_| too_large(body_bytes_max))?.map_err(|error| broken(&error))?;
     // The only place that reads a body for a partner: what a signature says of it is held against it here.
     digest::check(request, &bytes)?;
     Ok(bytes)
@@ -104,23 +93,11 @@ fn declared_length(request: &HttpRequest) -> Option<usize> {
     request.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-async fn collect(mut payload: Payload, bytes_max: usize) -> Result<Bytes, ApiError> {
-    let mut bytes = BytesMut::new();
-    while let Some(chunk) = payload.next().await {
-        let chunk = chunk.map_err(|error| broken(&error))?;
-        if bytes.len().saturating_add(chunk.len()) > bytes_max {
-            return Err(too_large(bytes_max));
-        }
-        bytes.extend_from_slice(&chunk);
-    }
-    Ok(bytes.freeze())
-}
-
 fn too_large(bytes_max: usize) -> ApiError {
     ApiError::new(Code::BodyTooLarge, format!("A body has at most {bytes_max} bytes."))
 }
 
-fn broken(error: &PayloadError) -> ApiError {
+fn broken(error: &actix_web::Error) -> ApiError {
     ApiError::new(Code::BodyInvalid, format!("The body did not arrive whole: {error}."))
 }
 
@@ -153,70 +130,5 @@ impl AccountChange {
     }
 }
 
-/// The instruction in a document.
-///
-/// # Errors
-/// [`ApiError`] of status 400 when it cannot be read, 422 with every violation when it can.
-pub fn instruction(kind: TransactionKind, document: &InboundDocument) -> Result<Instruction, ApiError> {
-    let shape = Shape::Submission(kind);
-    content::instruction(kind, document.members(shape)?).map_err(document.in_its_names(shape))
-}
-
-/// The instruction in members that came in a message of another protocol.
-///
-/// # Errors
-/// [`ApiError`] of status 422 with every violation, by the names of the members.
-pub fn instruction_of(kind: TransactionKind, members: Members) -> Result<Instruction, ApiError> {
-    content::instruction(kind, members)
-}
-
-/// The terms of a new account in a document.
-///
-/// # Errors
-/// As [`instruction`].
-pub fn account_terms(document: &InboundDocument) -> Result<AccountTerms, ApiError> {
-    let shape = Shape::Opening;
-    content::account_terms(document.members(shape)?).map_err(document.in_its_names(shape))
-}
-
-/// The change of an account in a document.
-///
-/// # Errors
-/// As [`instruction`].
-pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiError> {
-    let shape = Shape::Change;
-    content::account_change(document.members(shape)?).map_err(document.in_its_names(shape))
-}
-
-/// The terms of a partner in a document.
-///
-/// # Errors
-/// As [`instruction`].
-pub fn partner_terms(document: &InboundDocument) -> Result<TermsChange, ApiError> {
-    document.as_json(partners::terms)
-}
-
-/// The scopes of a new key in a document.
-///
-/// # Errors
-/// As [`instruction`].
-pub fn key_scopes(document: &InboundDocument) -> Result<Vec<Scope>, ApiError> {
-    document.as_json(partners::key_scopes)
-}
-
-/// A new key to sign with in a document.
-///
-/// # Errors
-/// As [`instruction`].
-pub fn signature_key(document: &InboundDocument) -> Result<SignatureKey, ApiError> {
-    document.as_json(partners::signature_key)
-}
-
-/// The state that a document brings the gate into. A release is scheduled for later than `now`.
-/// Operators write JSON.
-///
-/// # Errors
-/// As [`instruction`], and of status 415 for another format.
-pub fn gate_state(document: &InboundDocument, now: Timestamp) -> Result<GateState, ApiError> {
-    document.as_json(|body| json::gate_state(body, now))
-}
+#[cfg(test)]
+mod tests;

@@ -3,12 +3,13 @@
 
 use std::io::{self, IsTerminal as _, Write};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use parking_lot::Mutex;
 use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::oversight::verify::{Extent, Finding, Totals, Verifier, Watcher, count_accounts};
 use postonce_shared::ports::Store;
@@ -88,7 +89,7 @@ pub async fn run(
     }
     let totals = audited.context("the audit could not be done: nothing says that the ledger is sound")?;
     printer.summary(&totals, world.uptime().saturating_sub(began));
-    let failure = printer.state().failure.take();
+    let failure = printer.state.lock().failure.take();
     match failure {
         Some(failure) => Err(failure).context("the findings could not be printed"),
         None if totals.findings > 0 => Ok(Verdict::Findings),
@@ -170,14 +171,9 @@ struct SummaryLine {
 }
 
 impl<'a> Printer<'a> {
-    fn state(&self) -> MutexGuard<'_, State<'a>> {
-        // Nothing panics while it is held.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn print(&self, line: &str) {
         let print = || {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             if let Err(error) = writeln!(state.out, "{line}") {
                 state.failure.get_or_insert(error);
             }
@@ -244,7 +240,7 @@ impl Watcher for Printer<'_> {
             return;
         }
         let now = self.world.uptime();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if now.saturating_sub(state.told_at) >= LINE_INTERVAL {
             state.told_at = now;
             let line = format!(

@@ -1,18 +1,18 @@
 //! The header fields that say how much more a caller may ask for
 //! (draft-ietf-httpapi-ratelimit-headers-10).
 
-use postonce_shared::access::token_bucket::Standing;
+use postonce_shared::access::token_bucket::RateStatus;
 use postonce_shared::domain::partner::RequestRate;
 
 /// The value of `RateLimit-Policy`: the quota, and the seconds in which it is granted once.
-pub fn policy(standing: &Standing) -> String {
+pub fn policy(standing: &RateStatus) -> String {
     let RequestRate { per_second, burst } = standing.rate;
     let window = burst.div_ceil(per_second.max(1)).max(1);
     format!("\"default\";q={burst};w={window}")
 }
 
 /// The value of `RateLimit`: what is left, and the seconds until all of it is there.
-pub fn limit(standing: &Standing) -> String {
+pub fn limit(standing: &RateStatus) -> String {
     format!("\"default\";r={};t={}", standing.remaining, standing.full_in_s)
 }
 

@@ -4,9 +4,9 @@
 //! Each process counts by itself: what a partner may do with all of them together is that many times
 //! more. Nobody has to ask a store for it, and no store that is away can stop a request.
 
-pub mod crowd;
+pub mod concurrency;
 pub mod fields;
 pub mod heads;
 
-pub use crowd::{Crowd, bound_crowd};
+pub use concurrency::{ConcurrencyLimit, limit_concurrency};
 pub use heads::bound_heads;

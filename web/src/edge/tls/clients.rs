@@ -1,7 +1,8 @@
 //! Whose certificates clients may show, as the file now is.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -20,11 +21,11 @@ impl CurrentClients {
     }
 
     pub(super) fn replace(&self, verifier: Arc<dyn ClientCertVerifier>) {
-        *self.verifier.write().unwrap_or_else(PoisonError::into_inner) = verifier;
+        *self.verifier.write() = verifier;
     }
 
     fn current(&self) -> Arc<dyn ClientCertVerifier> {
-        Arc::clone(&self.verifier.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.verifier.read())
     }
 }
 

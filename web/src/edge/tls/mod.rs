@@ -8,9 +8,10 @@
 mod clients;
 mod files;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use postonce_shared::config::TlsConfig;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::World;
@@ -105,7 +106,7 @@ impl Tls {
 
     fn take_up(&self, material: Material) {
         let Material { certificate, clients } = material;
-        *self.certificate.0.write().unwrap_or_else(PoisonError::into_inner) = certificate;
+        *self.certificate.0.write() = certificate;
         if let Some((current, verifier)) = self.clients.as_ref().zip(clients) {
             current.replace(verifier);
         }
@@ -118,6 +119,6 @@ struct CurrentCertificate(RwLock<Arc<CertifiedKey>>);
 
 impl ResolvesServerCert for CurrentCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
+        Some(Arc::clone(&self.0.read()))
     }
 }

@@ -1,7 +1,7 @@
 //! Tables in the words of OpenAPI: where things stand is said by the rows, what they are by the schemas of
 //! JSON.
 
-use postonce_schemas::json::DECIMALS_OF_CURRENCIES;
+use postonce_schemas::json::codes_by_decimals;
 use postonce_shared::domain::instruction::TransactionKind;
 use serde_json::{Map, Value, json};
 
@@ -51,11 +51,10 @@ impl Table {
         let path = |member: &str| self.rows.iter().find(|row| row.member == member);
         let (money, currency) = (path(money)?, path("currency")?);
         let mut rules = Vec::new();
-        for (place, (decimals, codes)) in DECIMALS_OF_CURRENCIES.iter().enumerate() {
-            let codes: Vec<&str> = codes.split_whitespace().collect();
+        for (place, (decimals, codes)) in codes_by_decimals().into_iter().enumerate() {
             let in_json = of.pointer(&format!("/oneOf/{place}/properties/{}", money.member)).cloned();
             let sums = match &money.words {
-                Words::Own(wording) => wording.sums(*decimals),
+                Words::Own(wording) => wording.sums(decimals),
                 Words::Text | Words::Number | Words::Code(_) | Words::Pairs(..) | Words::Each(_) => {
                     vec![in_json.unwrap_or_else(|| panic!("{json} does not say its sums by currency"))]
                 }

@@ -9,15 +9,14 @@ mod describe;
 mod read;
 mod write;
 
-use postonce_schemas::json::Violation;
 use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::messaging::xml::{self, Element, XmlLimits};
 use serde_json::{Map, Value};
 
-pub use self::read::{Reading, parse, read_root};
+pub use self::read::{parse, read_root};
 pub use self::write::members_of;
+use super::members::Members;
 use super::{Document, Format, Shape};
-use crate::api::translate::members::Members;
 use crate::error::ApiError;
 
 /// The member under which the elements of other namespaces travel within this module.
@@ -157,16 +156,16 @@ impl Format for Tables {
     fn read(&self, shape: Shape, body: &[u8], limits: &XmlLimits) -> Result<Members, ApiError> {
         let root = parse(body, limits)?;
         let table = self.of(shape);
-        let mut reading = read_root(table, &root)?;
+        let mut members = read_root(table, &root)?;
         if let Shape::Submission(kind) = shape
-            && let Some(told) = reading.members.remove("type")
+            && let Some(told) = members.take("type")
             && told != kind.code()
         {
             let message =
                 format!("is of a {}, but this is a {}", told.as_str().unwrap_or_default(), kind.code());
-            reading.violations.push(Violation { field: self.field(shape, "amount"), message });
+            members.refuse(&self.field(shape, "amount"), message);
         }
-        Ok(reading.into_members())
+        Ok(members)
     }
 
     fn field(&self, shape: Shape, member: &str) -> String {

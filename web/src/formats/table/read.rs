@@ -8,14 +8,12 @@ use postonce_shared::messaging::xml::{self, Element, XmlLimits, shown};
 use serde_json::{Map, Value};
 
 use super::{ELEMENTS, Row, Table, Words};
-use crate::api::translate::members::Members;
 use crate::error::{ApiError, Code};
 use crate::formats::is_ours;
+use crate::formats::members::Members;
 
 /// The namespace of `xsi:schemaLocation`.
 const SCHEMA_INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
-/// Most violations that are noted; a document with more is mended by nobody at once.
-const VIOLATIONS_MAX: usize = 100;
 
 /// Reads a body as XML.
 ///
@@ -30,7 +28,7 @@ pub fn parse(body: &[u8], limits: &XmlLimits) -> Result<Element, ApiError> {
 ///
 /// # Errors
 /// [`ApiError`] of status 400 when it is another one.
-pub fn read_root(table: &Table, root: &Element) -> Result<Reading, ApiError> {
+pub fn read_root(table: &Table, root: &Element) -> Result<Members, ApiError> {
     if root.is(table.namespace, table.root) {
         return Ok(table.read(root));
     }
@@ -42,105 +40,75 @@ pub fn read_root(table: &Table, root: &Element) -> Result<Reading, ApiError> {
     Err(ApiError::new(Code::BodyInvalid, detail))
 }
 
-/// What was read of an element.
-#[derive(Debug, Default)]
-pub struct Reading {
-    /// The members, those of inner objects within them.
-    pub members: Map<String, Value>,
-    /// Elements of other namespaces.
-    pub elements: Vec<String>,
-    /// Members that are there and cannot be read.
-    refused: BTreeSet<String>,
-    /// What is wrong, by the names of the document.
-    pub violations: Vec<Violation>,
-}
-
-impl Reading {
-    /// The members, for the translation that all formats share.
-    pub fn into_members(self) -> Members {
-        Members::of_elements(self.members, self.elements, self.refused, self.violations)
-    }
-
-    /// Whether that member is there and cannot be read, which was noted.
-    pub fn has_refused(&self, member: &str) -> bool {
-        self.refused.contains(member)
-    }
-
-    fn refuse(&mut self, field: &str, message: impl Into<String>) {
-        if self.violations.len() < VIOLATIONS_MAX {
-            self.violations.push(Violation { field: field.to_owned(), message: message.into() });
-        }
-    }
-}
-
 impl Table {
     /// Reads what is in an element, whatever its own name is.
-    pub fn read(&self, root: &Element) -> Reading {
-        let mut reading = Reading::default();
+    pub fn read(&self, root: &Element) -> Members {
+        let mut members = Members::default();
         for attribute in &root.attributes {
             let is_location = attribute.name.namespace == SCHEMA_INSTANCE
                 && ["schemaLocation", "noNamespaceSchemaLocation"].contains(&attribute.name.local.as_str());
             if !is_location {
                 let rule = format!("must not have the attribute {}", shown(&attribute.name.local));
-                reading.refuse(self.root, rule);
+                members.refuse(self.root, rule);
             }
         }
-        self.read_group(root, "", &mut BTreeSet::new(), &mut reading);
-        reading
+        self.read_group(root, "", &mut BTreeSet::new(), &mut members);
+        members
     }
 
-    fn read_group(&self, group: &Element, prefix: &str, seen: &mut BTreeSet<String>, reading: &mut Reading) {
+    fn read_group(&self, group: &Element, prefix: &str, seen: &mut BTreeSet<String>, members: &mut Members) {
         if group.has_loose_text() {
             let field = if prefix.is_empty() { self.root } else { prefix };
-            reading.refuse(field, "must not have text between its elements");
+            members.refuse(field, "must not have text between its elements");
         }
         for child in group.elements() {
             let is_foreign = !child.name.namespace.is_empty() && child.name.namespace != self.namespace;
             if is_foreign && self.open && prefix.is_empty() {
-                self.keep(child, reading);
+                self.keep(child, members);
                 continue;
             }
             let local = shown(&child.name.local);
             let path = if prefix.is_empty() { local } else { format!("{prefix}/{local}") };
             if child.name.namespace != self.namespace {
-                reading.refuse(&path, format!("must be in the namespace {}", self.namespace));
+                members.refuse(&path, format!("must be in the namespace {}", self.namespace));
                 continue;
             }
             if let Some(row) = self.rows.iter().find(|row| row.path == path) {
                 let is_list = matches!(row.words, Words::Each(_));
-                if is_list || once(child, path, seen, reading) {
-                    self.read_row(child, row, reading);
+                if is_list || once(child, path, seen, members) {
+                    self.read_row(child, row, members);
                 }
             } else if let Some(first) = self.rows.iter().find(|row| is_within(row, &path)) {
                 // Present, though perhaps without anything in it.
                 if let Some((object, _)) = first.member.split_once('.') {
-                    reading.members.entry(object).or_insert_with(|| Value::Object(Map::new()));
+                    members.object(object);
                 }
-                if once(child, path.clone(), seen, reading) {
-                    self.read_group(child, &path, seen, reading);
+                if once(child, path.clone(), seen, members) {
+                    self.read_group(child, &path, seen, members);
                 }
             } else {
-                reading.refuse(&path, "is not known here");
+                members.refuse(&path, "is not known here");
             }
         }
     }
 
     /// Keeps an element of another namespace, as long as it may be kept.
-    fn keep(&self, element: &Element, reading: &mut Reading) {
+    fn keep(&self, element: &Element, members: &mut Members) {
         if is_ours(&element.name.namespace) {
             let field = shown(&element.name.local);
-            return reading.refuse(&field, "must not stand here in a namespace that has a meaning to us");
+            return members.refuse(&field, "must not stand here in a namespace that has a meaning to us");
         }
         // What is too much is refused later, and need not all be written for that.
-        let bytes: usize = reading.elements.iter().map(String::len).sum();
+        let elements = members.elements();
+        let bytes: usize = elements.iter().map(String::len).sum();
         if bytes <= UNKNOWN_MEMBERS_BYTES_MAX {
-            reading.elements.push(xml::write(element));
+            elements.push(xml::write(element));
         }
     }
 
-    fn read_row(&self, element: &Element, row: &Row, reading: &mut Reading) {
+    fn read_row(&self, element: &Element, row: &Row, members: &mut Members) {
         let read = match &row.words {
-            Words::Each(table) => return read_item(element, row, table, reading),
+            Words::Each(table) => return read_item(element, row, table, members),
             Words::Own(wording) => wording.read(element, row.member),
             Words::Pairs(item, name, text) => {
                 pairs(element, self.namespace, (item, name, text)).map(|value| of_row(row, value))
@@ -151,28 +119,18 @@ impl Table {
             }
         };
         match read {
-            Ok(members) => {
-                members.into_iter().for_each(|(name, value)| put(&mut reading.members, &name, value));
-            }
-            Err(message) => {
-                reading.refuse(row.path, message);
-                // It is there: that it is missing must not be said as well.
-                reading.refused.insert(row.member.to_owned());
-            }
+            Ok(read) => read.into_iter().for_each(|(name, value)| members.put(&name, value)),
+            Err(message) => members.refuse_unreadable(row.member, row.path, message),
         }
     }
 }
 
-fn read_item(element: &Element, row: &Row, table: &Table, reading: &mut Reading) {
-    let mut inner = table.read(element);
-    inner.members.insert(ELEMENTS.to_owned(), inner.elements.into());
-    for violation in inner.violations {
-        reading.refuse(&format!("{}/{}", row.path, violation.field), violation.message);
+fn read_item(element: &Element, row: &Row, table: &Table, members: &mut Members) {
+    let (item, violations) = table.read(element).into_object(ELEMENTS);
+    for Violation { field, message } in violations {
+        members.refuse(&format!("{}/{field}", row.path), message);
     }
-    let list = reading.members.entry(row.member).or_insert_with(|| Value::Array(Vec::new()));
-    if let Value::Array(items) = list {
-        items.push(Value::Object(inner.members));
-    }
+    members.push(row.member, Value::Object(item));
 }
 
 fn is_within(row: &Row, group: &str) -> bool {
@@ -180,12 +138,12 @@ fn is_within(row: &Row, group: &str) -> bool {
 }
 
 /// Whether an element stands at its place for the first time, which has no attributes.
-fn once(element: &Element, path: String, seen: &mut BTreeSet<String>, reading: &mut Reading) -> bool {
+fn once(element: &Element, path: String, seen: &mut BTreeSet<String>, members: &mut Members) -> bool {
     if let Some(attribute) = element.attributes.first() {
-        reading.refuse(&path, format!("must not have the attribute {}", shown(&attribute.name.local)));
+        members.refuse(&path, format!("must not have the attribute {}", shown(&attribute.name.local)));
     }
     if seen.contains(&path) {
-        reading.refuse(&path, "must not stand more than once");
+        members.refuse(&path, "must not stand more than once");
         return false;
     }
     seen.insert(path)
@@ -233,16 +191,4 @@ fn pairs(
         }
     }
     if element.has_loose_text() { Err(form()) } else { Ok(Value::Object(pairs)) }
-}
-
-fn put(members: &mut Map<String, Value>, name: &str, value: Value) {
-    match name.split_once('.') {
-        None => drop(members.insert(name.to_owned(), value)),
-        Some((object, inner)) => {
-            let object = members.entry(object).or_insert_with(|| Value::Object(Map::new()));
-            if let Value::Object(members) = object {
-                members.insert(inner.to_owned(), value);
-            }
-        }
-    }
 }

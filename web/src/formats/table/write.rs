@@ -1,8 +1,6 @@
 //! From members to elements.
 
-use std::collections::BTreeMap;
-
-use postonce_schemas::json as wire;
+use postonce_schemas::json::{self as wire, RawMembers};
 use postonce_shared::messaging::xml::{Element, Node};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -71,11 +69,13 @@ pub fn members_of(document: &Document) -> Map<String, Value> {
         }
     }
     fn transaction(transaction: &wire::Transaction) -> Map<String, Value> {
-        let elements = Value::from(transaction.unknown_elements.as_slice());
         // Members of JSON have no place in XML, and could be taken for ours.
-        let ours = wire::Transaction { unknown_members: BTreeMap::new(), ..transaction.clone() };
-        let mut members = object(&ours);
-        members.insert(ELEMENTS.to_owned(), elements);
+        let mut members = if transaction.unknown_members.is_empty() {
+            object(transaction)
+        } else {
+            object(&wire::Transaction { unknown_members: RawMembers::default(), ..transaction.clone() })
+        };
+        members.insert(ELEMENTS.to_owned(), transaction.unknown_elements.as_slice().into());
         members
     }
     match document {

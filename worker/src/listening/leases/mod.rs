@@ -8,9 +8,10 @@
 //! from one queue lose cache hits, never money.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use postonce_shared::domain::account::Revision;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::{StoreFault, chain};
@@ -84,12 +85,12 @@ impl QueueLeases {
 
     /// All the queues, in order.
     pub fn queues(&self) -> Vec<QueueName> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.queues.lock().clone()
     }
 
     /// Adds queues, should they be new: somebody has more of them than this process was told of.
     pub fn add(&self, queue: &QueueName) {
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.queues.lock();
         // All that come before it as well: workers agree on whose a queue is by its place.
         for partition in 0..=queue.partition() {
             let queue = QueueName::of_partition(queue.kind(), partition);
@@ -115,7 +116,7 @@ impl QueueLeases {
         if tends(&now, self.me, place, queues.len()) {
             return true;
         }
-        let view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+        let view = self.view.lock();
         view.before.as_ref().is_some_and(|(before, changed_at)| {
             self.world.uptime().saturating_sub(*changed_at) < self.renewal_interval()
                 && tends(before, self.me, place, queues.len())
@@ -161,7 +162,7 @@ impl QueueLeases {
 
     /// Forgets the leases of others until the next look at them.
     pub fn forget_others(&self) {
-        let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut view = self.view.lock();
         view.leases.retain(|worker, _| *worker == self.me);
         // Read again before the next change: it must not undo what others have.
         view.revision = None;
@@ -169,7 +170,7 @@ impl QueueLeases {
 
     fn live(&self) -> Leases {
         let now = self.world.now();
-        let mut leases = self.view.lock().unwrap_or_else(PoisonError::into_inner).leases.clone();
+        let mut leases = self.view.lock().leases.clone();
         // One that lasts longer than any lease can is of a clock that is wrong.
         let last = now.after(self.duration.saturating_mul(2));
         leases.retain(|_, until| *until > now && *until <= last);
@@ -185,14 +186,14 @@ impl QueueLeases {
 
     async fn try_change(&self, change: impl Fn(&mut Leases) + Send + Sync) -> Result<(), StoreFault> {
         for attempt in 0..ATTEMPTS_MAX {
-            let known = self.view.lock().unwrap_or_else(PoisonError::into_inner).revision.clone();
+            let known = self.view.lock().revision.clone();
             // What was seen last is good enough for a first try.
             if attempt > 0 || known.is_none() {
                 self.load().await?;
             }
             let mut leases = self.live();
             change(&mut leases);
-            let revision = self.view.lock().unwrap_or_else(PoisonError::into_inner).revision.clone();
+            let revision = self.view.lock().revision.clone();
             match self.sync.swap(&self.name, revision.as_ref(), &encode(&leases)).await? {
                 Swapped::Done(revision) => {
                     self.see(leases, Some(revision));
@@ -216,12 +217,12 @@ impl QueueLeases {
 
     fn see(&self, leases: Leases, revision: Option<Revision>) {
         let before: Vec<Uuid> = self.live().into_keys().collect();
-        let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut view = self.view.lock();
         (view.leases, view.revision) = (leases, revision);
         drop(view);
         let now: Vec<Uuid> = self.live().into_keys().collect();
         if before != now {
-            let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut view = self.view.lock();
             view.before = Some((before, self.world.uptime()));
         }
     }

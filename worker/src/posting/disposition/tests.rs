@@ -95,10 +95,11 @@ fn what_becomes_of_a_message() {
     check(&[unknown(), Ok(()), unknown()], 5, "split 1,3");
     // A damaged row does not mend itself; nor does what the ledger refuses while it is there.
     let damage = StoreFault::Corrupt { doing: "reading", source: "a flaw".into() };
-    let told = "dead 1: the ledger could not be used: stored data cannot be understood while reading: a flaw";
+    let told = "dead 1: the ledger could not be used: stored data is invalid while reading: a flaw";
     check_alone(&[Err(PostFault::Ledger(Arc::new(damage)))], 6, told);
     let refusal = StoreFault::Refused { doing: "committing", source: "too large".into() };
-    let told = "dead 1: the ledger could not be used: the store refused while committing: too large";
+    let told =
+        "dead 1: the ledger could not be used: the store refused the request while committing: too large";
     check_alone(&[Err(PostFault::Ledger(Arc::new(refusal)))], 6, told);
 }
 

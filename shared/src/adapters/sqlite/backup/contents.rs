@@ -9,7 +9,7 @@ use super::fault::{BackupFault, FileOperation};
 use crate::adapters::sqlite::columns;
 use crate::adapters::sqlite::fault::SqlFault;
 use crate::adapters::sqlite::migrations::check;
-use crate::cluster::gate::{self, GateOrder};
+use crate::cluster::gate::{self, GateValue};
 use crate::domain::time::Timestamp;
 use crate::domain::transaction::TransactionStatus;
 use crate::ports::fault::StoreFault;
@@ -37,7 +37,7 @@ pub struct Contents {
     /// The register of order numbers, or why it must not be used.
     pub register: Result<Register, UnsoundRegister>,
     /// The state of the gate, or why it cannot be decoded; `None` if it was never changed.
-    pub gate: Result<Option<GateOrder>, StoreFault>,
+    pub gate: Result<Option<GateValue>, StoreFault>,
     /// The highest id that was ever assigned to a queue message.
     pub last_message: u64,
 }

@@ -23,7 +23,7 @@ use super::super::columns;
 use super::super::fault::SqlFault;
 use super::super::partners;
 use super::super::sync_store::overwrite;
-use crate::cluster::gate::{self, GateOrder, GateState};
+use crate::cluster::gate::{self, GateState, GateValue};
 use crate::domain::ids::PartnerId;
 use crate::domain::time::Timestamp;
 use crate::ports::api_keys::ApiKeyRecord;
@@ -49,7 +49,7 @@ pub(super) struct AdvancedValues {
     /// The id after which the ids of new queue messages start.
     pub(super) message: u64,
     /// The state of the gate, if it is written.
-    pub(super) gate: Option<GateOrder>,
+    pub(super) gate: Option<GateValue>,
     /// Keys that stay revoked.
     pub(super) revoked: Vec<ApiKeyRecord>,
     /// Partners that stay suspended.
@@ -121,7 +121,7 @@ impl AdvancedValues {
 }
 
 /// Returns the gate of the restored store; `None` if it has none.
-fn gate_after(stored: Option<GateOrder>, reached: ReachedValues, held: bool) -> Option<GateOrder> {
+fn gate_after(stored: Option<GateValue>, reached: ReachedValues, held: bool) -> Option<GateValue> {
     if stored.is_none() && reached.epoch == 0 && !held {
         return None;
     }
@@ -131,5 +131,5 @@ fn gate_after(stored: Option<GateOrder>, reached: ReachedValues, held: bool) -> 
         None => GateState::Released,
     };
     let epoch = stored.map_or(0, |order| order.epoch).max(reached.epoch).saturating_add(1);
-    Some(GateOrder { epoch, state })
+    Some(GateValue { epoch, state })
 }

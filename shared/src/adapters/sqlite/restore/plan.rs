@@ -12,7 +12,7 @@ use super::super::connection::{Role, connect};
 use super::super::fault::{OpenFault, Remedy, SqlFault, remedy};
 use super::super::partners;
 use super::advanced_values::ReachedValues;
-use crate::cluster::gate::GateOrder;
+use crate::cluster::gate::GateValue;
 use crate::domain::ids::{OrderNumber, PartnerId};
 use crate::domain::time::Timestamp;
 use crate::ports::api_keys::ApiKeyRecord;
@@ -58,7 +58,7 @@ pub struct Plan {
     /// The first order number that is issued next.
     pub next_number: OrderNumber,
     /// The gate after the restore; `None` if it was never changed.
-    pub gate: Option<GateOrder>,
+    pub gate: Option<GateValue>,
     /// Keys of the backup that were revoked after it: they stay revoked.
     pub revoked_again: Vec<ApiKeyRecord>,
     /// Keys that were added after the backup: they are lost.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::domain::ids::{AccountId, AccountKey, UserId};
 use crate::domain::transaction::{Transaction, TransactionStatus};
-use crate::ports::ledger::{AcceptOutcome, AcceptReach, Marks, NewTransaction, StoredTransaction};
+use crate::ports::ledger::{AcceptGrouping, AcceptOutcome, Marks, NewTransaction, StoredTransaction};
 use crate::ports::world::WorldExt as _;
 use crate::testing::conformance::case::{Case, partner};
 
@@ -112,8 +112,8 @@ async fn accepts_a_group_of_one_hundred(case: &Case) {
 }
 
 async fn a_group_may_have_several_accounts_if_the_ledger_allows_it(case: &Case) {
-    let reach = case.store.ledger.accept_reach();
-    if reach == AcceptReach::OneAccount {
+    let reach = case.store.ledger.accept_grouping();
+    if reach == AcceptGrouping::OneAccount {
         return;
     }
     let cents = 1..=i64::try_from(reach.group_max()).unwrap();

@@ -7,8 +7,10 @@ mod bodies;
 mod leases;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::case::{Case, TIMEOUT};
 use crate::ports::Store;
@@ -206,16 +208,16 @@ async fn concurrent_receivers_receive_different_messages(queue: &TestQueue) {
         let queue = TestQueue { case: Case::new(queue.case.store.clone()), name: queue.name.clone() };
         async move {
             let start = queue.case.world.uptime();
-            while received.lock().unwrap().len() < COUNT {
+            while received.lock().len() < COUNT {
                 let waited = queue.case.world.uptime().saturating_sub(start);
                 assert!(waited < TIMEOUT, "the messages are not received within {waited:?}");
                 let messages = queue.receive(5, LONG).await;
-                received.lock().unwrap().extend(messages);
+                received.lock().extend(messages);
             }
         }
     });
     queue.case.concurrently(receivers).await;
-    let received = received.lock().unwrap();
+    let received = received.lock();
     let ids: BTreeSet<&str> = received.iter().map(|message| message.lease.message_id.as_str()).collect();
     assert_eq!((ids.len(), received.len()), (COUNT, COUNT), "each message is received once");
     assert!(received.iter().all(|message| message.dequeue_count == 1), "each message has been received once");

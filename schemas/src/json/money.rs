@@ -1,0 +1,58 @@
+//! What a sum of money may look like in each currency, as regular expressions of JSON Schema.
+
+use std::collections::BTreeMap;
+
+use iso_currency::{Currency, IntoEnumIterator as _};
+use serde_json::{Value, json};
+
+/// Most digits of an amount or a limit, decimals included.
+const DIGITS_MAX: usize = 18;
+
+/// The codes of the currencies that money can be kept in, sorted, by the number of decimals (ISO 4217). Currencies
+/// without a defined number of decimals are left out, as in the domain.
+pub fn codes_by_decimals() -> BTreeMap<usize, Vec<&'static str>> {
+    let mut codes: BTreeMap<usize, Vec<&'static str>> = BTreeMap::new();
+    for currency in Currency::iter() {
+        if let Some(decimals) = currency.exponent() {
+            codes.entry(decimals.into()).or_default().push(currency.code());
+        }
+    }
+    codes.values_mut().for_each(|codes| codes.sort_unstable());
+    codes
+}
+
+/// The rule of a member that is a sum of money, for each number of decimals, with the currencies that have it.
+pub(super) fn by_currency(member: &str, pattern: impl Fn(usize) -> String) -> Value {
+    let groups = codes_by_decimals().into_iter().map(|(decimals, codes)| {
+        json!({"properties": {"currency": {"enum": codes}, member: {"pattern": pattern(decimals)}}})
+    });
+    json!({"oneOf": groups.collect::<Vec<_>>()})
+}
+
+/// A number greater than zero with at most that many decimals.
+pub(super) fn amount(decimals: usize) -> String {
+    let major_max = DIGITS_MAX.saturating_sub(decimals).saturating_sub(1);
+    let whole = format!("[1-9][0-9]{{0,{major_max}}}");
+    if decimals == 0 {
+        return format!("^{whole}$");
+    }
+    // Below one, a digit that is not zero has to come within the decimals.
+    let fraction = |zeros: usize| {
+        let rest = decimals.saturating_sub(zeros).saturating_sub(1);
+        format!("{}[1-9][0-9]{{0,{rest}}}", "0".repeat(zeros))
+    };
+    let fractions: Vec<String> = (0..decimals).map(fraction).collect();
+    format!("^({whole}(\\.[0-9]{{1,{decimals}}})?|0\\.({}))$", fractions.join("|"))
+}
+
+/// A number with at most that many decimals; zero is one.
+pub(super) fn limit(decimals: usize) -> String {
+    let major_max = DIGITS_MAX.saturating_sub(decimals).saturating_sub(1);
+    let fraction = if decimals == 0 { String::new() } else { format!("(\\.[0-9]{{1,{decimals}}})?") };
+    format!("^(0|[1-9][0-9]{{0,{major_max}}}){fraction}$")
+}
+
+/// A limit where the currency is not known.
+pub(super) fn limit_of_any_currency() -> String {
+    codes_by_decimals().into_keys().map(limit).collect::<Vec<_>>().join("|")
+}

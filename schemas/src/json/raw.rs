@@ -1,0 +1,64 @@
+//! Members that are passed on as they are.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// Members of a JSON object as text. They are written without parsing their values.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RawMembers(String);
+
+impl RawMembers {
+    /// The members of an object, which is given as text; none where the text is not an object.
+    pub fn new(object: &str) -> Self {
+        Self(object.to_owned())
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Serialize for RawMembers {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let members: BTreeMap<String, &RawValue> = serde_json::from_str(&self.0).unwrap_or_default();
+        members.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RawMembers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let members = BTreeMap::<String, Value>::deserialize(deserializer)?;
+        Ok(if members.is_empty() { Self::default() } else { Self(serde_json::json!(members).to_string()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_written_as_they_were_given() {
+        #[derive(Serialize, Deserialize)]
+        struct Answer {
+            known: u8,
+            #[serde(flatten)]
+            rest: RawMembers,
+        }
+        let check = |object: &str, expected: &str| {
+            let answer = Answer { known: 1, rest: RawMembers::new(object) };
+            assert_eq!(serde_json::to_string(&answer).unwrap(), expected);
+        };
+        check(
+            r#"{"a":[1.50,"\u00e9"],"b":{"d":1,"c":2}}"#,
+            r#"{"known":1,"a":[1.50,"\u00e9"],"b":{"d":1,"c":2}}"#,
+        );
+        check("", r#"{"known":1}"#);
+        check("[1]", r#"{"known":1}"#);
+        let read: Answer = serde_json::from_str(r#"{"known":1,"a":{"b":2}}"#).unwrap();
+        assert_eq!(read.rest, RawMembers::new(r#"{"a":{"b":2}}"#));
+    }
+}

@@ -1,0 +1,183 @@
+//! Delays between attempts. Each retry policy of the bank is a row of the table below.
+
+use std::time::Duration;
+
+use crate::ports::world::{World, WorldExt as _};
+
+/// The number of attempts of a policy without a limit.
+const UNLIMITED: u32 = u32::MAX;
+
+/// A guarded write of an account that postings change at the same time.
+pub const ACCOUNT_WRITE: RetryPolicy = row(ms(5), 2, ms(500), 10, Jitter::Full);
+/// A guarded write of a small value that processes share: the gate, the number of queues, a partner.
+pub const SHARED_VALUE_WRITE: RetryPolicy = row(ms(50), 1, ms(50), 10, Jitter::Full);
+/// A guarded write of the register of order numbers.
+pub const ORDER_NUMBERS_WRITE: RetryPolicy = row(ms(20), 2, secs(1), 8, Jitter::Full);
+/// The requests of one operation on Azure Storage; they have a time limit as well.
+pub const AZURE_OPERATION: RetryPolicy = row(ms(50), 2, secs(1), 8, Jitter::Full);
+/// What a process needs from the store to start, or to read the gate.
+pub const STORE_NEEDED: RetryPolicy = row(ms(200), 2, secs(5), UNLIMITED, Jitter::Half);
+/// The check of a store that became unavailable.
+pub const STORE_CHECK: RetryPolicy = row(ms(500), 2, secs(5), UNLIMITED, Jitter::Half);
+/// A read of the audit.
+pub const AUDIT_READ: RetryPolicy = row(secs(1), 5, secs(15), 4, Jitter::None);
+/// A receive from a queue.
+pub const RECEIVE: RetryPolicy = row(ms(100), 2, secs(5), UNLIMITED, Jitter::Half);
+/// A poll of empty queues. The longest delay is configured.
+pub const IDLE_POLL: RetryPolicy = row(ms(100), 2, Duration::MAX, UNLIMITED, Jitter::HalfThenLittle);
+/// A message that could not be processed.
+pub const MESSAGE: RetryPolicy = row(secs(1), 2, secs(10), UNLIMITED, Jitter::Half);
+/// A message that needs a worker of a newer version. In a rolling upgrade that worker may start soon.
+pub const NEWER_MESSAGE: RetryPolicy = row(secs(1), 2, secs(60), UNLIMITED, Jitter::Half);
+/// The repair of a transaction that stays accepted.
+pub const REPAIR: RetryPolicy = row(secs(600), 2, secs(24 * 3600), UNLIMITED, Jitter::None);
+/// A ring at another process. It is tried for about 13 s; the next ring starts afresh.
+pub const RING: RetryPolicy = row(ms(100), 2, Duration::MAX, 8, Jitter::Half);
+/// A reply to another process. When it is lost twice, the waiting request reads the row.
+pub const REPLY: RetryPolicy = row(ms(100), 2, Duration::MAX, 2, Jitter::Half);
+/// The read of the process registry for a ring.
+pub const REGISTRY_READ: RetryPolicy = row(ms(200), 2, Duration::MAX, 3, Jitter::None);
+/// The broadcast of a changed partner.
+pub const BROADCAST: RetryPolicy = row(ms(100), 2, Duration::MAX, 3, Jitter::None);
+/// The start of a worker process that ended by itself.
+pub const PROCESS_START: RetryPolicy = row(ms(500), 2, secs(30), UNLIMITED, Jitter::Half);
+
+/// When an attempt that failed is repeated, and how often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Longest delay before the second attempt.
+    pub first: Duration,
+    /// Factor from each delay to the next.
+    pub factor: u32,
+    /// Longest delay of all.
+    pub longest: Duration,
+    /// Most attempts, the first included.
+    pub attempts: u32,
+    /// The random part of each delay.
+    pub jitter: Jitter,
+}
+
+/// The random part of a delay: processes that failed together must not retry together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Jitter {
+    /// None of it.
+    None,
+    /// Half of it.
+    Half,
+    /// All of it.
+    Full,
+    /// Half of it, and a fiftieth of the longest: polls that come early cost money.
+    HalfThenLittle,
+}
+
+const fn row(first: Duration, factor: u32, longest: Duration, attempts: u32, jitter: Jitter) -> RetryPolicy {
+    RetryPolicy { first, factor, longest, attempts, jitter }
+}
+
+const fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+const fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+impl RetryPolicy {
+    /// The longest delay after so many attempts that failed.
+    pub fn delay_max(&self, failures: u32) -> Duration {
+        let factor = self.factor.saturating_pow(failures.saturating_sub(1));
+        self.first.saturating_mul(factor).min(self.longest)
+    }
+
+    /// The delay after so many attempts that failed.
+    pub fn delay(&self, failures: u32, world: &dyn World) -> Duration {
+        let longest = self.delay_max(failures);
+        let part = |divisor| longest.checked_div(divisor).unwrap_or_default();
+        let random = match self.jitter {
+            Jitter::None => Duration::ZERO,
+            Jitter::Full => longest,
+            Jitter::HalfThenLittle if longest == self.longest => part(50),
+            Jitter::Half | Jitter::HalfThenLittle => part(2),
+        };
+        longest.saturating_sub(random).saturating_add(world.jitter(random))
+    }
+
+    /// Waits after so many attempts that failed.
+    pub async fn pause(&self, failures: u32, world: &dyn World) {
+        world.sleep(self.delay(failures, world)).await;
+    }
+
+    /// Counts failures from zero.
+    pub const fn start(self) -> Backoff {
+        Backoff { policy: self, failures: 0 }
+    }
+}
+
+/// A [`RetryPolicy`] with the failures so far.
+#[derive(Debug, Clone, Copy)]
+pub struct Backoff {
+    policy: RetryPolicy,
+    failures: u32,
+}
+
+impl Backoff {
+    /// The delay after one more failure.
+    pub fn next(&mut self, world: &dyn World) -> Duration {
+        self.failures = self.failures.saturating_add(1);
+        self.policy.delay(self.failures, world)
+    }
+
+    /// Starts over after a success.
+    pub const fn reset(&mut self) {
+        self.failures = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapters::memory::world::TestWorld;
+
+    #[test]
+    fn delays_grow_up_to_the_longest() {
+        let check = |policy: RetryPolicy, expected: &[Duration]| {
+            let delays: Vec<Duration> =
+                (1..).map(|failures| policy.delay_max(failures)).take(expected.len()).collect();
+            assert_eq!(delays, expected, "{policy:?}");
+            assert_eq!(policy.delay_max(u32::MAX), policy.longest, "{policy:?}");
+        };
+        check(MESSAGE, &[secs(1), secs(2), secs(4), secs(8), secs(10), secs(10)]);
+        check(AUDIT_READ, &[secs(1), secs(5), secs(15), secs(15)]);
+        check(SHARED_VALUE_WRITE, &[ms(50), ms(50)]);
+    }
+
+    #[test]
+    fn the_random_part_of_a_delay_is_as_the_policy_says() {
+        let world = TestWorld::new(1);
+        let check = |jitter: Jitter, longest: Duration, least_percent: u32| {
+            let policy = row(secs(10), 2, longest, UNLIMITED, jitter);
+            let delays: Vec<Duration> = (0..1000).map(|_| policy.delay(1, &world)).collect();
+            let (least, most) = (*delays.iter().min().unwrap(), *delays.iter().max().unwrap());
+            let bound = secs(10) * least_percent / 100;
+            assert!(
+                bound <= least && least <= bound + ms(100) && most <= secs(10),
+                "{policy:?} {least:?} {most:?}"
+            );
+            assert!(most > ms(9900), "{policy:?} {most:?}");
+        };
+        check(Jitter::None, secs(60), 100);
+        check(Jitter::Half, secs(60), 50);
+        check(Jitter::Full, secs(60), 0);
+        check(Jitter::HalfThenLittle, secs(60), 50);
+        check(Jitter::HalfThenLittle, secs(10), 98);
+    }
+
+    #[test]
+    fn a_success_starts_over() {
+        let world = TestWorld::new(1);
+        let mut backoff = AUDIT_READ.start();
+        assert_eq!([backoff.next(&world), backoff.next(&world)], [secs(1), secs(5)]);
+        backoff.reset();
+        assert_eq!(backoff.next(&world), secs(1));
+    }
+}

@@ -1,0 +1,75 @@
+//! Serializes posting on the same account within a process. Several receivers of a process would otherwise conflict
+//! with each other, and each conflict costs a read and a commit. Other processes are not locked out; the guards of
+//! the commit handle them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::OwnedMutexGuard;
+
+use crate::domain::ids::AccountKey;
+
+type Locks = Mutex<BTreeMap<AccountKey, Arc<tokio::sync::Mutex<()>>>>;
+
+/// Locks by account.
+#[derive(Debug, Default)]
+pub struct AccountLocks(Arc<Locks>);
+
+/// A lock on an account, released on drop.
+#[derive(Debug)]
+pub struct AccountLock {
+    account: AccountKey,
+    /// `None` only during drop.
+    guard: Option<OwnedMutexGuard<()>>,
+    locks: Arc<Locks>,
+}
+
+impl AccountLocks {
+    /// Waits for the lock on an account, in the order of the calls.
+    pub async fn take(&self, account: AccountKey) -> AccountLock {
+        let lock = {
+            let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(locks.entry(account).or_default())
+        };
+        AccountLock { account, guard: Some(lock.lock_owned().await), locks: Arc::clone(&self.0) }
+    }
+}
+
+impl Drop for AccountLock {
+    fn drop(&mut self) {
+        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.guard.take());
+        // Waiting tasks hold a reference too; no task can get a new one inside the lock.
+        if locks.get(&self.account).is_some_and(|lock| Arc::strong_count(lock) == 1) {
+            locks.remove(&self.account);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::{AccountId, UserId};
+    use futures::FutureExt as _;
+    use uuid::Uuid;
+
+    #[tokio::test]
+    async fn locks_on_one_account_are_taken_in_order_and_removed_at_the_end() {
+        let account = |number| AccountKey {
+            user: UserId::from_uuid(Uuid::from_u128(1)),
+            account: AccountId::from_uuid(Uuid::from_u128(number)),
+        };
+        let locks = AccountLocks::default();
+        let first = locks.take(account(1)).await;
+        assert!(locks.take(account(2)).now_or_never().is_some(), "another account is free");
+        let mut second = Box::pin(locks.take(account(1)));
+        let mut third = Box::pin(locks.take(account(1)));
+        assert!((&mut second).now_or_never().is_none() && (&mut third).now_or_never().is_none());
+        drop(first);
+        assert!((&mut third).now_or_never().is_none(), "the second one comes first");
+        let second = second.now_or_never().unwrap();
+        drop(third);
+        drop(second);
+        assert!(locks.0.lock().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,180 @@
+//! A store over the fake service, a world whose waits end at once, an account, and transactions of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use postonce_shared::adapters::azure::{self, AzureConfig, AzureConnection};
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::domain::account::{Account, Revision, Versioned};
+use postonce_shared::domain::decision::{AccountCommit, DecisionContext, Work, decide};
+use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, OrderNumber, PartnerId};
+use postonce_shared::domain::ids::{TransactionKey, UserId};
+use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
+use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::ports::Store;
+use postonce_shared::ports::ledger::{AcceptOutcome, NewTransaction, Opened};
+use postonce_shared::ports::world::{World, WorldExt as _};
+use postonce_shared::testing::decorators::WorldDecorator;
+use tokio::net::TcpListener;
+use uuid::Uuid;
+
+use crate::fake::FakeStorage;
+
+/// A world over the system clock whose waits end at once and only advance its clock.
+pub struct QuickWorld {
+    real: SystemWorld,
+    pauses: Mutex<Vec<Duration>>,
+    /// Time that passes at each reading of the clock.
+    step: Mutex<Duration>,
+    passed: Mutex<Duration>,
+}
+
+impl QuickWorld {
+    pub fn pauses(&self) -> Vec<Duration> {
+        self.pauses.lock().clone()
+    }
+
+    pub fn advance_at_each_reading(&self, step: Duration) {
+        *self.step.lock() = step;
+    }
+
+    pub fn uptime_so_far(&self) -> Duration {
+        self.pauses.lock().iter().sum()
+    }
+}
+
+#[async_trait]
+impl WorldDecorator for QuickWorld {
+    fn inner(&self) -> &dyn World {
+        &self.real
+    }
+
+    fn uptime(&self) -> Duration {
+        let step = *self.step.lock();
+        let mut passed = self.passed.lock();
+        *passed = passed.saturating_add(step);
+        self.uptime_so_far().saturating_add(*passed)
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.pauses.lock().push(duration);
+    }
+}
+
+/// A store over a service that fails on request.
+pub struct Fixture {
+    pub fake: FakeStorage,
+    pub world: Arc<QuickWorld>,
+    pub store: Store,
+}
+
+impl Fixture {
+    pub async fn new() -> Self {
+        let fake = FakeStorage::start().await;
+        let connection_string = fake.connection_string();
+        Self::over(fake, &connection_string).await
+    }
+
+    /// A store whose storage is unreachable: its port is closed.
+    pub async fn without_storage() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let text = format!(
+            "AccountName=a;AccountKey=a2V5;BlobEndpoint=http://127.0.0.1:{port};\
+             QueueEndpoint=http://127.0.0.1:{port};TableEndpoint=http://127.0.0.1:{port}"
+        );
+        Self::over(FakeStorage::start().await, &text).await
+    }
+
+    async fn over(fake: FakeStorage, connection_string: &str) -> Self {
+        let connection = AzureConnection::parse(connection_string).unwrap();
+        let config = AzureConfig { connection, prefix: "test".to_owned() };
+        let world = Arc::new(QuickWorld {
+            real: SystemWorld::new(),
+            pauses: Mutex::default(),
+            step: Mutex::default(),
+            passed: Mutex::default(),
+        });
+        let store = azure::open(&config, Arc::<QuickWorld>::clone(&world)).await.unwrap();
+        Self { fake, world, store }
+    }
+
+    pub async fn open_account(&self) -> Versioned<Account> {
+        let opened = self.store.accounts.open(&account()).await.unwrap();
+        self.fake.requests();
+        let Opened::Created(account) = opened else { panic!("{opened:?}") };
+        account
+    }
+
+    /// The number of requests by their kind.
+    pub fn counts(&self) -> Vec<(&'static str, u64)> {
+        let counts = self.store.operations.snapshot();
+        counts.into_iter().map(|(operation, count)| (operation.name, count)).collect()
+    }
+}
+
+/// The account of all tests.
+pub fn account() -> Account {
+    let key = AccountKey {
+        user: UserId::from_uuid(Uuid::from_u128(1)),
+        account: AccountId::from_uuid(Uuid::from_u128(2)),
+    };
+    Account::open(key, euro(), OverdraftLimit::none(euro()), None, Timestamp::from_unix_ms(1))
+}
+
+/// A deposit; its number is also its amount.
+pub fn deposit(number: u32) -> NewTransaction {
+    let message = MessageId::from_uuid(Uuid::from_u128(u128::from(number)));
+    let partner = PartnerId::parse("shop_1").unwrap();
+    let amount = Amount::try_new(i64::from(number), euro()).unwrap();
+    let kind = TransactionKind::Deposit;
+    NewTransaction {
+        key: TransactionKey { account: account().key, partner, message },
+        instruction: Instruction { kind, amount, details: Details::default() },
+        accepted_at: Timestamp::from_unix_ms(7),
+        nonce: SystemWorld::new().nonce(),
+    }
+}
+
+/// The same transaction, accepted by another process.
+pub fn with_other_nonce(new: &NewTransaction) -> NewTransaction {
+    NewTransaction { nonce: SystemWorld::new().nonce(), ..new.clone() }
+}
+
+/// Panics unless all were inserted.
+pub fn inserted(outcomes: &[AcceptOutcome]) {
+    outcomes.iter().for_each(|outcome| drop(revision_of(outcome)));
+}
+
+pub fn revision_of(outcome: &AcceptOutcome) -> Revision {
+    let AcceptOutcome::Inserted { revision, enqueued: false } = outcome else { panic!("{outcome:?}") };
+    revision.clone()
+}
+
+/// A decision that posts the work.
+pub fn commit_of(account: &Versioned<Account>, work: &[(&NewTransaction, Revision)]) -> AccountCommit {
+    let numbers: Vec<_> = (1..=98).map(OrderNumber::from_counter).collect();
+    let work: Vec<_> = work
+        .iter()
+        .map(|(new, revision)| Work {
+            key: new.key.clone(),
+            instruction: new.instruction.clone(),
+            accepted_at: new.accepted_at,
+            revision: revision.clone(),
+        })
+        .collect();
+    let context = DecisionContext {
+        nonce: SystemWorld::new().nonce(),
+        now: Timestamp::from_unix_ms(9),
+        numbers: &numbers,
+    };
+    decide(account, &work, &context).unwrap()
+}
+
+fn euro() -> Currency {
+    Currency::parse("EUR").unwrap()
+}

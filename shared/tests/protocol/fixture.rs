@@ -1,0 +1,272 @@
+//! One store, several processes, and ports with faults.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use postonce_shared::adapters::local_doorbell::LocalDoorbell;
+use postonce_shared::adapters::memory::MemoryStore;
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::bank::{Bank, Links};
+use postonce_shared::cluster::completions::{Completion, Completions};
+use postonce_shared::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
+use postonce_shared::cluster::replies::Replies;
+use postonce_shared::cluster::reply_to::{ReplySeal, ReplyTo};
+use postonce_shared::domain::account::Account;
+use postonce_shared::domain::decision::{AccountCommit, Work};
+use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
+use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
+use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
+use postonce_shared::domain::transaction::Outcome;
+use postonce_shared::messaging::envelope::{self, Envelope};
+use postonce_shared::ports::Store;
+use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::ledger::{AcceptOutcome, Committed, Ledger, NewTransaction, StoredTransaction};
+use postonce_shared::ports::process_registry::Address;
+use postonce_shared::ports::queue::{Held, QueueName, WorkQueue};
+use postonce_shared::ports::sync_store::SyncStore;
+use postonce_shared::ports::world::World;
+use postonce_shared::protocol::accept::{AcceptFault, Acceptance};
+use postonce_shared::protocol::order_numbers::{OrderNumbers, Register};
+use postonce_shared::testing::conformance::sealed::{envelope_in, seal};
+use postonce_shared::testing::decorators::{LedgerDecorator, WorkQueueDecorator};
+use uuid::Uuid;
+
+/// One queue, so that a test can receive all messages from it.
+pub const QUEUES: u16 = 1;
+
+pub fn account() -> AccountKey {
+    let uuid = |number| Uuid::from_u128(number);
+    AccountKey { user: UserId::from_uuid(uuid(1)), account: AccountId::from_uuid(uuid(2)) }
+}
+
+pub fn key(message: u128) -> TransactionKey {
+    let partner = PartnerId::parse("shop").unwrap();
+    TransactionKey { account: account(), partner, message: MessageId::from_uuid(Uuid::from_u128(message)) }
+}
+
+pub fn deposit(amount: &str) -> Instruction {
+    instruction(TransactionKind::Deposit, amount, "EUR")
+}
+
+pub fn withdrawal(amount: &str) -> Instruction {
+    instruction(TransactionKind::Withdrawal, amount, "EUR")
+}
+
+pub fn instruction(kind: TransactionKind, amount: &str, code: &str) -> Instruction {
+    let amount = Amount::parse(amount, Currency::parse(code).unwrap()).unwrap();
+    Instruction { kind, amount, details: Details::default() }
+}
+
+/// A store with an open account in euros, shared by the processes that a test starts.
+pub struct Fixture {
+    pub store: MemoryStore,
+    pub world: Arc<dyn World>,
+    replies: Arc<ReplyDelivery>,
+    seal: ReplySeal,
+}
+
+/// Delivers replies between the processes of a fixture.
+struct ReplyDelivery(Mutex<BTreeMap<Address, Arc<Completions>>>, ReplySeal);
+
+impl Replies for ReplyDelivery {
+    fn send(&self, to: &ReplyTo, completion: Completion) {
+        if let Some(process) = self.0.lock().get(self.1.verify(to).unwrap()) {
+            process.complete(&completion.key, &completion.outcome);
+        }
+    }
+}
+
+pub fn address(number: u16) -> Address {
+    Address::parse(&format!("http://web-{number}:80")).unwrap()
+}
+
+impl Fixture {
+    pub async fn new() -> Self {
+        Self::in_world(Arc::new(SystemWorld::new())).await
+    }
+
+    pub async fn in_world(world: Arc<dyn World>) -> Self {
+        let keys = DoorbellKeys::parse("the-secret-of-the-fixture").unwrap();
+        let seal = ReplySeal::new(&Arc::new(DoorbellSecret::new(Some(&keys))), &world);
+        let replies = Arc::new(ReplyDelivery(Mutex::default(), seal.clone()));
+        let fixture = Self { store: MemoryStore::empty(Arc::clone(&world)), world, replies, seal };
+        let eur = Currency::parse("EUR").unwrap();
+        let new = Account::open(account(), eur, OverdraftLimit::none(eur), None, fixture.world.now());
+        let _ = fixture.store.ports().accounts.open(&new).await.unwrap();
+        fixture
+    }
+
+    /// Adds a process.
+    pub fn process(&self) -> Bank {
+        self.process_over(|_| {})
+    }
+
+    /// Adds a process whose store is changed by `decorate`.
+    pub fn process_over(&self, decorate: impl FnOnce(&mut Store)) -> Bank {
+        let mut store = self.store.ports();
+        decorate(&mut store);
+        let bell = Arc::new(LocalDoorbell::default());
+        Bank::new(store, Arc::clone(&self.world), bell, seal(), QUEUES)
+    }
+
+    /// Adds a process that can receive replies, at the address of that number.
+    pub fn linked_process(&self, number: u16, decorate: impl FnOnce(&mut Store)) -> Bank {
+        let mut store = self.store.ports();
+        decorate(&mut store);
+        let doorbell = Arc::new(LocalDoorbell::default());
+        let completions: Arc<Completions> = Arc::default();
+        completions.set_reply_address(address(number), self.seal.clone());
+        self.replies.0.lock().insert(address(number), Arc::clone(&completions));
+        let links = Links { doorbell, completions, replies: self.replies.clone(), seal: seal() };
+        Bank::linked(store, Arc::clone(&self.world), links, QUEUES)
+    }
+
+    /// The address to which an envelope asks for a reply.
+    pub fn reply_address(&self, envelope: &Envelope) -> Option<Address> {
+        envelope.reply_to.as_ref().map(|to| self.seal.verify(to).unwrap().clone())
+    }
+
+    /// From now on all replies are lost.
+    pub fn lose_replies(&self) {
+        self.replies.0.lock().clear();
+    }
+
+    pub async fn account(&self) -> Account {
+        self.store.ports().ledger.account(account()).await.unwrap().unwrap().value
+    }
+
+    pub async fn stored(&self, message: u128) -> StoredTransaction {
+        self.store.ports().ledger.transaction(&key(message)).await.unwrap().unwrap()
+    }
+
+    pub async fn outcome(&self, message: u128) -> Option<Outcome> {
+        self.stored(message).await.transaction.outcome
+    }
+
+    pub async fn queued(&self) -> u64 {
+        self.store.ports().queue.backlog(&queue()).await.unwrap().depth
+    }
+
+    /// Deletes all messages of the queue, as if they were lost.
+    pub async fn lose_messages(&self) -> usize {
+        let ports = self.store.ports();
+        let messages = ports.queue.receive(&queue(), 32, Duration::from_secs(60)).await.unwrap();
+        for message in &messages {
+            assert_eq!(ports.queue.delete(&queue(), &message.lease).await.unwrap(), Held::Ours(()));
+        }
+        messages.len()
+    }
+
+    /// Receives the work of all messages of the queue.
+    pub async fn receive(&self) -> Vec<Work> {
+        self.receive_envelopes().await.into_iter().flat_map(|envelope| envelope.items).collect()
+    }
+
+    /// Receives all messages of the queue, with their envelopes.
+    pub async fn receive_envelopes(&self) -> Vec<Envelope> {
+        let ports = self.store.ports();
+        let messages = ports.queue.receive(&queue(), 32, Duration::from_secs(60)).await.unwrap();
+        messages.iter().map(|message| envelope_in(&message.body)).collect()
+    }
+}
+
+pub fn queue() -> QueueName {
+    envelope::queues(QUEUES)[0].clone()
+}
+
+pub async fn submit(bank: &Bank, message: u128, instruction: Instruction) -> Result<Acceptance, AcceptFault> {
+    bank.acceptor.submit(key(message), instruction, None, None).await
+}
+
+/// Whether an accepted request is a replay; `None` if it was not accepted.
+pub const fn replayed(answer: &Result<Acceptance, AcceptFault>) -> Option<bool> {
+    match answer {
+        Ok(Acceptance::Accepted(accepted)) => Some(accepted.replayed),
+        _ => None,
+    }
+}
+
+/// The number of calls that still fail.
+#[derive(Default)]
+pub struct Countdown(AtomicU32);
+
+impl Countdown {
+    pub fn of(count: u32) -> Arc<Self> {
+        Arc::new(Self(AtomicU32::new(count)))
+    }
+
+    fn fails(&self) -> bool {
+        self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+    }
+}
+
+fn timeout() -> StoreFault {
+    StoreFault::Unavailable { doing: "talking to the store", source: "timeout".into() }
+}
+
+/// A ledger whose responses are lost after the write, or whose writes never arrive.
+pub struct UnreliableLedger {
+    pub inner: Arc<dyn Ledger>,
+    pub accept_responses_lost: Arc<Countdown>,
+    pub commit_responses_lost: Arc<Countdown>,
+    pub commits_lost: Arc<Countdown>,
+}
+
+impl UnreliableLedger {
+    pub fn over(inner: &Arc<dyn Ledger>) -> Self {
+        let (accept_responses_lost, commit_responses_lost) = (Countdown::of(0), Countdown::of(0));
+        Self {
+            inner: Arc::clone(inner),
+            accept_responses_lost,
+            commit_responses_lost,
+            commits_lost: Countdown::of(0),
+        }
+    }
+}
+
+#[async_trait]
+impl LedgerDecorator for UnreliableLedger {
+    fn inner(&self) -> &dyn Ledger {
+        &*self.inner
+    }
+
+    async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
+        let outcomes = self.inner.accept(group).await?;
+        if self.accept_responses_lost.fails() { Err(timeout()) } else { Ok(outcomes) }
+    }
+
+    async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
+        if self.commits_lost.fails() {
+            return Err(timeout());
+        }
+        let committed = self.inner.commit(commit).await?;
+        if self.commit_responses_lost.fails() { Err(timeout()) } else { Ok(committed) }
+    }
+}
+
+/// A queue whose sends never arrive.
+pub struct UnreliableQueue {
+    pub inner: Arc<dyn WorkQueue>,
+    pub sends_lost: Arc<Countdown>,
+}
+
+#[async_trait]
+impl WorkQueueDecorator for UnreliableQueue {
+    fn inner(&self) -> &dyn WorkQueue {
+        &*self.inner
+    }
+
+    async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
+        if self.sends_lost.fails() { Err(timeout()) } else { self.inner.send(queue, body, delay).await }
+    }
+}
+
+/// The register of order numbers as a process sees it that issued none.
+pub async fn register(sync: &Arc<dyn SyncStore>) -> Register {
+    let world: Arc<dyn World> = Arc::new(SystemWorld::new());
+    OrderNumbers::new(Arc::clone(sync), world).register().await.unwrap()
+}

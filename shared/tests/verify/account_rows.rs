@@ -1,0 +1,151 @@
+//! The rows of one account as values, made by the decisions of the domain, for tests to change.
+
+use postonce_shared::domain::account::{Account, Revision, Versioned};
+use postonce_shared::domain::decision::{DecisionContext, Work, decide};
+use postonce_shared::domain::ids::{
+    AccountId, AccountKey, MessageId, Nonce, OrderNumber, PartnerId, TransactionKey, UserId,
+};
+use postonce_shared::domain::instruction::{Details, Instruction, TransactionKind};
+use postonce_shared::domain::journal::{JournalPage, PageHash};
+use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
+use postonce_shared::domain::time::Timestamp;
+use postonce_shared::domain::transaction::Transaction;
+use postonce_shared::oversight::verify::{
+    AccountAudit, AccountRow, DifferingGroups, FindingKind, PassOptions, Report, Subject,
+};
+use postonce_shared::ports::archive::StoredPage;
+use postonce_shared::ports::ledger::{Marks, StoredTransaction};
+use postonce_shared::protocol::order_numbers::FIRST_COUNTER;
+use uuid::Uuid;
+
+/// The current time in these tests.
+pub const NOW: i64 = 1_795_248_000_000;
+
+/// All rows of one account.
+#[derive(Debug, Clone)]
+pub struct AccountRows {
+    pub account: Account,
+    pub pages: Vec<JournalPage>,
+    pub transactions: Vec<StoredTransaction>,
+    /// The account after its opening and after each commit.
+    pub history: Vec<Account>,
+    pub next_id: u128,
+}
+
+pub fn euro() -> Currency {
+    Currency::parse("EUR").unwrap()
+}
+
+impl AccountRows {
+    /// A new account with an overdraft limit of 5.00.
+    pub fn open() -> Self {
+        let key = AccountKey {
+            user: UserId::from_uuid(Uuid::from_u128(1)),
+            account: AccountId::from_uuid(Uuid::from_u128(2)),
+        };
+        let limit = OverdraftLimit::try_new(500, euro()).unwrap();
+        let account = Account::open(key, euro(), limit, None, Timestamp::from_unix_ms(NOW));
+        Self {
+            history: vec![account.clone()],
+            account,
+            pages: Vec::new(),
+            transactions: Vec::new(),
+            next_id: 0,
+        }
+    }
+
+    /// An account with one commit for each list of deposits (positive) and withdrawals (negative), in cents.
+    pub fn with(commits: &[&[i64]]) -> Self {
+        let mut rows = Self::open();
+        commits.iter().for_each(|cents| rows.commit(cents));
+        rows
+    }
+
+    pub fn accept(&mut self, cents: i64) -> usize {
+        self.next_id += 1;
+        let kind = if cents > 0 { TransactionKind::Deposit } else { TransactionKind::Withdrawal };
+        let amount = Amount::try_new(cents.abs(), euro()).unwrap();
+        let details = Details::from_stored(Some(format!("{cents}")), [].into(), String::new());
+        let instruction = Instruction { kind, amount, details };
+        let key = TransactionKey {
+            account: self.account.key,
+            partner: PartnerId::parse(["shop", "shop_2"][usize::try_from(self.next_id % 2).unwrap()])
+                .unwrap(),
+            message: MessageId::from_uuid(Uuid::from_u128(self.next_id * 7)),
+        };
+        let accepted_at = Timestamp::from_unix_ms(NOW - 1000 + i64::try_from(self.next_id).unwrap());
+        self.transactions.push(StoredTransaction {
+            fingerprint: instruction.fingerprint(),
+            transaction: Transaction { key, instruction, accepted_at, outcome: None },
+            revision: Revision::new("1"),
+            marks: Marks::default(),
+        });
+        self.transactions.len() - 1
+    }
+
+    pub fn commit(&mut self, cents: &[i64]) {
+        let first = self.transactions.len();
+        for cents in cents {
+            self.accept(*cents);
+        }
+        let work: Vec<Work> =
+            self.transactions[first..].iter().map(|stored| stored.work().unwrap()).collect();
+        // Order numbers are not used in sequence.
+        let counter = |index: usize| FIRST_COUNTER + u64::try_from(first + work.len() - index).unwrap();
+        let numbers: Vec<OrderNumber> =
+            (0..work.len()).map(|index| OrderNumber::from_counter(counter(index))).collect();
+        let before = Versioned { value: self.account.clone(), revision: Revision::new("1") };
+        let nonce = Nonce::from_uuid(Uuid::from_u128(u128::from(self.account.version)));
+        let context = DecisionContext { nonce, now: Timestamp::from_unix_ms(NOW), numbers: &numbers };
+        let commit = decide(&before, &work, &context).unwrap();
+        for (stored, item) in self.transactions[first..].iter_mut().zip(commit.finalizations) {
+            stored.transaction.outcome = Some(item.outcome);
+        }
+        self.pages.extend(commit.page);
+        self.account = commit.after;
+        self.history.push(self.account.clone());
+    }
+
+    /// Recomputes all hashes, as an attacker who knows how they are made would.
+    pub fn rehash(&mut self) {
+        let mut previous = PageHash::GENESIS;
+        for page in &mut self.pages {
+            page.previous_hash = previous;
+            page.hash = page.content_hash();
+            previous = page.hash;
+        }
+        self.account.head = previous;
+    }
+
+    /// Audits the account once.
+    pub fn audit_once(&self, differing_groups: DifferingGroups) -> Report {
+        let row = AccountRow::Read(Box::new(self.account.clone()));
+        self.audit_row(row, differing_groups)
+    }
+
+    pub fn audit_row(&self, row: AccountRow, differing_groups: DifferingGroups) -> Report {
+        let look = PassOptions {
+            salt: Nonce::from_uuid(Uuid::from_u128(99)),
+            now: Timestamp::from_unix_ms(NOW),
+            unreserved_from: Some(FIRST_COUNTER + 10_000),
+            differing_groups,
+        };
+        let mut audit = AccountAudit::new(Subject { key: self.account.key, row, listed: true }, look);
+        for page in &self.pages {
+            audit.page(&StoredPage { first_sequence: Some(page.first_sequence), page: Ok(page.clone()) });
+        }
+        audit.end_of_pages();
+        self.transactions.iter().for_each(|stored| audit.transaction(&Ok(stored.clone())));
+        audit.end()
+    }
+
+    /// Audits the account twice: the second audit compares the rows that the first one could not match.
+    pub fn audit(&self) -> Report {
+        let first = self.audit_once(DifferingGroups::default());
+        self.audit_once(first.differing_groups)
+    }
+
+    pub fn kinds(&self) -> Vec<FindingKind> {
+        self.audit().findings.iter().map(|finding| finding.kind).collect()
+    }
+}

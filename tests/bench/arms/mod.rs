@@ -1,0 +1,28 @@
+//! The arms: the bank on each store, and the alternatives that it is compared with.
+
+mod classic;
+mod postgres;
+mod postonce;
+
+use std::any::Any;
+
+use postonce_tests::service::Service;
+
+pub use classic::classic;
+pub use postgres::postgres;
+pub use postonce::{azure, azure_counted, embedded};
+
+use crate::arm::{Arm, Counts};
+use crate::load::Target;
+
+/// The API key of the peers, which listen on loopback for some minutes.
+const KEY: &str = "key-of-a-peer";
+
+/// A peer with these processes, the first of which serves the API, on its own store.
+fn peer(services: Vec<(&'static str, Service)>, store: Box<dyn Any>) -> Arm {
+    let (_, first) = services.first().expect("a peer has a process");
+    let target = Target::of(first.address(), KEY);
+    let counts = services.iter().map(|(_, it)| Counts::Peer(it.address().to_owned())).collect();
+    let processes = services.iter().map(|(name, it)| (*name, it.pid())).collect();
+    Arm { target, counts, processes, holds: vec![Box::new(services), store] }
+}

@@ -1,0 +1,53 @@
+//! The production worker with ports that kill the process at a named point, `postonce-crashing-worker
+//! <point>`, or with ports that delete a message before its work is committed, `postonce-crashing-worker
+//! deletes-early`. It has the same settings as the production worker.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::{Arg, Command};
+use postonce_shared::adapters::local_doorbell::LocalDoorbell;
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::bank::Bank;
+use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
+use postonce_shared::config::{Config, add_settings};
+use postonce_shared::messaging::envelope::seal::Seal;
+use postonce_shared::ports::world::World;
+use postonce_shared::store;
+use postonce_shared::telemetry::{self, LogTo};
+use postonce_tests::faults::{CrashPoint, DELETES_EARLY, crashing, deleting_early};
+use postonce_worker::config::WorkerConfig;
+use postonce_worker::drain::drain;
+use postonce_worker::worker::Worker;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let point = Arg::new("point")
+        .required(true)
+        .help("Where to crash: after-receive, before-commit, after-commit; or deletes-early");
+    let matches = add_settings(Command::new("postonce-crashing-worker").arg(point)).get_matches();
+    let code: &String = matches.get_one("point").context("the point is required")?;
+    let point = match code.as_str() {
+        DELETES_EARLY => None,
+        code => Some(CrashPoint::from_code(code).with_context(|| format!("{code:?} is not a crash point"))?),
+    };
+    let config = Config::read(&matches)?;
+    let _log = telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
+
+    let world: Arc<dyn World> = Arc::new(SystemWorld::new());
+    let secret = Arc::new(DoorbellSecret::new(config.ring_secret.as_ref()));
+    let seal = Seal::new(&secret);
+    let store = store::open(&config, Arc::clone(&world), &Arc::default(), &seal).await;
+    let store = store.context("the store cannot be opened")?;
+    secret.establish(&*store.sync, &*world).await;
+    let doorbell = Arc::new(LocalDoorbell::default());
+    let store = match point {
+        Some(point) => crashing(store, point),
+        None => deleting_early(store),
+    };
+    let bank = Bank::new(store, world, doorbell, seal, config.queue_count);
+    // No drain is ever started: the worker runs until it crashes or is killed.
+    let (_starter, drain) = drain();
+    Worker::new(&bank, WorkerConfig::from(&config), Arc::default()).run(&drain).await;
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! A client for a bank whose processes come and go: it sends a request to any available web process until
+//! there is an answer.
+
+use std::time::Duration;
+
+use rand::RngExt as _;
+use rand::rngs::StdRng;
+use reqwest::RequestBuilder;
+
+use super::process_group::ProcessGroup;
+use super::results::RunResults;
+use crate::client::{Answer, Client};
+use crate::wait::{self, Stopwatch};
+
+/// Longest wait for one answer. A suspended process gives none.
+const ATTEMPT_TIME_MAX: Duration = Duration::from_secs(8);
+/// Longest time until a request has an answer.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(180);
+/// Pause between two attempts, in milliseconds.
+const RETRY_DELAY_MS: std::ops::Range<u64> = 10..250;
+
+/// A client with one API key that retries.
+pub struct RetryingClient<'a> {
+    client: Client,
+    processes: &'a ProcessGroup,
+    results: &'a RunResults,
+}
+
+impl<'a> RetryingClient<'a> {
+    /// A client of the web processes of a group.
+    pub fn new(key: &str, processes: &'a ProcessGroup, results: &'a RunResults) -> Self {
+        Self { client: Client::new("", key), processes, results }
+    }
+
+    /// Sends a request, each time to any web process, until there is an answer. An unexpected answer, or no
+    /// answer for too long, is a finding.
+    pub async fn send(
+        &self,
+        rng: &mut StdRng,
+        what: &str,
+        expected: &[u16],
+        make: impl Fn(&Client) -> RequestBuilder,
+    ) -> Option<Answer> {
+        let since = Stopwatch::start();
+        let mut last = "no web process was available".to_owned();
+        while since.elapsed() < ANSWER_TIME_MAX {
+            let addresses = self.processes.addresses();
+            let address = addresses.get(rng.random_range(0..addresses.len().max(1)));
+            if let Some(client) = address.map(|address| self.client.at(address)) {
+                match client.try_send(make(&client).timeout(ATTEMPT_TIME_MAX)).await {
+                    Ok(answer) if expected.contains(&answer.status) => return Some(answer),
+                    Ok(answer) if is_unavailable(&answer) => {
+                        self.results
+                            .count(|counts| counts.unavailable = counts.unavailable.saturating_add(1));
+                        last = format!("{answer:?}");
+                    }
+                    Ok(answer) => {
+                        self.results.report(format!("{what} was answered with {answer:?}"));
+                        return None;
+                    }
+                    Err(error) => {
+                        self.results.count(|counts| counts.unanswered = counts.unanswered.saturating_add(1));
+                        last = error.to_string();
+                    }
+                }
+            }
+            wait::pass(Duration::from_millis(rng.random_range(RETRY_DELAY_MS))).await;
+        }
+        self.results.report(format!("{what}: no answer within {ANSWER_TIME_MAX:?}; last: {last}"));
+        None
+    }
+}
+
+/// Whether the answer asks for a retry with the same id.
+fn is_unavailable(answer: &Answer) -> bool {
+    answer.status == 503 && answer.code() == "storage_unavailable" && !answer.header("retry-after").is_empty()
+}

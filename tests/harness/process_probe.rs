@@ -1,0 +1,167 @@
+//! Reads the readiness and the metrics of a process. This makes no storage request, so a test may read them
+//! as often as it likes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::wait;
+
+/// Longest time of one answer.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+/// The prefix of the metric names.
+const PREFIX: &str = "postonce_";
+
+/// A probe of one process.
+#[derive(Debug, Clone)]
+pub struct ProcessProbe {
+    http: reqwest::Client,
+    address: String,
+    key: Option<String>,
+}
+
+impl ProcessProbe {
+    /// A probe of the process at that address.
+    pub fn of(address: &str) -> Self {
+        let http = reqwest::Client::builder().timeout(ANSWER_TIME_MAX).tcp_nodelay(true).no_proxy().build();
+        let http = http.expect("a client with default settings");
+        Self { http, address: address.to_owned(), key: None }
+    }
+
+    /// A probe of a web process, whose metrics need a key.
+    pub fn with_key(address: &str, key: &str) -> Self {
+        Self { key: Some(key.to_owned()), ..Self::of(address) }
+    }
+
+    /// Waits until the process is ready.
+    pub async fn until_ready(&self) {
+        wait::until("the worker is ready", wait::TIMEOUT, async || match self.get("/readyz").await {
+            Ok((200, _)) => Ok(()),
+            other => Err(format!("{other:?}")),
+        })
+        .await;
+    }
+
+    /// The sum of all samples of a counter since the start of the process, such as `worker_settled`; zero
+    /// if there is none.
+    pub async fn count(&self, metric: &str) -> u64 {
+        let text = self.metrics().await;
+        let name = format!("{PREFIX}{metric}_total");
+        let samples = text.lines().filter_map(sample).filter(|(named, _, _)| *named == name);
+        samples.map(|(_, _, count)| count).sum()
+    }
+
+    /// The number of storage requests since the start of the process, by service and operation.
+    pub async fn storage_operations(&self) -> BTreeMap<String, u64> {
+        storage_operations(&self.metrics().await)
+    }
+
+    async fn metrics(&self) -> String {
+        match self.get("/metrics").await {
+            Ok((200, text)) => text,
+            other => panic!("{} has no metrics: {other:?}", self.address),
+        }
+    }
+
+    async fn get(&self, path: &str) -> Result<(u16, String), reqwest::Error> {
+        let mut request = self.http.get(format!("{}{path}", self.address));
+        if let Some(key) = &self.key {
+            request = request.bearer_auth(key);
+        }
+        let response = request.send().await?;
+        Ok((response.status().as_u16(), response.text().await?))
+    }
+}
+
+/// The resident memory of a process on this machine, in KiB.
+///
+/// # Panics
+/// When there is no such process, or the system does not report it.
+pub fn memory_kib(pid: u32) -> u64 {
+    kib(pid, "VmRSS:")
+}
+
+/// The largest resident memory so far, in KiB.
+///
+/// # Panics
+/// As [`memory_kib`].
+pub fn memory_peak_kib(pid: u32) -> u64 {
+    kib(pid, "VmHWM:")
+}
+
+fn kib(pid: u32, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
+    let value = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+    value.trim().trim_end_matches(" kB").parse().unwrap_or_else(|_| panic!("no {name} in {status}"))
+}
+
+/// The processor time that some processes and their running descendants have used so far, in steps of 10
+/// ms.
+pub fn processor_time(pids: &[u32]) -> Duration {
+    const TICK: Duration = Duration::from_millis(10);
+    let entries = std::fs::read_dir("/proc").expect("/proc can be read");
+    let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    // Id, parent, ticks.
+    let all: Vec<(u32, u32, u32)> = ids.filter_map(|pid| ticks(pid).map(|(of, at)| (pid, of, at))).collect();
+    let mut family: BTreeSet<u32> = pids.iter().copied().collect();
+    loop {
+        let children = all.iter().filter(|(pid, parent, _)| family.contains(parent) && !family.contains(pid));
+        let children: Vec<u32> = children.map(|(pid, _, _)| *pid).collect();
+        if children.is_empty() {
+            break;
+        }
+        family.extend(children);
+    }
+    let used = all.iter().filter(|(pid, _, _)| family.contains(pid));
+    used.map(|(_, _, ticks)| TICK.saturating_mul(*ticks)).sum()
+}
+
+/// The parent of a process and its ticks; `None` if it has ended.
+fn ticks(pid: u32) -> Option<(u32, u32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // After the name, which may contain anything: state, parent, …; the ticks are the 12th and 13th of
+    // these fields.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let number = |index: usize| fields.get(index)?.parse::<u32>().ok();
+    Some((number(1)?, number(11)?.saturating_add(number(12)?)))
+}
+
+/// The storage requests in the metrics of a process, by service and operation.
+pub fn storage_operations(metrics: &str) -> BTreeMap<String, u64> {
+    let samples = metrics.lines().filter_map(sample);
+    let of_store = samples.filter(|(name, _, _)| *name == "postonce_storage_operations_total");
+    of_store.map(|(_, labels, count)| (kind(labels), count)).collect()
+}
+
+/// A line such as `name{label="value"} 12`: the name, the labels, the count.
+fn sample(line: &str) -> Option<(&str, &str, u64)> {
+    let (metric, count) = line.rsplit_once(' ')?;
+    let (name, labels) = metric.split_once('{').unwrap_or((metric, ""));
+    Some((name, labels.trim_end_matches('}'), count.parse().ok()?))
+}
+
+/// Labels such as `service="table",operation="insert"` as `table/insert`.
+fn kind(labels: &str) -> String {
+    let value = |label: &str| {
+        let (_, rest) = labels.split_once(&format!("{label}=\""))?;
+        rest.split('"').next()
+    };
+    format!("{}/{}", value("service").unwrap_or_default(), value("operation").unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{kind, sample};
+
+    #[test]
+    fn samples_are_read_with_and_without_labels() {
+        assert_eq!(
+            sample("postonce_worker_settled_total 12"),
+            Some(("postonce_worker_settled_total", "", 12))
+        );
+        let line = r#"ops_total{service="table",operation="insert"} 3"#;
+        let (name, labels, count) = sample(line).unwrap();
+        assert_eq!((name, kind(labels).as_str(), count), ("ops_total", "table/insert", 3));
+        assert_eq!(sample("# EOF"), None);
+    }
+}

@@ -1,0 +1,368 @@
+//! The records of the auditor: what clients requested, what was acknowledged, and what was posted or
+//! rejected.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use postonce_shared::domain::account::{Account, AccountStatus};
+use postonce_shared::domain::ids::{AccountKey, MessageId, PartnerId, TransactionKey};
+use postonce_shared::domain::instruction::{Instruction, TransactionKind};
+use postonce_shared::domain::journal::{Entry, JournalPage, PageHash};
+use postonce_shared::domain::rejection::RejectReason;
+use postonce_shared::domain::transaction::{Outcome, Transaction};
+use postonce_shared::ports::Store;
+use postonce_shared::ports::ledger::StoredTransaction;
+
+use super::network::now;
+use super::work_in_flight::WorkInFlight;
+
+/// Maximum number of journal entries read at once: more than any run writes.
+const ENTRIES_MAX: usize = 1_000_000;
+
+/// The content of a request, as far as it matters for the money.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Content {
+    deposit: bool,
+    cents: i64,
+    reference: Option<String>,
+}
+
+impl Content {
+    /// The content of an instruction.
+    pub fn of(instruction: &Instruction) -> Self {
+        Self {
+            deposit: instruction.kind == TransactionKind::Deposit,
+            cents: instruction.amount.minor_units(),
+            reference: instruction.details.reference().map(str::to_owned),
+        }
+    }
+
+    const fn signed(&self) -> i64 {
+        if self.deposit { self.cents } else { self.cents.saturating_neg() }
+    }
+}
+
+#[derive(Debug)]
+struct TransactionRecord {
+    content: Content,
+    acknowledged: bool,
+    outcome: Option<Outcome>,
+    /// The sequence, the balance and the order number of its journal entry, if there is one.
+    entry: Option<(u64, i64, u64)>,
+}
+
+#[derive(Debug)]
+struct AccountRecord {
+    balance: i64,
+    version: u64,
+    sequence: u64,
+    head: PageHash,
+    overdraft: i64,
+    closed: bool,
+    /// Every balance during the last change of the account; the first is the balance before it.
+    balances: Vec<i64>,
+}
+
+/// What the auditor knows.
+#[derive(Debug, Default)]
+pub struct AuditRecords {
+    requested: BTreeMap<TransactionKey, Vec<Content>>,
+    transactions: BTreeMap<TransactionKey, TransactionRecord>,
+    accounts: BTreeMap<AccountKey, AccountRecord>,
+    numbers: BTreeSet<u64>,
+    /// Transactions in messages that an adversary had access to.
+    tampered: BTreeSet<TransactionKey>,
+    /// The messages and dead letters that contain work.
+    pub work: WorkInFlight,
+    /// The limit below which the register has reserved order numbers.
+    pub reserved_below: u64,
+}
+
+type Checked = Result<(), String>;
+
+fn check(holds: bool, finding: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { Err(finding()) }
+}
+
+impl AuditRecords {
+    /// Records that a client may send this content under that key.
+    pub fn requested(&mut self, key: &TransactionKey, content: Content) {
+        let contents = self.requested.entry(key.clone()).or_default();
+        if !contents.contains(&content) {
+            contents.push(content);
+        }
+    }
+
+    /// Checks an acknowledgement to a client.
+    pub fn acknowledged(
+        &mut self,
+        key: &TransactionKey,
+        requested: &Content,
+        shown: &Transaction,
+    ) -> Checked {
+        let Some(record) = self.transactions.get_mut(key) else {
+            return Err(format!("{key} was acknowledged, and the log has no row"));
+        };
+        record.acknowledged = true;
+        check(record.content == *requested, || {
+            format!("{key} was acknowledged with {requested:?}, and the log has {:?}", record.content)
+        })?;
+        if shown.outcome.is_none() && record.outcome.is_none() {
+            check(self.tampered.contains(key) || self.work.exists(key), || {
+                format!("{key} was acknowledged, and is on no queue and in no dead letter")
+            })?;
+        }
+        self.shown(shown)
+    }
+
+    /// Checks a refusal because the key has other content.
+    pub fn refused_as_reused(&self, key: &TransactionKey, requested: &Content) -> Checked {
+        let record = self.transactions.get(key);
+        check(record.is_some_and(|record| record.content != *requested), || {
+            format!("{key} was refused as reused with {requested:?}, and the log has {record:?}")
+        })
+    }
+
+    /// Checks a transaction that was shown to a client.
+    pub fn shown(&self, shown: &Transaction) -> Checked {
+        let record = self.transactions.get(&shown.key);
+        let same = match &shown.outcome {
+            // The row may have been read before it became final.
+            None => record.is_some(),
+            Some(outcome) => record.is_some_and(|record| record.outcome.as_ref() == Some(outcome)),
+        };
+        check(same, || format!("{} was shown as {:?}, and the log has {record:?}", shown.key, shown.outcome))
+    }
+
+    /// Records that an adversary had access to these transactions, so that their work may be missing.
+    pub fn tampered(&mut self, keys: Vec<TransactionKey>) {
+        self.tampered.extend(keys);
+    }
+
+    /// Checks that the work of these transactions still exists after a message or a dead letter was
+    /// removed.
+    pub fn check_work_exists(&self, keys: &[TransactionKey], why: &str) -> Checked {
+        for key in keys {
+            let open = self
+                .transactions
+                .get(key)
+                .is_some_and(|record| record.acknowledged && record.outcome.is_none());
+            let exists = self.tampered.contains(key) || self.work.exists(key);
+            check(!open || exists, || format!("the work of {key} is lost: {why}"))?;
+        }
+        Ok(())
+    }
+
+    /// Records an issued order number.
+    pub fn number(&mut self, counter: u64) -> Checked {
+        check(self.numbers.insert(counter), || format!("the order number {counter} was issued twice"))?;
+        check(counter < self.reserved_below, || {
+            format!(
+                "the order number {counter} was issued, and only those below {} are reserved",
+                self.reserved_below
+            )
+        })
+    }
+
+    /// Checks the row of a transaction.
+    pub fn row(&mut self, key: &TransactionKey, row: Option<StoredTransaction>) -> Checked {
+        let Some(StoredTransaction { transaction, .. }) = row else {
+            return check(!self.transactions.contains_key(key), || format!("the row of {key} is gone"));
+        };
+        let content = Content::of(&transaction.instruction);
+        let Some(record) = self.transactions.get_mut(key) else {
+            let requested = self.requested.get(key).is_some_and(|contents| contents.contains(&content));
+            check(requested, || format!("{key} was accepted with {content:?}, which no client requested"))?;
+            check(transaction.outcome.is_none(), || format!("{key} was final when it was accepted"))?;
+            let record = TransactionRecord { content, acknowledged: false, outcome: None, entry: None };
+            self.transactions.insert(key.clone(), record);
+            return Ok(());
+        };
+        check(record.content == content, || {
+            format!("the content of {key} changed from {:?} to {content:?}", record.content)
+        })?;
+        if record.outcome == transaction.outcome {
+            return Ok(());
+        }
+        check(record.outcome.is_none(), || {
+            format!("{key} was final as {:?} and is now {:?}", record.outcome, transaction.outcome)
+        })?;
+        match &transaction.outcome {
+            Some(Outcome::Posted { order_number, sequence, balance_after, .. }) => {
+                let row = (*sequence, balance_after.minor_units(), order_number.counter());
+                check(record.entry == Some(row), || {
+                    format!("the row of {key} is posted as {row:?}; its entry is {:?}", record.entry)
+                })?;
+            }
+            Some(Outcome::Rejected { reason, .. }) => {
+                let account = self.accounts.get(&key.account);
+                check(record.entry.is_none(), || format!("{key} was posted and then rejected"))?;
+                let due = account.is_some_and(|account| rejection_is_due(account, &record.content, *reason));
+                check(due, || {
+                    format!("{key} ({:?}) was rejected as {reason}, with {account:?}", record.content)
+                })?;
+            }
+            None => {}
+        }
+        record.outcome = transaction.outcome;
+        Ok(())
+    }
+
+    /// Checks an account, and the journal entries that are not recorded yet.
+    pub fn account(&mut self, raw: &Store, key: AccountKey) -> Checked {
+        let row = now(raw.ledger.account(key)).map_err(|fault| fault.to_string())?;
+        let Some(row) = row.map(|row| row.value) else {
+            return check(!self.accounts.contains_key(&key), || format!("the account {key} is gone"));
+        };
+        let mut record = self.accounts.remove(&key).unwrap_or_else(|| AccountRecord::opened(&row));
+        let next = record.sequence.saturating_add(1);
+        let pages = now(raw.log.pages(key, next, ENTRIES_MAX)).map_err(|fault| fault.to_string())?;
+        let is_later = row.version == record.version.saturating_add(1);
+        check(is_later || row.version == record.version, || {
+            format!("the account {key} went from version {} to {}", record.version, row.version)
+        })?;
+        if is_later {
+            record.balances = vec![record.balance];
+        }
+        for page in &pages {
+            check(is_later, || format!("the account {key} has a new page without a new version"))?;
+            self.page(page, key, &mut record)?;
+        }
+        record.version = row.version;
+        record.overdraft = row.overdraft_limit.minor_units();
+        record.closed = row.status == AccountStatus::Closed;
+        let stored = (row.balance.minor_units(), row.sequence, row.head);
+        let computed = (record.balance, record.sequence, record.head);
+        self.accounts.insert(key, record);
+        check(stored == computed, || {
+            format!("the account {key} has {stored:?}; its entries give {computed:?}")
+        })
+    }
+
+    fn page(&mut self, page: &JournalPage, key: AccountKey, account: &mut AccountRecord) -> Checked {
+        check(page.account == key && page.previous_hash == account.head, || {
+            format!("the page from {} does not continue the journal of {key}", page.first_sequence)
+        })?;
+        for entry in &page.entries {
+            self.entry(entry, key, account)?;
+        }
+        account.head = page.hash;
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: &Entry, key: AccountKey, account: &mut AccountRecord) -> Checked {
+        let transaction = key_of(key, &entry.partner, entry.message);
+        let next = account.sequence.saturating_add(1);
+        check(entry.sequence == next, || format!("entry {} of {key} is at position {next}", entry.sequence))?;
+        let Some(record) = self.transactions.get_mut(&transaction) else {
+            return Err(format!("{transaction} was posted, and was never accepted"));
+        };
+        check(record.entry.is_none(), || format!("{transaction} was posted twice"))?;
+        check(record.outcome.is_none(), || format!("{transaction} was rejected and then posted"))?;
+        let same = record.content.cents == entry.amount.minor_units()
+            && record.content.deposit == (entry.kind == TransactionKind::Deposit)
+            && record.content.reference.as_deref() == entry.details.reference();
+        check(same, || {
+            format!("{transaction} was accepted with {:?} and posted as {entry:?}", record.content)
+        })?;
+        let balance = account.balance.checked_add(record.content.signed()).expect("small sums");
+        let after = entry.balance_after.minor_units();
+        check(after == balance, || {
+            format!("{transaction} gives the balance {balance}, and its entry has {after}")
+        })?;
+        let floor = account.overdraft.saturating_neg();
+        check(record.content.deposit || balance >= floor, || {
+            format!("{transaction} was posted with the balance {balance}, and the limit is {floor}")
+        })?;
+        let counter = entry.order_number.counter();
+        record.entry = Some((entry.sequence, balance, counter));
+        self.number(counter)?;
+        account.balance = balance;
+        account.sequence = next;
+        account.balances.push(balance);
+        Ok(())
+    }
+
+    /// Checks a journal from its start.
+    pub fn whole_journal(&self, raw: &Store, account: AccountKey) -> Checked {
+        let pages = now(raw.log.pages(account, 1, ENTRIES_MAX)).map_err(|fault| fault.to_string())?;
+        let (mut head, mut count) = (PageHash::GENESIS, 0_u64);
+        for page in &pages {
+            check(page.previous_hash == head, || format!("the journal of {account} is not one chain"))?;
+            head = page.hash;
+            for entry in &page.entries {
+                count = count.saturating_add(1);
+                let record = self.transactions.get(&key_of(account, &entry.partner, entry.message));
+                let position = record.and_then(|record| record.entry).map(|(sequence, _, _)| sequence);
+                check(position == Some(entry.sequence) && entry.sequence == count, || {
+                    format!("entry {} of {account} changed its position", entry.sequence)
+                })?;
+            }
+        }
+        let record = self.accounts.get(&account);
+        check(record.is_some_and(|record| record.head == head && record.sequence == count), || {
+            format!("the journal of {account} has another end than before")
+        })
+    }
+
+    /// The transactions that were acknowledged and are not final.
+    pub fn unfinished(&self) -> impl Iterator<Item = &TransactionKey> {
+        let open = |record: &TransactionRecord| record.acknowledged && record.outcome.is_none();
+        self.transactions.iter().filter(move |(_, record)| open(record)).map(|(key, _)| key)
+    }
+
+    /// The accounts.
+    pub fn accounts(&self) -> Vec<AccountKey> {
+        self.accounts.keys().copied().collect()
+    }
+
+    /// The transactions.
+    pub fn transactions(&self) -> Vec<TransactionKey> {
+        self.transactions.keys().cloned().collect()
+    }
+
+    /// The numbers of posted and of rejected transactions.
+    pub fn outcomes(&self) -> (u64, u64) {
+        let count = |posted: bool| {
+            let of_kind =
+                |record: &&TransactionRecord| record.outcome.is_some() && record.entry.is_some() == posted;
+            u64::try_from(self.transactions.values().filter(of_kind).count()).unwrap_or(u64::MAX)
+        };
+        (count(true), count(false))
+    }
+}
+
+impl AccountRecord {
+    fn opened(row: &Account) -> Self {
+        Self {
+            balance: 0,
+            version: row.version,
+            sequence: 0,
+            head: PageHash::GENESIS,
+            overdraft: row.overdraft_limit.minor_units(),
+            closed: row.status == AccountStatus::Closed,
+            balances: vec![0],
+        }
+    }
+}
+
+fn key_of(account: AccountKey, partner: &PartnerId, message: MessageId) -> TransactionKey {
+    TransactionKey { account, partner: partner.clone(), message }
+}
+
+/// Whether the rejection is right for one of the balances during the last change of the account.
+fn rejection_is_due(account: &AccountRecord, content: &Content, reason: RejectReason) -> bool {
+    match reason {
+        RejectReason::InsufficientFunds => {
+            let short = |balance: &i64| {
+                balance.checked_sub(content.cents).and_then(|left| left.checked_add(account.overdraft))
+                    < Some(0)
+            };
+            !content.deposit && account.balances.iter().any(short)
+        }
+        RejectReason::AccountClosed => account.closed,
+        RejectReason::AccountUnknown
+        | RejectReason::CurrencyMismatch
+        | RejectReason::AmountOutOfRange
+        | RejectReason::Discarded => false,
+    }
+}

@@ -1,0 +1,128 @@
+//! Parameters of the operations as the OpenAPI document lists them: paths, headers and queries.
+
+use utoipa::IntoParams;
+
+/// Declares parameters for the document. The handlers read them on their own, in the order of the
+/// checks, so these structs are never made.
+macro_rules! parameters {
+    ($($(#[$attribute:meta])* $name:ident { $($(#[$field_attribute:meta])* $field:ident: $type:ty,)* })*) => {$(
+        #[derive(IntoParams)]
+        #[expect(dead_code, reason = "only described, never made")]
+        $(#[$attribute])*
+        pub struct $name {
+            $($(#[$field_attribute])* $field: $type,)*
+        }
+    )*};
+}
+
+parameters! {
+    /// The path of a user.
+    #[into_params(parameter_in = Path)]
+    UserPath {
+        /// The user, a UUID.
+        #[param(format = "uuid")]
+        user_id: String,
+    }
+
+    /// The path of an account.
+    #[into_params(parameter_in = Path)]
+    AccountPath {
+        /// The user, a UUID.
+        #[param(format = "uuid")]
+        user_id: String,
+        /// The account of that user, a UUID.
+        #[param(format = "uuid")]
+        account_id: String,
+    }
+
+    /// The path of a transaction.
+    #[into_params(parameter_in = Path)]
+    TransactionPath {
+        /// The user, a UUID.
+        #[param(format = "uuid")]
+        user_id: String,
+        /// The account of that user, a UUID.
+        #[param(format = "uuid")]
+        account_id: String,
+        /// The id that the request had in `Idempotency-Key`.
+        #[param(format = "uuid")]
+        message_id: String,
+    }
+
+    /// The path of a dead letter.
+    #[into_params(parameter_in = Path)]
+    DeadLetterPath {
+        /// The letter.
+        id: String,
+    }
+
+    /// The path of a partner.
+    #[into_params(parameter_in = Path)]
+    PartnerPath {
+        /// Its name: 1 to 32 characters, a lower-case letter first, then lower-case letters, digits or `_`.
+        #[param(pattern = "^[a-z][a-z0-9_]{0,31}$", example = "shop")]
+        partner_id: String,
+    }
+
+    /// The path of a key of a partner.
+    #[into_params(parameter_in = Path)]
+    PartnerKeyPath {
+        /// The name of the partner.
+        #[param(pattern = "^[a-z][a-z0-9_]{0,31}$", example = "shop")]
+        partner_id: String,
+        /// The id of the key.
+        key_id: String,
+    }
+
+    /// The headers of a change of a partner.
+    #[into_params(parameter_in = Header)]
+    PartnerPutHeaders {
+        /// The `ETag` of the partner as you saw it, or `*` for any partner that is known.
+        #[param(rename = "If-Match")]
+        if_match: Option<String>,
+    }
+
+    /// The headers of a deposit or a withdrawal.
+    #[into_params(parameter_in = Header)]
+    SubmissionHeaders {
+        /// Your id of the request: a UUID, quoted or bare. The same again for every retry.
+        #[param(
+            rename = "Idempotency-Key",
+            example = "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10",
+            pattern = r#"^([0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")$"#
+        )]
+        idempotency_key: String,
+        /// `wait=N`: the answer may take up to N seconds (at most 30) when it is final then (RFC 7240).
+        #[param(rename = "Prefer", example = "wait=5")]
+        prefer: Option<String>,
+        /// The trace that this request belongs to (W3C Trace Context).
+        traceparent: Option<String>,
+    }
+
+    /// Which page of a listing.
+    #[into_params(parameter_in = Query)]
+    PageParams {
+        /// Most items of the page.
+        #[param(minimum = 1, maximum = 1000, default = 100)]
+        limit: Option<u16>,
+        /// The `next_cursor` of the page before.
+        #[param(pattern = "^[A-Za-z0-9_-]+$", min_length = 11, max_length = 1024)]
+        cursor: Option<String>,
+    }
+
+    /// Which transactions of a statement.
+    #[into_params(parameter_in = Query)]
+    StatusParam {
+        /// `posted` (the statement), `accepted` or `rejected`.
+        #[param(default = "posted", pattern = "^(posted|accepted|rejected)$")]
+        status: Option<String>,
+    }
+
+    /// Which dead letters.
+    #[into_params(parameter_in = Query)]
+    ResolvedParam {
+        /// `include` lists those as well that somebody decided about.
+        #[param(pattern = "^include$")]
+        resolved: Option<String>,
+    }
+}

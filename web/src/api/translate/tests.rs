@@ -1,0 +1,165 @@
+use actix_web::ResponseError as _;
+use postonce_schemas::json as wire;
+use postonce_shared::domain::instruction::TransactionKind;
+use serde_json::Value;
+use utoipa::PartialSchema;
+
+use super::*;
+
+pub fn document(body: impl AsRef<[u8]>) -> InboundDocument {
+    InboundDocument::of(&json::Json, Bytes::copy_from_slice(body.as_ref()), XmlLimits::default())
+}
+
+/// The violations of a refused body, as `field: message`.
+async fn violations(error: &ApiError) -> Vec<String> {
+    let body = actix_web::body::to_bytes(error.error_response().into_body()).await.unwrap();
+    let problem: Value = serde_json::from_slice(&body).unwrap();
+    let violations = problem["violations"].as_array().cloned().unwrap_or_default();
+    let text = |violation: &Value, name: &str| violation[name].as_str().unwrap().to_owned();
+    violations.iter().map(|it| format!("{}: {}", text(it, "field"), text(it, "message"))).collect()
+}
+
+async fn refused(body: &str) -> Vec<String> {
+    violations(&instruction(TransactionKind::Deposit, &document(body)).unwrap_err()).await
+}
+
+#[actix_web::test]
+async fn each_wrong_amount_has_its_own_message() {
+    let check = async |amount: &str, expected: &str| {
+        let body = format!(r#"{{"amount":{amount},"currency":"EUR"}}"#);
+        match instruction(TransactionKind::Deposit, &document(body)) {
+            Ok(instruction) => assert_eq!(instruction.amount.to_string(), expected, "{amount}"),
+            Err(error) => assert_eq!(violations(&error).await, [format!("amount: {expected}")], "{amount}"),
+        }
+    };
+    check(r#""0.1""#, "0.10").await;
+    check(r#""12.50""#, "12.50").await;
+    check(r#""12""#, "12.00").await;
+    check(r#""1e3""#, "must not have an exponent; write all digits, such as 1000").await;
+    check(r#""-5""#, "must not have a sign; the type of the transaction gives the direction").await;
+    check(r#""00012.50""#, "must not have leading zeros").await;
+    check(r#""12.505""#, "has more decimals than EUR has (2)").await;
+    check(&format!("\"{}\"", "9".repeat(40)), "must be at most 999999999999999999 minor units").await;
+    check("12.50", "must be a string such as \"12.50\"; a JSON number can lose digits").await;
+    check("12.5012345678901234567890", "must be a string such as \"12.50\"; a JSON number can lose digits")
+        .await;
+    check(r#""１２""#, "must be written with the digits 0 to 9").await;
+    check(r#""0""#, "must be greater than zero").await;
+    check(r#""""#, "must not be empty; write a decimal number such as 12.50").await;
+    check("null", "must be a string such as \"12.50\"").await;
+    check(r#"["1"]"#, "must be a string such as \"12.50\"").await;
+}
+
+#[actix_web::test]
+async fn all_violations_are_told_at_once() {
+    let body = r#"{"amount":"-5","currency":"XXX","reference":7,"metadata":{"a":1,"b":"x"},
+        "fee":0.12345678901234567890}"#;
+    let expected = [
+        "reference: must be a string; a JSON number can lose digits",
+        "metadata.a: must be a string; a JSON number can lose digits",
+        "fee: has a number that cannot be kept as it is written: it has more than 18 digits before the point, or \
+         more digits than a double has; write it as a string",
+        "currency: is not a currency code of ISO 4217 that money can be kept in, such as EUR",
+        "amount: must not have a sign; the type of the transaction gives the direction",
+    ];
+    assert_eq!(refused(body).await, expected);
+    let expected = [
+        "amount: is missing; it must be a string such as \"12.50\"",
+        "currency: is missing; it must be a currency code of ISO 4217, such as \"EUR\"",
+        "reference: must have 1 to 140 characters",
+    ];
+    assert_eq!(refused(r#"{"reference":""}"#).await, expected);
+    assert_eq!(
+        refused(r#"{"amount":"1","currency":"EUR","metadata":[]}"#).await,
+        ["metadata: must be an object"]
+    );
+}
+
+#[test]
+fn what_is_not_known_is_part_of_the_content() {
+    let read = |rest: &str| {
+        let body = format!(r#"{{"amount":"1","currency":"EUR"{rest}}}"#);
+        instruction(TransactionKind::Deposit, &document(body)).unwrap()
+    };
+    let plain = read("");
+    let unknown = read(r#","purpose":{"b":1,"a":[true]}"#);
+    assert_eq!(unknown.details.unknown_members(), r#"{"purpose":{"a":[true],"b":1}}"#);
+    assert_ne!(plain.fingerprint(), unknown.fingerprint());
+    assert_eq!(plain, read(r#","reference":null,"metadata":null"#));
+    assert_eq!(plain, read(r#","metadata":{}"#));
+}
+
+#[actix_web::test]
+async fn terms_of_accounts_are_strict() {
+    let check = async |body: &str, expected: &[&str]| match account_terms(&document(body)) {
+        Ok(_) => assert!(expected.is_empty(), "{body}"),
+        Err(error) => assert_eq!(violations(&error).await, expected, "{body}"),
+    };
+    check(r#"{"currency":"EUR"}"#, &[]).await;
+    check(r#"{"currency":"JPY","overdraft_limit":"0","holder":null}"#, &[]).await;
+    let body = r#"{"currency":"EUR","overdraft_limt":"5","holder":{"given_name":"","title":"Dr"}}"#;
+    let expected = [
+        "holder.family_name: is missing; it must be a string",
+        "holder.title: is not known here",
+        "overdraft_limt: is not known here",
+        "holder.given_name: must have 1 to 140 characters",
+    ];
+    check(body, &expected).await;
+    let body = r#"{"currency":"EUR","holder":{"given_name":"","family_name":"A\u0000"}}"#;
+    let expected = [
+        "holder.given_name: must have 1 to 140 characters",
+        "holder.family_name: must not contain control characters",
+    ];
+    check(body, &expected).await;
+    check(r#"{"currency":"EUR","":1}"#, &["\"\": is not known here"]).await;
+    check(
+        r#"{"currency":"JPY","overdraft_limit":"0.5"}"#,
+        &["overdraft_limit: has more decimals than JPY has (0)"],
+    )
+    .await;
+}
+
+#[actix_web::test]
+async fn a_change_has_to_change_something() {
+    let check = async |body: &str, expected: &[&str]| match account_change(&document(body)) {
+        Ok(_) => assert!(expected.is_empty(), "{body}"),
+        Err(error) => assert_eq!(violations(&error).await, expected, "{body}"),
+    };
+    check(r#"{"status":"closed"}"#, &[]).await;
+    check(r#"{"overdraft_limit":"1.2345"}"#, &[]).await;
+    check("{}", &["body: must say what to change: the limit, the status, or both"]).await;
+    check(r#"{"status":"shut"}"#, &["status: must be \"open\" or \"closed\""]).await;
+    check(
+        r#"{"overdraft_limit":"-1","currency":"EUR"}"#,
+        &[
+            "currency: is not known here",
+            "overdraft_limit: must not have a sign; the type of the transaction gives the direction",
+        ],
+    )
+    .await;
+}
+
+/// The names of the properties in the schema of a wire struct.
+fn properties<T: PartialSchema>() -> Vec<String> {
+    let schema = serde_json::to_value(T::schema()).unwrap();
+    schema["properties"].as_object().unwrap().keys().cloned().collect()
+}
+
+#[test]
+fn schemas_and_readers_know_the_same_members() {
+    let body = |names: &[String], values: Value| {
+        let members = names.iter().map(|name| (name.clone(), values[name].clone()));
+        Value::Object(members.collect()).to_string()
+    };
+    let values = serde_json::json!({
+        "amount": "1", "currency": "EUR", "reference": "r", "metadata": {"a": "b"}, "overdraft_limit": "1",
+        "holder": {"given_name": "Ada", "family_name": "Byron"}, "status": "open",
+    });
+    let request = body(&properties::<wire::TransactionRequest>(), values.clone());
+    let read = instruction(TransactionKind::Deposit, &document(request)).unwrap();
+    assert_eq!(read.details.unknown_members(), "");
+    let opening = body(&properties::<wire::OpenAccountRequest>(), values.clone());
+    account_terms(&document(opening)).unwrap();
+    let change = body(&properties::<wire::ChangeAccountRequest>(), values);
+    account_change(&document(change)).unwrap();
+}

@@ -1,0 +1,78 @@
+//! Limit on the requests in progress. Over HTTP/1.1 each request has a connection, and connections are
+//! limited; over HTTP/2 one connection can bring any number of requests, each with a body in memory.
+
+use actix_web::Error;
+use actix_web::body::{EitherBody, MessageBody};
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::middleware::Next;
+use actix_web::web::Data;
+use tokio::sync::Semaphore;
+
+use crate::error::{ApiError, Code};
+
+/// Routes that monitoring reads. They are exempt, so that a busy process does not appear to be dead.
+const ALWAYS_ANSWERED: [&str; 2] = ["/livez", "/readyz"];
+
+/// How many requests may be in progress at once: one permit for each.
+#[derive(Debug)]
+pub struct ConcurrencyLimit(Semaphore);
+
+impl ConcurrencyLimit {
+    /// Allows `requests_max` requests.
+    pub fn new(requests_max: usize) -> Self {
+        Self(Semaphore::new(requests_max.min(Semaphore::MAX_PERMITS)))
+    }
+}
+
+/// Middleware that refuses a request above the [`ConcurrencyLimit`] with status 503. The permit is held until
+/// the answer is ready, or until the request is dropped because its client closed the connection.
+///
+/// # Errors
+/// Those of the inner service.
+pub async fn limit_concurrency<B: MessageBody>(
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<EitherBody<B>>, Error> {
+    let limit = request.app_data::<Data<ConcurrencyLimit>>().cloned();
+    let limit = limit.filter(|_| !ALWAYS_ANSWERED.contains(&request.path()));
+    let permit = limit.as_ref().map(|limit| limit.0.try_acquire());
+    if matches!(permit, Some(Err(_))) {
+        let error = ApiError::new(Code::Overloaded, "Try again in a moment: nothing was done.");
+        return Ok(ServiceResponse::from_err(error, request.into_parts().0).map_into_right_body());
+    }
+    Ok(next.call(request).await?.map_into_left_body())
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::http::StatusCode;
+    use actix_web::middleware::from_fn;
+    use actix_web::test::{TestRequest, call_service, init_service};
+    use actix_web::{App, HttpResponse, web};
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[actix_web::test]
+    async fn a_request_that_is_dropped_or_answered_returns_its_permit() {
+        let app = App::new()
+            .app_data(Data::new(ConcurrencyLimit::new(1)))
+            .route("/answered", web::get().to(HttpResponse::Ok))
+            .route("/pending", web::get().to(std::future::pending::<HttpResponse>))
+            .route("/livez", web::get().to(HttpResponse::Ok))
+            .wrap(from_fn(limit_concurrency));
+        let app = init_service(app).await;
+        let status = async |path| call_service(&app, TestRequest::with_uri(path).to_request()).await.status();
+        let mut pending = Box::pin(status("/pending"));
+        assert_eq!((&mut pending).now_or_never(), None);
+        for _ in 0..2 {
+            // The second refusal shows that a refused request takes no permit.
+            assert_eq!(status("/answered").await, StatusCode::SERVICE_UNAVAILABLE);
+        }
+        assert_eq!(status("/livez").await, StatusCode::OK);
+        drop(pending);
+        for _ in 0..2 {
+            assert_eq!(status("/answered").await, StatusCode::OK);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Processes of one cluster over one memory store, each with the server of a worker.
+
+use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::dev::ServerHandle;
+use postonce_shared::access::partner_grants::PartnerGrants;
+use postonce_shared::adapters::http::PeerNetwork;
+use postonce_shared::adapters::memory::MemoryStore;
+use postonce_shared::adapters::memory::world::TestWorld;
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::bank::Bank;
+use postonce_shared::cluster::completions::Completion;
+use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
+use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
+use postonce_shared::domain::rejection::RejectReason;
+use postonce_shared::domain::transaction::Outcome;
+use postonce_shared::ports::doorbell::Doorbell as _;
+use postonce_shared::ports::process_registry::{Address, ProcessId, ProcessKind, RegisteredProcess};
+use postonce_shared::ports::queue::QueueName;
+use postonce_shared::ports::world::{World, WorldExt as _};
+use postonce_shared::testing::conformance::sealed::seal;
+use postonce_worker::http::{PeerState, WorkerApp, serve};
+use postonce_worker::readiness::{Part, Readiness};
+
+/// Longest wait of a test; most waits take milliseconds.
+pub const DEADLINE: Duration = Duration::from_secs(20);
+
+pub fn queue(partition: u16) -> QueueName {
+    QueueName::of_partition("work", partition)
+}
+
+pub fn keys(text: &str) -> DoorbellKeys {
+    DoorbellKeys::parse(text).unwrap()
+}
+
+/// One store, and the processes that share it.
+pub struct Cluster {
+    pub world: Arc<dyn World>,
+    pub clock: Arc<TestWorld>,
+    pub store: MemoryStore,
+    pub secret: DoorbellKeys,
+}
+
+/// A process with a running server.
+pub struct Process {
+    pub address: Address,
+    pub callee: PeerState,
+    pub grants: Arc<PartnerGrants>,
+    pub readiness: Arc<Readiness>,
+    pub server: ServerHandle,
+}
+
+impl Cluster {
+    /// The clock stands still, so no wait of the processes ends by itself.
+    pub fn new() -> Self {
+        let clock = Arc::new(TestWorld::new(1));
+        Self::in_world(clock.clone(), clock)
+    }
+
+    /// The clock is the system's.
+    pub fn in_real_time() -> Self {
+        Self::in_world(Arc::new(SystemWorld::new()), Arc::new(TestWorld::new(1)))
+    }
+
+    pub fn in_world(world: Arc<dyn World>, clock: Arc<TestWorld>) -> Self {
+        let store = MemoryStore::empty(Arc::clone(&world));
+        Self { world, clock, store, secret: keys("0123456789abcdef") }
+    }
+
+    pub fn exchange(&self) -> PeerNetwork {
+        PeerNetwork::new(&self.store.ports(), &self.world, Some(&self.secret)).unwrap()
+    }
+
+    /// Starts a process with the server of a worker. It is not in the process registry yet.
+    pub fn process(&self) -> Process {
+        let exchange = self.exchange();
+        let bank = Bank::new(self.store.ports(), Arc::clone(&self.world), exchange.local.clone(), seal(), 1);
+        let readiness = Readiness::starting([Part::ProcessRegistry]);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
+        let callee = PeerState::of(&bank, &exchange, &Arc::default(), None, &readiness, address.clone());
+        let app = WorkerApp {
+            callee: callee.clone(),
+            prices: postonce_shared::oversight::prices::Prices::default(),
+        };
+        let server = serve(app, listener).unwrap();
+        let handle = server.handle();
+        tokio::spawn(server);
+        Process { address, callee, grants: bank.partner_grants, readiness, server: handle }
+    }
+
+    /// Registers a worker.
+    pub async fn register(&self, id: ProcessId, address: &Address) {
+        self.register_as(ProcessKind::Worker, id, address).await;
+    }
+
+    pub async fn register_as(&self, kind: ProcessKind, id: ProcessId, address: &Address) {
+        let entry = RegisteredProcess {
+            id,
+            kind,
+            address: address.clone(),
+            started_at: self.world.now(),
+            next_by: self.world.now().after(Duration::from_secs(3600)),
+        };
+        self.store.ports().roster.announce(&entry).await.unwrap();
+    }
+
+    pub async fn worker(&self) -> Process {
+        let process = self.process();
+        self.register(process.callee.id, &process.address).await;
+        process
+    }
+
+    pub fn fresh_id(&self) -> ProcessId {
+        ProcessId::from_uuid(self.world.uuid())
+    }
+}
+
+impl Process {
+    /// Waits for a ring and returns the queues that it names.
+    pub async fn rung(&self) -> BTreeSet<QueueName> {
+        within(self.callee.bell.rung("work")).await
+    }
+}
+
+pub async fn within<T>(condition: impl Future<Output = T>) -> T {
+    tokio::time::timeout(DEADLINE, condition).await.expect("completes before the deadline")
+}
+
+pub async fn until(condition: impl Fn() -> bool) {
+    within(async {
+        while !condition() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+pub fn completion(world: &dyn World, message: u128) -> Completion {
+    let account =
+        AccountKey { user: UserId::from_uuid(world.uuid()), account: AccountId::from_uuid(world.uuid()) };
+    let message = MessageId::from_uuid(uuid::Uuid::from_u128(message));
+    let key = TransactionKey { account, partner: PartnerId::parse("shop").unwrap(), message };
+    let outcome = Outcome::Rejected { reason: RejectReason::InsufficientFunds, rejected_at: world.now() };
+    Completion { key, outcome }
+}

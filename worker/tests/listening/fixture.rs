@@ -1,0 +1,209 @@
+//! Processes over one memory store and one clock, with a handler that records messages.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use postonce_shared::adapters::local_doorbell::LocalDoorbell;
+use postonce_shared::adapters::memory::MemoryStore;
+use postonce_shared::adapters::memory::world::TestWorld;
+use postonce_shared::cluster::gate::Gate;
+use postonce_shared::ports::Store;
+use postonce_shared::ports::queue::{Message, QueueName};
+use postonce_shared::ports::world::{World, WorldExt as _};
+use postonce_worker::background_task::BackgroundTask;
+use postonce_worker::config::Bounds;
+use postonce_worker::drain::{Drain, DrainStarter, drain};
+use postonce_worker::listening::delivery::{Delivery, Unopened};
+use postonce_worker::listening::gatekeeper::Gatekeeper;
+use postonce_worker::listening::handler::{Handled, Handler, Health};
+use postonce_worker::listening::leases::QueueLeases;
+use postonce_worker::listening::listener::Listener;
+use postonce_worker::listening::session::SessionContext;
+use postonce_worker::meter::Meter;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+pub const VISIBILITY: Duration = Duration::from_secs(20);
+pub const QUEUES: u16 = 4;
+
+pub fn queue(partition: u16) -> QueueName {
+    QueueName::of_partition("letter", partition)
+}
+
+/// A handler that records the messages that it deletes, as fast as its permits allow.
+pub struct RecordingHandler {
+    pub store: Store,
+    pub handled: Mutex<BTreeMap<String, usize>>,
+    pub allowed: Semaphore,
+    /// Permits for `settle`: one for each call.
+    pub settling: Semaphore,
+    /// `settle` reports that the store is unavailable.
+    pub unavailable: AtomicBool,
+    pub at_once: AtomicUsize,
+    pub at_once_max: AtomicUsize,
+    /// The delay for which the next message is returned to the queue, instead of being handled.
+    pub give_back: Mutex<Option<Duration>>,
+}
+
+impl RecordingHandler {
+    pub fn of(store: &Store) -> Arc<Self> {
+        Arc::new(Self {
+            store: store.clone(),
+            handled: Mutex::default(),
+            allowed: Semaphore::new(Semaphore::MAX_PERMITS),
+            settling: Semaphore::new(Semaphore::MAX_PERMITS),
+            unavailable: AtomicBool::new(false),
+            at_once: AtomicUsize::new(0),
+            at_once_max: AtomicUsize::new(0),
+            give_back: Mutex::default(),
+        })
+    }
+
+    pub fn handled_count(&self) -> usize {
+        self.handled.lock().values().sum()
+    }
+}
+
+#[async_trait]
+impl Handler for RecordingHandler {
+    type Work = String;
+    type Done = Vec<Duration>;
+
+    const NAME: &'static str = "letter";
+
+    async fn read(&self, message: &Message) -> Result<String, Unopened> {
+        Ok(String::from_utf8(message.body.clone()).unwrap())
+    }
+
+    async fn handle(&self, queue: &QueueName, deliveries: Vec<Delivery<String>>) -> (Vec<Duration>, Health) {
+        let at_once = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
+        self.at_once_max.fetch_max(at_once, Ordering::SeqCst);
+        let mut back_in = Vec::new();
+        self.allowed.acquire().await.unwrap().forget();
+        for delivery in deliveries {
+            let lease = delivery.lease().unwrap();
+            let back = self.give_back.lock().take();
+            if let Some(delay) = back {
+                let _ = self.store.queue.extend(queue, &lease, &delivery.message.body, delay).await.unwrap();
+                back_in.push(delay);
+                continue;
+            }
+            let _ = self.store.queue.delete(queue, &lease).await.unwrap();
+            *self.handled.lock().entry(delivery.content.unwrap()).or_default() += 1;
+        }
+        self.at_once.fetch_sub(1, Ordering::SeqCst);
+        (back_in, Health::Well)
+    }
+
+    async fn settle(&self, _: &QueueName, back_in: Vec<Duration>) -> Handled {
+        self.settling.acquire().await.unwrap().forget();
+        let health = if self.unavailable.load(Ordering::SeqCst) { Health::Away } else { Health::Well };
+        Handled { health, back_in }
+    }
+
+    async fn is_ready(&self) -> bool {
+        true
+    }
+}
+
+/// One store and one clock for the processes of a test.
+pub struct Fixture {
+    pub world: Arc<TestWorld>,
+    pub store: Store,
+}
+
+pub struct Process {
+    pub handler: Arc<RecordingHandler>,
+    pub bell: Arc<LocalDoorbell>,
+    pub gatekeeper: Arc<Gatekeeper>,
+    pub meter: Arc<Meter>,
+    pub leases: Arc<QueueLeases>,
+    pub starter: DrainStarter,
+    pub drain: Drain,
+    pub task: JoinHandle<()>,
+}
+
+impl Process {
+    /// Ends the process at once: the messages that it has received stay leased.
+    pub fn die(self) {
+        self.task.abort();
+    }
+}
+
+impl Fixture {
+    pub fn new() -> Self {
+        let world = Arc::new(TestWorld::new(1));
+        let store = MemoryStore::new(world.clone());
+        Self { world, store }
+    }
+
+    pub fn gate(&self) -> Gate {
+        Gate::new(Arc::clone(&self.store.sync), self.world.clone())
+    }
+
+    /// Starts a process that polls at least every `idle_delay_max` and has up to `ceiling` receivers.
+    pub fn process(&self, idle_delay_max: Duration, ceiling: usize) -> Process {
+        let world: Arc<dyn World> = self.world.clone();
+        let (starter, drain) = drain();
+        let (handler, meter, bell) =
+            (RecordingHandler::of(&self.store), Arc::new(Meter::default()), Arc::default());
+        let gatekeeper = Arc::new(Gatekeeper::new(self.gate(), Arc::clone(&world), false));
+        let queues = (0..QUEUES).map(queue).collect();
+        let (me, sync) = (world.uuid(), Arc::clone(&self.store.sync));
+        let leases =
+            QueueLeases::new(me, RecordingHandler::NAME, queues, sync, Arc::clone(&world), VISIBILITY / 2);
+        let leases = Arc::new(leases);
+        let ceiling = NonZeroUsize::new(ceiling).unwrap();
+        let context = SessionContext {
+            handler: Arc::clone(&handler),
+            queue: Arc::clone(&self.store.queue),
+            gatekeeper: Arc::clone(&gatekeeper),
+            leases: Arc::clone(&leases),
+            world,
+            meter: Arc::clone(&meter),
+            visibility_timeout: VISIBILITY,
+            receivers: Bounds { floor: NonZeroUsize::MIN, ceiling },
+            drain: drain.clone(),
+        };
+        let doorbell: Arc<LocalDoorbell> = Arc::clone(&bell);
+        let background_tasks: Vec<Arc<dyn BackgroundTask>> = vec![gatekeeper.clone()];
+        let listener = Listener { context: Arc::new(context), doorbell, idle_delay_max, background_tasks };
+        let (watching, until) = (Arc::clone(&gatekeeper), drain.clone());
+        let task = tokio::spawn(async move {
+            futures::join!(watching.watch(&until), listener.run());
+        });
+        Process { handler, bell, gatekeeper, meter, leases, starter, drain, task }
+    }
+
+    pub async fn send(&self, partition: u16, body: &str) {
+        self.store.queue.send(&queue(partition), body.as_bytes(), Duration::ZERO).await.unwrap();
+    }
+
+    pub fn operations(&self) -> u64 {
+        self.store.operations.snapshot().values().sum()
+    }
+
+    /// Advances the clock in steps, and runs all tasks after each step.
+    pub async fn pass(&self, time: Duration) {
+        let step = Duration::from_millis(250);
+        let mut passed = Duration::ZERO;
+        settle().await;
+        while passed < time {
+            self.world.advance(step);
+            passed += step;
+            settle().await;
+        }
+    }
+}
+
+/// Runs all tasks until they wait.
+pub async fn settle() {
+    for _ in 0..30 {
+        tokio::task::yield_now().await;
+    }
+}
