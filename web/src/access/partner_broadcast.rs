@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use postonce_shared::adapters::http::{
-    CallFault, PARTNERS_PATH, PartnerChanged, PeerBroadcast, PeerNetwork, Question,
+    BroadcastRequest, CallFault, PARTNERS_PATH, PartnerChanged, PeerBroadcast, PeerNetwork,
 };
 use postonce_shared::backoff::BROADCAST;
 use postonce_shared::domain::ids::PartnerId;
@@ -41,10 +41,10 @@ impl PartnerBroadcast {
             forget(Some(partner));
         }
         let told = PartnerChanged { partner: Some(partner.to_string()) };
-        let question = Question::put(PARTNERS_PATH, told.encode());
+        let request = BroadcastRequest::put(PARTNERS_PATH, told.encode());
         for attempt in 1..=BROADCAST.attempts {
             let is_last = attempt == BROADCAST.attempts;
-            match self.broadcast.ask(&question, ANSWER_TIME_MAX).await {
+            match self.broadcast.send(&request, ANSWER_TIME_MAX).await {
                 Ok(answers) if answers.iter().all(is_heard) => return,
                 Ok(answers) if is_last => answers.iter().filter(|it| !is_heard(it)).for_each(warn_of),
                 Ok(_) => {}
