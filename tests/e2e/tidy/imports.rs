@@ -144,12 +144,12 @@ impl Reader<'_> {
     /// Paths among the tokens of a macro: names with `::` between them.
     fn add_tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
-        let mut colons = 0;
+        let mut colons = 0_usize;
         for token in tokens {
             match token {
                 TokenTree::Ident(ident) if colons == 2 || path.is_empty() => path.push(ident.to_string()),
                 TokenTree::Punct(punct) if punct.as_char() == ':' => {
-                    colons += 1;
+                    colons = colons.saturating_add(1);
                     continue;
                 }
                 TokenTree::Ident(ident) => {
@@ -207,7 +207,8 @@ fn is_for_tests(attribute: &Attribute) -> bool {
 
 /// The modules of a crate as its README lists them: the first word in backticks of each row of the table.
 fn order_of(crate_name: &str) -> Vec<String> {
-    let readme = fs::read_to_string(workspace::root().join(crate_name).join("README.md")).unwrap();
+    let readme = workspace::root().join(crate_name).join("README.md");
+    let readme = fs::read_to_string(readme).expect("each crate has a README");
     let (_, table) =
         readme.split_once(HEADING).unwrap_or_else(|| panic!("{crate_name} has no \"{HEADING}\""));
     let rows =
