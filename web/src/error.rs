@@ -23,7 +23,7 @@ use postonce_worker::readiness::Part;
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
 /// Most violations that are told; whoever makes more mends these first.
-const VIOLATIONS_MAX: usize = 100;
+pub const VIOLATIONS_MAX: usize = 100;
 /// Most characters of a text that may quote what a client sent: an answer must not be far larger than
 /// its request, and a person should want to read it.
 const TEXT_CHARS_MAX: usize = 300;
