@@ -17,8 +17,8 @@ use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 use crate::config::LogFormat;
 use crate::oversight::audit;
 
-/// Prefix of our own log targets. Lines of other code are written only at level info or above, whatever is configured:
-/// HTTP libraries log whole requests at debug and trace, which contain keys, names and references.
+/// Prefix of our own log targets. Lines of other code are written only at level info or above, regardless of the
+/// configuration: HTTP libraries log whole requests at debug and trace, which contain keys, names and references.
 const OWN: &str = "postonce";
 
 /// Size of the buffer that is written at once.
@@ -60,11 +60,11 @@ pub fn start(format: LogFormat, directives: &str, to: LogTo) -> Result<LogWriter
     let filter = EnvFilter::try_new(directives)
         .map_err(|source| InvalidDirectives { directives: directives.to_owned(), source })?;
     // The audit trail must be complete at every configured level.
-    let whole_trail = format!("{}=info", audit::TARGET).parse().expect("the directive is valid");
-    let filter = filter.add_directive(whole_trail);
+    let audit_directive = format!("{}=info", audit::TARGET).parse().expect("the directive is valid");
+    let filter = filter.add_directive(audit_directive);
     let (writer, colors, guard) = match to {
         LogTo::Stdout => {
-            let (writer, guard) = collected_stdout();
+            let (writer, guard) = buffered_stdout();
             (writer, std::io::stdout().is_terminal(), Some(guard))
         }
         LogTo::Stderr => (BoxMakeWriter::new(std::io::stderr), std::io::stderr().is_terminal(), None),
@@ -83,14 +83,14 @@ pub fn start(format: LogFormat, directives: &str, to: LogTo) -> Result<LogWriter
 
 /// Returns the writer for standard output: unbuffered for the audit trail, buffered for all other lines. Both lock
 /// standard output for whole lines, so no line is split.
-fn collected_stdout() -> (BoxMakeWriter, WorkerGuard) {
+fn buffered_stdout() -> (BoxMakeWriter, WorkerGuard) {
     let batches = BufWriter::with_capacity(BATCH_BYTES, std::io::stdout());
     // If lines arrive faster than they can be written, the logging thread waits: no line is dropped.
     let builder = NonBlockingBuilder::default().lossy(false).buffered_lines_limit(WAITING_LINES_MAX);
-    let (collected, guard) = builder.thread_name("log").finish(batches);
+    let (buffered, guard) = builder.thread_name("log").finish(batches);
     let is_trail = |metadata: &Metadata<'_>| metadata.target() == audit::TARGET;
     let trail = std::io::stdout.with_filter(is_trail);
-    (BoxMakeWriter::new(trail.or_else(collected)), guard)
+    (BoxMakeWriter::new(trail.or_else(buffered)), guard)
 }
 
 /// Returns whether log lines of that kind cannot contain text of a client.

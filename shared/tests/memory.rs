@@ -75,7 +75,7 @@ async fn partners() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn process_registry() {
-    conformance::roster_contract(fresh).await;
+    conformance::process_registry_contract(fresh).await;
 }
 
 /// As for adapters of slow stores: all cases share one store, which two processes use.

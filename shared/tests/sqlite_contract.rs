@@ -92,5 +92,5 @@ async fn partners() {
 #[tokio::test(flavor = "multi_thread")]
 async fn process_registry() {
     let folder = Folder::new();
-    conformance::roster_contract(async || folder.open()).await;
+    conformance::process_registry_contract(async || folder.open()).await;
 }

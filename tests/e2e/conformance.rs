@@ -31,7 +31,7 @@ contracts! {
     payload_store: payload_store_contract,
     api_keys: api_keys_contract,
     partners: partners_contract,
-    roster: roster_contract,
+    roster: process_registry_contract,
 }
 
 async fn store(prefix: &str) -> Store {

@@ -27,7 +27,7 @@ fn read(path: &str) -> String {
 /// The anchors of a document, made from its headings as GitHub makes them.
 fn anchors(text: &str) -> BTreeSet<String> {
     let headings =
-        prose(text).filter_map(|line| line.starts_with('#').then(|| line.trim_start_matches('#').trim()));
+        prose(text).filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
     let slug = |heading: &str| {
         let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
         kept.collect::<String>().to_lowercase().replace(' ', "-")
@@ -99,7 +99,7 @@ fn every_command_is_accepted_by_its_program() {
 /// Checks a command without running it: `--help` after the arguments of a program makes it parse those before.
 fn check(command: &str) -> Result<(), String> {
     let words: Vec<&str> = command.trim_end_matches('&').split_whitespace().collect();
-    let (program, arguments) = words.split_first().unwrap();
+    let (program, arguments) = words.split_first().ok_or("it is empty")?;
     match *program {
         "postonce-web" => accepts(Binary::Web.path(), arguments),
         "postonce-worker" => accepts(Binary::Worker.path(), arguments),
@@ -114,7 +114,11 @@ fn check(command: &str) -> Result<(), String> {
 
 fn accepts(program: &Path, arguments: &[&str]) -> Result<(), String> {
     let until_redirected = arguments.iter().take_while(|word| **word != ">");
-    let output = Command::new(program).args(until_redirected).arg("--help").output().unwrap();
+    let output = Command::new(program)
+        .args(until_redirected)
+        .arg("--help")
+        .output()
+        .expect("a program can be started");
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 

@@ -23,7 +23,7 @@ use postonce_worker::readiness::Part;
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
 /// Maximum number of violations in one response. Clients fix these first and then see the rest.
-const VIOLATIONS_MAX: usize = 100;
+pub const VIOLATIONS_MAX: usize = 100;
 /// Maximum length in characters of a text that may quote the request. A response must not be much larger than
 /// its request, and it must stay readable.
 const TEXT_CHARS_MAX: usize = 300;

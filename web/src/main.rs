@@ -180,10 +180,10 @@ async fn recover(bank: &Bank, exchange: &PeerNetwork) -> anyhow::Result<()> {
     let on = recovered
         .as_ref()
         .map_or_else(|_| AuditTarget::nothing(), |it| AuditTarget::one("enqueued", it.enqueued));
-    let recovered = Event::operated("work.recover", on, recovered);
+    let recovered = Event::record_command("work.recover", on, recovered);
     let recovered = recovered.context("the log cannot be recovered")?;
     println!("looked at {} accepted transactions, enqueued {} again", recovered.examined, recovered.enqueued);
-    exchange.bell.until_heard(RINGING_TIME_MAX).await;
+    exchange.bell.flush(RINGING_TIME_MAX).await;
     Ok(())
 }
 
@@ -191,7 +191,7 @@ async fn sweep(bank: &Bank) -> anyhow::Result<()> {
     let swept = Sweep::new(&bank.store, Arc::clone(&bank.world)).run().await;
     let on =
         swept.as_ref().map_or_else(|_| AuditTarget::nothing(), |it| AuditTarget::one("removed", it.removed));
-    let swept = Event::operated("payloads.sweep", on, swept);
+    let swept = Event::record_command("payloads.sweep", on, swept);
     let Swept { removed, open, unreadable, young } = swept.context("the payloads cannot be swept")?;
     println!(
         "removed {removed} payloads; kept {open} with open work, {unreadable} that cannot be read \

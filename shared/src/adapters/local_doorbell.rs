@@ -12,36 +12,36 @@ use crate::ports::queue::QueueName;
 
 /// Wakes the listeners of this process.
 #[derive(Debug, Default)]
-pub struct LocalDoorbell(Mutex<BTreeMap<String, Chime>>);
+pub struct LocalDoorbell(Mutex<BTreeMap<String, PendingRings>>);
 
 /// Rings for one kind of work that no listener has received yet.
 #[derive(Debug, Default)]
-struct Chime {
+struct PendingRings {
     queues: BTreeSet<QueueName>,
     rung: Arc<Notify>,
 }
 
 impl LocalDoorbell {
-    fn chime<T>(&self, kind: &str, look: impl FnOnce(&mut Chime) -> T) -> T {
-        let mut chimes = self.0.lock();
-        look(chimes.entry(kind.to_owned()).or_default())
+    fn pending<T>(&self, kind: &str, action: impl FnOnce(&mut PendingRings) -> T) -> T {
+        let mut kinds = self.0.lock();
+        action(kinds.entry(kind.to_owned()).or_default())
     }
 }
 
 #[async_trait]
 impl Doorbell for LocalDoorbell {
     fn ring(&self, queue: &QueueName) {
-        self.chime(queue.kind(), |chime| {
-            chime.queues.insert(queue.clone());
+        self.pending(queue.kind(), |pending| {
+            pending.queues.insert(queue.clone());
             // A ring without a listener is kept, once.
-            chime.rung.notify_one();
+            pending.rung.notify_one();
         });
     }
 
     async fn rung(&self, kind: &str) -> BTreeSet<QueueName> {
         loop {
-            let (queues, bell) =
-                self.chime(kind, |chime| (std::mem::take(&mut chime.queues), Arc::clone(&chime.rung)));
+            let (queues, bell) = self
+                .pending(kind, |pending| (std::mem::take(&mut pending.queues), Arc::clone(&pending.rung)));
             if !queues.is_empty() {
                 return queues;
             }
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(bell.rung("work").await, BTreeSet::from([work(0), work(1)]));
         assert!(bell.rung("work").now_or_never().is_none(), "all rings were received");
 
-        let (heard, ()) = futures::join!(bell.rung("work"), async { bell.ring(&work(2)) });
-        assert_eq!(heard, BTreeSet::from([work(2)]));
+        let (received, ()) = futures::join!(bell.rung("work"), async { bell.ring(&work(2)) });
+        assert_eq!(received, BTreeSet::from([work(2)]));
     }
 }

@@ -122,7 +122,7 @@ impl fmt::Debug for ReplySeal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::adapters::http::signature::Signed;
+    use crate::adapters::http::signature::PeerRequest;
     use crate::adapters::memory::world::TestWorld;
 
     fn seal(secret: Option<&str>, world: &Arc<TestWorld>) -> ReplySeal {
@@ -179,7 +179,7 @@ mod tests {
         let (path, time) = (reply_to.address.to_string(), reply_to.until.unix_ms().to_string());
         for method in ["GET", "POST", "PUT"] {
             let (nonce, addressee) = (&"0".repeat(32), &path);
-            let request = Signed { method, path: &path, timestamp: &time, nonce, addressee, body: b"" };
+            let request = PeerRequest { method, path: &path, timestamp: &time, nonce, addressee, body: b"" };
             let code = hex::encode(reply_to.code);
             assert!(request.verify(&keys, &code, reply_to.until).is_err(), "{method}");
         }

@@ -13,8 +13,9 @@ use std::time::Duration;
 use clap::{ArgAction, ArgMatches, Args, ValueEnum};
 use secrecy::SecretString;
 
+use self::group::Refusal;
 use self::settings::Settings;
-use self::sources::{Refusal, Sources, Values, parse_file};
+use self::sources::{Sources, Values, parse_file};
 use self::values::{
     address, advertise, bootstrap_key, legacy_partner, milliseconds, name_prefix, number, ring_keys, seconds,
     storage,
@@ -26,6 +27,7 @@ use crate::oversight::prices::Prices;
 use crate::oversight::scaling::ScalingPolicy;
 use crate::ports::process_registry::Address;
 
+mod group;
 mod http_limits;
 mod scaling;
 mod settings;

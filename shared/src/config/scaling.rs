@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::sources::{Refusal, defaults};
+use super::group::{Refusal, defaults};
 use super::values::{number, seconds};
 use crate::oversight::scaling::{ScalingPolicy, Schedule, TimeZone};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::sources::defaults;
+use super::group::defaults;
 use super::values::seconds;
 
 /// How signed requests are checked.

@@ -9,16 +9,14 @@ use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, Command, FromArgMatches as _};
+use clap::{ArgMatches, Command, FromArgMatches as _};
 
 use super::ConfigError;
+use super::group::command;
 use super::settings::Settings;
 
 /// Values by the names of their settings.
 pub(super) type Values = BTreeMap<String, String>;
-
-/// A setting whose value is not allowed, and what is allowed, as the end of a sentence.
-pub(super) type Refusal = (&'static str, String);
 
 /// The values that are set, and where each of them is set.
 pub(super) struct Sources {
@@ -69,7 +67,7 @@ impl Sources {
         self.refuse(setting, allowed)
     }
 
-    /// The error for a [`Refusal`].
+    /// The error for a [`Refusal`](super::group::Refusal).
     pub(super) fn refuse(&self, setting: &str, allowed: String) -> ConfigError {
         let arg = self.command.get_arguments().find(|arg| arg.get_long() == Some(setting));
         let default = || {
@@ -85,18 +83,6 @@ impl Sources {
             allowed,
         }
     }
-}
-
-/// The command line of some settings, without variables.
-fn command<T: Args>() -> Command {
-    T::augment_args(Command::new("settings").no_binary_name(true).disable_help_flag(true))
-}
-
-/// The values of some settings by default.
-pub(super) fn defaults<T: Args>() -> T {
-    let matches = command::<T>().try_get_matches_from::<_, String>([]);
-    let settings = matches.and_then(|matches| T::from_arg_matches(&matches));
-    settings.expect("every setting of the group has a valid default or is optional")
 }
 
 /// The settings in the text of a configuration file.

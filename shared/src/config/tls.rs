@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::sources::Refusal;
+use super::group::Refusal;
 
 /// What a process needs to serve TLS. The files are PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]

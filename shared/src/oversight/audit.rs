@@ -72,7 +72,7 @@ impl<'a> Event<'a> {
     ///
     /// # Errors
     /// The error of the command.
-    pub fn operated<T, E>(act: &'a str, on: AuditTarget, ended: Result<T, E>) -> Result<T, E> {
+    pub fn record_command<T, E>(act: &'a str, on: AuditTarget, ended: Result<T, E>) -> Result<T, E> {
         let outcome = if ended.is_ok() { Outcome::Done } else { Outcome::Failed("command_failed") };
         Self::by_operator(act, on, outcome).record();
         ended

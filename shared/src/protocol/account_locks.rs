@@ -3,8 +3,9 @@
 //! the commit handle them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::domain::ids::AccountKey;
@@ -28,7 +29,7 @@ impl AccountLocks {
     /// Waits for the lock on an account, in the order of the calls.
     pub async fn take(&self, account: AccountKey) -> AccountLock {
         let lock = {
-            let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut locks = self.0.lock();
             Arc::clone(locks.entry(account).or_default())
         };
         AccountLock { account, guard: Some(lock.lock_owned().await), locks: Arc::clone(&self.0) }
@@ -37,7 +38,7 @@ impl AccountLocks {
 
 impl Drop for AccountLock {
     fn drop(&mut self) {
-        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut locks = self.locks.lock();
         drop(self.guard.take());
         // Waiting tasks hold a reference too; no task can get a new one inside the lock.
         if locks.get(&self.account).is_some_and(|lock| Arc::strong_count(lock) == 1) {
@@ -70,6 +71,6 @@ mod tests {
         let second = second.now_or_never().unwrap();
         drop(third);
         drop(second);
-        assert!(locks.0.lock().unwrap().is_empty());
+        assert!(locks.0.lock().is_empty());
     }
 }

@@ -301,7 +301,7 @@ fn an_invalid_backup_is_refused_and_changes_nothing() {
                 ),
             );
         });
-        check("gate.db", "has a value", &|file| {
+        check("gate.db", "contains a value", &|file| {
             sql(file, "INSERT INTO sync_values VALUES ('gate', 1, 'ajar')");
         });
         check("open.db", "beside it", &|file| fs::write(file.with_extension("db-wal"), "log").unwrap());

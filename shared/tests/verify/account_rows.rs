@@ -11,7 +11,7 @@ use postonce_shared::domain::money::{Amount, Currency, OverdraftLimit};
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::Transaction;
 use postonce_shared::oversight::verify::{
-    AccountAudit, AccountRow, FindingKind, Look, Report, Subject, Suspects,
+    AccountAudit, AccountRow, DifferingGroups, FindingKind, PassOptions, Report, Subject,
 };
 use postonce_shared::ports::archive::StoredPage;
 use postonce_shared::ports::ledger::{Marks, StoredTransaction};
@@ -118,17 +118,17 @@ impl AccountRows {
     }
 
     /// Audits the account once.
-    pub fn audit_once(&self, suspects: Suspects) -> Report {
+    pub fn audit_once(&self, differing_groups: DifferingGroups) -> Report {
         let row = AccountRow::Read(Box::new(self.account.clone()));
-        self.audit_row(row, suspects)
+        self.audit_row(row, differing_groups)
     }
 
-    pub fn audit_row(&self, row: AccountRow, suspects: Suspects) -> Report {
-        let look = Look {
+    pub fn audit_row(&self, row: AccountRow, differing_groups: DifferingGroups) -> Report {
+        let look = PassOptions {
             salt: Nonce::from_uuid(Uuid::from_u128(99)),
             now: Timestamp::from_unix_ms(NOW),
             unreserved_from: Some(FIRST_COUNTER + 10_000),
-            suspects,
+            differing_groups,
         };
         let mut audit = AccountAudit::new(Subject { key: self.account.key, row, listed: true }, look);
         for page in &self.pages {
@@ -141,8 +141,8 @@ impl AccountRows {
 
     /// Audits the account twice: the second audit compares the rows that the first one could not match.
     pub fn audit(&self) -> Report {
-        let first = self.audit_once(Suspects::default());
-        self.audit_once(first.suspects)
+        let first = self.audit_once(DifferingGroups::default());
+        self.audit_once(first.differing_groups)
     }
 
     pub fn kinds(&self) -> Vec<FindingKind> {

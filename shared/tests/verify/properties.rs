@@ -3,7 +3,7 @@
 use postonce_shared::domain::ids::OrderNumber;
 use postonce_shared::domain::money::{Amount, Balance};
 use postonce_shared::domain::time::Timestamp;
-use postonce_shared::oversight::verify::Weight;
+use postonce_shared::oversight::verify::Severity;
 use proptest::prelude::*;
 
 use super::account_rows::{AccountRows, euro};
@@ -102,9 +102,9 @@ proptest! {
         for account in rows.history.clone() {
             let then = AccountRows { account, ..rows.clone() };
             let report = then.audit();
-            prop_assert!(report.findings.is_empty() && report.suspects.is_empty(), "{:#?}", report.findings);
+            prop_assert!(report.findings.is_empty() && report.differing_groups.is_empty(), "{:#?}", report.findings);
             let later = rows.account.sequence > then.account.sequence;
-            prop_assert_eq!(report.beyond.is_some(), later, "later entries are noticed and are no finding");
+            prop_assert_eq!(report.later_rows.is_some(), later, "later entries are noticed and are no finding");
         }
     }
 
@@ -118,7 +118,7 @@ proptest! {
             changed.rehash();
         }
         let report = changed.audit();
-        let is_wrong = report.findings.iter().any(|finding| finding.kind.weight() == Weight::Finding);
+        let is_wrong = report.findings.iter().any(|finding| finding.kind.severity() == Severity::Finding);
         prop_assert!(is_wrong, "{change:?} at {place} gave {:#?}", report.findings);
         let named = report.findings.iter().all(|finding| finding.account == Some(changed.account.key));
         prop_assert!(named, "each finding names the account");

@@ -9,7 +9,7 @@ use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::domain::transaction::Outcome;
 use postonce_shared::oversight::verify::FindingKind::{self, *};
-use postonce_shared::oversight::verify::{AccountRow, OVERDUE_AFTER, Suspects};
+use postonce_shared::oversight::verify::{AccountRow, DifferingGroups, OVERDUE_AFTER};
 use postonce_shared::protocol::order_numbers::FIRST_COUNTER;
 
 use super::account_rows::{AccountRows, NOW, euro};
@@ -290,18 +290,18 @@ fn an_order_number_that_was_never_reserved_is_found() {
 
 #[test]
 fn an_unreadable_page_is_the_only_finding_about_its_entries() {
-    use postonce_shared::oversight::verify::{AccountAudit, Look, Subject};
+    use postonce_shared::oversight::verify::{AccountAudit, PassOptions, Subject};
     use postonce_shared::ports::archive::{Damaged, StoredPage};
     let rows = rows();
     for damaged in 0..rows.pages.len() {
-        let mut suspects = Suspects::default();
+        let mut differing_groups = DifferingGroups::default();
         for round in 0..2 {
             let row = AccountRow::Read(Box::new(rows.account.clone()));
-            let look = Look {
+            let look = PassOptions {
                 salt: postonce_shared::domain::ids::Nonce::from_uuid(uuid::Uuid::nil()),
                 now: Timestamp::from_unix_ms(NOW),
                 unreserved_from: None,
-                suspects: std::mem::take(&mut suspects),
+                differing_groups: std::mem::take(&mut differing_groups),
             };
             let mut audit = AccountAudit::new(Subject { key: rows.account.key, row, listed: true }, look);
             for (index, page) in rows.pages.iter().enumerate() {
@@ -315,7 +315,7 @@ fn an_unreadable_page_is_the_only_finding_about_its_entries() {
             let kinds: Vec<FindingKind> = report.findings.iter().map(|finding| finding.kind).collect();
             assert_eq!(kinds, [PageUnreadable], "page {damaged}, round {round}: {:#?}", report.findings);
             assert!(report.findings[0].to_string().contains("not JSON"));
-            suspects = report.suspects;
+            differing_groups = report.differing_groups;
         }
     }
 }
@@ -324,9 +324,9 @@ fn an_unreadable_page_is_the_only_finding_about_its_entries() {
 fn a_missing_or_unreadable_account_is_reported_and_its_journal_is_read() {
     let mut rows = rows();
     let kinds = |rows: &AccountRows, row: AccountRow| {
-        let first = rows.audit_row(row.clone(), Suspects::default());
+        let first = rows.audit_row(row.clone(), DifferingGroups::default());
         let kinds: Vec<FindingKind> =
-            rows.audit_row(row, first.suspects).findings.iter().map(|finding| finding.kind).collect();
+            rows.audit_row(row, first.differing_groups).findings.iter().map(|finding| finding.kind).collect();
         kinds
     };
     assert_eq!(kinds(&rows, AccountRow::Missing), [AccountMissing]);

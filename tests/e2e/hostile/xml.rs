@@ -146,8 +146,8 @@ fn shapes(frame: &Frame) -> Vec<(&'static str, String, &'static str)> {
         ("trailing text", format!("{valid}x"), "text outside of its outermost element"),
         ("trailing element", format!("{valid}{valid}"), "must end after its outermost element"),
         ("trailing blanks", format!("{valid}\r\n"), ""),
-        ("surrogate by number", frame.with("", "&#xD800;"), "reference to no character"),
-        ("NUL by number", frame.with("", "&#0;"), "reference to no character"),
+        ("surrogate by number", frame.with("", "&#xD800;"), "invalid character reference"),
+        ("NUL by number", frame.with("", "&#0;"), "invalid character reference"),
         ("attribute twice", frame.with(" a='1' a='2'", ""), "not well-formed"),
         (
             "attribute twice by namespace",

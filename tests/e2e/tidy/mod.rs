@@ -1,5 +1,7 @@
 //! Rules that Clippy cannot check: allowed dependencies between modules, file sizes, and leftovers.
 
+mod imports;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! The messages between the processes of a bank (rings, completions, gate epochs, status), and their
 //! signatures and addresses.
 
-use postonce_shared::adapters::http::signature::{Signed, Stamp};
+use postonce_shared::adapters::http::signature::{PeerRequest, Stamp};
 use postonce_shared::adapters::http::{GateEpoch, Recipient, decode_ring};
 use postonce_shared::cluster::completions::reply_body;
 use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
@@ -50,7 +50,7 @@ fn check_signature(input: &[u8]) {
     let signature = request.sign(&keys);
     let mut longer = input.to_vec();
     longer.push(b' ');
-    let longer = Signed { body: &longer, ..request };
+    let longer = PeerRequest { body: &longer, ..request };
     assert!(recipient.take(&longer, &signature, &keys, now).is_err());
     assert_eq!(recipient.take(&request, &signature, &keys, now), Ok(()));
     assert!(recipient.take(&request, &signature, &keys, now).is_err(), "a request is accepted once");

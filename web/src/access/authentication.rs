@@ -21,8 +21,8 @@ use crate::access::rates::{Rates, RetryAfter};
 use crate::access::scopes::{Permission, Scope};
 use crate::access::signatures::Verifier;
 use crate::access::view::View;
-use crate::api::soap;
 use crate::error::{ApiError, Code};
+use crate::formats::soap_names;
 
 /// Authenticated caller with permission `P`.
 pub struct Caller<P> {
@@ -184,7 +184,9 @@ fn too_many_invalid_keys(request: &HttpRequest, seconds: u64) -> ApiError {
 pub fn credentials(request: &HttpRequest) -> Result<Cow<'_, str>, ApiError> {
     let value = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let basic = value.and_then(|value| value.trim().split_once(' '));
-    match basic.filter(|(scheme, _)| soap::is_at(request.path()) && scheme.eq_ignore_ascii_case("basic")) {
+    match basic
+        .filter(|(scheme, _)| request.path() == soap_names::PATH && scheme.eq_ignore_ascii_case("basic"))
+    {
         None => api_key(request.headers()).map(Cow::Borrowed),
         Some((_, encoded)) => password(encoded).map(Cow::Owned).ok_or_else(|| {
             let detail = "Send your key as the password in \"Authorization: Basic …\".";

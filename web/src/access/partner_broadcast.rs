@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use postonce_shared::adapters::http::{
-    CallFault, PARTNERS_PATH, PartnerChanged, PeerBroadcast, PeerNetwork, Question,
+    BroadcastRequest, CallFault, PARTNERS_PATH, PartnerChanged, PeerBroadcast, PeerNetwork,
 };
 use postonce_shared::backoff::BROADCAST;
 use postonce_shared::domain::ids::PartnerId;
@@ -42,10 +42,10 @@ impl PartnerBroadcast {
             forget(Some(partner));
         }
         let message = PartnerChanged { partner: Some(partner.to_string()) };
-        let question = Question::put(PARTNERS_PATH, message.encode());
+        let request = BroadcastRequest::put(PARTNERS_PATH, message.encode());
         for attempt in 1..=BROADCAST.attempts {
             let is_last = attempt == BROADCAST.attempts;
-            match self.broadcast.ask(&question, ANSWER_TIME_MAX).await {
+            match self.broadcast.send(&request, ANSWER_TIME_MAX).await {
                 Ok(answers) if answers.iter().all(is_acknowledged) => return,
                 Ok(answers) if is_last => answers.iter().filter(|it| !is_acknowledged(it)).for_each(warn_of),
                 Ok(_) => {}

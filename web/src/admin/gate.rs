@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::join;
 use postonce_shared::adapters::http::{
-    CallFault, GATE_PATH, GateEpoch, PeerBroadcast, PeerNetwork, Question,
+    BroadcastRequest, CallFault, GATE_PATH, GateEpoch, PeerBroadcast, PeerNetwork,
 };
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::gate::{Gate, GateState, GateValue};
@@ -78,8 +78,8 @@ impl GateService {
     }
 
     async fn notify_others(&self, epoch: u64) -> Vec<Acknowledgment> {
-        let question = Question::put(GATE_PATH, GateEpoch { epoch }.encode()).of_workers();
-        let answers = match self.broadcast.ask(&question, ANSWER_TIME_MAX).await {
+        let request = BroadcastRequest::put(GATE_PATH, GateEpoch { epoch }.encode()).to_workers();
+        let answers = match self.broadcast.send(&request, ANSWER_TIME_MAX).await {
             Ok(answers) => answers,
             Err(fault) => {
                 // The gate is changed; the listeners read it at their next poll.

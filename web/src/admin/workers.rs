@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use postonce_shared::adapters::http::{PeerBroadcast, Question, STATUS_PATH};
+use postonce_shared::adapters::http::{BroadcastRequest, PeerBroadcast, STATUS_PATH};
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::operations::StorageOperations;
 use postonce_shared::ports::queue::QueueName;
@@ -66,7 +66,7 @@ impl WorkerReports for AllWorkers {
 impl AllWorkers {
     /// Returns the status of each other process with its address. Processes that do not answer are omitted.
     async fn statuses(&self) -> Vec<(String, Status)> {
-        let answers = match self.broadcast.ask(&Question::get(STATUS_PATH), ANSWER_TIME_MAX).await {
+        let answers = match self.broadcast.send(&BroadcastRequest::get(STATUS_PATH), ANSWER_TIME_MAX).await {
             Ok(answers) => answers,
             Err(fault) => {
                 warn!("The status of other processes cannot be read: {}", chain(&fault));

@@ -78,7 +78,7 @@ pub fn back_up(
     let taken = backup::take(store, &command.file, existing, world, &mut |progress| bar.show(progress));
     bar.clear();
     let on = AuditTarget::one("file", command.file.display());
-    let TakenBackup { bytes, contents } = Event::operated("store.backup", on, taken)?;
+    let TakenBackup { bytes, contents } = Event::record_command("store.backup", on, taken)?;
     let seconds = world.uptime().saturating_sub(started).as_millis();
     let (file, size) = (command.file.display(), HumanBytes(bytes));
     writeln!(out, "backed up {} to {file}: {size} in {seconds} ms, checked", store.display())?;
@@ -116,7 +116,7 @@ pub fn restore(
     let restored = prepared.carry_out(&mut |progress| bar.show(progress));
     bar.clear();
     let on = AuditTarget::one("file", command.file.display());
-    let plan = Event::operated("store.restore", on, restored)?;
+    let plan = Event::record_command("store.restore", on, restored)?;
     let seconds = world.uptime().saturating_sub(started).as_millis();
     let store = plan.store.display();
     writeln!(

@@ -16,7 +16,7 @@ use serde::forward_to_deserialize_any;
 use serde_json::{Map, Value};
 
 use super::{Format, Shape};
-use crate::error::{ApiError, Code};
+use crate::error::{ApiError, Code, VIOLATIONS_MAX};
 
 /// Most objects and lists around a member of a document.
 const OUTER_MEMBERS_MAX: usize = 4;
@@ -48,7 +48,18 @@ impl Notes {
         let ends = field.match_indices(['.', '[']).take(OUTER_MEMBERS_MAX).map(|(end, _)| end);
         let mut outer = ends.filter_map(|end| field.get(..end));
         if !self.unreadable.contains(field) && !outer.any(|outer| self.unreadable.contains(outer)) {
-            self.violations.push(Violation { field: field.to_owned(), message: message.into() });
+            // The others are only counted, and need no memory for texts.
+            let is_shown = self.violations.len() < VIOLATIONS_MAX;
+            let (field, message) =
+                if is_shown { (field.to_owned(), message.into()) } else { Default::default() };
+            self.violations.push(Violation { field, message });
+        }
+    }
+
+    fn refuse_unreadable(&mut self, member: &str, field: &str, message: String) {
+        self.refuse(field, message);
+        if self.violations.len() <= VIOLATIONS_MAX {
+            self.unreadable.insert(member.to_owned());
         }
     }
 }
@@ -107,8 +118,7 @@ impl Members {
 
     /// Notes that a member is there and cannot be read; its document calls it by the name in `field`.
     pub fn refuse_unreadable(&mut self, member: &str, field: &str, message: String) {
-        self.notes.refuse(field, message);
-        self.notes.unreadable.insert(member.to_owned());
+        self.notes.refuse_unreadable(member, field, message);
     }
 
     /// Whether a member is there and could not be read.
@@ -255,9 +265,7 @@ impl<'a> Reader<'a> {
             Source::Absent => format!("is missing; it must be {wanted}"),
             Source::Value(_) => format!("must be {wanted}{hint}"),
         };
-        let mut notes = self.notes.borrow_mut();
-        notes.refuse(&self.field, message);
-        notes.unreadable.insert(self.field.clone());
+        self.notes.borrow_mut().refuse_unreadable(&self.field, &self.field, message);
     }
 
     /// The members of an object.

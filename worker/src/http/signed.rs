@@ -14,7 +14,7 @@ use futures::FutureExt as _;
 use futures::future::{Either, LocalBoxFuture, select};
 use postonce_shared::adapters::http::REQUEST_BYTES_MAX;
 use postonce_shared::adapters::http::signature::{
-    ADDRESSEE_HEADER, NONCE_HEADER, Refused, SIGNATURE_HEADER, Signed, TIMESTAMP_HEADER,
+    ADDRESSEE_HEADER, NONCE_HEADER, PeerRequest, Refused, SIGNATURE_HEADER, TIMESTAMP_HEADER,
 };
 use postonce_shared::oversight::audit::{AuditTarget, Event, Outcome, UNKNOWN};
 
@@ -172,7 +172,7 @@ async fn read(request: &HttpRequest, payload: Payload) -> Result<ClaimedBody, Re
         }
     };
     let path = request.uri().path_and_query().map_or("", |path| path.as_str());
-    let signed = Signed {
+    let signed = PeerRequest {
         method: request.method().as_str(),
         path,
         timestamp,

@@ -2,7 +2,7 @@
 //!
 //! The supervisor looks at what waits ([`attention`] says when), decides by the same pure function that
 //! answers `/v1/admin/scale`, and starts and drains worker processes of its own executable ([`child`]). Growing is
-//! immediate, shrinking waits ([`Steady`]). A process that ends by itself is replaced, with back-off.
+//! immediate, shrinking waits ([`StabilizationWindow`]). A process that ends by itself is replaced, with back-off.
 //!
 //! It posts nothing itself, and nothing depends on it: should it die, its workers drain and end.
 
@@ -19,7 +19,9 @@ use std::time::Duration;
 
 use futures::future::{Either, select};
 use postonce_shared::backoff::{Backoff, PROCESS_START};
-use postonce_shared::oversight::scaling::{Demand, DemandWatch, ScalingPolicy, Steady, workers_wanted};
+use postonce_shared::oversight::scaling::{
+    Demand, DemandWatch, ScalingPolicy, StabilizationWindow, workers_wanted,
+};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::World;
@@ -56,7 +58,7 @@ pub struct Supervisor {
     world: Arc<dyn World>,
     attention: Attention,
     demand: Demand,
-    steady: Steady,
+    steady: StabilizationWindow,
     /// How many there are to be.
     target: u32,
     children: BTreeMap<u32, Child>,
@@ -86,7 +88,7 @@ impl Supervisor {
             watch: DemandWatch::new(store, queue_count, Arc::clone(&world)),
             attention: Attention::new(queue_count),
             demand: Demand::default(),
-            steady: Steady::new(policy.down_delay),
+            steady: StabilizationWindow::new(policy.down_delay),
             policy,
             world,
             target: 0,

@@ -16,8 +16,8 @@ use futures::FutureExt as _;
 use parking_lot::Mutex;
 use postonce_shared::access::partner_grants::Denial;
 use postonce_shared::adapters::http::{
-    COMPLETIONS_PATH, CallFault, PARTNERS_PATH, PartnerChanged, PeerNetwork, Question, RING_PATH, Recipient,
-    STATUS_PATH, decode_ring,
+    BroadcastRequest, COMPLETIONS_PATH, CallFault, PARTNERS_PATH, PartnerChanged, PeerNetwork, RING_PATH,
+    Recipient, STATUS_PATH, decode_ring,
 };
 use postonce_shared::cluster::completions::{Completion, CompletionEvent, reply_body};
 use postonce_shared::cluster::replies::Replies as _;
@@ -147,7 +147,7 @@ async fn rings_are_batched_while_one_is_in_flight() {
     }
     gate.add_permits(2);
     until(|| slow.rings.lock().len() == 2 && slow.in_flight.load(Ordering::SeqCst) == 0).await;
-    within(web.bell.until_heard(DEADLINE)).await;
+    within(web.bell.flush(DEADLINE)).await;
     let expected = [BTreeSet::from([queue(0)]), BTreeSet::from([queue(0), queue(1), queue(2)])];
     assert_eq!(*slow.rings.lock(), expected);
 }
@@ -177,7 +177,7 @@ async fn a_process_accepts_only_calls_to_its_own_address() {
     let ended = cluster.fresh_id();
     cluster.register(ended, &Address::parse(&other).unwrap()).await;
     let asker = cluster.exchange();
-    let answers = within(asker.broadcast.ask(&Question::get(STATUS_PATH), DEADLINE)).await.unwrap();
+    let answers = within(asker.broadcast.send(&BroadcastRequest::get(STATUS_PATH), DEADLINE)).await.unwrap();
     assert_eq!(answers.len(), 2);
     for (entry, answer) in answers {
         if entry.id == ended {
@@ -299,7 +299,7 @@ async fn a_question_reaches_all_other_workers_at_once() {
     other.callee.meter.listeners(&queue(0)).allow(7);
     other.callee.meter.received.add(3);
 
-    let answers = within(asker.broadcast.ask(&Question::get(STATUS_PATH), DEADLINE)).await.unwrap();
+    let answers = within(asker.broadcast.send(&BroadcastRequest::get(STATUS_PATH), DEADLINE)).await.unwrap();
     let mut ids: Vec<ProcessId> = answers.iter().map(|(entry, _)| entry.id).collect();
     ids.sort();
     let mut expected = vec![other.callee.id, dead];
@@ -322,16 +322,16 @@ async fn a_process_without_a_worker_gets_questions_and_no_rings() {
     let (worker, web) = (cluster.worker().await, cluster.process());
     cluster.register_as(ProcessKind::Web, web.callee.id, &web.address).await;
     let asker = cluster.exchange();
-    let asked = async |question: Question| {
-        let answers = within(asker.broadcast.ask(&question, DEADLINE)).await.unwrap();
+    let asked = async |request: BroadcastRequest| {
+        let answers = within(asker.broadcast.send(&request, DEADLINE)).await.unwrap();
         assert!(answers.iter().all(|(_, answer)| answer.is_ok()), "{answers:?}");
         answers.into_iter().map(|(entry, _)| entry.id).collect::<BTreeSet<ProcessId>>()
     };
     let (of_worker, of_web) = (worker.callee.id, web.callee.id);
-    assert_eq!(asked(Question::get(STATUS_PATH)).await, BTreeSet::from([of_worker, of_web]));
-    assert_eq!(asked(Question::get(STATUS_PATH).of_workers()).await, BTreeSet::from([of_worker]));
+    assert_eq!(asked(BroadcastRequest::get(STATUS_PATH)).await, BTreeSet::from([of_worker, of_web]));
+    assert_eq!(asked(BroadcastRequest::get(STATUS_PATH).to_workers()).await, BTreeSet::from([of_worker]));
     let changed = PartnerChanged { partner: Some("shop".to_owned()) };
-    let changed = Question::put(PARTNERS_PATH, changed.encode());
+    let changed = BroadcastRequest::put(PARTNERS_PATH, changed.encode());
     let shop = PartnerId::parse("shop").unwrap();
     assert_eq!(worker.grants.find(&shop).await.unwrap().unwrap_err(), Denial::Unknown(shop.clone()));
     let partner = Partner::active(shop.clone(), Reach::Everything, cluster.world.now());
@@ -341,7 +341,7 @@ async fn a_process_without_a_worker_gets_questions_and_no_rings() {
     assert_eq!(worker.grants.find(&shop).await.unwrap().unwrap().partner, partner);
     asker.bell.ring(&queue(0));
     assert_eq!(worker.rung().await, BTreeSet::from([queue(0)]));
-    within(asker.bell.until_heard(DEADLINE)).await;
+    within(asker.bell.flush(DEADLINE)).await;
     assert!(web.callee.bell.rung("work").now_or_never().is_none(), "a process without a worker gets no ring");
 }
 
@@ -359,10 +359,11 @@ async fn a_worker_refuses_calls_without_the_secret() {
     let outsider =
         PeerNetwork::new(&cluster.store.ports(), &cluster.world, Some(&keys("another-secret-long-enough")))
             .unwrap();
-    let answers = within(outsider.broadcast.ask(&Question::get(STATUS_PATH), DEADLINE)).await.unwrap();
+    let answers =
+        within(outsider.broadcast.send(&BroadcastRequest::get(STATUS_PATH), DEADLINE)).await.unwrap();
     assert!(matches!(answers[0].1, Err(CallFault::Refused(401))), "{answers:?}");
     outsider.bell.ring(&queue(0));
-    within(outsider.bell.until_heard(DEADLINE)).await;
+    within(outsider.bell.flush(DEADLINE)).await;
     cluster.exchange().bell.ring(&queue(1));
     assert_eq!(worker.rung().await, BTreeSet::from([queue(1)]), "the ring without the secret was ignored");
     // Health and metrics need no signature.

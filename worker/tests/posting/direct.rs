@@ -180,11 +180,11 @@ async fn an_order_outside_of_the_reach_of_its_partner_is_refused() {
     worker.change(|partner| partner.reach = own).await;
     worker.posts(1, 1, "2.00", "2.00").await;
     let reason = worker.refused(2, 2, "2.00").await;
-    let words = format!("the account {} is outside of the reach of partner shop", account(2));
+    let words = format!("the account {} is outside the reach of partner shop", account(2));
     assert!(reason.contains(&words), "{reason}");
     assert_eq!(worker.fixture.balance(2).await, "0.00");
     // The same for an account that does not exist: the reach is checked first.
-    assert!(worker.refused(9, 3, "2.00").await.contains("outside of the reach"));
+    assert!(worker.refused(9, 3, "2.00").await.contains("outside the reach"));
 }
 
 #[tokio::test]
@@ -218,7 +218,7 @@ async fn an_order_of_a_partner_that_must_sign_is_refused() {
     let worker = TestWorker::with_partner().await;
     worker.change(|partner| partner.signature_required = true).await;
     let reason = worker.refused(1, 1, "2.00").await;
-    assert!(reason.contains("partner shop has to sign its requests"), "{reason}");
+    assert!(reason.contains("partner shop must sign its requests"), "{reason}");
 }
 
 #[tokio::test]

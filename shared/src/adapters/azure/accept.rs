@@ -25,7 +25,7 @@ const DOING: &str = "accepting transactions";
 
 /// Maximum number of concurrent reads; batches of up to as many rows are read back without following hints.
 const CONCURRENT_READS_MAX: usize = 16;
-/// Number of hints that are followed before the estimate of taken keys is consulted.
+/// Number of hints that are followed before the number of taken keys is estimated.
 const HINTS_FREE: usize = 2;
 /// Maximum number of taken keys that are found by following hints: their requests are sequential.
 const HINTS_MAX: usize = 12;
@@ -229,7 +229,7 @@ impl AzureLedger {
         Ok(row.was_accepted_by(first.nonce))
     }
 
-    /// Returns the outcome for the row that is stored under the key; `None` when there is none.
+    /// Reads the row under the key back, and returns its outcome; `None` if the row does not exist.
     async fn read_back(
         &self,
         new: &NewTransaction,

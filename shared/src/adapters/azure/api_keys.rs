@@ -121,7 +121,7 @@ impl ApiKeys for AzureApiKeys {
             let found = retries.retry_read(|| self.table.get(&key)).await;
             let found = found.map_err(|failure| retries.fault(failure, doing))?;
             let Some(found) = found else { return Ok(false) };
-            // The first revocation stands.
+            // The time of the first revocation is kept.
             if read(&found, doing)?.revoked_at.is_some() {
                 return Ok(true);
             }

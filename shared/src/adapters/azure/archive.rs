@@ -89,7 +89,7 @@ impl Archive for AzureArchive {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Listing<Readable<AccountKey>>, StoreFault> {
-        let doing = "looking for the accounts of the ledger";
+        let doing = "listing the accounts of the ledger";
         let listing = "ledger";
         let after = cursor::read(listing, cursor, doing)?;
         let filter = after
@@ -105,7 +105,7 @@ impl Archive for AzureArchive {
     }
 
     async fn is_listed(&self, account: AccountKey) -> Result<bool, StoreFault> {
-        let doing = "looking for an account in the list";
+        let doing = "searching an account in the list";
         let (key, mut retries) = (name_key(account), Retries::new(&self.ledger.world));
         let found = retries.retry_read(|| self.names.get(&key)).await;
         Ok(found.map_err(|failure| failure.into_fault(doing))?.is_some())

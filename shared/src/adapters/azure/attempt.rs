@@ -31,7 +31,7 @@ pub(super) enum Failure {
 
 /// A response with which the service rejected a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the storage answered {status} {code}", code = .code.as_deref().unwrap_or("without a code"))]
+#[error("the storage responded with {status} {code}", code = .code.as_deref().unwrap_or("without a code"))]
 pub(super) struct ErrorResponse {
     /// The HTTP status.
     pub(super) status: u16,
@@ -188,7 +188,7 @@ impl Retries {
         true
     }
 
-    /// Repeats a read until the service responds, whatever the response is.
+    /// Repeats a read until the service responds. An error response is not retried.
     pub(super) async fn retry_read<T, A>(&mut self, attempt: impl Fn() -> A + Send) -> Result<T, Failure>
     where
         A: Future<Output = Result<T, Failure>> + Send,

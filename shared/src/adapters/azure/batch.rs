@@ -76,7 +76,7 @@ impl Batch {
         assert!(self.operations.len() < BATCH_ROWS_MAX, "a batch holds at most {BATCH_ROWS_MAX} rows");
     }
 
-    /// Makes one attempt. Where a guard cannot be the ETag of any row, no request is sent, and the guard has failed.
+    /// Makes one attempt. If a guard is not a valid ETag, no request is sent, and the guard fails.
     pub(super) async fn send(&self, client: &PartitionKeyClient) -> Result<Vec<Option<Revision>>, Failure> {
         let mut transaction = client.transaction();
         for operation in &self.operations {

@@ -86,7 +86,7 @@ fn log_content_mismatch(commit: &AccountCommit, key: &TransactionKey, row: &Tran
             transaction = %Key::transaction(key),
             ?stored,
             ?committed,
-            "The transaction row contradicts the committed journal entry"
+            "The journal contradicts the row of the transaction"
         );
     }
 }

@@ -21,7 +21,7 @@ const TIME_CHARS_MAX: usize = 64;
 pub(super) struct RowTag(Revision);
 
 impl RowTag {
-    /// Returns the ETag for a guarded write. For a revision that is no ETag it returns, without a request, the
+    /// Returns the ETag for a guarded write. For a revision that is not an ETag it returns, without a request, the
     /// failure that the service returns for an ETag that does not match (412).
     pub(super) fn of_guard(guard: &Revision) -> Result<Self, Failure> {
         if is_tag(guard.as_str()) {

@@ -121,6 +121,6 @@ impl TransactionLog for AzureLedger {
         let (first, end) = TRANSACTIONS;
         let status = TransactionStatus::Accepted.code();
         let filter = format!("RowKey ge '{first}' and RowKey lt '{end}' and Status eq '{status}'");
-        self.list("accepted", &filter, cursor, limit, "looking for accepted transactions").await
+        self.list("accepted", &filter, cursor, limit, "listing accepted transactions").await
     }
 }

@@ -17,7 +17,7 @@ use crate::ports::queue::BODY_BYTES_MAX;
 const TEXT_BYTES_MAX: usize = 64 * 1024;
 /// First byte of every envelope.
 const ENVELOPE: &[u8] = b"{";
-/// Marker before the base64 of a body that is no envelope. The base64 has no padding, to leave room for the marker.
+/// Marker before the base64 of a body that is not an envelope. The base64 has no padding, to leave room for the marker.
 const MARK: &str = "!";
 /// Maximum size of a body that leaves room for the marker.
 const MARKED_BYTES_MAX: usize = BODY_BYTES_MAX - 1;
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn texts_of_direct_producers_are_returned_unchanged() {
-        // The last three are valid base64 of no envelope, or resemble a marked text.
+        // The last three are base64 of other content than an envelope, or resemble a marked text.
         for raw in ["<UserAccountTransaction/>", "a|b|c|1", "{\"v\":1}", "test", "abcdefgh", "! x"] {
             assert_eq!(decode(raw.to_owned()), raw.as_bytes());
         }

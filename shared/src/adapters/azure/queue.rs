@@ -171,7 +171,7 @@ impl WorkQueue for AzureQueue {
     }
 
     async fn backlog(&self, queue: &QueueName) -> Result<Backlog, StoreFault> {
-        let doing = "asking for the backlog of a queue";
+        let doing = "reading the backlog of a queue";
         let mut retries = Retries::new(&self.world);
         let depth = retries.retry_read(|| self.depth(queue)).await;
         let depth = depth.map_err(|failure| failure.into_fault(doing))?;

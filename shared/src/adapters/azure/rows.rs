@@ -41,7 +41,7 @@ pub(super) fn time(text: &str, property: &'static str) -> Result<Timestamp, Inva
     number(text, property).map(Timestamp::from_unix_ms)
 }
 
-/// Returns the properties of a row struct, so that others can be added.
+/// Returns the properties of a row struct, so that further properties can be added.
 pub(super) fn properties(row: &impl Serialize) -> Properties {
     match serde_json::to_value(row) {
         Ok(Value::Object(properties)) => properties,

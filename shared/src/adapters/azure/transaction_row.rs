@@ -17,8 +17,8 @@ use crate::domain::transaction::{Outcome, Transaction, TransactionStatus};
 use crate::ports::fault::StoreFault;
 use crate::ports::ledger::{Marks, NewTransaction, StoredTransaction};
 
-/// The revision of each final row. It is no ETag, so no write can use it as a guard: a merge checks no property, and
-/// a commit under the ETag of a final row would post the transaction a second time.
+/// The revision of each final row. It is not an ETag, so no write can use it as a guard: a merge checks no property,
+/// and a commit under the ETag of a final row would post the transaction a second time.
 const FINAL: &str = "final";
 
 /// Properties that accept inserts.

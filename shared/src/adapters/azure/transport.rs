@@ -183,8 +183,8 @@ fn with_failed_row(body: &[u8]) -> Option<String> {
     const HEADER: &str = "DataServiceId:";
     let text = std::str::from_utf8(body).ok()?;
     let (head, error) = text.split_once(r#""odata.error""#)?;
-    let (_, words) = error.split_once(r#""value":""#)?;
-    let (row, _) = words.split_once(':')?;
+    let (_, message) = error.split_once(r#""value":""#)?;
+    let (row, _) = message.split_once(':')?;
     let row: usize = row.parse().ok()?;
     // The status is on the first line of the response.
     let (before, status) = head.rsplit_once("HTTP/1.1 ")?;

@@ -17,14 +17,14 @@ use crate::ports::world::World;
 
 /// A request that is sent to every process.
 #[derive(Debug, Clone)]
-pub struct Question {
+pub struct BroadcastRequest {
     method: Method,
     path: String,
     body: Vec<u8>,
     workers_only: bool,
 }
 
-impl Question {
+impl BroadcastRequest {
     /// Creates a GET request.
     pub fn get(path: &str) -> Self {
         Self { method: Method::GET, path: path.to_owned(), body: Vec::new(), workers_only: false }
@@ -37,7 +37,7 @@ impl Question {
 
     /// Restricts the request to the processes that listen to the work queues.
     #[must_use]
-    pub fn of_workers(self) -> Self {
+    pub fn to_workers(self) -> Self {
         Self { workers_only: true, ..self }
     }
 }
@@ -65,33 +65,33 @@ impl PeerBroadcast {
     ///
     /// # Errors
     /// [`StoreFault`] when the process registry cannot be read. A failed request is in the result of its process.
-    pub async fn ask(
+    pub async fn send(
         &self,
-        question: &Question,
+        request: &BroadcastRequest,
         timeout: Duration,
     ) -> Result<Vec<(RegisteredProcess, Result<Vec<u8>, CallFault>)>, StoreFault> {
         let entries = live_processes(&*self.roster, self.world.now()).await?;
-        let is_asked = |kind| !question.workers_only || kind == ProcessKind::Worker;
-        let others = entries.into_iter().filter(|entry| entry.id != self.own && is_asked(entry.kind));
-        let asked = others.map(|entry| self.ask_one(entry, question, timeout));
-        Ok(join_all(asked.collect::<Vec<_>>()).await)
+        let is_recipient = |kind| !request.workers_only || kind == ProcessKind::Worker;
+        let others = entries.into_iter().filter(|entry| entry.id != self.own && is_recipient(entry.kind));
+        let sent = others.map(|entry| self.send_one(entry, request, timeout));
+        Ok(join_all(sent.collect::<Vec<_>>()).await)
     }
 
-    async fn ask_one(
+    async fn send_one(
         &self,
         entry: RegisteredProcess,
-        question: &Question,
+        request: &BroadcastRequest,
         timeout: Duration,
     ) -> (RegisteredProcess, Result<Vec<u8>, CallFault>) {
-        let Question { method, path, body, workers_only: _ } = question.clone();
+        let BroadcastRequest { method, path, body, workers_only: _ } = request.clone();
         let (client, address) = (Arc::clone(&self.client), entry.address.clone());
-        let (tell, answer) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
         // In a task of the world: the connection pool outlives the thread of an HTTP request.
         self.world.spawn(
             async move {
                 let answer = client.call(&address, Call { method, path, body }, timeout).await;
                 // The receiver may have been dropped.
-                drop(tell.send(answer));
+                drop(sender.send(answer));
             }
             .boxed(),
         );

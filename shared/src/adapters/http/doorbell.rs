@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tracing::{debug, warn};
 
 use super::client::{Call, CallFault, PeerClient};
-use super::lines::{Lines, Load};
+use super::send_queues::{Pending, SendQueues};
 use super::{RING_PATH, encode_ring};
 use crate::adapters::local_doorbell::LocalDoorbell;
 use crate::backoff::{REGISTRY_READ, RING};
@@ -32,7 +32,7 @@ const ROSTER_AGE_MAX_IN_DOUBT: Duration = Duration::from_secs(2);
 const RING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The queues that a ring names.
-impl Load for BTreeSet<QueueName> {
+impl Pending for BTreeSet<QueueName> {
     fn add(&mut self, more: Self) {
         self.extend(more);
     }
@@ -55,15 +55,15 @@ pub struct HttpDoorbell {
     own: ProcessId,
     roster: Arc<dyn ProcessRegistry>,
     world: Arc<dyn World>,
-    lines: Lines<Peer, BTreeSet<QueueName>>,
-    known: Mutex<Known>,
-    /// For the tasks that it starts.
+    send_queues: SendQueues<Peer, BTreeSet<QueueName>>,
+    known: Mutex<KnownPeers>,
+    /// Reference to this doorbell, for the tasks that it starts.
     this: Weak<Self>,
 }
 
 /// The known content of the process registry.
 #[derive(Default)]
-struct Known {
+struct KnownPeers {
     peers: BTreeSet<Peer>,
     /// When the registry was last read, by [`World::uptime`].
     read_at: Option<Duration>,
@@ -90,7 +90,7 @@ impl HttpDoorbell {
                 own,
                 roster: Arc::clone(roster),
                 world: Arc::clone(world),
-                lines: Lines::new(Arc::clone(world), RING, Arc::new(send)),
+                send_queues: SendQueues::new(Arc::clone(world), RING, Arc::new(send)),
                 known: Mutex::default(),
                 this: this.clone(),
             }
@@ -98,11 +98,11 @@ impl HttpDoorbell {
     }
 
     /// Waits until every ring was delivered, at most for `longest`. Called by a process that is about to end.
-    pub async fn until_heard(&self, longest: Duration) {
-        const GLANCE: Duration = Duration::from_millis(10);
+    pub async fn flush(&self, longest: Duration) {
+        const POLL_INTERVAL: Duration = Duration::from_millis(10);
         let until = self.world.uptime().saturating_add(longest);
-        while (self.known.lock().reading || !self.lines.are_quiet()) && self.world.uptime() < until {
-            self.world.sleep(GLANCE).await;
+        while (self.known.lock().reading || !self.send_queues.are_empty()) && self.world.uptime() < until {
+            self.world.sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -130,7 +130,7 @@ impl HttpDoorbell {
                     let others =
                         entries.into_iter().filter(|entry| entry.id != self.own && listens(entry.kind));
                     let listed = others.map(|entry| Peer { id: entry.id, address: entry.address }).collect();
-                    self.learn(listed, missed);
+                    self.update_peers(listed, missed);
                     return;
                 }
                 Err(fault) => {
@@ -145,15 +145,15 @@ impl HttpDoorbell {
     }
 
     /// Stores the registry that was read, and rings new processes for the rings that they missed.
-    fn learn(&self, listed: BTreeSet<Peer>, missed: BTreeSet<QueueName>) {
+    fn update_peers(&self, listed: BTreeSet<Peer>, missed: BTreeSet<QueueName>) {
         let mut known = self.known.lock();
         known.read_at = Some(self.world.uptime());
-        let newcomers: Vec<Peer> = listed.difference(&known.peers).cloned().collect();
+        let new_peers: Vec<Peer> = listed.difference(&known.peers).cloned().collect();
         known.peers = listed;
         let missed: BTreeSet<QueueName> = missed.union(&known.rung).cloned().collect();
         drop(known);
         if !missed.is_empty() {
-            newcomers.into_iter().for_each(|peer| self.lines.add(peer, missed.clone()));
+            new_peers.into_iter().for_each(|peer| self.send_queues.add(peer, missed.clone()));
         }
     }
 }
@@ -207,7 +207,7 @@ impl Doorbell for HttpDoorbell {
             known.peers.iter().cloned().collect()
         };
         for peer in peers {
-            self.lines.add(peer, BTreeSet::from([queue.clone()]));
+            self.send_queues.add(peer, BTreeSet::from([queue.clone()]));
         }
         self.refresh(ROSTER_AGE_MAX);
     }

@@ -2,17 +2,17 @@
 //! work: a lost request causes delay, not the loss of work.
 //!
 //! `doorbell` wakes the listeners of other processes, `replies` notifies the processes in which clients wait, and
-//! `broadcast` sends a request to all processes. The first two share `lines`: at most one request to each process is in
-//! flight, while further items accumulate. The HTTP server is not in this folder: it checks the requests with a
-//! [`Recipient`].
+//! `broadcast` sends a request to all processes. The first two share `send_queues`: at most one request to each
+//! process is in flight, while further items accumulate. The HTTP server is not in this folder: it checks the
+//! requests with a [`Recipient`].
 
 mod advertised;
 mod broadcast;
 mod client;
 mod doorbell;
-mod lines;
 mod recipient;
 mod replies;
+mod send_queues;
 pub mod signature;
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use advertised::advertised;
-pub use broadcast::{PeerBroadcast, Question};
+pub use broadcast::{BroadcastRequest, PeerBroadcast};
 pub use client::CallFault;
 pub use doorbell::HttpDoorbell;
 pub use recipient::Recipient;
@@ -85,8 +85,8 @@ pub struct PeerNetwork {
 }
 
 impl PeerNetwork {
-    /// Creates the network of a process. Sends nothing yet. Without a configured secret there is none until
-    /// [`DoorbellSecret::establish`] has read it from the store.
+    /// Creates the network of a process. Sends nothing yet. Without a configured secret, requests wait until
+    /// [`DoorbellSecret::establish`] has read the secret from the store.
     ///
     /// # Errors
     /// [`NoClient`]

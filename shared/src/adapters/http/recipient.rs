@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::signature::{NonceBytes, Refused, SIGNATURE_AGE_MAX, Signed};
+use super::signature::{NonceBytes, PeerRequest, Refused, SIGNATURE_AGE_MAX};
 use crate::cluster::doorbell_secret::DoorbellKeys;
 use crate::domain::time::Timestamp;
 use crate::ports::process_registry::Address;
@@ -55,7 +55,7 @@ impl Recipient {
     /// [`Refused`]
     pub fn take(
         &self,
-        request: &Signed<'_>,
+        request: &PeerRequest<'_>,
         signature: &str,
         keys: &DoorbellKeys,
         now: Timestamp,

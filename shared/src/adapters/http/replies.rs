@@ -8,7 +8,7 @@ use tracing::{debug, warn};
 
 use super::COMPLETIONS_PATH;
 use super::client::{Call, PeerClient};
-use super::lines::{Lines, Load};
+use super::send_queues::{Pending, SendQueues};
 use crate::backoff::REPLY;
 use crate::cluster::completions::Completion;
 use crate::cluster::completions::reply_body::{self, REPLY_ITEMS_MAX};
@@ -24,7 +24,7 @@ const NOTE_TIMEOUT: Duration = Duration::from_secs(2);
 const WAITING_MAX: usize = 20_000;
 
 /// The completions for one process.
-impl Load for Vec<Completion> {
+impl Pending for Vec<Completion> {
     fn add(&mut self, more: Self) {
         let room = WAITING_MAX.saturating_sub(self.len());
         self.extend(more.into_iter().take(room));
@@ -38,21 +38,22 @@ impl Load for Vec<Completion> {
 /// Sends outcomes to other processes over HTTP.
 pub struct HttpReplies {
     seal: ReplySeal,
-    lines: Lines<Address, Vec<Completion>>,
+    send_queues: SendQueues<Address, Vec<Completion>>,
 }
 
 impl HttpReplies {
     pub(super) fn new(client: &Arc<PeerClient>, seal: ReplySeal, world: &Arc<dyn World>) -> Self {
         let client = Arc::clone(client);
-        let send = move |to: Address, load: Vec<Completion>| tell(Arc::clone(&client), to, load).boxed();
-        Self { seal, lines: Lines::new(Arc::clone(world), REPLY, Arc::new(send)) }
+        let send =
+            move |to: Address, items: Vec<Completion>| send_notes(Arc::clone(&client), to, items).boxed();
+        Self { seal, send_queues: SendQueues::new(Arc::clone(world), REPLY, Arc::new(send)) }
     }
 }
 
 impl Replies for HttpReplies {
     fn send(&self, to: &ReplyTo, completion: Completion) {
         match self.seal.verify(to) {
-            Ok(address) => self.lines.add(address.clone(), vec![completion]),
+            Ok(address) => self.send_queues.add(address.clone(), vec![completion]),
             Err(why @ InvalidProof::Forged) => {
                 warn!("The outcome of transaction {} is not sent: {why}", completion.key);
             }
@@ -63,7 +64,7 @@ impl Replies for HttpReplies {
     }
 }
 
-async fn tell(client: Arc<PeerClient>, to: Address, completions: Vec<Completion>) -> bool {
+async fn send_notes(client: Arc<PeerClient>, to: Address, completions: Vec<Completion>) -> bool {
     for some in completions.chunks(REPLY_ITEMS_MAX) {
         let call = Call::post(COMPLETIONS_PATH, reply_body::encode(some));
         if let Err(fault) = client.call(&to, call, NOTE_TIMEOUT).await {

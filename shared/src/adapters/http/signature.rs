@@ -42,16 +42,16 @@ pub struct Stamp {
 
 /// The signed parts of a request, as they are sent.
 #[derive(Debug, Clone, Copy)]
-pub struct Signed<'a> {
+pub struct PeerRequest<'a> {
     /// The method in upper case.
     pub method: &'a str,
     /// The path, with its query if there is one.
     pub path: &'a str,
-    /// As in [`Stamp`].
+    /// See [`Stamp`].
     pub timestamp: &'a str,
-    /// As in [`Stamp`].
+    /// See [`Stamp`].
     pub nonce: &'a str,
-    /// As in [`Stamp`].
+    /// See [`Stamp`].
     pub addressee: &'a str,
     /// The whole body.
     pub body: &'a [u8],
@@ -91,13 +91,13 @@ impl Stamp {
     }
 
     /// Returns the signed parts of a request with this stamp.
-    pub fn on<'a>(&'a self, method: &'a str, path: &'a str, body: &'a [u8]) -> Signed<'a> {
+    pub fn on<'a>(&'a self, method: &'a str, path: &'a str, body: &'a [u8]) -> PeerRequest<'a> {
         let Self { timestamp, nonce, addressee } = self;
-        Signed { method, path, timestamp, nonce, addressee, body }
+        PeerRequest { method, path, timestamp, nonce, addressee, body }
     }
 }
 
-impl Signed<'_> {
+impl PeerRequest<'_> {
     /// Returns the signature.
     pub fn sign(&self, keys: &DoorbellKeys) -> String {
         hex::encode(keys.sign(&[&self.head(), self.body]))
@@ -141,7 +141,7 @@ impl Signed<'_> {
 mod tests {
     use super::*;
 
-    const REQUEST: Signed<'_> = Signed {
+    const REQUEST: PeerRequest<'_> = PeerRequest {
         method: "POST",
         path: "/internal/ring",
         timestamp: "1795248000000",
@@ -162,7 +162,7 @@ mod tests {
     fn only_the_signed_request_is_accepted() {
         let (secret, other) = (keys("0123456789abcdef"), keys("0123456789abcdeg"));
         let signature = REQUEST.sign(&secret);
-        let check = |request: &Signed<'_>, secret, now, signature: &str, expected| {
+        let check = |request: &PeerRequest<'_>, secret, now, signature: &str, expected| {
             let verified = request.verify(secret, signature, now).map(drop);
             assert_eq!(verified, expected, "{request:?} {signature}");
         };
@@ -175,15 +175,15 @@ mod tests {
         }
         check(&REQUEST, &other, at(0), &signature, Err(Refused::Wrong));
         for changed in [
-            Signed { method: "GET", ..REQUEST },
-            Signed { path: "/internal/status", ..REQUEST },
-            Signed { timestamp: "1795248000001", ..REQUEST },
-            Signed { nonce: "00112233445566778899aabbccddeefe", ..REQUEST },
-            Signed { addressee: "http://10.0.0.8:8081", ..REQUEST },
-            Signed { body: b"{} ", ..REQUEST },
+            PeerRequest { method: "GET", ..REQUEST },
+            PeerRequest { path: "/internal/status", ..REQUEST },
+            PeerRequest { timestamp: "1795248000001", ..REQUEST },
+            PeerRequest { nonce: "00112233445566778899aabbccddeefe", ..REQUEST },
+            PeerRequest { addressee: "http://10.0.0.8:8081", ..REQUEST },
+            PeerRequest { body: b"{} ", ..REQUEST },
             // The same characters, with a line break at another position.
-            Signed { addressee: "http://10.0.0.7:80", body: b"81{}", ..REQUEST },
-            Signed { path: "/internal/ring1", timestamp: "795248000000", ..REQUEST },
+            PeerRequest { addressee: "http://10.0.0.7:80", body: b"81{}", ..REQUEST },
+            PeerRequest { path: "/internal/ring1", timestamp: "795248000000", ..REQUEST },
         ] {
             let stale_or_wrong = changed.verify(&secret, &signature, at(0)).map(drop).unwrap_err();
             assert!([Refused::Wrong, Refused::Stale].contains(&stale_or_wrong), "{changed:?}");
@@ -193,7 +193,7 @@ mod tests {
         check(&REQUEST, &secret, at(0), "no hexadecimal", Err(Refused::Unsigned));
         for no_time in ["", "now", "1.5"] {
             check(
-                &Signed { timestamp: no_time, ..REQUEST },
+                &PeerRequest { timestamp: no_time, ..REQUEST },
                 &secret,
                 at(0),
                 &signature,
@@ -201,7 +201,7 @@ mod tests {
             );
         }
         for no_nonce in ["", "00", "00112233445566778899aabbccddeef", "g0112233445566778899aabbccddeeff"] {
-            let request = Signed { nonce: no_nonce, ..REQUEST };
+            let request = PeerRequest { nonce: no_nonce, ..REQUEST };
             check(&request, &secret, at(0), &request.sign(&secret), Err(Refused::Unsigned));
         }
     }

@@ -15,7 +15,7 @@ use crate::ports::ledger::{Accounts, Opened};
 impl Accounts for MemoryStore {
     async fn open(&self, account: &Account) -> Result<Opened, StoreFault> {
         self.count_row("insert");
-        Ok(self.step(|Tables { ledger, marks: numbers, .. }| {
+        Ok(self.step(|Tables { ledger, numbers, .. }| {
             if let Some(existing) = ledger.accounts.get(&account.key) {
                 return Opened::Existing(existing.clone());
             }
@@ -27,7 +27,7 @@ impl Accounts for MemoryStore {
 
     async fn change(&self, guard: &Revision, after: &Account) -> Result<Option<Revision>, StoreFault> {
         self.count_row("merge");
-        Ok(self.step(|Tables { ledger, marks: numbers, .. }| {
+        Ok(self.step(|Tables { ledger, numbers, .. }| {
             let row = ledger.accounts.get_mut(&after.key)?;
             if row.revision != *guard {
                 return None;

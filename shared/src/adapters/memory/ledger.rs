@@ -50,7 +50,7 @@ impl Ledger for MemoryStore {
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
         assert_commit(commit);
         self.count(Service::Table, "batch", PriceKind::TableBatch);
-        Ok(self.step(|tables| match verdict(tables, commit, self.flaw) {
+        Ok(self.step(|tables| match check_guards(tables, commit, self.flaw) {
             None if commit.page.is_none() && self.flaw == Some(Flaw::RejectionUnguarded) => {
                 Committed::Done { revision: Some(reject(tables, commit)) }
             }
@@ -76,7 +76,7 @@ impl Ledger for MemoryStore {
         marks: Marks,
     ) -> Result<Option<Revision>, StoreFault> {
         self.count_row("merge");
-        Ok(self.step(|Tables { ledger, marks: numbers, .. }| {
+        Ok(self.step(|Tables { ledger, numbers, .. }| {
             let row = ledger.transactions.get_mut(key)?;
             if row.status().is_final() || row.stored.revision != *revision {
                 return None;
@@ -94,7 +94,7 @@ impl Ledger for MemoryStore {
 }
 
 fn accept_one(
-    Tables { ledger, marks: numbers, .. }: &mut Tables,
+    Tables { ledger, numbers, .. }: &mut Tables,
     new: &NewTransaction,
     flaw: Option<Flaw>,
 ) -> AcceptOutcome {
@@ -119,7 +119,11 @@ fn accept_one(
 }
 
 /// Returns why the commit must not be written; `None` if all of its guards hold.
-fn verdict(Tables { ledger, .. }: &Tables, commit: &AccountCommit, flaw: Option<Flaw>) -> Option<Committed> {
+fn check_guards(
+    Tables { ledger, .. }: &Tables,
+    commit: &AccountCommit,
+    flaw: Option<Flaw>,
+) -> Option<Committed> {
     let row = |finalization: &Finalization| ledger.transactions.get(&finalization.key);
     let is_ours = |finalization| row(finalization).is_some_and(|row| row.finalized_by == Some(commit.nonce));
     if commit.finalizations.iter().all(is_ours) {
@@ -150,12 +154,12 @@ fn verdict(Tables { ledger, .. }: &Tables, commit: &AccountCommit, flaw: Option<
 }
 
 /// Writes a commit whose guards hold; returns the new revision of the account.
-fn write(Tables { ledger, marks: numbers, .. }: &mut Tables, commit: &AccountCommit) -> Revision {
+fn write(Tables { ledger, numbers, .. }: &mut Tables, commit: &AccountCommit) -> Revision {
     let AccountCommit { guard: _, after, finalizations, page, nonce } = commit;
     if let Some(page) = page {
-        let place = (page.account, page.first_sequence);
-        assert!(!ledger.pages.contains_key(&place), "the page {place:?} exists already");
-        ledger.pages.insert(place, page.clone());
+        let page_key = (page.account, page.first_sequence);
+        assert!(!ledger.pages.contains_key(&page_key), "the page {page_key:?} exists already");
+        ledger.pages.insert(page_key, page.clone());
     }
     finalize(ledger, numbers, finalizations, *nonce);
     let revision = numbers.revision();
@@ -163,7 +167,12 @@ fn write(Tables { ledger, marks: numbers, .. }: &mut Tables, commit: &AccountCom
     revision
 }
 
-fn finalize(ledger: &mut Rows, numbers: &mut super::Marks, finalizations: &[Finalization], nonce: Nonce) {
+fn finalize(
+    ledger: &mut Rows,
+    numbers: &mut super::UniqueNumbers,
+    finalizations: &[Finalization],
+    nonce: Nonce,
+) {
     for Finalization { key, revision: _, outcome } in finalizations {
         let row = ledger.transactions.get_mut(key).expect("the row exists, because its guard holds");
         row.stored.transaction.outcome = Some(outcome.clone());
@@ -174,7 +183,7 @@ fn finalize(ledger: &mut Rows, numbers: &mut super::Marks, finalizations: &[Fina
 
 /// Writes a commit without a page regardless of the state of the account: the mistake
 /// [`Flaw::RejectionUnguarded`].
-fn reject(Tables { ledger, marks: numbers, .. }: &mut Tables, commit: &AccountCommit) -> Revision {
+fn reject(Tables { ledger, numbers, .. }: &mut Tables, commit: &AccountCommit) -> Revision {
     finalize(ledger, numbers, &commit.finalizations, commit.nonce);
     let revision = numbers.revision();
     if let Some(account) = ledger.accounts.get_mut(&commit.after.key) {

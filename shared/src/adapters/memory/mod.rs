@@ -116,15 +116,15 @@ struct Tables {
     api_keys: BTreeMap<String, ApiKeyRecord>,
     partners: BTreeMap<PartnerId, Versioned<Partner>>,
     roster: BTreeMap<ProcessId, RegisteredProcess>,
-    marks: Marks,
+    numbers: UniqueNumbers,
 }
 
 /// Numbers that are used once: a revision or a receipt is never reused, so that a state that was left and entered
 /// again is not mistaken for the old one.
 #[derive(Default)]
-struct Marks(u64);
+struct UniqueNumbers(u64);
 
-impl Marks {
+impl UniqueNumbers {
     fn next(&mut self) -> u64 {
         self.0 = self.0.checked_add(1).expect("fewer than 2^64 writes");
         self.0

@@ -30,11 +30,11 @@ impl Partners for MemoryStore {
 
     async fn save(&self, partner: &Partner, expected: Option<&Revision>) -> Result<Swapped, StoreFault> {
         self.count_row(if expected.is_some() { "merge" } else { "insert" });
-        Ok(self.step(|Tables { partners, marks, .. }| {
+        Ok(self.step(|Tables { partners, numbers, .. }| {
             if partners.get(&partner.id).map(|stored| &stored.revision) != expected {
                 return Swapped::Conflict;
             }
-            let stored = Versioned { value: partner.clone(), revision: marks.revision() };
+            let stored = Versioned { value: partner.clone(), revision: numbers.revision() };
             partners.insert(partner.id.clone(), stored.clone());
             Swapped::Done(stored.revision)
         }))

@@ -13,10 +13,10 @@ use crate::ports::operations::{PriceKind, Service};
 use crate::ports::queue::{BODY_BYTES_MAX, Backlog, Held, Lease, Message, QueueName, RECEIVE_MAX, WorkQueue};
 
 /// The messages of each queue by their ids, which increase.
-pub(super) type Queues = BTreeMap<QueueName, BTreeMap<String, Waiting>>;
+pub(super) type Queues = BTreeMap<QueueName, BTreeMap<String, StoredMessage>>;
 
 /// A message in a queue, leased or not.
-pub(super) struct Waiting {
+pub(super) struct StoredMessage {
     body: Vec<u8>,
     inserted_at: Timestamp,
     dequeue_count: u32,
@@ -37,14 +37,14 @@ impl WorkQueue for MemoryStore {
     async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault> {
         check_size(body, "sending a message")?;
         self.count_queue("send");
-        let message = Waiting {
+        let message = StoredMessage {
             body: body.to_vec(),
             inserted_at: self.world.now(),
             dequeue_count: 0,
             visible_from: self.world.uptime().saturating_add(delay),
             pop_receipt: None,
         };
-        self.step(|Tables { queues, marks: numbers, .. }| {
+        self.step(|Tables { queues, numbers, .. }| {
             let id = format!("message-{:020}", numbers.next());
             queues.entry(queue.clone()).or_default().insert(id, message);
         });
@@ -60,7 +60,7 @@ impl WorkQueue for MemoryStore {
         assert!((1..=RECEIVE_MAX).contains(&max), "a receive of {max} messages is not possible");
         self.count_queue("receive");
         let now = self.world.uptime();
-        Ok(self.step(|Tables { queues, marks: numbers, .. }| {
+        Ok(self.step(|Tables { queues, numbers, .. }| {
             let Some(messages) = queues.get_mut(queue) else { return Vec::new() };
             let ids: Vec<String> = visible(messages, now).into_iter().take(max).cloned().collect();
             let mut received = Vec::with_capacity(ids.len());
@@ -91,7 +91,7 @@ impl WorkQueue for MemoryStore {
         check_size(body, "extending a message")?;
         self.count_queue("update");
         let now = self.world.uptime();
-        Ok(self.step(|Tables { queues, marks: numbers, .. }| {
+        Ok(self.step(|Tables { queues, numbers, .. }| {
             let Some(message) = held(queues, queue, lease) else { return Held::Lost };
             let pop_receipt = format!("receipt-{}", numbers.next());
             message.body = body.to_vec();
@@ -135,7 +135,7 @@ fn check_size(body: &[u8], doing: &'static str) -> Result<(), StoreFault> {
 }
 
 /// Returns the ids of the visible messages, ordered by the time at which they became visible, then by their ids.
-fn visible(messages: &BTreeMap<String, Waiting>, now: Duration) -> Vec<&String> {
+fn visible(messages: &BTreeMap<String, StoredMessage>, now: Duration) -> Vec<&String> {
     let mut visible: Vec<(Duration, &String)> = messages
         .iter()
         .filter(|(_, message)| message.visible_from <= now)
@@ -146,7 +146,7 @@ fn visible(messages: &BTreeMap<String, Waiting>, now: Duration) -> Vec<&String> 
 }
 
 /// Returns the message if the lease is its newest one.
-fn held<'a>(queues: &'a mut Queues, queue: &QueueName, lease: &Lease) -> Option<&'a mut Waiting> {
+fn held<'a>(queues: &'a mut Queues, queue: &QueueName, lease: &Lease) -> Option<&'a mut StoredMessage> {
     let message = queues.get_mut(queue)?.get_mut(&lease.message_id)?;
     (message.pop_receipt.as_ref() == Some(&lease.pop_receipt)).then_some(message)
 }

@@ -23,7 +23,7 @@ impl SyncStore for MemoryStore {
         assert_name(name);
         assert!(value.len() <= VALUE_BYTES_MAX, "the value {name} has {} bytes", value.len());
         self.count_row(if expected.is_some() { "merge" } else { "insert" });
-        Ok(self.step(|Tables { values, marks: numbers, .. }| {
+        Ok(self.step(|Tables { values, numbers, .. }| {
             if values.get(name).map(|stored| &stored.revision) != expected {
                 return Swapped::Conflict;
             }

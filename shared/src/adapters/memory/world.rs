@@ -57,15 +57,15 @@ impl TestWorld {
     }
 
     /// Registers a sleep; `None` if its duration is zero.
-    fn lie_down(&self, duration: Duration) -> Option<oneshot::Receiver<()>> {
+    fn register_sleep(&self, duration: Duration) -> Option<oneshot::Receiver<()>> {
         if duration.is_zero() {
             return None;
         }
         let (sleeper, woken) = oneshot::channel();
         let mut state = self.0.lock();
         state.slept = state.slept.saturating_add(1);
-        let place = (state.uptime.saturating_add(duration), state.slept);
-        state.sleepers.insert(place, sleeper);
+        let wake = (state.uptime.saturating_add(duration), state.slept);
+        state.sleepers.insert(wake, sleeper);
         Some(woken)
     }
 }
@@ -81,7 +81,7 @@ impl World for TestWorld {
     }
 
     async fn sleep(&self, duration: Duration) {
-        match self.lie_down(duration) {
+        match self.register_sleep(duration) {
             // The sender is not dropped before it is used, so this cannot fail early.
             Some(woken) => woken.await.unwrap_or_default(),
             // A loop without a delay must still let other tasks run.
@@ -127,10 +127,10 @@ mod tests {
         let world = Arc::new(TestWorld::new(7));
         let start = world.now();
         let sleeper = Arc::clone(&world);
-        let (told, mut woke) = oneshot::channel();
+        let (sender, mut woke) = oneshot::channel();
         world.spawn(Box::pin(async move {
             sleeper.sleep(Duration::from_secs(5)).await;
-            told.send(sleeper.uptime()).unwrap();
+            sender.send(sleeper.uptime()).unwrap();
         }));
         while world.sleepers() == 0 {
             tokio::task::yield_now().await;

@@ -69,7 +69,7 @@ impl Archive for SqliteArchive {
             let sql = "SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?1)";
             Ok(connection.prepare_cached(sql)?.query_row([number], |row| row.get(0))?)
         };
-        self.database.read(meter::TABLE_GET, "looking for an account in the list", job).await
+        self.database.read(meter::TABLE_GET, "searching an account in the list", job).await
     }
 
     async fn stored_pages(
@@ -222,8 +222,8 @@ struct RowCursor {
 impl RowCursor {
     fn parse(account: AccountKey, cursor: &str) -> Result<Self, SqlFault> {
         let read = || {
-            let place = cursor.strip_prefix(&format!("{account}."))?;
-            let (partner, message) = place.split_once('.')?;
+            let position = cursor.strip_prefix(&format!("{account}."))?;
+            let (partner, message) = position.split_once('.')?;
             Some(Self { partner: partner.parse().ok()?, message: hex::decode(message).ok()? })
         };
         read().ok_or(SqlFault::ForeignCursor)

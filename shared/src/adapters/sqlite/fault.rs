@@ -140,7 +140,7 @@ impl SqlFault {
     }
 }
 
-/// What resolves an error of SQLite.
+/// The remedy for an error of SQLite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Remedy {
     /// A retry, later.
@@ -160,7 +160,7 @@ fn is_of_a_value(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// Returns what resolves the error.
+/// Returns the remedy for the error.
 pub(super) fn remedy(error: &rusqlite::Error) -> Remedy {
     if is_of_a_value(error) {
         return Remedy::Repair;

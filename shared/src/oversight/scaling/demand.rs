@@ -23,7 +23,7 @@ pub const READING_AGE_MAX: Duration = Duration::from_secs(5);
 /// The backlog of all queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Demand {
-    /// Messages, visible and not. One message holds many transactions.
+    /// Number of messages, including invisible ones. One message contains many transactions.
     pub depth: u64,
     /// Messages in queues with a visible message. If a queue has none, all of its messages are leased or delayed, and
     /// a further worker would receive nothing.
@@ -100,7 +100,7 @@ impl DemandWatch {
 
     /// Starts a reading in a task of its own: other callers wait for it even if the first one is canceled.
     fn begin_reading(&self) -> Shared<BoxFuture<'static, Answer>> {
-        let (told, answer) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
         let (queue, queues, world) =
             (Arc::clone(&self.queue), Arc::clone(&self.queues), Arc::clone(&self.world));
         let (count, configured) =
@@ -114,7 +114,7 @@ impl DemandWatch {
             };
             let demand: Result<Demand, StoreFault> = read.await;
             // All callers may have been canceled.
-            drop(told.send(demand.map_err(Arc::new)));
+            drop(sender.send(demand.map_err(Arc::new)));
         };
         self.world.spawn(reading.boxed());
         let answer = async {

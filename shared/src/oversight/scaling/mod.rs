@@ -1,17 +1,17 @@
 //! The number of workers that are wanted: a pure function of the backlog, the age target and the time.
 //!
 //! Kubernetes reads the number over HTTP; `postonce-worker --scale` applies it on one machine. [`DemandWatch`] reads
-//! the backlog, at most once per interval; [`Steady`] prevents the number of workers from oscillating.
+//! the backlog, at most once per interval; [`StabilizationWindow`] prevents the number of workers from oscillating.
 
 mod demand;
 mod schedule;
-mod steady;
+mod stabilization;
 
 use std::time::Duration;
 
 pub use self::demand::{Demand, DemandWatch, READING_AGE_MAX, SharedFault};
 pub use self::schedule::{InvalidSchedule, Schedule, TimeZone};
-pub use self::steady::Steady;
+pub use self::stabilization::StabilizationWindow;
 use crate::domain::time::Timestamp;
 use crate::ports::queue::RECEIVE_MAX;
 

@@ -71,7 +71,7 @@ impl Floor {
         let (expression, workers) =
             part.split_once('=').ok_or_else(|| refuse("is not of the form: cron expression = number"))?;
         let workers = workers.trim().parse().ok().filter(|workers| *workers > 0);
-        let workers = workers.ok_or_else(|| refuse("does not end with a number of workers above 0"))?;
+        let workers = workers.ok_or_else(|| refuse("does not end with a whole number of workers above 0"))?;
         let fields: Vec<&str> = expression.split_whitespace().collect();
         if fields.len() != 5 {
             return Err(refuse("does not have five fields: minute, hour, day of month, month, day of week"));
@@ -147,7 +147,7 @@ mod tests {
         check("* 7 * * MON = 0", &["above 0"]);
         check("* 7 * * = 4", &["five fields"]);
         check("0 * 7 * * MON = 4", &["five fields"]);
-        check("* 7 * * FUNDAY = 4", &["FUNDAY", "no cron expression"]);
+        check("* 7 * * FUNDAY = 4", &["FUNDAY", "not a cron expression"]);
     }
 
     #[test]

@@ -46,7 +46,7 @@ fn workers_follow_backlog_age_and_schedule_within_the_limits() {
     check((1_000, 21, FRIDAY), (3, 3, 0));
     check((20_000, 0, FRIDAY), (8, 20, 0));
     check((20_000, 600, FRIDAY), (8, 625, 0));
-    // The number does not exceed the full receives, however old a message is.
+    // The number does not exceed the number of full receives, even for old messages.
     check((1, 86_400, FRIDAY), (1, 1, 0));
     check((33, 86_400, FRIDAY), (2, 2, 0));
     check((0, 0, MONDAY), (4, 0, 4));

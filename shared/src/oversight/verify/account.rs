@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use super::chain::Chain;
+use super::comparison::{Comparison, DifferingGroups, entry_of};
 use super::finding::{Finding, FindingKind, Findings};
-use super::sieve::{Sieve, Suspects, entry_of};
 use crate::domain::account::Account;
 use crate::domain::ids::{AccountKey, Nonce, TransactionKey};
 use crate::domain::time::Timestamp;
@@ -44,7 +44,7 @@ pub struct Subject {
 
 /// Parameters of one pass over an account.
 #[derive(Debug, Clone)]
-pub struct Look {
+pub struct PassOptions {
     /// A nonce that all passes of one audit share.
     pub salt: Nonce,
     /// The current time.
@@ -52,12 +52,12 @@ pub struct Look {
     /// The first order number (as a counter) that was not reserved, if it is known.
     pub unreserved_from: Option<u64>,
     /// The groups that differed in an earlier pass.
-    pub suspects: Suspects,
+    pub differing_groups: DifferingGroups,
 }
 
 /// Rows after the sequence of the account row: written after it was read, or inconsistent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Beyond {
+pub struct LaterRows {
     /// The highest sequence of these rows.
     pub sequence: u64,
     /// The transaction with that sequence; `None` for a page.
@@ -81,9 +81,9 @@ pub struct Report {
     /// Inconsistencies and notices.
     pub findings: Vec<Finding>,
     /// The groups that differ; a further pass compares them entry by entry.
-    pub suspects: Suspects,
+    pub differing_groups: DifferingGroups,
     /// Rows after the sequence of the account row.
-    pub beyond: Option<Beyond>,
+    pub later_rows: Option<LaterRows>,
     /// The highest counter of its order numbers.
     pub highest_number: Option<u64>,
     /// Accepted transactions that are marked as dead letters.
@@ -96,13 +96,13 @@ pub struct Report {
 /// [`Self::transaction`] for all transactions.
 pub struct AccountAudit {
     subject: Subject,
-    look: Look,
+    options: PassOptions,
     chain: Chain,
-    sieve: Sieve,
+    comparison: Comparison,
     findings: Findings,
     /// The last sequence that is audited.
     until: u64,
-    beyond: Option<Beyond>,
+    later_rows: Option<LaterRows>,
     marked: Vec<TransactionKey>,
     overdue: u64,
     oldest: Option<Timestamp>,
@@ -112,24 +112,24 @@ pub struct AccountAudit {
 
 impl AccountAudit {
     /// Starts a pass.
-    pub fn new(subject: Subject, look: Look) -> Self {
+    pub fn new(subject: Subject, options: PassOptions) -> Self {
         let account = match &subject.row {
             AccountRow::Read(account) => Some(&**account),
             AccountRow::Missing | AccountRow::Unreadable(_) => None,
         };
         Self {
-            chain: Chain::new(subject.key, account, look.unreserved_from),
-            sieve: Sieve::new(subject.key, look.salt, look.suspects.clone()),
+            chain: Chain::new(subject.key, account, options.unreserved_from),
+            comparison: Comparison::new(subject.key, options.salt, options.differing_groups.clone()),
             findings: Findings::default(),
             until: account.map_or(u64::MAX, |account| account.sequence),
-            beyond: None,
+            later_rows: None,
             marked: Vec::new(),
             overdue: 0,
             oldest: None,
             unknown_fingerprints: 0,
             counts: Counts::default(),
             subject,
-            look,
+            options,
         }
     }
 
@@ -143,7 +143,7 @@ impl AccountAudit {
         if !self.counts_page(stored) {
             if let Some(first) = stored.first_sequence {
                 let last = stored.page.as_ref().map_or(first, |page| page.last_sequence().max(first));
-                self.go_beyond(last, None);
+                self.note_later_row(last, None);
             }
             return;
         }
@@ -153,7 +153,7 @@ impl AccountAudit {
         // The entries of a page that are after the sequence of the account row are skipped.
         for (entry, _) in entries.zip(stored.first_sequence.unwrap_or(0)..=self.until) {
             self.counts.entries = self.counts.entries.saturating_add(1);
-            self.sieve.entry(entry, &mut self.findings);
+            self.comparison.entry(entry, &mut self.findings);
         }
     }
 
@@ -187,9 +187,9 @@ impl AccountAudit {
         }
         match transaction.status() {
             TransactionStatus::Posted => self.posted(transaction),
-            TransactionStatus::Rejected => self.sieve.not_posted(transaction, &mut self.findings),
+            TransactionStatus::Rejected => self.comparison.not_posted(transaction, &mut self.findings),
             TransactionStatus::Accepted => {
-                self.sieve.not_posted(transaction, &mut self.findings);
+                self.comparison.not_posted(transaction, &mut self.findings);
                 self.accepted(transaction, stored.marks.dead_letter);
             }
         }
@@ -208,11 +208,11 @@ impl AccountAudit {
             let finding = Finding::of(FindingKind::FingerprintUnknown, account);
             self.findings.push(finding.finding(format!("{} of them", self.unknown_fingerprints)));
         }
-        let suspects = self.sieve.end(&mut self.findings);
+        let differing_groups = self.comparison.end(&mut self.findings);
         Report {
-            findings: self.findings.into_told(self.subject.key),
-            suspects,
-            beyond: self.beyond,
+            findings: self.findings.into_listed(self.subject.key),
+            differing_groups,
+            later_rows: self.later_rows,
             highest_number: self.chain.highest_number,
             marked: self.marked,
             counts: self.counts,
@@ -222,10 +222,10 @@ impl AccountAudit {
     fn posted(&mut self, transaction: &Transaction) {
         let Some(entry) = entry_of(transaction) else { return };
         if entry.sequence > self.until {
-            return self.go_beyond(entry.sequence, Some(&transaction.key));
+            return self.note_later_row(entry.sequence, Some(&transaction.key));
         }
         let in_a_gap = self.chain.is_in_a_gap(entry.sequence);
-        self.sieve.posted(&entry, in_a_gap, &mut self.findings);
+        self.comparison.posted(&entry, in_a_gap, &mut self.findings);
     }
 
     fn accepted(&mut self, transaction: &Transaction, dead_letter: bool) {
@@ -233,16 +233,16 @@ impl AccountAudit {
             if self.marked.len() < MARKED_MAX {
                 self.marked.push(transaction.key.clone());
             }
-        } else if self.look.now.since(transaction.accepted_at) > OVERDUE_AFTER {
+        } else if self.options.now.since(transaction.accepted_at) > OVERDUE_AFTER {
             self.overdue = self.overdue.saturating_add(1);
             let at = transaction.accepted_at;
             self.oldest = Some(self.oldest.map_or(at, |oldest| oldest.min(at)));
         }
     }
 
-    fn go_beyond(&mut self, sequence: u64, transaction: Option<&TransactionKey>) {
-        if self.beyond.as_ref().is_none_or(|beyond| beyond.sequence < sequence) {
-            self.beyond = Some(Beyond { sequence, transaction: transaction.cloned() });
+    fn note_later_row(&mut self, sequence: u64, transaction: Option<&TransactionKey>) {
+        if self.later_rows.as_ref().is_none_or(|later_rows| later_rows.sequence < sequence) {
+            self.later_rows = Some(LaterRows { sequence, transaction: transaction.cloned() });
         }
     }
 

@@ -79,7 +79,7 @@ impl Chain {
                 let finding = self.finding(FindingKind::PageUnreadable).finding(cause);
                 findings.push(first.map_or(finding.clone(), |first| finding.at(first)));
                 if let Some(first) = first {
-                    self.arrive_at(first, findings);
+                    self.start_page(first, findings);
                 }
                 (self.unread, self.head, self.balance) = (true, None, None);
             }
@@ -123,7 +123,7 @@ impl Chain {
 
     fn readable(&mut self, first: u64, page: &JournalPage, findings: &mut Findings) {
         self.pages = self.pages.saturating_add(1);
-        self.arrive_at(first, findings);
+        self.start_page(first, findings);
         if let Some(head) = self.head.filter(|head| *head != page.previous_hash) {
             let finding = self.finding(FindingKind::ChainBroken).at(first);
             findings.push(finding.expecting(head).finding(page.previous_hash));
@@ -138,15 +138,15 @@ impl Chain {
             let finding = self.finding(FindingKind::PageSize).at(first);
             findings.push(finding.expecting(format!("1 to {PAGE_ENTRIES_MAX}")).finding(count));
         }
-        for (entry, place) in page.entries.iter().zip(first..) {
-            self.entry(entry, place, findings);
-            self.next = place.saturating_add(1);
+        for (entry, position) in page.entries.iter().zip(first..) {
+            self.entry(entry, position, findings);
+            self.next = position.saturating_add(1);
         }
         self.head = Some(page.hash);
     }
 
     /// Checks that the next page starts at the expected sequence.
-    fn arrive_at(&mut self, first: u64, findings: &mut Findings) {
+    fn start_page(&mut self, first: u64, findings: &mut Findings) {
         if first > self.next {
             self.gap(first.saturating_sub(1), findings);
             (self.head, self.balance) = (None, None);
@@ -176,15 +176,15 @@ impl Chain {
         }
     }
 
-    fn entry(&mut self, entry: &Entry, place: u64, findings: &mut Findings) {
-        if entry.sequence != place {
-            let finding = self.finding(FindingKind::EntrySequence).at(place);
-            findings.push(finding.expecting(place).finding(entry.sequence));
+    fn entry(&mut self, entry: &Entry, position: u64, findings: &mut Findings) {
+        if entry.sequence != position {
+            let finding = self.finding(FindingKind::EntrySequence).at(position);
+            findings.push(finding.expecting(position).finding(entry.sequence));
         }
         let currency = *self.currency.get_or_insert(entry.amount.currency());
         let after = entry.balance_after.minor_units();
         if entry.amount.currency() != currency || entry.balance_after.currency() != currency {
-            let finding = self.finding(FindingKind::EntryCurrency).at(place);
+            let finding = self.finding(FindingKind::EntryCurrency).at(position);
             let found = format!("{} and {}", entry.amount.currency(), entry.balance_after.currency());
             findings.push(finding.expecting(currency).finding(found));
             self.balance = None;
@@ -195,7 +195,7 @@ impl Chain {
                 TransactionKind::Withdrawal => i128::from(before).saturating_sub(amount),
             });
             if let Some(sum) = sum.filter(|sum| *sum != i128::from(after)) {
-                let finding = self.finding(FindingKind::EntryBalance).at(place);
+                let finding = self.finding(FindingKind::EntryBalance).at(position);
                 let found = money(i128::from(after), currency);
                 findings.push(finding.expecting(money(sum, currency)).finding(found));
             }
@@ -203,17 +203,17 @@ impl Chain {
         }
         let too_low = self.floor.is_some_and(|floor| after < floor);
         if entry.kind == TransactionKind::Withdrawal && too_low && self.overdrawn.len() < OVERDRAWN_MAX {
-            self.overdrawn.push((place, entry.balance_after));
+            self.overdrawn.push((position, entry.balance_after));
         }
-        self.number(entry, place, findings);
+        self.number(entry, position, findings);
     }
 
-    fn number(&mut self, entry: &Entry, place: u64, findings: &mut Findings) {
+    fn number(&mut self, entry: &Entry, position: u64, findings: &mut Findings) {
         let counter = entry.order_number.counter();
         self.highest_number = self.highest_number.max(Some(counter));
         let end = self.unreserved_from;
         if counter < FIRST_COUNTER || end.is_some_and(|end| counter >= end) {
-            let finding = self.finding(FindingKind::OrderNumberUnreserved).at(place);
+            let finding = self.finding(FindingKind::OrderNumberUnreserved).at(position);
             let expected = match end {
                 Some(end) => format!("a counter from {FIRST_COUNTER} to below {end}"),
                 None => format!("a counter from {FIRST_COUNTER}"),

@@ -6,7 +6,7 @@ use crate::domain::ids::{AccountKey, MessageId, PartnerId, TransactionKey};
 
 /// Declares the kinds with their stable codes and their sentences.
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $name:ident = $weight:ident, $code:literal, $sentence:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $severity:ident, $code:literal, $sentence:literal;)*) => {
         /// Kind of an inconsistency or a notice.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum FindingKind {
@@ -23,8 +23,8 @@ macro_rules! kinds {
             }
 
             /// Returns the severity.
-            pub const fn weight(self) -> Weight {
-                match self { $(Self::$name => Weight::$weight,)* }
+            pub const fn severity(self) -> Severity {
+                match self { $(Self::$name => Severity::$severity,)* }
             }
 
             const fn sentence(self) -> &'static str {
@@ -36,14 +36,14 @@ macro_rules! kinds {
 
 /// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Weight {
+pub enum Severity {
     /// The ledger differs from what the bank wrote.
     Finding,
     /// The ledger is consistent, but an operator may want to know.
     Notice,
 }
 
-impl Weight {
+impl Severity {
     /// Returns the stable code.
     pub const fn code(self) -> &'static str {
         match self {
@@ -227,7 +227,7 @@ impl Findings {
         }
     }
 
-    pub(super) fn into_told(self, account: AccountKey) -> Vec<Finding> {
+    pub(super) fn into_listed(self, account: AccountKey) -> Vec<Finding> {
         let Self { mut kept, more } = self;
         if more > 0 {
             kept.push(Finding::of(FindingKind::More, Some(account)).finding(format!("{more} more findings")));
@@ -269,9 +269,9 @@ mod tests {
         let account = AccountKey { user, account: AccountId::from_uuid(Uuid::from_u128(2)) };
         let mut findings = Findings::default();
         (0..1005).for_each(|_| findings.push(Finding::of(FindingKind::PageHash, Some(account))));
-        let told = findings.into_told(account);
-        assert_eq!(told.len(), 1001);
-        let last = told.last().unwrap();
+        let listed = findings.into_listed(account);
+        assert_eq!(listed.len(), 1001);
+        let last = listed.last().unwrap();
         assert_eq!((last.kind, last.found.as_deref()), (FindingKind::More, Some("5 more findings")));
     }
 }

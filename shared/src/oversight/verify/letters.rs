@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::finding::{Finding, FindingKind};
-use super::{Patient, Verifier};
+use super::{RetryingReader, Verifier};
 use crate::domain::ids::TransactionKey;
 use crate::messaging::envelope::{self, Names, Unreadable};
 use crate::ports::Store;
@@ -16,7 +16,7 @@ use crate::ports::ledger::Listing;
 const LETTERS_LIMIT: usize = 50;
 /// Number of passes. A letter is written before its transactions are marked, and a replay removes the marks before it
 /// resolves the letter. So a transaction that is marked before and after each pass over the letters is in none of them.
-const ROUNDS: usize = 3;
+const PASSES: usize = 3;
 
 impl Verifier<'_> {
     /// Searches all marked transactions in the open letters. Reads nothing if there are none.
@@ -27,14 +27,14 @@ impl Verifier<'_> {
         };
         let mut missing: BTreeSet<TransactionKey> = marked.into_iter().collect();
         let mut unread = 0_u64;
-        for _ in 0..ROUNDS {
+        for _ in 0..PASSES {
             if missing.is_empty() {
                 break;
             }
-            unread = self.strike_out(&mut missing).await?;
+            unread = self.remove_found(&mut missing).await?;
             let mut still = BTreeSet::new();
             for key in missing {
-                let found = self.patient.read(async || self.store.ledger.transaction(&key).await).await;
+                let found = self.reader.read(async || self.store.ledger.transaction(&key).await).await;
                 let is_marked = match found {
                     Ok(Some(stored)) => stored.work().is_some() && stored.marks.dead_letter,
                     // A row that is missing or cannot be read was reported with its account.
@@ -50,7 +50,7 @@ impl Verifier<'_> {
         let kind = if unread > 0 { FindingKind::DeadLetterUnknown } else { FindingKind::DeadLetterMissing };
         for key in &missing {
             let finding = Finding::of(kind, Some(key.account)).about(key);
-            self.tell(&if unread > 0 {
+            self.report(&if unread > 0 {
                 finding.finding(format!("{unread} letters cannot be read"))
             } else {
                 finding
@@ -58,17 +58,19 @@ impl Verifier<'_> {
         }
         if more > 0 {
             let finding = Finding::of(FindingKind::More, None);
-            self.tell(&finding.finding(format!("{more} more marked transactions, which were not searched")));
+            self.report(
+                &finding.finding(format!("{more} more marked transactions, which were not searched")),
+            );
         }
         Ok(())
     }
 
     /// Removes the keys that an open letter contains; returns the number of letters that cannot be read.
-    async fn strike_out(&self, missing: &mut BTreeSet<TransactionKey>) -> Result<u64, StoreFault> {
+    async fn remove_found(&self, missing: &mut BTreeSet<TransactionKey>) -> Result<u64, StoreFault> {
         let mut unread = 0_u64;
         let mut cursor: Option<String> = None;
         loop {
-            let Listing { items, next } = list(&self.patient, self.store, cursor.as_deref()).await?;
+            let Listing { items, next } = list(&self.reader, self.store, cursor.as_deref()).await?;
             for letter in items {
                 match content(&letter) {
                     Some(names) => {
@@ -87,11 +89,11 @@ impl Verifier<'_> {
 }
 
 async fn list(
-    patient: &Patient,
+    reader: &RetryingReader,
     store: &Store,
     cursor: Option<&str>,
 ) -> Result<Listing<DeadLetter>, StoreFault> {
-    patient.read(async || store.dead_letters.list(true, cursor, LETTERS_LIMIT).await).await
+    reader.read(async || store.dead_letters.list(true, cursor, LETTERS_LIMIT).await).await
 }
 
 /// Returns the transactions in a letter; `None` if not all of them can be read. The seal is irrelevant here, because

@@ -8,20 +8,20 @@
 //! 3. Unknown facts cause no findings: limits change, clocks differ, and work may wait for its release.
 //!
 //! [`walk`] iterates over the accounts; [`reading`] reads one of them, [`account`] audits it, with its journal
-//! ([`chain`]) and a comparison of journal and log ([`sieve`]); [`numbers`] checks that order numbers are unique over
-//! all accounts; [`letters`] checks marked transactions against the dead letters; [`finding`] defines the results. All
-//! modules except `walk`, `reading` and `letters` are pure.
+//! ([`chain`]) and a comparison of journal and log ([`comparison`]); [`numbers`] checks that order numbers are
+//! unique over all accounts; [`letters`] checks marked transactions against the dead letters; [`finding`] defines
+//! the results. All modules except `walk`, `reading` and `letters` are pure.
 //!
 //! Memory does not grow with the ledger, except for the order numbers (see [`numbers`]): each account that is being
 //! audited needs some 50 KB and one page of its rows.
 
 mod account;
 mod chain;
+mod comparison;
 mod finding;
 mod letters;
 mod numbers;
 mod reading;
-mod sieve;
 mod walk;
 
 use std::num::NonZeroUsize;
@@ -30,10 +30,10 @@ use std::sync::Arc;
 use futures::{TryStreamExt as _, stream};
 use parking_lot::Mutex;
 
-pub use account::{AccountAudit, AccountRow, Beyond, Counts, Look, OVERDUE_AFTER, Report, Subject};
-pub use finding::{Finding, FindingKind, Weight};
-pub use numbers::{NumbersSeen, Places};
-pub use sieve::Suspects;
+pub use account::{AccountAudit, AccountRow, Counts, LaterRows, OVERDUE_AFTER, PassOptions, Report, Subject};
+pub use comparison::DifferingGroups;
+pub use finding::{Finding, FindingKind, Severity};
+pub use numbers::{NumberPositions, NumbersSeen};
 
 use crate::backoff::AUDIT_READ;
 use crate::domain::ids::{AccountKey, Nonce, TransactionKey};
@@ -100,11 +100,11 @@ pub enum VerifyFault {
 
 /// Retries reads while the store is unavailable.
 #[derive(Clone)]
-struct Patient {
+struct RetryingReader {
     world: Arc<dyn World>,
 }
 
-impl Patient {
+impl RetryingReader {
     async fn read<T>(&self, mut read: impl AsyncFnMut() -> Result<T, StoreFault>) -> Result<T, StoreFault> {
         for attempt in 1..AUDIT_READ.attempts {
             match read().await {
@@ -134,7 +134,7 @@ struct Shared {
 pub struct Verifier<'a> {
     store: &'a Store,
     world: Arc<dyn World>,
-    patient: Patient,
+    reader: RetryingReader,
     watcher: &'a dyn Watcher,
     salt: Nonce,
     shared: Mutex<Shared>,
@@ -143,8 +143,8 @@ pub struct Verifier<'a> {
 impl<'a> Verifier<'a> {
     /// Creates an audit.
     pub fn new(store: &'a Store, world: Arc<dyn World>, watcher: &'a dyn Watcher) -> Self {
-        let (salt, patient) = (world.nonce(), Patient { world: Arc::clone(&world) });
-        Self { store, world, patient, watcher, salt, shared: Mutex::default() }
+        let (salt, reader) = (world.nonce(), RetryingReader { world: Arc::clone(&world) });
+        Self { store, world, reader, watcher, salt, shared: Mutex::default() }
     }
 
     /// Audits the given extent. Findings are reported to the watcher at once.
@@ -174,7 +174,7 @@ impl<'a> Verifier<'a> {
             match step {
                 Step::Account { key, listed } => self.audit(key, listed).await.map(drop)?,
                 Step::Unreadable(damaged) => {
-                    self.tell(&Finding::of(FindingKind::NameUnreadable, None).finding(damaged));
+                    self.report(&Finding::of(FindingKind::NameUnreadable, None).finding(damaged));
                 }
             }
             Ok(())
@@ -183,20 +183,20 @@ impl<'a> Verifier<'a> {
     }
 
     async fn audit_one(&self, key: AccountKey) -> Result<(), VerifyFault> {
-        let listed = self.patient.read(async || self.store.archive.is_listed(key).await).await?;
+        let listed = self.reader.read(async || self.store.archive.is_listed(key).await).await?;
         let exists = self.audit(key, listed).await?;
         if exists { Ok(()) } else { Err(VerifyFault::NoSuchAccount(key)) }
     }
 
     fn walk(&self) -> impl stream::TryStream<Ok = Step, Error = StoreFault, Item = Result<Step, StoreFault>> {
-        let walk = Walk::new(Arc::clone(&self.store.archive), self.patient.clone());
+        let walk = Walk::new(Arc::clone(&self.store.archive), self.reader.clone());
         stream::try_unfold(walk, async |mut walk| Ok(walk.next().await?.map(|step| (step, walk))))
     }
 
     /// Records the first counter that is not reserved yet; `None` if it is unknown. Returns whether there is a
-    /// register. Its defects are reported if `tell` is true.
-    async fn read_register(&self, tell: bool) -> Result<bool, StoreFault> {
-        let (register, exists) = match self.patient.read(async || self.store.sync.get(REGISTER).await).await {
+    /// register. Its defects are reported if `report` is true.
+    async fn read_register(&self, report: bool) -> Result<bool, StoreFault> {
+        let (register, exists) = match self.reader.read(async || self.store.sync.get(REGISTER).await).await {
             Ok(Some(found)) => {
                 (Register::decode(&found.value).map_err(|unsound| unsound_register(&unsound)), true)
             }
@@ -207,9 +207,9 @@ impl<'a> Verifier<'a> {
             Err(fault) => return Err(fault),
         };
         if let Err(finding) = register.as_ref()
-            && tell
+            && report
         {
-            self.tell(finding);
+            self.report(finding);
         }
         self.shared.lock().unreserved_from = register.ok().map(|register| register.next);
         Ok(exists)
@@ -219,41 +219,41 @@ impl<'a> Verifier<'a> {
     async fn check_numbers(&self, extent: Extent) -> Result<(), StoreFault> {
         let numbers = std::mem::take(&mut self.shared.lock().numbers);
         self.shared.lock().totals.order_numbers = numbers.len();
-        let Some(places) = numbers.into_places() else { return Ok(()) };
-        let places = Mutex::new(places);
-        let places_seen = &places;
-        let look = async |key: AccountKey| {
+        let Some(positions) = numbers.into_positions() else { return Ok(()) };
+        let positions = Mutex::new(positions);
+        let positions_seen = &positions;
+        let read_positions = async |key: AccountKey| {
             let note = |page: &StoredPage| {
-                let mut places = places_seen.lock();
+                let mut positions = positions_seen.lock();
                 let entries = page.page.iter().flat_map(|page| &page.entries);
-                for (entry, place) in entries.zip(page.first_sequence.unwrap_or(0)..) {
-                    places.look_at(key, place, entry);
+                for (entry, position) in entries.zip(page.first_sequence.unwrap_or(0)..) {
+                    positions.record(key, position, entry);
                 }
             };
-            reading::for_each_page(&self.patient, self.store, key, note).await
+            reading::for_each_page(&self.reader, self.store, key, note).await
         };
         match extent.account {
-            Some(key) => look(key).await?,
+            Some(key) => read_positions(key).await?,
             None => {
-                let looked =
+                let read =
                     self.walk().try_for_each_concurrent(extent.concurrency.get(), async |step| match step {
-                        Step::Account { key, listed: _ } => look(key).await,
+                        Step::Account { key, listed: _ } => read_positions(key).await,
                         Step::Unreadable(_) => Ok(()),
                     });
-                looked.await?;
+                read.await?;
             }
         }
-        let places = places.into_inner();
-        places.findings().iter().for_each(|finding| self.tell(finding));
+        let positions = positions.into_inner();
+        positions.findings().iter().for_each(|finding| self.report(finding));
         Ok(())
     }
 
-    fn tell(&self, finding: &Finding) {
+    fn report(&self, finding: &Finding) {
         let mut shared = self.shared.lock();
         let totals = &mut shared.totals;
-        let count = match finding.kind.weight() {
-            Weight::Finding => &mut totals.findings,
-            Weight::Notice => &mut totals.notices,
+        let count = match finding.kind.severity() {
+            Severity::Finding => &mut totals.findings,
+            Severity::Notice => &mut totals.notices,
         };
         *count = count.saturating_add(1);
         drop(shared);
@@ -277,11 +277,11 @@ fn unsound_register(unsound: &UnsoundRegister) -> Finding {
 /// # Errors
 /// [`StoreFault`] when the lists cannot be read.
 pub async fn count_accounts(store: &Store, world: &Arc<dyn World>) -> Result<u64, StoreFault> {
-    let patient = Patient { world: Arc::clone(world) };
+    let reader = RetryingReader { world: Arc::clone(world) };
     let (mut count, mut cursor) = (0_u64, None::<String>);
     loop {
         let read = async || store.archive.listed_accounts(cursor.as_deref(), walk::LIMIT).await;
-        let listing = patient.read(read).await?;
+        let listing = reader.read(read).await?;
         count = count.saturating_add(u64::try_from(listing.items.len()).unwrap_or(u64::MAX));
         match listing.next {
             Some(next) => cursor = Some(next),

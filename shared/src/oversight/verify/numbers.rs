@@ -14,9 +14,9 @@ use crate::domain::ids::{AccountKey, OrderNumber};
 use crate::domain::journal::Entry;
 
 /// Maximum number of repeated numbers whose positions are searched; further ones are counted.
-const FOLLOWED_MAX: usize = 10_000;
+const REPEATED_MAX: usize = 10_000;
 /// Maximum number of positions that are listed for a number.
-const PLACES_MAX: usize = 10;
+const POSITIONS_MAX: usize = 10;
 
 /// All order numbers of the ledger, by their counters.
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl NumbersSeen {
         if self.seen.insert(counter) || self.repeated.contains(&counter) {
             return;
         }
-        if self.repeated.len() < FOLLOWED_MAX {
+        if self.repeated.len() < REPEATED_MAX {
             self.repeated.insert(counter);
         } else {
             self.more = self.more.saturating_add(1);
@@ -51,47 +51,47 @@ impl NumbersSeen {
     }
 
     /// Returns the collector for the positions of repeated numbers; `None` if no number is repeated.
-    pub fn into_places(self) -> Option<Places> {
+    pub fn into_positions(self) -> Option<NumberPositions> {
         let Self { seen: _, repeated, more } = self;
-        let places = repeated.into_iter().map(|counter| (counter, BTreeSet::new())).collect();
-        let places = Places { places, more };
-        (!places.places.is_empty()).then_some(places)
+        let positions = repeated.into_iter().map(|counter| (counter, BTreeSet::new())).collect();
+        let positions = NumberPositions { positions, more };
+        (!positions.positions.is_empty()).then_some(positions)
     }
 }
 
 /// The positions of repeated numbers.
-pub struct Places {
-    places: BTreeMap<u64, BTreeSet<(AccountKey, u64)>>,
+pub struct NumberPositions {
+    positions: BTreeMap<u64, BTreeSet<(AccountKey, u64)>>,
     more: u64,
 }
 
-impl Places {
+impl NumberPositions {
     /// Records the position of an entry of any account, if its number is repeated.
-    pub fn look_at(&mut self, account: AccountKey, place: u64, entry: &Entry) {
-        let places = self.places.get_mut(&entry.order_number.counter());
-        if let Some(places) = places.filter(|places| places.len() < PLACES_MAX) {
-            places.insert((account, place));
+    pub fn record(&mut self, account: AccountKey, position: u64, entry: &Entry) {
+        let positions = self.positions.get_mut(&entry.order_number.counter());
+        if let Some(positions) = positions.filter(|positions| positions.len() < POSITIONS_MAX) {
+            positions.insert((account, position));
         }
     }
 
     /// Returns a finding for each number at more than one position.
     pub fn findings(self) -> Vec<Finding> {
-        let repeated = self.places.into_iter().filter(|(_, places)| places.len() > 1);
+        let repeated = self.positions.into_iter().filter(|(_, positions)| positions.len() > 1);
         let mut findings: Vec<Finding> = repeated
-            .map(|(counter, places)| {
+            .map(|(counter, positions)| {
                 let number = OrderNumber::from_counter(counter);
-                let told: Vec<String> = places
+                let listed: Vec<String> = positions
                     .iter()
                     .map(|(account, sequence)| format!("entry {sequence} of {account}"))
                     .collect();
                 // The last position is the position of the finding; the text lists all of them.
-                let last = places.last().copied();
+                let last = positions.last().copied();
                 let mut finding =
                     Finding::of(FindingKind::OrderNumberRepeated, last.map(|(account, _)| account));
                 finding.sequence = last.map(|(_, sequence)| sequence);
                 finding
                     .expecting(format!("{number} in one entry"))
-                    .finding(format!("{number} in {}", told.join(" and ")))
+                    .finding(format!("{number} in {}", listed.join(" and ")))
             })
             .collect();
         if self.more > 0 {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::account::{AccountAudit, AccountRow, Beyond, Counts, Look, Report, Subject};
-use super::finding::{Finding, FindingKind, Weight};
-use super::sieve::Suspects;
-use super::{MARKED_MAX, Patient, Verifier};
+use super::account::{AccountAudit, AccountRow, Counts, LaterRows, PassOptions, Report, Subject};
+use super::comparison::DifferingGroups;
+use super::finding::{Finding, FindingKind, Severity};
+use super::{MARKED_MAX, RetryingReader, Verifier};
 use crate::domain::ids::AccountKey;
 use crate::ports::Store;
 use crate::ports::archive::StoredPage;
@@ -19,11 +19,11 @@ const PAGES_LIMIT: usize = 100;
 /// Maximum number of transactions per request.
 const TRANSACTIONS_LIMIT: usize = 1000;
 /// Delays before the further passes: longer than the time in which a commit becomes visible row by row.
-const SECOND_LOOKS: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
+const PASS_DELAYS: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
 
 /// Reads all pages of an account.
 pub(super) async fn for_each_page(
-    patient: &Patient,
+    reader: &RetryingReader,
     store: &Store,
     key: AccountKey,
     mut each: impl FnMut(&StoredPage),
@@ -31,7 +31,7 @@ pub(super) async fn for_each_page(
     let mut cursor: Option<String> = None;
     loop {
         let read = async || store.archive.stored_pages(key, cursor.as_deref(), PAGES_LIMIT).await;
-        let Listing { items, next } = patient.read(read).await?;
+        let Listing { items, next } = reader.read(read).await?;
         items.iter().for_each(&mut each);
         if next.is_none() {
             return Ok(());
@@ -45,10 +45,10 @@ impl Verifier<'_> {
     pub(super) async fn audit(&self, key: AccountKey, listed: bool) -> Result<bool, StoreFault> {
         let mut subject = Subject { key, row: self.read_row(key).await?, listed };
         let mut noted = 0;
-        let mut report = self.look(&subject, None, Suspects::default(), &mut noted).await?;
+        let mut report = self.make_pass(&subject, None, DifferingGroups::default(), &mut noted).await?;
         self.note_transactions(report.counts);
         let counts = report.counts;
-        for pause in SECOND_LOOKS {
+        for pause in PASS_DELAYS {
             if !self.is_suspicious(&report).await? {
                 break;
             }
@@ -56,17 +56,17 @@ impl Verifier<'_> {
             subject = self.read_again(subject).await?;
             self.read_register(false).await?;
             let unreserved_from = self.shared.lock().unreserved_from;
-            report = self.look(&subject, unreserved_from, report.suspects, &mut noted).await?;
+            report = self.make_pass(&subject, unreserved_from, report.differing_groups, &mut noted).await?;
         }
         let is_there = subject.listed
             || counts.pages > 0
             || counts.transactions > 0
             || subject.row != AccountRow::Missing;
         for finding in report.findings.iter().chain(unexplained(&subject, &report).as_ref()) {
-            self.tell(finding);
+            self.report(finding);
         }
-        if let Some(finding) = self.check_beyond(&subject, report.beyond).await? {
-            self.tell(&finding);
+        if let Some(finding) = self.check_later_rows(&subject, report.later_rows).await? {
+            self.report(&finding);
         }
         let mut shared = self.shared.lock();
         for marked in report.marked {
@@ -86,9 +86,9 @@ impl Verifier<'_> {
     /// Returns whether a further pass is needed before findings are reported.
     async fn is_suspicious(&self, report: &Report) -> Result<bool, StoreFault> {
         let is_wrong = |finding: &Finding| {
-            finding.kind.weight() == Weight::Finding || finding.kind == FindingKind::NeverOpened
+            finding.kind.severity() == Severity::Finding || finding.kind == FindingKind::NeverOpened
         };
-        if report.findings.iter().any(is_wrong) || !report.suspects.is_empty() {
+        if report.findings.iter().any(is_wrong) || !report.differing_groups.is_empty() {
             return Ok(true);
         }
         // Ranges are reserved continuously: the register is read again if a number is above the known ranges.
@@ -105,16 +105,17 @@ impl Verifier<'_> {
 
     /// Makes one pass: pages, then transactions, up to the state of the account in `subject`. `noted` is the last page
     /// that was counted.
-    async fn look(
+    async fn make_pass(
         &self,
         subject: &Subject,
         unreserved_from: Option<u64>,
-        suspects: Suspects,
+        differing_groups: DifferingGroups,
         noted: &mut u64,
     ) -> Result<Report, StoreFault> {
-        let look = Look { salt: self.salt, now: self.world.now(), unreserved_from, suspects };
-        let audit = Mutex::new(AccountAudit::new(subject.clone(), look));
-        for_each_page(&self.patient, self.store, subject.key, |page| {
+        let options =
+            PassOptions { salt: self.salt, now: self.world.now(), unreserved_from, differing_groups };
+        let audit = Mutex::new(AccountAudit::new(subject.clone(), options));
+        for_each_page(&self.reader, self.store, subject.key, |page| {
             let mut audit = audit.lock();
             if audit.counts_page(page) {
                 self.note_page(page, noted);
@@ -129,7 +130,7 @@ impl Verifier<'_> {
             let archive = &self.store.archive;
             let (key, from) = (subject.key, cursor.as_deref());
             let read = async || archive.stored_transactions(key, from, TRANSACTIONS_LIMIT).await;
-            let Listing { items, next } = self.patient.read(read).await?;
+            let Listing { items, next } = self.reader.read(read).await?;
             items.iter().for_each(|stored| audit.transaction(stored));
             self.progress();
             if next.is_none() {
@@ -165,7 +166,7 @@ impl Verifier<'_> {
     }
 
     async fn read_row(&self, key: AccountKey) -> Result<AccountRow, StoreFault> {
-        match self.patient.read(async || self.store.ledger.account(key).await).await {
+        match self.reader.read(async || self.store.ledger.account(key).await).await {
             Ok(Some(found)) => Ok(AccountRow::Read(Box::new(found.value))),
             Ok(None) => Ok(AccountRow::Missing),
             Err(fault @ StoreFault::Corrupt { .. }) => Ok(AccountRow::Unreadable(causes(&fault))),
@@ -177,7 +178,7 @@ impl Verifier<'_> {
     /// exist, and have had time to become visible. A missing row is read again.
     async fn read_again(&self, subject: Subject) -> Result<Subject, StoreFault> {
         let Subject { key, row, listed } = subject;
-        let listed = listed || self.patient.read(async || self.store.archive.is_listed(key).await).await?;
+        let listed = listed || self.reader.read(async || self.store.archive.is_listed(key).await).await?;
         let row = match row {
             AccountRow::Read(account) => AccountRow::Read(account),
             AccountRow::Missing | AccountRow::Unreadable(_) => self.read_row(key).await?,
@@ -186,23 +187,23 @@ impl Verifier<'_> {
     }
 
     /// Checks that rows after the sequence of the account row belong to a later state of it, which must be visible now.
-    async fn check_beyond(
+    async fn check_later_rows(
         &self,
         subject: &Subject,
-        beyond: Option<Beyond>,
+        later_rows: Option<LaterRows>,
     ) -> Result<Option<Finding>, StoreFault> {
-        let (Some(beyond), AccountRow::Read(_)) = (beyond, &subject.row) else { return Ok(None) };
+        let (Some(later_rows), AccountRow::Read(_)) = (later_rows, &subject.row) else { return Ok(None) };
         let mut ends_at = 0;
-        for pause in [Duration::ZERO].into_iter().chain(SECOND_LOOKS) {
+        for pause in [Duration::ZERO].into_iter().chain(PASS_DELAYS) {
             self.world.sleep(pause).await;
             if let AccountRow::Read(account) = self.read_row(subject.key).await? {
                 ends_at = account.sequence;
-                if ends_at >= beyond.sequence {
+                if ends_at >= later_rows.sequence {
                     return Ok(None);
                 }
             }
         }
-        let Beyond { sequence, transaction } = beyond;
+        let LaterRows { sequence, transaction } = later_rows;
         let finding = Finding::of(FindingKind::BeyondTheEnd, Some(subject.key)).at(sequence);
         let finding = transaction.iter().fold(finding, Finding::about);
         Ok(Some(
@@ -213,8 +214,8 @@ impl Verifier<'_> {
 
 /// Returns a finding for differing sums if no other finding explains them.
 fn unexplained(subject: &Subject, report: &Report) -> Option<Finding> {
-    let is_explained = report.findings.iter().any(|finding| finding.kind.weight() == Weight::Finding);
+    let is_explained = report.findings.iter().any(|finding| finding.kind.severity() == Severity::Finding);
     let finding = Finding::of(FindingKind::ContentDiffers, Some(subject.key));
-    (!report.suspects.is_empty() && !is_explained)
+    (!report.differing_groups.is_empty() && !is_explained)
         .then(|| finding.finding("the sums of journal and log differ"))
 }

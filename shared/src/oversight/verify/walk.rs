@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::Patient;
+use super::RetryingReader;
 use crate::domain::ids::AccountKey;
 use crate::ports::archive::{Archive, Damaged, Readable};
 use crate::ports::fault::StoreFault;
@@ -43,10 +43,10 @@ impl Side {
     }
 
     /// Reads the next page if no item is buffered.
-    async fn fill(&mut self, archive: &dyn Archive, patient: &Patient) -> Result<(), StoreFault> {
+    async fn fill(&mut self, archive: &dyn Archive, reader: &RetryingReader) -> Result<(), StoreFault> {
         while self.waiting.is_empty() && !self.ended {
             let (cursor, source) = (self.cursor.as_deref(), self.source);
-            let listing: Listing<Readable<AccountKey>> = patient
+            let listing: Listing<Readable<AccountKey>> = reader
                 .read(async || match source {
                     Source::Listed => archive.listed_accounts(cursor, LIMIT).await,
                     Source::Ledger => archive.ledger_accounts(cursor, LIMIT).await,
@@ -72,21 +72,21 @@ impl Side {
 /// The iterator over all accounts.
 pub(super) struct Walk {
     archive: Arc<dyn Archive>,
-    patient: Patient,
+    reader: RetryingReader,
     listed: Side,
     ledger: Side,
 }
 
 impl Walk {
-    pub(super) const fn new(archive: Arc<dyn Archive>, patient: Patient) -> Self {
-        Self { archive, patient, listed: Side::new(Source::Listed), ledger: Side::new(Source::Ledger) }
+    pub(super) const fn new(archive: Arc<dyn Archive>, reader: RetryingReader) -> Self {
+        Self { archive, reader, listed: Side::new(Source::Listed), ledger: Side::new(Source::Ledger) }
     }
 
     /// Returns the next item; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Step>, StoreFault> {
-        let Self { archive, patient, listed, ledger } = self;
-        listed.fill(&**archive, patient).await?;
-        ledger.fill(&**archive, patient).await?;
+        let Self { archive, reader, listed, ledger } = self;
+        listed.fill(&**archive, reader).await?;
+        ledger.fill(&**archive, reader).await?;
         if let Some(damaged) = listed.take_damaged().or_else(|| ledger.take_damaged()) {
             return Ok(Some(Step::Unreadable(damaged)));
         }

@@ -6,10 +6,11 @@
 //! single request never waits, and a stuck insert delays others only for a short time.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::select;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::ports::queue::QueueName;
@@ -68,7 +69,7 @@ impl PendingInserts {
     }
 
     fn lane<T>(&self, queue: &QueueName, access: impl FnOnce(&mut Lane) -> T) -> T {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lanes = self.lanes.lock();
         access(lanes.entry(queue.clone()).or_insert_with(|| Lane {
             next: 0,
             open: BTreeSet::new(),

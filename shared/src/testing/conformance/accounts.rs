@@ -77,8 +77,8 @@ async fn concurrent_calls_create_one_account(case: &Case) {
         let made = answers.iter().filter(|answer| matches!(answer, Opened::Created(_))).count();
         assert_eq!(made, 1, "exactly one of several concurrent calls creates the account");
         for answer in answers {
-            let (Opened::Created(told) | Opened::Existing(told)) = answer;
-            assert_eq!(told, stored, "all calls return the created account");
+            let (Opened::Created(returned) | Opened::Existing(returned)) = answer;
+            assert_eq!(returned, stored, "all calls return the created account");
         }
     }
 }
@@ -116,11 +116,11 @@ async fn a_change_needs_its_guard(case: &Case) {
     let answer = case.store.accounts.change(&changed.revision, &reopened).await.unwrap();
     assert!(answer.is_some(), "the revision of a change is the guard of the next one");
 
-    let nobody = Account { key: case.account_key(), ..late };
-    let answer = case.store.accounts.change(&opened.revision, &nobody).await.unwrap();
+    let unknown = Account { key: case.account_key(), ..late };
+    let answer = case.store.accounts.change(&opened.revision, &unknown).await.unwrap();
     assert_eq!(answer, None, "an account that was never opened cannot be changed");
     assert_eq!(
-        case.store.ledger.account(nobody.key).await.unwrap(),
+        case.store.ledger.account(unknown.key).await.unwrap(),
         None,
         "a refused change creates no account"
     );
@@ -198,8 +198,8 @@ async fn the_accounts_of_a_user_are_listed_page_by_page(case: &Case) {
         let key = AccountKey { user, account: AccountId::from_uuid(case.world.uuid()) };
         case.open(&Account::open(key, currency("EUR"), limit(0), None, case.world.now())).await;
         // An account of another user with the same id.
-        let stranger = AccountKey { user: case.account_key().user, ..key };
-        case.open(&Account::open(stranger, currency("EUR"), limit(0), None, case.world.now())).await;
+        let other_account = AccountKey { user: case.account_key().user, ..key };
+        case.open(&Account::open(other_account, currency("EUR"), limit(0), None, case.world.now())).await;
         keys.push(key);
     }
     case.settled(&[case.deposit(keys[3], 42)]).await;

@@ -66,11 +66,11 @@ impl Case {
     {
         let mut answers = Vec::new();
         for step in steps {
-            let (tell, answer) = oneshot::channel();
+            let (sender, answer) = oneshot::channel();
             self.world.spawn(
                 async move {
                     // The receiver is dropped only if the test has failed already.
-                    let _unheard = tell.send(step.await);
+                    let _sent = sender.send(step.await);
                 }
                 .boxed(),
             );
@@ -79,15 +79,19 @@ impl Case {
         join_all(answers).await.into_iter().map(|answer| answer.expect("a task panicked")).collect()
     }
 
-    /// Polls until `look` returns a value; fails after a timeout.
-    pub(super) async fn eventually<T>(&self, promise: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    /// Polls until `check` returns a value; fails after a timeout.
+    pub(super) async fn eventually<T>(
+        &self,
+        condition: &str,
+        mut check: impl AsyncFnMut() -> Option<T>,
+    ) -> T {
         let start = self.world.uptime();
         loop {
-            if let Some(seen) = look().await {
-                return seen;
+            if let Some(value) = check().await {
+                return value;
             }
             let waited = self.world.uptime().saturating_sub(start);
-            assert!(waited < TIMEOUT, "not true within {waited:?}: {promise}");
+            assert!(waited < TIMEOUT, "not true within {waited:?}: {condition}");
             self.world.sleep(POLL_INTERVAL).await;
         }
     }

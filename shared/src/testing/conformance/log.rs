@@ -99,7 +99,7 @@ async fn full_pages_are_found_by_any_of_their_sequences(case: &Case) {
     check_pages(case, key, 200, 2, &[]).await;
 }
 
-/// Accepts 252 transactions that are not posted, and posts 20 and rejects 10 others between them.
+/// Accepts 252 transactions that are not posted, and posts 20 and rejects 10 further ones between them.
 async fn accept_many(case: &Case, account: AccountKey) -> Vec<TransactionKey> {
     let mut left = Vec::new();
     for round in 0..28 {

@@ -32,7 +32,7 @@ pub use ledger::ledger_contract;
 pub use log::log_contract;
 pub use partners::partners_contract;
 pub use payload_store::payload_store_contract;
-pub use process_registry::roster_contract;
+pub use process_registry::process_registry_contract;
 pub use queue::queue_contract;
 pub use sync_store::sync_store_contract;
 
@@ -53,5 +53,5 @@ where
     payload_store_contract(&fresh).await;
     api_keys_contract(&fresh).await;
     partners_contract(&fresh).await;
-    roster_contract(&fresh).await;
+    process_registry_contract(&fresh).await;
 }

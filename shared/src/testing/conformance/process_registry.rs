@@ -8,7 +8,7 @@ use crate::ports::process_registry::{Address, ProcessId, ProcessKind, Registered
 use crate::ports::world::WorldExt as _;
 
 /// Tests an implementation of [`crate::ports::process_registry::ProcessRegistry`].
-pub async fn roster_contract<F>(fresh: F)
+pub async fn process_registry_contract<F>(fresh: F)
 where
     F: AsyncFn() -> Store,
 {

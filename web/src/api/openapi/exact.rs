@@ -74,7 +74,7 @@ fn answers(document: &Finished) -> BTreeSet<String> {
     let operations = document.paths.values().filter_map(Value::as_object).flatten();
     let mut places: Vec<&Value> = operations.filter_map(|(_, it)| it.get("responses")).collect();
     while let Some(place) = places.pop() {
-        if let Some(name) = place.get("$ref").and_then(Value::as_str).and_then(schema_name)
+        if let Some(name) = place.get("$ref").and_then(Value::as_str).and_then(xml::schema_name)
             && names.insert(name.to_owned())
         {
             places.extend(document.components.pointer(&format!("/schemas/{name}")));
@@ -83,11 +83,6 @@ fn answers(document: &Finished) -> BTreeSet<String> {
         places.extend(place.as_array().into_iter().flatten());
     }
     names
-}
-
-/// Returns the name of the schema that a reference points to.
-pub(super) fn schema_name(reference: &str) -> Option<&str> {
-    reference.strip_prefix("#/components/schemas/")
 }
 
 /// Responses omit members without a value; only a member that is always present can be null.

@@ -4,7 +4,6 @@
 use postonce_shared::domain::instruction::TransactionKind;
 use serde_json::{Map, Value, json};
 
-use super::exact::schema_name;
 use crate::error::PROBLEM_JSON;
 use crate::formats::{FORMATS, Format, GENERIC_XML, Shape};
 
@@ -81,4 +80,9 @@ fn reference(
     let known = schemas.entry(&name).or_insert_with(|| schema.clone());
     assert_eq!(*known, schema, "two documents share the name {name}");
     Some(reference)
+}
+
+/// The name of the schema that a reference leads to.
+pub(super) fn schema_name(reference: &str) -> Option<&str> {
+    reference.strip_prefix("#/components/schemas/")
 }

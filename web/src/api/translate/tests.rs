@@ -75,6 +75,17 @@ async fn all_violations_are_reported_at_once() {
     );
 }
 
+#[actix_web::test]
+async fn members_of_answers_cannot_be_sent() {
+    for name in
+        ["message_id", "type", "status", "accepted_at", "sequence", "posted_at", "reason", "rejected_at"]
+    {
+        let body = format!(r#"{{"amount":"1","currency":"EUR","{name}":"x"}}"#);
+        let expected = format!("{name}: is a member of answers; it cannot be sent");
+        assert_eq!(refused(&body).await, [expected]);
+    }
+}
+
 #[test]
 fn unknown_members_are_part_of_the_content() {
     let read = |rest: &str| {

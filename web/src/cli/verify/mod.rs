@@ -211,11 +211,11 @@ impl<'a> Printer<'a> {
 
 impl Watcher for Printer<'_> {
     fn found(&self, finding: &Finding) {
-        let (weight, kind) = (finding.kind.weight().code(), finding.kind.code());
+        let (severity, kind) = (finding.kind.severity().code(), finding.kind.code());
         let line = match self.form {
-            Form::Text => format!("{weight} [{kind}] {finding}"),
+            Form::Text => format!("{severity} [{kind}] {finding}"),
             Form::Json => json(&FindingLine {
-                r#type: weight,
+                r#type: severity,
                 kind,
                 user_id: finding.account.map(|account| account.user.to_string()),
                 account_id: finding.account.map(|account| account.account.to_string()),

@@ -105,7 +105,7 @@ impl Origin {
         serde_json::to_string(self).expect("numbers can always be written as JSON")
     }
 
-    /// Returns when the backup in this file was taken. A store that was restored is no backup any more.
+    /// Returns when the backup in this file was taken. A store that was restored is not a backup any more.
     fn taken_at(value: &str) -> Option<Timestamp> {
         let origin: Self = serde_json::from_str(value).ok()?;
         let taken_at = origin.taken_at.filter(|_| origin.restored_at.is_none());

@@ -85,7 +85,7 @@ pub enum BackupFault {
         #[source]
         source: UnsoundRegister,
     },
-    /// Neither the replaced store nor the backup tells how many order numbers were issued since.
+    /// The number of order numbers that were issued since the backup cannot be estimated.
     #[error(
         "it is not known how many order numbers were issued since the backup {}: there is no store to read, the \
          backup is of {}, and the clock says {now}. Correct the clock, or set --order-number-gap to the number of \
@@ -113,7 +113,7 @@ pub enum BackupFault {
     /// A file operation failed.
     #[error("cannot {doing} {}", path.display())]
     File {
-        /// What was attempted.
+        /// The attempted operation.
         doing: &'static str,
         /// The file.
         path: PathBuf,
@@ -124,7 +124,7 @@ pub enum BackupFault {
     /// A database operation failed.
     #[error("cannot {doing} {}", path.display())]
     Database {
-        /// What was attempted.
+        /// The attempted operation.
         doing: &'static str,
         /// The file.
         path: PathBuf,

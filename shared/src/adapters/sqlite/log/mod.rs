@@ -137,8 +137,8 @@ impl StatusCursor {
     /// The cursor names the account as well: a cursor of another account is refused, so that no rows are skipped.
     fn parse(account: AccountKey, status: TransactionStatus, cursor: &str) -> Result<Self, SqlFault> {
         let read = || {
-            let place = cursor.strip_prefix(&Self::listing(account, status))?;
-            let (partner, message) = place.split_once('.')?;
+            let position = cursor.strip_prefix(&Self::listing(account, status))?;
+            let (partner, message) = position.split_once('.')?;
             Some(Self { partner: PartnerId::parse(partner).ok()?, message: message.parse().ok()? })
         };
         read().ok_or(SqlFault::ForeignCursor)

@@ -62,7 +62,7 @@ CREATE TABLE transactions (
     PRIMARY KEY (account, partner, message)
 ) STRICT, WITHOUT ROWID;
 
--- Recovery reads what is still accepted, never the history.
+-- Recovery reads accepted transactions only, not the history.
 CREATE INDEX transactions_accepted ON transactions (account, partner, message) WHERE status = 'accepted';
 CREATE INDEX transactions_rejected ON transactions (account, partner, message) WHERE status = 'rejected';
 

@@ -153,9 +153,7 @@ impl Restoration {
         check_sound(&fresh, &prepared.path, on_progress)?;
         seal(fresh, &prepared.path)?;
         let copied = copy_owner(&prepared.path, &plan.store);
-        copied.map_err(|error| {
-            FileOperation::of("give to the owner of the store", &prepared.path).file(error)
-        })?;
+        copied.map_err(|error| FileOperation::of("change the owner of", &prepared.path).file(error))?;
 
         // Locked until the end: no other process reads or writes the old file.
         let merged = if plan.store.exists() { merge_log(&plan.store)? } else { None };

@@ -124,7 +124,7 @@ fn must_stop(fault: &BackupFault) -> bool {
 /// Returns the values that the store has reached, if it can be read.
 pub(super) fn reached_by(replaced: &Replaced) -> Option<ReachedValues> {
     let Replaced::Read(contents) = replaced else { return None };
-    // An inconsistent register gives no value.
+    // The values of an inconsistent register are not used.
     let number = contents.register.as_ref().ok()?.next;
     let epoch = contents.gate.as_ref().ok().copied().flatten().map_or(0, |order| order.epoch);
     Some(ReachedValues { number, message: contents.last_message, epoch })

@@ -57,19 +57,19 @@ struct Fixture {
 impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let living = folder.path().join("living.db");
-        let connection = connect(&living, Role::Write).unwrap();
-        migrate(&connection, &living).unwrap();
+        let live = folder.path().join("living.db");
+        let connection = connect(&live, Role::Write).unwrap();
+        migrate(&connection, &live).unwrap();
         write_word(&connection, "backup");
         let fixture = Self { folder };
-        take(&living, &fixture.backup(), Existing::Keep, &SystemWorld::new(), &mut |_| {}).unwrap();
+        take(&live, &fixture.backup(), Existing::Keep, &SystemWorld::new(), &mut |_| {}).unwrap();
         connection.query_row("PRAGMA wal_checkpoint", [], |_| Ok(())).unwrap();
         write_word(&connection, "store");
         for suffix in ["", "-wal"] {
-            std::fs::copy(beside(&living, suffix), beside(&fixture.store(), suffix)).unwrap();
+            std::fs::copy(beside(&live, suffix), beside(&fixture.store(), suffix)).unwrap();
         }
         drop(connection);
-        std::fs::remove_file(&living).unwrap();
+        std::fs::remove_file(&live).unwrap();
         fixture
     }
 
@@ -152,7 +152,7 @@ fn a_restore_that_fails_at_any_step_leaves_the_old_store_or_the_new_one() {
         }
         *seen.entry(word.clone()).or_insert(0) += 1;
 
-        // A repetition succeeds, and the old store is kept at most once more.
+        // A repetition succeeds, and keeps the old store at most one more time.
         let plan = fixture.restoration().carry_out(&mut |_| {}).unwrap();
         assert_eq!(read_word(&fixture.store()).as_deref(), Some("backup"));
         assert_eq!(read_word(&plan.kept.unwrap()), Some(word));

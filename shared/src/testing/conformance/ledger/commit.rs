@@ -197,8 +197,8 @@ async fn a_missing_row_writes_nothing(case: &Case) {
     batch[3].key = case.deposit(key, 1).key;
     let answer = assert_writes_nothing(case, &case.decided(&account, &batch)).await;
     assert_eq!(answer, Committed::Stale, "no transaction is final");
-    let ghost = case.store.ledger.transaction(&batch[3].key).await.unwrap();
-    assert_eq!(ghost, None, "a commit does not create a transaction");
+    let missing = case.store.ledger.transaction(&batch[3].key).await.unwrap();
+    assert_eq!(missing, None, "a commit does not create a transaction");
 
     // An account that was never opened, with the revision of another one.
     let nowhere = case.account_key();
@@ -207,8 +207,8 @@ async fn a_missing_row_writes_nothing(case: &Case) {
     unopened.value.key = nowhere;
     let answer = assert_writes_nothing(case, &case.decided(&unopened, &work)).await;
     assert_eq!(answer, Committed::Stale, "no transaction is final");
-    let ghost = case.store.ledger.account(nowhere).await.unwrap();
-    assert_eq!(ghost, None, "a commit does not open an account");
+    let missing = case.store.ledger.account(nowhere).await.unwrap();
+    assert_eq!(missing, None, "a commit does not open an account");
 }
 
 async fn a_full_commit_is_written_completely(case: &Case) {

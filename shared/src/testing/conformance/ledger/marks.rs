@@ -88,6 +88,6 @@ async fn an_unknown_transaction_cannot_be_marked(case: &Case) {
     let real = case.accepted(&[case.deposit(account, 5)]).await.remove(0);
     let never = case.deposit(account, 5).key;
     assert_eq!(mark(case, &never, &real.revision, MARKED).await, None, "the transaction does not exist");
-    let ghost = case.store.ledger.transaction(&never).await.unwrap();
-    assert_eq!(ghost, None, "a mark does not create a transaction");
+    let missing = case.store.ledger.transaction(&never).await.unwrap();
+    assert_eq!(missing, None, "a mark does not create a transaction");
 }

@@ -123,8 +123,8 @@ async fn an_extended_lease_does_not_end(queue: &TestQueue) {
     let renewed = ours(queue.extend(&first.lease, b"{\"prolonged\":true}", LONG).await);
     let control = queue.next(SHORT).await;
     assert_eq!(control.body, b"{\"control\":true}", "the message with the extended lease is invisible");
-    let look = async || Some(queue.receive(2, LONG).await).filter(|messages| !messages.is_empty());
-    for returned in queue.case.eventually("the lease of the control message ends", look).await {
+    let check = async || Some(queue.receive(2, LONG).await).filter(|messages| !messages.is_empty());
+    for returned in queue.case.eventually("the lease of the control message ends", check).await {
         assert_eq!(
             returned.lease.message_id, control.lease.message_id,
             "only the lease of the control message has ended"

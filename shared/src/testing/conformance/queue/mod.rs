@@ -65,8 +65,8 @@ impl TestQueue {
 
     /// Waits for the next message.
     async fn next(&self, visibility: Duration) -> Message {
-        let promise = "a visible message is received";
-        self.case.eventually(promise, async || self.receive(1, visibility).await.pop()).await
+        let condition = "a visible message is received";
+        self.case.eventually(condition, async || self.receive(1, visibility).await.pop()).await
     }
 
     async fn extend(&self, lease: &Lease, body: &[u8], visibility: Duration) -> Held<Lease> {
@@ -79,11 +79,11 @@ impl TestQueue {
 
     /// Waits until the depth has this value, which includes invisible messages. The depth may be approximate.
     async fn depth(&self, expected: u64) {
-        let look = async || {
+        let check = async || {
             let depth = self.port().backlog(&self.name).await.unwrap().depth;
             (depth == expected).then_some(())
         };
-        self.case.eventually(&format!("the depth becomes {expected}"), look).await;
+        self.case.eventually(&format!("the depth becomes {expected}"), check).await;
     }
 }
 
@@ -149,12 +149,15 @@ async fn the_backlog_has_depth_and_head(queue: &TestQueue) {
         queue.send(b"{}").await;
     }
     queue.depth(4).await;
-    let seen = head().await.expect("three messages are visible");
+    let head_inserted_at = head().await.expect("three messages are visible");
     let mut leased = Vec::new();
     while leased.len() < 3 {
         leased.push(queue.next(LONG).await);
     }
-    assert!(leased.iter().any(|message| message.inserted_at == seen), "the head is one of the messages");
+    assert!(
+        leased.iter().any(|message| message.inserted_at == head_inserted_at),
+        "the head is one of the messages"
+    );
     queue.depth(4).await;
     assert_eq!(head().await, None, "leased messages are not visible");
     for message in leased {
@@ -179,10 +182,10 @@ async fn queues_are_independent(one: &TestQueue, other: &TestQueue) {
         );
         assert!(queue.receive(RECEIVE_MAX, LONG).await.is_empty(), "each queue has one message");
         queue.depth(1).await;
-        for stranger in queues.iter().filter(|stranger| stranger.name != queue.name) {
-            let answer = stranger.extend(&message.lease, b"{}", Duration::ZERO).await;
+        for other_queue in queues.iter().filter(|other_queue| other_queue.name != queue.name) {
+            let answer = other_queue.extend(&message.lease, b"{}", Duration::ZERO).await;
             assert_eq!(answer, Held::Lost, "a lease can be extended on its own queue only");
-            let answer = stranger.delete(&message.lease).await;
+            let answer = other_queue.delete(&message.lease).await;
             assert_eq!(answer, Held::Lost, "a lease is valid on its own queue only");
         }
         assert_eq!(queue.delete(&message.lease).await, Held::Ours(()), "the lease is valid on its own queue");

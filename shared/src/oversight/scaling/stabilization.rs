@@ -9,14 +9,14 @@ use std::time::Duration;
 /// two bursts a queue is empty for a moment, and a worker that is drained then has lost its cache when the next burst
 /// arrives. So the result is the maximum of the numbers that were wanted within the delay.
 #[derive(Debug)]
-pub struct Steady {
+pub struct StabilizationWindow {
     delay: Duration,
     /// Times and wanted numbers, in the order of time, each number higher than all later ones. A number that is
     /// followed by a higher one cannot become the maximum again.
     recent: VecDeque<(Duration, u32)>,
 }
 
-impl Steady {
+impl StabilizationWindow {
     /// Creates the filter.
     pub const fn new(delay: Duration) -> Self {
         Self { delay, recent: VecDeque::new() }
@@ -41,9 +41,9 @@ mod tests {
 
     #[test]
     fn it_follows_upward_at_once_and_downward_after_the_delay() {
-        let mut steady = Steady::new(Duration::from_secs(60));
+        let mut window = StabilizationWindow::new(Duration::from_secs(60));
         // Second, wanted, result.
-        let story = [
+        let steps = [
             (0, 1, 1),
             (5, 4, 4),
             (10, 2, 4),
@@ -55,16 +55,16 @@ mod tests {
             (76, 1, 1),
             (77, 8, 8),
         ];
-        for (second, wanted, expected) in story {
-            assert_eq!(steady.follow(Duration::from_secs(second), wanted), expected, "second {second}");
+        for (second, wanted, expected) in steps {
+            assert_eq!(window.follow(Duration::from_secs(second), wanted), expected, "second {second}");
         }
     }
 
     #[test]
     fn without_a_delay_it_follows_at_once() {
-        let mut steady = Steady::new(Duration::ZERO);
+        let mut window = StabilizationWindow::new(Duration::ZERO);
         for (second, wanted) in [(0, 3), (1, 1), (2, 5), (3, 2)] {
-            assert_eq!(steady.follow(Duration::from_secs(second), wanted), wanted);
+            assert_eq!(window.follow(Duration::from_secs(second), wanted), wanted);
         }
     }
 }

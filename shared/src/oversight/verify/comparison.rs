@@ -23,9 +23,9 @@ struct Sums {
 
 /// The groups in which the two sides differ.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Suspects(BTreeSet<usize>);
+pub struct DifferingGroups(BTreeSet<usize>);
 
-impl Suspects {
+impl DifferingGroups {
     /// Returns whether both sides are equal.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -75,27 +75,27 @@ fn group_of(message: MessageId) -> usize {
 }
 
 /// Both sides of one account, in one pass.
-pub(super) struct Sieve {
+pub(super) struct Comparison {
     account: AccountKey,
     /// A new nonce for each audit, so that no client can prepare content with equal sums.
     salt: Nonce,
     entries: Sums,
     transactions: Sums,
     /// The groups that are compared entry by entry; empty in the first pass.
-    suspects: Suspects,
+    differing_groups: DifferingGroups,
     kept: BTreeMap<(PartnerId, MessageId), Entry>,
 }
 
-impl Sieve {
-    pub(super) fn new(account: AccountKey, salt: Nonce, suspects: Suspects) -> Self {
+impl Comparison {
+    pub(super) fn new(account: AccountKey, salt: Nonce, differing_groups: DifferingGroups) -> Self {
         let (entries, transactions) = (Sums::new(), Sums::new());
-        Self { account, salt, entries, transactions, suspects, kept: BTreeMap::new() }
+        Self { account, salt, entries, transactions, differing_groups, kept: BTreeMap::new() }
     }
 
     /// Adds an entry of the journal.
     pub(super) fn entry(&mut self, entry: &Entry, findings: &mut Findings) {
         self.entries.add(entry, self.salt);
-        if !self.is_suspect(entry.message) {
+        if !self.is_compared(entry.message) {
             return;
         }
         let key = (entry.partner.clone(), entry.message);
@@ -113,7 +113,7 @@ impl Sieve {
     /// page that could not be read.
     pub(super) fn posted(&mut self, entry: &Entry, is_in_a_gap: bool, findings: &mut Findings) {
         self.transactions.add(entry, self.salt);
-        if !self.is_suspect(entry.message) {
+        if !self.is_compared(entry.message) {
             return;
         }
         match self.kept.remove(&(entry.partner.clone(), entry.message)) {
@@ -134,7 +134,7 @@ impl Sieve {
     /// Adds a transaction that is not posted: the journal must have no entry for it.
     pub(super) fn not_posted(&mut self, transaction: &Transaction, findings: &mut Findings) {
         let TransactionKey { account: _, partner, message } = &transaction.key;
-        if !self.is_suspect(*message) {
+        if !self.is_compared(*message) {
             return;
         }
         if let Some(entry) = self.kept.remove(&(partner.clone(), *message)) {
@@ -145,12 +145,12 @@ impl Sieve {
     }
 
     /// Ends the pass. Returns the groups that differ, as far as they can be compared in one pass.
-    pub(super) fn end(self, findings: &mut Findings) -> Suspects {
+    pub(super) fn end(self, findings: &mut Findings) -> DifferingGroups {
         for entry in self.kept.values() {
             let finding = self.finding(FindingKind::TransactionMissing, entry).at(entry.sequence);
             findings.push(finding.expecting("a posted transaction").finding("nothing"));
         }
-        let Self { account, entries, transactions, suspects, .. } = self;
+        let Self { account, entries, transactions, differing_groups, .. } = self;
         let sides = entries.hashes.iter().zip(&transactions.hashes).zip(&entries.counts).enumerate();
         let (mut differing, mut to_compare, mut left) = (BTreeSet::new(), 0_u64, 0_u64);
         for (group, ((journal, log), count)) in sides {
@@ -166,17 +166,17 @@ impl Sieve {
             }
         }
         // The first pass compares no entries.
-        if left > 0 && !suspects.is_empty() {
+        if left > 0 && !differing_groups.is_empty() {
             let finding = Finding::of(FindingKind::More, Some(account));
             let found =
                 format!("{left} more of {GROUPS} groups of transactions that differ from the journal");
             findings.push(finding.finding(found));
         }
-        Suspects(differing)
+        DifferingGroups(differing)
     }
 
-    fn is_suspect(&self, message: MessageId) -> bool {
-        !self.suspects.is_empty() && self.suspects.0.contains(&group_of(message))
+    fn is_compared(&self, message: MessageId) -> bool {
+        !self.differing_groups.is_empty() && self.differing_groups.0.contains(&group_of(message))
     }
 
     fn finding(&self, kind: FindingKind, entry: &Entry) -> Finding {
@@ -188,7 +188,7 @@ impl Sieve {
 
 /// Describes the differences; the journal has the expected values.
 fn differences(journal: &Entry, log: &Entry) -> (String, String) {
-    let tell = |entry: &Entry| {
+    let describe = |entry: &Entry| {
         [
             ("entry", entry.sequence.to_string()),
             ("type", entry.kind.code().to_owned()),
@@ -200,7 +200,7 @@ fn differences(journal: &Entry, log: &Entry) -> (String, String) {
         ]
     };
     let (mut expected, mut found) = (Vec::new(), Vec::new());
-    for ((name, one), (_, other)) in tell(journal).into_iter().zip(tell(log)) {
+    for ((name, one), (_, other)) in describe(journal).into_iter().zip(describe(log)) {
         if one != other {
             expected.push(format!("{name} {one}"));
             found.push(format!("{name} {other}"));
