@@ -265,12 +265,12 @@ fn an_import_that_is_turned_round_is_found() {
         "\nfn f() { g!(crate::ports::Store) }\n",
         "\nuse super::super::ports;\n",
     ] {
-        let (against, acyclic) = turned(account, line);
+        let (against, _) = turned(account, line);
         assert!(
             against.iter().all(|import| import.starts_with("domain::account imports ports")),
             "{against:?}"
         );
-        assert!(!against.is_empty() && !acyclic, "{line} is not found");
+        assert!(!against.is_empty(), "{line} is not found");
     }
     let (against, acyclic) = turned("shared/src/domain/ids.rs", "\nuse super::account::Account;\n");
     assert!(against.is_empty() && !acyclic, "a cycle within one folder: {against:?}");
