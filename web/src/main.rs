@@ -28,7 +28,7 @@ use postonce_web::cli::keys::{self, KeysCommand};
 use postonce_web::cli::partners::{self, PartnersCommand};
 use postonce_web::cli::verify::{self, Verdict, VerifyCommand};
 use postonce_web::process::{self, Hosting};
-use postonce_worker::drain::until_asked_to_stop;
+use postonce_worker::drain::until_stop_signal;
 use postonce_worker::process::find_secret;
 
 /// Serving and posting take and give back small pieces of memory all the time.
@@ -145,7 +145,7 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         let embedded = matches!(config.storage, StorageConfig::Sqlite { .. });
         let worker_here = with_worker || (embedded && !no_worker);
         let hosting = if worker_here { Hosting::WithWorker } else { Hosting::WebOnly };
-        process::run(&bank, &exchange, &config, hosting, until_asked_to_stop()).await?;
+        process::run(&bank, &exchange, &config, hosting, until_stop_signal()).await?;
         store::checkpoint(&config);
     }
     Ok(ExitCode::SUCCESS)

@@ -296,7 +296,7 @@ async fn a_question_reaches_all_other_workers_at_once() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let dead = cluster.fresh_id();
     cluster.register(dead, &Address::parse(&closed.to_string()).unwrap()).await;
-    other.callee.meter.listeners(&queue(0)).allow(7);
+    other.callee.meter.listeners(&queue(0)).set_max(7);
     other.callee.meter.received.add(3);
 
     let answers = within(asker.broadcast.send(&BroadcastRequest::get(STATUS_PATH), DEADLINE)).await.unwrap();
