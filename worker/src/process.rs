@@ -55,7 +55,7 @@ pub async fn run(
             readiness.gain(Part::ProcessRegistry);
         };
         run_registered(worker, bank, exchange, (config, address), &draining, on_registered).await;
-        // Until here, other processes can see that this one drains.
+        // The server stops last, so that other processes can read the status of this one while it drains.
         handle.stop(true).await;
     };
     let serving = async {

@@ -181,8 +181,8 @@ impl<H: Handler> Listener<H> {
         polls.chain([state.task_at]).min().unwrap_or(state.task_at)
     }
 
-    /// Returns the next background task that is due, in turn. One turn in each round runs no task, to limit the
-    /// number of operations.
+    /// Returns the next background task that is due, in turn. One turn in each round runs no task, which offsets the
+    /// operations of the other polls.
     fn next_task(&self, state: &mut ListenerState) -> Option<Arc<dyn BackgroundTask>> {
         let turns = self.background_tasks.len().saturating_add(1);
         for _ in 0..turns {

@@ -146,8 +146,8 @@ impl<H: Handler> Session<H> {
         let mut first = !self.context.drain.is_started();
         let mut last_start = self.start();
         loop {
-            // The first receive is always allowed: the queue may contain work of which the worker that it is
-            // assigned to was not notified.
+            // The first receive is always allowed: the worker to which the queue is assigned may not have been
+            // notified of the work.
             let may_add_settling = settling <= self.context.receivers.ceiling.get();
             while poll
                 && may_add_settling

@@ -236,7 +236,7 @@ impl Settlement {
     }
 
     /// Releases a message until later, with only the unfinished work in it. With `forgive`, the receipt is recorded
-    /// as forgiven, because no work failed permanently in it.
+    /// as forgiven, because of a transient fault.
     async fn retry_later(&self, delivery: &Delivery<Envelope>, rest: Vec<Work>, forgive: bool) {
         let Ok(envelope) = &delivery.content else { return };
         let forgiven = envelope.forgiven.saturating_add(u32::from(forgive));

@@ -44,7 +44,7 @@ pub enum Disposition {
     RetryLater {
         /// The unfinished work.
         rest: Vec<Work>,
-        /// Whether this receipt does not count, because only transient faults or lost races occurred.
+        /// Whether this receipt does not count, because of a transient fault.
         forgive: bool,
     },
     /// The unfinished work is sent again, one item per message, so that a failing item does not affect others.
