@@ -1,17 +1,12 @@
-//! The worker process: reads the configuration, starts telemetry, opens the store, runs the listeners, and stops on a
-//! signal. With `--scale` it supervises such processes instead.
+//! The worker process: configuration, telemetry, store, listeners, and the wait for a signal to stop. With
+//! `--scale`, the process supervises other worker processes instead.
 
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
-use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::bank::Bank;
-use postonce_shared::cluster::completions::Completions;
-use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::config::{Config, add_settings};
-use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::world::World;
 use postonce_shared::store;
@@ -24,7 +19,7 @@ use postonce_worker::supervisor::supervised::{SUPERVISED, SupervisorSocket};
 use postonce_worker::supervisor::{Program, ScaleRange, Supervisor};
 use postonce_worker::worker::Worker;
 
-/// Serving and posting allocate and free small objects all the time.
+/// Serving and posting allocate and free small pieces of memory all the time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -32,14 +27,14 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Cli {
-    /// Number of worker processes on this machine: a fixed number, or a range such as 1..8, within which the number
-    /// follows the backlog; a range replaces workers-min and workers-max
+    /// Number of worker processes on this machine. With a range such as 1..8, the number follows the backlog within
+    /// that range, which then replaces workers-min and workers-max
     #[arg(long, value_name = "RANGE")]
     scale: Option<ScaleRange>,
-    /// Hold the gate at the start if it was never set; otherwise keep its state
+    /// Hold the gate first if it was never set; otherwise leave it unchanged
     #[arg(long)]
     held: bool,
-    /// Set by a supervisor, which is connected to standard input
+    /// Started by a supervisor, which holds the other end of standard input
     #[arg(long = SUPERVISED, hide = true)]
     supervised: bool,
 }
@@ -52,23 +47,18 @@ async fn main() -> anyhow::Result<()> {
     let _log = telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
-    let completions: Arc<Completions> = Arc::default();
-    let secret = Arc::new(DoorbellSecret::new(config.ring_secret.as_ref()));
-    let seal = Seal::new(&secret);
-    let store = store::open(&config, Arc::clone(&world), &completions, &seal);
-    let store = store.await.context("the store cannot be opened")?;
+    let opened = store::open_bank(&config, Arc::clone(&world)).await;
+    let (bank, network) = opened.context("the store cannot be opened")?;
     // A supervised worker has the arguments of its supervisor, including the range.
     if let Some(range) = cli.scale.filter(|_| !cli.supervised) {
-        return supervise(range, &config, &store, world).await;
+        return supervise(range, &config, &bank.store, world).await;
     }
-    let exchange = PeerNetwork::with(&store, &world, secret)?;
-    let bank = Bank::linked(store, Arc::clone(&world), exchange.links(&completions), config.queue_count);
     let socket = cli.supervised.then(SupervisorSocket::from_stdin).transpose();
     let socket = socket.context("--supervised is only for workers that postonce-worker --scale starts")?;
     let worker = WorkerConfig { held: cli.held, ..WorkerConfig::from(&config) };
     let worker = Worker::new(&bank, worker, Arc::default());
     let stop = until_stopped(socket, Arc::clone(worker.meter()), world);
-    process::run(worker, &bank, &exchange, &config, stop).await?;
+    process::run(worker, &bank, &network, &config, stop).await?;
     store::checkpoint(&config);
     Ok(())
 }

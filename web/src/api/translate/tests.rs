@@ -81,7 +81,7 @@ async fn members_of_answers_cannot_be_sent() {
         ["message_id", "type", "status", "accepted_at", "sequence", "posted_at", "reason", "rejected_at"]
     {
         let body = format!(r#"{{"amount":"1","currency":"EUR","{name}":"x"}}"#);
-        let expected = format!("{name}: is a member of answers; it cannot be sent");
+        let expected = format!("{name}: is a member of responses; it cannot be sent");
         assert_eq!(refused(&body).await, [expected]);
     }
 }
