@@ -10,7 +10,7 @@
 //!
 //! Work that would fill many messages is kept in the payload store, and one message claims it ([`claim`]). The
 //! modules: [`routing`] chooses the queue, [`item`] encodes one transaction, [`encoded_item`] does so in advance,
-//! this file encodes the whole envelope, and [`pack`] decides how many messages there are.
+//! this file encodes the whole envelope, and [`mod@pack`] decides how many messages there are.
 //!
 //! Versions: a reader ignores unknown members, so additions need no new version. A change that an older worker would
 //! misinterpret gets a new number, and older workers leave such an envelope on the queue for a newer one

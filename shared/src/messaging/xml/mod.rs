@@ -1,5 +1,5 @@
-//! XML from untrusted sources, as a small tree: parsed within limits ([`read`]) and written in one canonical form
-//! ([`write`]), so that equal content gives equal text.
+//! XML from untrusted sources, as a small tree: parsed within limits ([`mod@read`]) and written in one canonical form
+//! ([`mod@write`]), so that equal content gives equal text.
 //!
 //! Every document is treated as hostile. Features that can make a small document large, slow or ambiguous are
 //! refused: document types (and with them all entities except the five of XML), processing instructions,
