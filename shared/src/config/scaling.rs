@@ -1,10 +1,10 @@
-//! The settings of the number of workers.
+//! The settings for the number of workers.
 
 use std::time::Duration;
 
 use clap::Args;
 
-use super::group::{Refusal, defaults};
+use super::group::{InvalidSetting, defaults};
 use super::values::{number, seconds};
 use crate::oversight::scaling::{ScalingPolicy, Schedule, TimeZone};
 
@@ -42,8 +42,8 @@ pub(super) struct ScalingSettings {
 }
 
 impl ScalingSettings {
-    /// The policy that the settings describe together.
-    pub(super) fn policy(self) -> Result<ScalingPolicy, Refusal> {
+    /// Combines the settings into the policy.
+    pub(super) fn policy(self) -> Result<ScalingPolicy, InvalidSetting> {
         let Self { workers_min, workers_max, .. } = self;
         if workers_min > workers_max {
             return Err(("workers-min", format!("must be at most workers-max, which is {workers_max}")));
@@ -71,9 +71,9 @@ impl ScalingSettings {
 }
 
 impl Default for ScalingPolicy {
-    /// The policy without any configuration.
+    /// Returns the default policy.
     fn default() -> Self {
-        defaults::<ScalingSettings>().policy().expect("the defaults agree with each other")
+        defaults::<ScalingSettings>().policy().expect("the defaults are a valid combination")
     }
 }
 

@@ -115,7 +115,7 @@ fn serve_beside(
             .wrap(from_fn(attend))
     };
     let limits = HttpLimits {
-        head_patience: HEAD_PATIENCE,
+        head_timeout: HEAD_PATIENCE,
         keep_alive: KEEP_ALIVE,
         connections_max: CONNECTIONS_MAX,
         ..HttpLimits::default()
@@ -149,8 +149,8 @@ where
         > + 'static,
     B: MessageBody + 'static,
 {
-    let HttpLimits { head_patience, keep_alive, connections_max, .. } = *limits;
-    let connections = Connections::new(Arc::clone(world), keep_alive.saturating_add(head_patience));
+    let HttpLimits { head_timeout, keep_alive, connections_max, .. } = *limits;
+    let connections = Connections::new(Arc::clone(world), keep_alive.saturating_add(head_timeout));
     world.spawn(Arc::clone(&connections).watch().boxed());
     let connections_max = connections_max.div_ceil(threads);
     let server = HttpServer::new(app)
@@ -158,8 +158,8 @@ where
         .max_connections(connections_max)
         // As many handshakes as connections, so that unfinished handshakes delay no other client.
         .max_connection_rate(connections_max)
-        .tls_handshake_timeout(head_patience.min(HANDSHAKE_PATIENCE))
-        .client_request_timeout(head_patience)
+        .tls_handshake_timeout(head_timeout.min(HANDSHAKE_PATIENCE))
+        .client_request_timeout(head_timeout)
         .keep_alive(keep_alive)
         .on_connect(move |stream, data| connections.admit(stream, data))
         .shutdown_timeout(drain_s)
