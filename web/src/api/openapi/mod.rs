@@ -158,11 +158,4 @@ mod tests {
             assert!(operations.contains(&&json!(format!("submit_{code}"))), "no operation submits a {code}");
         }
     }
-    #[test]
-    fn zz_write() {
-        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        std::fs::write(root.join("schemas/openapi/postonce.json"), format!("{}\n", openapi_json())).unwrap();
-        std::fs::write(root.join("schemas/json/postonce.schema.json"), format!("{}\n", json_schema()))
-            .unwrap();
-    }
 }
