@@ -91,7 +91,7 @@ pub async fn run_in_roster(
     draining: &Drain,
     announced: impl FnOnce(),
 ) {
-    let (roster, idle) = (&bank.store.roster, config.idle_poll_max);
+    let (roster, idle) = (&bank.store.process_registry, config.idle_poll_max);
     let own = (exchange.id, ProcessKind::Worker);
     let heartbeat = Arc::new(Heartbeat::new(roster, &bank.world, own, address, idle));
     worker.add_background_task(heartbeat.clone());

@@ -55,7 +55,7 @@ pub struct Store {
     /// The partners and their terms.
     pub partners: Arc<dyn Partners>,
     /// The processes that can be called.
-    pub roster: Arc<dyn ProcessRegistry>,
+    pub process_registry: Arc<dyn ProcessRegistry>,
     /// Counts the operations of the store, which cost money.
     pub operations: Arc<StorageOperations>,
 }

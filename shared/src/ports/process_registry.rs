@@ -173,12 +173,12 @@ pub trait ProcessRegistry: Send + Sync {
 /// # Errors
 /// [`StoreFault`] when the registry cannot be read.
 pub async fn live_processes(
-    roster: &dyn ProcessRegistry,
+    registry: &dyn ProcessRegistry,
     now: Timestamp,
 ) -> Result<Vec<RegisteredProcess>, StoreFault> {
-    let mut entries = roster.list().await?;
+    let mut entries = registry.list().await?;
     for entry in entries.iter().filter(|entry| entry.is_expired(now)) {
-        if let Err(fault) = roster.withdraw(entry.id).await {
+        if let Err(fault) = registry.withdraw(entry.id).await {
             // The next reader tries again.
             tracing::debug!("Expired registry entry not removed: {}", super::fault::chain(&fault));
         }

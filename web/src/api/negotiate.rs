@@ -81,7 +81,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Selects the best accepted format. The format of the request is preferred.
+    /// Selects the accepted format with the highest weight. The format of the request is preferred.
     ///
     /// # Errors
     /// [`ApiError`] with status 406 when no accepted format is available.
@@ -101,7 +101,7 @@ impl Reply {
         accepted.and_then(|accepted| accepted.best(default, profile(request))).unwrap_or(default)
     }
 
-    /// Returns the format of the body, else the format of the partner, else the default format.
+    /// Returns the format for a request without `Accept`: that of the body, else that of the partner, else JSON.
     fn default_for(request: &HttpRequest) -> Self {
         let profile = profile(request);
         let sent = header_text(request.headers(), header::CONTENT_TYPE).map(|it| MediaType::of(it).essence);

@@ -198,7 +198,8 @@ mod tests {
         let store = MemoryStore::new(Arc::clone(&world));
         let address = Address::parse("worker-1:80").unwrap();
         let (id, poll) = (ProcessId::from_uuid(world.uuid()), Duration::from_secs(60));
-        let heartbeat = Heartbeat::new(&store.roster, &world, (id, ProcessKind::Worker), address, poll);
+        let heartbeat =
+            Heartbeat::new(&store.process_registry, &world, (id, ProcessKind::Worker), address, poll);
         let (starter, drain) = drain();
         let operations = || store.operations.snapshot().values().sum::<u64>();
         let life = async {
@@ -213,16 +214,16 @@ mod tests {
                 heartbeat.run().await;
             }
             assert_eq!(operations(), 361, "one at the start, and one at every second turn");
-            assert_eq!(live_processes(&*store.roster, world.now()).await.unwrap().len(), 1);
+            assert_eq!(live_processes(&*store.process_registry, world.now()).await.unwrap().len(), 1);
             starter.start();
         };
         let announced = std::sync::atomic::AtomicBool::new(false);
         let note = || announced.store(true, std::sync::atomic::Ordering::SeqCst);
         futures::future::join(heartbeat.keep(&drain, note), life).await;
         assert!(announced.into_inner());
-        assert!(store.roster.list().await.unwrap().is_empty(), "it withdrew");
+        assert!(store.process_registry.list().await.unwrap().is_empty(), "it withdrew");
         test_world.advance(Duration::from_secs(3600));
         heartbeat.run().await;
-        assert!(store.roster.list().await.unwrap().is_empty(), "a late errand brings nothing back");
+        assert!(store.process_registry.list().await.unwrap().is_empty(), "a late errand brings nothing back");
     }
 }

@@ -1,4 +1,4 @@
-//! Parts of the document that the annotations cannot express: mandatory response headers and their schemas, links,
+//! Parts of the OpenAPI document that the annotations cannot express: mandatory response headers and their schemas, links,
 //! and the exact schemas of [`sharpen`].
 
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use super::{links, xml};
 use crate::access::scopes::Scope;
 use crate::formats;
 
-/// The document, with its parts in reading order.
+/// The OpenAPI document, with its parts in reading order.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Finished {
@@ -85,7 +85,7 @@ fn answers(document: &Finished) -> BTreeSet<String> {
     names
 }
 
-/// Responses omit members without a value; only a member that is always present can be null.
+/// Removes null from the types of members that are not required: responses omit them if they have no value.
 fn refuse_null(schema: &mut Value) {
     let required = schema.get("required").cloned().unwrap_or_default();
     let is_required = |name: &str| required.as_array().into_iter().flatten().any(|it| it == name);

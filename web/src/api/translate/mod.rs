@@ -22,7 +22,7 @@ use crate::error::{ApiError, Code};
 use crate::formats::members::Members;
 use crate::formats::{Format, Shape, json};
 
-/// Complete body of a request in a supported format.
+/// The complete body of a request in a supported format.
 #[derive(Debug)]
 pub struct InboundDocument {
     format: &'static dyn Format,
