@@ -15,7 +15,7 @@ const PRINTABLE: &str = r"^[^\u0000-\u001F\u007F-\u009F]*$";
 ///
 /// # Panics
 /// If a schema is missing: then the list of rules is out of date.
-pub fn sharpen(schemas: &mut Value) {
+pub fn add_rules(schemas: &mut Value) {
     let unknown = json!({"additionalProperties": {"$ref": "#/components/schemas/UnknownMember"}});
     let metadata = json!({
         "maxProperties": 20,

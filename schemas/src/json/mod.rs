@@ -24,7 +24,7 @@ mod partners;
 mod raw;
 
 pub use self::costs::{ProcessCost, Scale, StorageOperation, StorageOperations};
-pub use self::exact::{add, sharpen};
+pub use self::exact::{add, add_rules};
 pub use self::money::codes_by_decimals;
 pub use self::operators::{
     DeadLetter, DeadLetterPage, Gate, GateChange, GateChanged, GateListener, OrderNumberRange, OrderNumbers,

@@ -118,7 +118,7 @@ pub struct Config {
     #[arg(help_heading = "HTTP", long, value_name = "URL", value_parser = advertise)]
     pub advertise: Option<Address>,
     /// Secret with which the processes of the bank sign their calls to each other, at least 16 visible ASCII
-    /// characters; during a change two secrets as new,old; by default one is generated and kept in the store
+    /// characters; during a change two secrets as new,old; by default one is generated and saved in the store
     #[arg(help_heading = "HTTP")]
     #[arg(long, value_name = "SECRET", hide_env_values = true, value_parser = ring_keys)]
     pub ring_secret: Option<DoorbellKeys>,
@@ -153,8 +153,8 @@ pub struct Config {
     #[arg(help_heading = "Worker", long = "idle-poll-max-ms", value_name = "MILLISECONDS")]
     #[arg(default_value = "60000", value_parser = milliseconds(100..=600_000))]
     pub idle_poll_max: Duration,
-    /// Partner on whose behalf, and on whose terms, the worker accepts XML and delimited bodies that
-    /// producers write directly to the queue; by default none, and they become dead letters
+    /// Partner for which the worker accepts XML and delimited bodies that producers write directly to the queue, with
+    /// its permissions and its rate; by default none, and these bodies become dead letters
     #[arg(help_heading = "Worker", long, value_name = "PARTNER", value_parser = legacy_partner)]
     pub legacy_partner: Option<PartnerId>,
     /// Rules for signed requests.

@@ -15,8 +15,8 @@ pub struct SignatureTerms {
     #[arg(long = "signature-age-max-s", value_name = "SECONDS")]
     #[arg(default_value = "300", value_parser = seconds(1..=3600))]
     pub age_max: Duration,
-    /// Address that clients see and sign for, such as `https://bank.example`, for a service behind a proxy that
-    /// ends TLS or changes Host; by default the address in the request
+    /// Address of the service that clients use and sign, such as `https://bank.example`, if a proxy terminates TLS or
+    /// changes Host; by default the address in the request
     #[arg(long, value_name = "URL", value_parser = public_address)]
     pub public_address: Option<PublicAddress>,
 }

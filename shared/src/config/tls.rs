@@ -30,7 +30,7 @@ pub struct TlsClients {
 #[command(next_help_heading = "TLS")]
 pub(super) struct TlsSettings {
     /// PEM file with the certificate of the HTTP API, followed by the intermediate certificates up to its root;
-    /// serves HTTPS; by default none, and plain HTTP
+    /// enables HTTPS; by default plain HTTP is served
     #[arg(long, value_name = "FILE")]
     tls_certificate: Option<PathBuf>,
     /// PEM file with the private key of the certificate; both files are read again within seconds after they

@@ -1,4 +1,4 @@
-//! The interfaces of the bank to stores, queues and clock, each method one business step. The doc comment of a
+//! The interfaces of the bank to stores, queues and clock. Each method is one business step. The doc comment of a
 //! method is its contract; [`crate::testing::conformance`] checks every adapter against it.
 //!
 //! A port promises an atomic step, not rows: it exposes no database transaction, no SQL and no

@@ -1,7 +1,7 @@
 //! The registry of processes that can be called: those that listen to queues, and those that serve the API. Each
 //! process has one row, which it renews.
 //!
-//! The registry only saves time. A process without an entry still finds its work by polling the queues, and
+//! The registry is only an optimization. A process without an entry still finds its work by polling the queues, and
 //! a call to a process that no longer runs has no effect.
 
 use std::fmt;
@@ -33,7 +33,7 @@ impl ProcessId {
         Uuid::try_parse(text).ok().map(Self)
     }
 
-    /// Returns thirty-two lower-case hexadecimal digits.
+    /// Returns the id as 32 lower-case hexadecimal digits.
     pub fn simple(self) -> String {
         self.0.simple().to_string()
     }
@@ -75,7 +75,7 @@ impl ProcessKind {
     }
 }
 
-/// Longest address, in characters.
+/// Maximum length of an address, in characters.
 pub const ADDRESS_CHARS_MAX: usize = 200;
 
 /// The address of a process, such as `http://10.0.0.7:40123`.

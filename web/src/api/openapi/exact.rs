@@ -1,9 +1,9 @@
-//! Parts of the OpenAPI document that the annotations cannot express: mandatory response headers and their schemas, links,
-//! and the exact schemas of [`sharpen`].
+//! Parts of the OpenAPI document that the annotations cannot express: mandatory response headers and their schemas,
+//! links, and the exact schemas of [`add_rules`].
 
 use std::collections::BTreeSet;
 
-use postonce_schemas::json::{add, sharpen};
+use postonce_schemas::json::{add, add_rules};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -37,7 +37,7 @@ pub(super) fn finish(document: Value) -> Finished {
     }
     let answers = answers(&finished);
     let schemas = finished.components.get_mut("schemas").expect("the document has schemas");
-    sharpen(schemas);
+    add_rules(schemas);
     let scopes: Vec<&str> = Scope::ALL.iter().map(|scope| scope.code()).collect();
     add(schemas, "/PartnerKeyRequest/properties/scopes/items", json!({"enum": scopes}));
     let names = formats::names().into_iter().map(Value::from).chain([Value::Null]);
