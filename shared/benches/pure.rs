@@ -4,7 +4,6 @@
 //! whole.
 
 use std::hint::black_box;
-use std::sync::Arc;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use postonce_shared::adapters::page_body;
@@ -63,7 +62,7 @@ fn work(count: u128) -> Vec<Work> {
 }
 
 fn envelopes(criterion: &mut Criterion) {
-    let (bank, none) = (seal(), Seal::new(&Arc::new(DoorbellSecret::new(None))));
+    let (bank, none) = (seal(), Seal::new(&DoorbellSecret::new(None)));
     for count in [1, ITEMS] {
         let envelope = Envelope::of(work(count), None);
         let (sealed, unsealed) = (envelope.encode(&bank), envelope.encode(&none));

@@ -1,11 +1,14 @@
-//! Opens the configured store. Only this module depends on all adapters.
+//! Opens the configured store, and the bank on it. Only this module depends on all adapters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::adapters::azure::{self, AzureConfig, AzureConnection};
+use crate::adapters::http::{NoClient, PeerNetwork};
 use crate::adapters::sqlite::{self, Enqueue, SqliteStore};
+use crate::bank::Bank;
 use crate::cluster::completions::Completions;
+use crate::cluster::doorbell_secret::DoorbellSecret;
 use crate::config::{Config, StorageConfig};
 use crate::messaging::envelope::seal::Seal;
 use crate::messaging::envelope::{self, EncodedItem};
@@ -14,7 +17,7 @@ use crate::ports::fault::{StoreFault, chain};
 use crate::ports::queue::QueueName;
 use crate::ports::world::World;
 
-/// The store cannot be opened.
+/// The store or the bank cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenFault {
     /// The database file cannot be used.
@@ -23,6 +26,22 @@ pub enum OpenFault {
     /// The client of Azure Storage cannot be created.
     #[error(transparent)]
     Azure(#[from] StoreFault),
+    /// The HTTP client to other processes cannot be created.
+    #[error(transparent)]
+    NoClient(#[from] NoClient),
+}
+
+/// Opens the configured store, the network to the other processes, and the bank that connects both.
+///
+/// # Errors
+/// [`OpenFault`], when the file cannot be opened, or the HTTP client cannot be created.
+pub async fn open_bank(config: &Config, world: Arc<dyn World>) -> Result<(Bank, PeerNetwork), OpenFault> {
+    let completions: Arc<Completions> = Arc::default();
+    let secret = DoorbellSecret::new(config.ring_secret.as_ref());
+    let store = open(config, Arc::clone(&world), &completions, &Seal::new(&secret)).await?;
+    let network = PeerNetwork::new(&store, &world, secret)?;
+    let bank = Bank::linked(store, world, network.links(&completions), config.queue_count);
+    Ok((bank, network))
 }
 
 /// Opens the configured store. Messages that the store enqueues itself carry the `seal`, and a reply address if
@@ -31,7 +50,7 @@ pub enum OpenFault {
 /// # Errors
 /// [`OpenFault`] when the file cannot be opened. Azure is not called: a process starts while it is unavailable,
 /// reports that it is not ready, and works as soon as it is available.
-pub async fn open(
+async fn open(
     config: &Config,
     world: Arc<dyn World>,
     completions: &Arc<Completions>,

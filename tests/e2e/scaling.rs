@@ -193,7 +193,7 @@ async fn workers_do_not_outlive_a_supervisor_that_is_killed() {
     bank.workers.first_mut().expect("a supervisor was started").kill();
     until_all_are_gone(&mut bank).await;
     let drained = bank.workers.first().map(|supervisor| supervisor.log().lines()).unwrap_or_default();
-    let drained = drained.iter().filter(|line| line.contains("Drained: nothing is in hand")).count();
+    let drained = drained.iter().filter(|line| line.contains("Drained: no work is in progress")).count();
     assert_eq!(drained, 2, "both were drained");
 }
 

@@ -1,7 +1,7 @@
 //! The harness of the end-to-end tests: Azurite, the real binaries as processes, a client of the HTTP API
 //! that checks every answer against its [contract](contracts), proxies that make a service unavailable,
 //! workers that crash at a named point, an independent auditor, and chaos tests that combine them. It also
-//! contains the bank in a [simulated world](simulation), its protocol as a [model](model) for a model
+//! contains the bank in a [simulated world](simulation), its protocol as a [model] for a model
 //! checker, and the properties that hold for [hostile input](hostile).
 //!
 //! Everything listens on loopback only. No process that is started here outlives the test process, however

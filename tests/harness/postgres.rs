@@ -3,7 +3,7 @@
 //!
 //! It is configured as Debian ships it, with full durability (`fsync`, `synchronous_commit`,
 //! `full_page_writes`, and `wal_sync_method` at its default on Linux, fdatasync, which SQLite uses as
-//! well), and with the tuning of an experienced administrator for this load: see [`SETTINGS`].
+//! well), and with the tuning of an experienced administrator for this load: see `SETTINGS`.
 
 use std::ffi::OsString;
 use std::os::unix::fs::chown;

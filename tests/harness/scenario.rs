@@ -340,11 +340,8 @@ impl Scenario {
     /// The same with another clock.
     pub async fn store_in(&self, world: Arc<dyn World>) -> Store {
         if let Some(path) = self.direct.strip_prefix("sqlite:") {
-            let enqueue = store::enqueue(
-                self.queue_count(),
-                Arc::default(),
-                Seal::new(&Arc::new(DoorbellSecret::new(None))),
-            );
+            let enqueue =
+                store::enqueue(self.queue_count(), Arc::default(), Seal::new(&DoorbellSecret::new(None)));
             return SqliteStore::open(Path::new(path), enqueue, world).expect("the file can be opened");
         }
         let connection = self.direct.strip_prefix("azure:").expect("there are two kinds of stores");
@@ -355,7 +352,7 @@ impl Scenario {
 
     /// The seal of the bank's messages, with the secret that its processes find in the store.
     pub async fn seal(&self) -> Seal {
-        let secret = Arc::new(DoorbellSecret::new(None));
+        let secret = DoorbellSecret::new(None);
         secret.establish(&*self.store().await.sync, &SystemWorld::new()).await;
         Seal::new(&secret)
     }

@@ -15,7 +15,7 @@ use postonce_shared::protocol::recover::{Recovered, RecoveryScope};
 use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::{Drain, drain};
 use postonce_worker::meter::Meter;
-use postonce_worker::process::{find_secret, run_in_roster};
+use postonce_worker::process::{find_secret, run_registered};
 use postonce_worker::upkeep::heartbeat::Heartbeat;
 use postonce_worker::worker::Worker;
 use tracing::{error, info, warn};
@@ -179,7 +179,7 @@ async fn run_worker(
             }
         }
     }
-    run_in_roster(worker, bank, exchange, (config, address), draining, on_registered).await;
+    run_registered(worker, bank, exchange, (config, address), draining, on_registered).await;
 }
 
 /// Keeps a process without a worker registered.
@@ -193,7 +193,10 @@ async fn keep_registered(
     let own = (exchange.id, ProcessKind::Web);
     let heartbeat =
         Heartbeat::new(&bank.store.process_registry, &bank.world, own, address, HEARTBEAT_INTERVAL);
-    futures::join!(heartbeat.keep(draining, on_registered), heartbeat.beat(draining, HEARTBEAT_INTERVAL));
+    futures::join!(
+        heartbeat.keep_registered(draining, on_registered),
+        heartbeat.renew_every(draining, HEARTBEAT_INTERVAL)
+    );
 }
 
 /// Establishes the first key of an empty store, and prints it if it was generated.

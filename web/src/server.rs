@@ -15,7 +15,7 @@ use postonce_shared::bank::Bank;
 use postonce_shared::config::{HttpLimits, SignatureTerms};
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::accept::Acceptor;
-use postonce_worker::http::{ForgetPartner, PeerState, attend, start};
+use postonce_worker::http::{ForgetPartner, PeerState, start, track_request};
 use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
 use postonce_worker::metrics::{PriceCollector, WorkerCollector};
@@ -192,7 +192,7 @@ pub fn build(
         .wrap(from_fn(observe))
         // Outside of `observe`: metrics and log use the original status, even if SOAP requires another one.
         .wrap(from_fn(refuse_in_format))
-        .wrap(from_fn(attend))
+        .wrap(from_fn(track_request))
 }
 
 /// Starts the server on a bound address, over TLS if it is configured. The caller awaits the server and stops

@@ -1,16 +1,16 @@
-//! Small chores that ride on the listener's safety poll, so that an idle process does no more than
-//! one of them for each poll.
+//! Small periodic tasks. The safety poll of the listener starts at most one of them, so that an idle process makes
+//! few requests to the store.
 
 use async_trait::async_trait;
 
-/// A chore. It handles its own faults: the next turn comes.
+/// A periodic task. It handles its own faults: it runs again later.
 #[async_trait]
 pub trait BackgroundTask: Send + Sync {
-    /// Whether it has anything to do by now; a chore that has not leaves its turn to the next one.
+    /// Returns whether the task has work now. If not, the next task runs instead.
     fn is_due(&self) -> bool {
         true
     }
 
-    /// Does it once. Called one at a time, but for one that takes longer than the time to the next.
+    /// Runs the task once. Runs do not overlap, unless one takes longer than the interval.
     async fn run(&self);
 }

@@ -10,19 +10,19 @@ use postonce_shared::domain::partner::RequestRate;
 /// The configuration of a worker.
 #[derive(Debug, Clone)]
 pub struct WorkerConfig {
-    /// How long a received message is hidden from others; renewed at half of it.
+    /// Time for which a received message is hidden from other receivers. Renewed after half of it.
     pub visibility_timeout: Duration,
-    /// Receipts after which a message is taken apart, and a single item set aside.
+    /// Number of receipts after which an envelope is split, and a single item becomes a dead letter.
     pub dequeue_count_max: u32,
-    /// Longest wait between two looks at empty queues.
+    /// Longest delay between two polls of empty queues.
     pub idle_delay_max: Duration,
-    /// How many receivers a queue may have.
+    /// Smallest and largest number of receivers of a queue.
     pub receivers: Bounds,
-    /// In whose name orders of direct producers are accepted; they are refused without one.
+    /// The partner for which orders of direct producers are accepted. Without it they are refused.
     pub legacy_partner: Option<PartnerId>,
-    /// How many orders a second are accepted for it, if it has no rate of its own; in each process.
+    /// Request rate of that partner if it has no rate of its own; applies to each process.
     pub request_rate: RequestRate,
-    /// Whether to hold the gate first, if nobody ever touched it.
+    /// Whether to hold the gate at the start, if it was never set.
     pub held: bool,
 }
 
@@ -40,11 +40,11 @@ impl From<&Config> for WorkerConfig {
     }
 }
 
-/// Between how many receivers a queue with work may have in one process.
+/// Smallest and largest number of receivers of one queue in one process, while the queue has work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// As soon as there is work.
+    /// Number of receivers when there is any work.
     pub floor: NonZeroUsize,
-    /// However much there is.
+    /// Number of receivers at most.
     pub ceiling: NonZeroUsize,
 }

@@ -1,4 +1,4 @@
-//! Draining: take no more, finish what is in hand.
+//! Draining: a process takes no more work and finishes the work in progress.
 
 use tokio::sync::watch;
 
@@ -6,41 +6,41 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub struct DrainStarter(watch::Sender<bool>);
 
-/// Tells whether to drain.
+/// Shows whether the drain has started.
 #[derive(Debug, Clone)]
 pub struct Drain(watch::Receiver<bool>);
 
-/// A drain that was not started.
+/// Creates a drain that has not started.
 pub fn drain() -> (DrainStarter, Drain) {
     let (sender, receiver) = watch::channel(false);
     (DrainStarter(sender), Drain(receiver))
 }
 
 impl DrainStarter {
-    /// From now on no more is taken.
+    /// Starts the drain: no more work is taken from now on.
     pub fn start(&self) {
         self.0.send_replace(true);
     }
 }
 
 impl Drain {
-    /// Whether the drain was started.
+    /// Returns whether the drain has started.
     pub fn is_started(&self) -> bool {
         *self.0.borrow() || self.0.has_changed().is_err()
     }
 
-    /// Returns when the drain is started.
+    /// Returns when the drain starts.
     pub async fn started(&self) {
-        // An error says that the starter is gone, which counts.
+        // An error means that the starter was dropped, which starts the drain as well.
         drop(self.0.clone().wait_for(|started| *started).await);
     }
 }
 
-/// Returns when the process is asked to stop: SIGTERM, or Ctrl-C.
-pub async fn until_asked_to_stop() {
+/// Returns when the process receives a stop signal: SIGTERM, or SIGINT (Ctrl-C).
+pub async fn until_stop_signal() {
     use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).expect("a process can listen for SIGTERM");
-    let mut interrupt = signal(SignalKind::interrupt()).expect("a process can listen for SIGINT");
+    let mut terminate = signal(SignalKind::terminate()).expect("a handler for SIGTERM can be installed");
+    let mut interrupt = signal(SignalKind::interrupt()).expect("a handler for SIGINT can be installed");
     let (terminated, interrupted) = (std::pin::pin!(terminate.recv()), std::pin::pin!(interrupt.recv()));
     futures::future::select(terminated, interrupted).await;
 }

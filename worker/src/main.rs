@@ -1,45 +1,40 @@
-//! The worker process: configuration, telemetry, store, listeners, and the wait for the signal. With
-//! `--scale` it is the supervisor of such processes instead.
+//! The worker process: configuration, telemetry, store, listeners, and the wait for a signal to stop. With
+//! `--scale`, the process supervises other worker processes instead.
 
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
-use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::bank::Bank;
-use postonce_shared::cluster::completions::Completions;
-use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::config::{Config, add_settings};
-use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::world::World;
 use postonce_shared::store;
 use postonce_shared::telemetry::{self, LogTo};
 use postonce_worker::config::WorkerConfig;
-use postonce_worker::drain::until_asked_to_stop;
+use postonce_worker::drain::until_stop_signal;
 use postonce_worker::meter::Meter;
 use postonce_worker::process;
-use postonce_worker::supervisor::supervised::{Line, SUPERVISED};
+use postonce_worker::supervisor::supervised::{SUPERVISED, SupervisorSocket};
 use postonce_worker::supervisor::{Program, ScaleRange, Supervisor};
 use postonce_worker::worker::Worker;
 
-/// Serving and posting take and give back small pieces of memory all the time.
+/// Serving and posting allocate and free small pieces of memory all the time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The worker of Postonce: posts what was accepted, exactly once
+/// The worker of Postonce: posts accepted transactions exactly once
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Cli {
-    /// Run that many worker processes on this machine: a number, or as many as the work needs within a range
-    /// such as 1..8, which then stands in for workers-min and workers-max
+    /// Number of worker processes on this machine. With a range such as 1..8, the number follows the backlog within
+    /// that range, which then replaces workers-min and workers-max
     #[arg(long, value_name = "RANGE")]
     scale: Option<ScaleRange>,
-    /// Hold the gate first if nobody ever touched it; otherwise obey it as it is
+    /// Hold the gate first if it was never set; otherwise leave it unchanged
     #[arg(long)]
     held: bool,
-    /// Started by a supervisor, which is at the other end of standard input
+    /// Started by a supervisor, which holds the other end of standard input
     #[arg(long = SUPERVISED, hide = true)]
     supervised: bool,
 }
@@ -52,23 +47,18 @@ async fn main() -> anyhow::Result<()> {
     let _log = telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
-    let completions: Arc<Completions> = Arc::default();
-    let secret = Arc::new(DoorbellSecret::new(config.ring_secret.as_ref()));
-    let seal = Seal::new(&secret);
-    let store = store::open(&config, Arc::clone(&world), &completions, &seal);
-    let store = store.await.context("the store cannot be opened")?;
-    // A supervised worker has the arguments of its supervisor, the range among them.
+    let opened = store::open_bank(&config, Arc::clone(&world)).await;
+    let (bank, network) = opened.context("the store cannot be opened")?;
+    // A supervised worker has the arguments of its supervisor, including the range.
     if let Some(range) = cli.scale.filter(|_| !cli.supervised) {
-        return supervise(range, &config, &store, world).await;
+        return supervise(range, &config, &bank.store, world).await;
     }
-    let exchange = PeerNetwork::with(&store, &world, secret)?;
-    let bank = Bank::linked(store, Arc::clone(&world), exchange.links(&completions), config.queue_count);
-    let line = cli.supervised.then(Line::on_standard_input).transpose();
-    let line = line.context("--supervised is for workers that postonce-worker --scale starts")?;
+    let socket = cli.supervised.then(SupervisorSocket::from_stdin).transpose();
+    let socket = socket.context("--supervised is only for workers that postonce-worker --scale starts")?;
     let worker = WorkerConfig { held: cli.held, ..WorkerConfig::from(&config) };
     let worker = Worker::new(&bank, worker, Arc::default());
-    let stop = until_stopped(line, Arc::clone(worker.meter()), world);
-    process::run(worker, &bank, &exchange, &config, stop).await?;
+    let stop = until_stopped(socket, Arc::clone(worker.meter()), world);
+    process::run(worker, &bank, &network, &config, stop).await?;
     store::checkpoint(&config);
     Ok(())
 }
@@ -92,23 +82,23 @@ async fn supervise(
         );
     }
     let program = Program {
-        executable: std::env::current_exe().context("the path of this program is not known")?,
+        executable: std::env::current_exe().context("the path of this program cannot be read")?,
         arguments: std::env::args_os().skip(1).collect(),
     };
     let policy = config.scaling.clone();
     let supervisor = Supervisor::new(program, range, policy, store, config.queue_count, world);
-    supervisor.run(until_asked_to_stop()).await;
+    supervisor.run(until_stop_signal()).await;
     Ok(())
 }
 
-/// Returns when a worker is to stop: asked to by a signal, or by its supervisor, if it has one.
-async fn until_stopped(line: Option<Line>, meter: Arc<Meter>, world: Arc<dyn World>) {
-    let asked = std::pin::pin!(until_asked_to_stop());
-    match line {
-        Some(line) => {
-            let ended = std::pin::pin!(line.until_it_ends(meter, world));
-            futures::future::select(asked, ended).await;
+/// Returns when the worker has to stop: on a signal, or when its supervisor, if it has one, closes the socket.
+async fn until_stopped(socket: Option<SupervisorSocket>, meter: Arc<Meter>, world: Arc<dyn World>) {
+    let signal = std::pin::pin!(until_stop_signal());
+    match socket {
+        Some(socket) => {
+            let ended = std::pin::pin!(socket.until_closed(meter, world));
+            futures::future::select(signal, ended).await;
         }
-        None => asked.await,
+        None => signal.await,
     }
 }

@@ -1,4 +1,4 @@
-//! What the worker counts, for metrics and for the operators' view of the queues.
+//! Counters of a worker, for metrics and for the status of its queues.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use postonce_shared::ports::queue::QueueName;
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds to it.
+    /// Adds to the count.
     pub fn add(&self, count: usize) {
         self.0.fetch_add(u64::try_from(count).unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// The count so far.
+    /// Returns the count.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -29,36 +29,36 @@ impl Counter {
 pub struct Meter {
     /// Messages received.
     pub received: Counter,
-    /// Pieces of work that became final, or were found final.
+    /// Transactions that became final, or were already final.
     pub settled: Counter,
-    /// Pieces of work that met a fault which may pass.
+    /// Transactions that met a transient fault.
     pub transient_faults: Counter,
-    /// Pieces of work that met a fault which does not pass.
+    /// Transactions that met a permanent fault.
     pub permanent_faults: Counter,
-    /// Messages that were set aside.
+    /// Messages that became dead letters.
     pub dead_letters: Counter,
-    /// Envelopes that were taken apart into single items.
+    /// Envelopes that were split into messages of one item.
     pub splits: Counter,
     /// Leases that were lost before the message was settled.
     pub leases_lost: Counter,
     /// Messages that wait for a newer worker.
     pub newer_versions: Counter,
-    /// Messages whose work was settled before they came.
+    /// Messages whose work was already final when they were received.
     pub settled_before: Counter,
     /// Messages without a valid seal.
     pub unsealed: Counter,
-    /// Orders of direct producers that were accepted, or found accepted.
+    /// Orders of direct producers that were accepted, or had been accepted before.
     pub admitted: Counter,
-    /// Orders of direct producers that came above the rate of their partner, each time they did.
+    /// Orders of direct producers that exceeded the rate of their partner. An order counts each time it is postponed.
     pub postponed: Counter,
-    /// Receives that met a fault.
+    /// Receive requests that failed.
     pub queue_faults: Counter,
-    /// Pieces of work that met a fault of the ledger.
+    /// Transactions that met a fault of the ledger.
     pub ledger_faults: Counter,
     listeners: Mutex<BTreeMap<QueueName, Arc<ListenerGauge>>>,
 }
 
-/// The listeners of one queue in this process.
+/// Gauges of the receivers of one queue in this process.
 #[derive(Debug, Default)]
 pub struct ListenerGauge {
     active: AtomicU64,
@@ -67,55 +67,59 @@ pub struct ListenerGauge {
     oldest_age_ms: AtomicU64,
 }
 
-/// A look at [`ListenerGauge`].
+/// The values of a [`ListenerGauge`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Listeners {
-    /// Listeners that have work in hand.
+    /// Receivers that handle messages now.
     pub active: u64,
-    /// Listeners that there can be.
+    /// Largest allowed number of receivers.
     pub max: u64,
-    /// Messages that were seen to wait behind those in hand, as far as was asked.
+    /// Messages that waited in the queue beyond those in progress, as last read.
     pub depth: u64,
-    /// How long the oldest message had waited that was received last.
+    /// Waiting time of the oldest message in the last receive.
     pub oldest_age: Duration,
 }
 
 impl Meter {
-    /// Every counter with its name and what it counts, for metrics and for other processes.
+    /// Returns each counter with its name and its help text, for metrics and for other processes.
     pub const fn counters(&self) -> [(&'static str, &'static str, &Counter); 14] {
         [
             ("messages_received", "Queue messages received", &self.received),
-            ("settled", "Transactions that became final, or were found final", &self.settled),
-            ("transient_faults", "Faults that may pass", &self.transient_faults),
-            ("permanent_faults", "Faults that do not pass", &self.permanent_faults),
-            ("dead_letters", "Messages set aside for a person", &self.dead_letters),
-            ("splits", "Envelopes taken apart into single items", &self.splits),
-            ("leases_lost", "Messages whose lease was lost before they were settled", &self.leases_lost),
+            ("settled", "Transactions that became final, or were already final", &self.settled),
+            ("transient_faults", "Transactions that met a transient fault", &self.transient_faults),
+            ("permanent_faults", "Transactions that met a permanent fault", &self.permanent_faults),
+            ("dead_letters", "Messages that became dead letters", &self.dead_letters),
+            ("splits", "Envelopes split into messages of one item", &self.splits),
+            ("leases_lost", "Leases lost before the message was settled", &self.leases_lost),
             ("newer_versions", "Messages that wait for a newer worker", &self.newer_versions),
-            ("settled_before", "Messages whose work was settled before they came", &self.settled_before),
+            (
+                "settled_before",
+                "Messages whose work was already final when they were received",
+                &self.settled_before,
+            ),
             (
                 "unsealed_messages",
-                "Messages without a valid seal, whose transactions were read from the log",
+                "Messages without a valid seal; their transactions are read from the log",
                 &self.unsealed,
             ),
-            ("admitted", "Orders of direct producers accepted, or found accepted", &self.admitted),
+            ("admitted", "Orders of direct producers accepted, or accepted before", &self.admitted),
             (
                 "postponed",
-                "Orders of direct producers postponed by the rate of their partner",
+                "Orders of direct producers postponed because of the request rate of their partner",
                 &self.postponed,
             ),
-            ("queue_faults", "Receives that failed", &self.queue_faults),
+            ("queue_faults", "Receive requests that failed", &self.queue_faults),
             ("ledger_faults", "Transactions that met a fault of the ledger", &self.ledger_faults),
         ]
     }
 
-    /// The gauges of all queues.
+    /// Returns the gauges of all queues.
     pub fn all_listeners(&self) -> BTreeMap<QueueName, Listeners> {
         let listeners = self.listeners.lock();
-        listeners.iter().map(|(queue, gauge)| (queue.clone(), gauge.look())).collect()
+        listeners.iter().map(|(queue, gauge)| (queue.clone(), gauge.snapshot())).collect()
     }
 
-    /// The gauge of a queue; made on first use.
+    /// Returns the gauge of a queue, and creates it on first use.
     pub fn listeners(&self, queue: &QueueName) -> Arc<ListenerGauge> {
         let mut listeners = self.listeners.lock();
         Arc::clone(listeners.entry(queue.clone()).or_default())
@@ -123,31 +127,31 @@ impl Meter {
 }
 
 impl ListenerGauge {
-    /// Says how many there can be.
-    pub fn allow(&self, max: usize) {
+    /// Sets the largest allowed number of receivers.
+    pub fn set_max(&self, max: usize) {
         self.max.store(u64::try_from(max).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Notes what was seen to wait, beyond what is in hand.
-    pub fn see(&self, depth: u64, oldest_age: Duration) {
+    /// Records the number of waiting messages, beyond those in progress, and the age of the oldest one.
+    pub fn record_backlog(&self, depth: u64, oldest_age: Duration) {
         self.depth.store(depth, Ordering::Relaxed);
         let oldest_age_ms = u64::try_from(oldest_age.as_millis()).unwrap_or(u64::MAX);
         self.oldest_age_ms.store(oldest_age_ms, Ordering::Relaxed);
     }
 
-    /// The depth that was seen last.
+    /// Returns the depth that was recorded last.
     pub fn depth(&self) -> u64 {
         self.depth.load(Ordering::Relaxed)
     }
 
-    /// Counts a listener as busy until the guard is dropped.
+    /// Counts a receiver as active until the guard is dropped.
     pub fn busy(self: &Arc<Self>) -> Busy {
         self.active.fetch_add(1, Ordering::Relaxed);
         Busy(Arc::clone(self))
     }
 
-    /// How many there are.
-    pub fn look(&self) -> Listeners {
+    /// Returns the current values.
+    pub fn snapshot(&self) -> Listeners {
         Listeners {
             active: self.active.load(Ordering::Relaxed),
             max: self.max.load(Ordering::Relaxed),
@@ -157,7 +161,7 @@ impl ListenerGauge {
     }
 }
 
-/// A busy listener.
+/// An active receiver, until it is dropped.
 #[derive(Debug)]
 pub struct Busy(Arc<ListenerGauge>);
 

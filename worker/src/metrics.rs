@@ -1,5 +1,4 @@
-//! What a process with a worker counts, as collectors for Prometheus. Reading them asks nothing of
-//! the store.
+//! The counters of a process with a worker, as collectors for Prometheus. Collecting makes no requests to the store.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,15 +16,15 @@ use prometheus_client::registry::Registry;
 
 use crate::meter::{Listeners, Meter};
 
-/// What the names of all metrics begin with.
+/// Prefix of all metric names.
 pub const PREFIX: &str = "postonce";
-/// The media type of the text.
+/// Media type of the text format.
 pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// A gauge of each queue: its name, what it says, and where it is read.
+/// A gauge of each queue: name, help text, and the function that reads it.
 type Gauge = (&'static str, &'static str, fn(&Listeners) -> u64);
 
-/// Reads the worker's counters when it is asked.
+/// Collects the counters of the worker.
 #[derive(Debug)]
 pub struct WorkerCollector(pub Arc<Meter>);
 
@@ -37,13 +36,13 @@ impl Collector for WorkerCollector {
         }
         let listeners = self.0.all_listeners();
         let gauges: [Gauge; 2] = [
-            ("worker_listeners_active", "Receivers that have work in hand", |queue| queue.active),
-            ("worker_listeners_max", "Receivers that there may be", |queue| queue.max),
+            ("worker_listeners_active", "Receivers that handle messages now", |queue| queue.active),
+            ("worker_listeners_max", "Largest allowed number of receivers", |queue| queue.max),
         ];
         for (name, help, read) in gauges {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for (queue, look) in &listeners {
-                let gauge = ConstGauge::new(i64::try_from(read(look)).unwrap_or(i64::MAX));
+            for (queue, gauges) in &listeners {
+                let gauge = ConstGauge::new(i64::try_from(read(gauges)).unwrap_or(i64::MAX));
                 gauge.encode(family.encode_family(&[("queue", queue.as_str())])?)?;
             }
         }
@@ -51,7 +50,7 @@ impl Collector for WorkerCollector {
     }
 }
 
-/// Reads the count of storage operations when it is asked.
+/// Collects the count of storage operations.
 #[derive(Debug)]
 pub struct OperationsCollector(pub Arc<StorageOperations>);
 
@@ -67,12 +66,12 @@ impl Collector for OperationsCollector {
     }
 }
 
-/// Counts for Prometheus what the operations of this process cost, by what they are priced as.
+/// Collects the cost of the storage operations of this process, by kind of price.
 #[derive(Debug)]
 pub struct PriceCollector {
-    /// What it asked of the store.
+    /// Operations of this process.
     pub operations: Arc<StorageOperations>,
-    /// What that costs.
+    /// Price of each operation.
     pub prices: Prices,
 }
 
@@ -98,7 +97,7 @@ impl Collector for PriceCollector {
 pub struct WorkerMetrics(Registry);
 
 impl WorkerMetrics {
-    /// The metrics of the worker that counts there.
+    /// Creates the metrics of the worker with these counters.
     pub fn new(meter: &Arc<Meter>, operations: &Arc<StorageOperations>, prices: &Prices) -> Self {
         let mut registry = Registry::with_prefix(PREFIX);
         registry.register_collector(Box::new(WorkerCollector(Arc::clone(meter))));
@@ -108,10 +107,10 @@ impl WorkerMetrics {
         Self(registry)
     }
 
-    /// All of it as text.
+    /// Returns all metrics as text.
     ///
     /// # Errors
-    /// [`fmt::Error`] when a collector fails.
+    /// Fails with [`fmt::Error`] when a collector fails.
     pub fn text(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.0)?;

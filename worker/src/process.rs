@@ -1,4 +1,4 @@
-//! The running worker process: its listeners, its server, its place in the roster.
+//! The running worker process: its listeners, its server and its entry in the process registry.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::readiness::{Part, Readiness};
 use crate::upkeep::heartbeat::Heartbeat;
 use crate::worker::Worker;
 
-/// Runs a worker until `stop` returns; then drains: what is in hand is finished, for at most 10 s.
+/// Runs a worker until `stop` returns, and then drains it: work in progress is finished, for at most 10 s.
 ///
 /// # Errors
-/// When the address is taken, or the server fails.
+/// Fails if the address is in use or the server fails.
 pub async fn run(
     worker: Worker,
     bank: &Bank,
@@ -48,13 +48,14 @@ pub async fn run(
     find_secret(bank, exchange);
     let (starter, draining) = drain();
     let work = async {
-        // Changes of partners are told to processes in the roster: what was read before it is forgotten.
-        let announced = || {
+        // Only registered processes are notified when a partner changes. What was cached before registration may be
+        // outdated.
+        let on_registered = || {
             bank.partner_grants.forget(None);
             readiness.gain(Part::ProcessRegistry);
         };
-        run_in_roster(worker, bank, exchange, (config, address), &draining, announced).await;
-        // Until then others can see it drain.
+        run_registered(worker, bank, exchange, (config, address), &draining, on_registered).await;
+        // The server stops last, so that other processes can read the status of this one while it drains.
         handle.stop(true).await;
     };
     let serving = async {
@@ -64,10 +65,10 @@ pub async fn run(
         starter.start();
         match ended {
             Either::Left(((), _)) => {
-                info!("Draining: receiving no more, finishing what is in hand");
+                info!("Draining: receiving no more messages, finishing work in progress");
                 server.await
             }
-            // A worker that cannot be called would only be slow, but a supervisor can do better.
+            // A worker without a server would only be slower. Ending lets a supervisor replace it.
             Either::Right((served, _)) => served,
         }
     };
@@ -75,25 +76,25 @@ pub async fn run(
     served.context("the server failed")
 }
 
-/// Finds the secret beside the start: the store may be away.
+/// Establishes the secret during the start: the store may be unavailable.
 pub fn find_secret(bank: &Bank, exchange: &PeerNetwork) {
     let (secret, sync, world) =
         (Arc::clone(&exchange.secret), Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
     bank.world.spawn(async move { secret.establish(&*sync, &*world).await }.boxed());
 }
 
-/// Runs a worker that others can ring at that address. Calls `announced` once they can.
-pub async fn run_in_roster(
+/// Runs a worker that other processes can ring at the address. Calls `on_registered` once the process is registered.
+pub async fn run_registered(
     mut worker: Worker,
     bank: &Bank,
     exchange: &PeerNetwork,
     (config, address): (&Config, Address),
     draining: &Drain,
-    announced: impl FnOnce(),
+    on_registered: impl FnOnce(),
 ) {
-    let (roster, idle) = (&bank.store.process_registry, config.idle_poll_max);
+    let (registry, idle) = (&bank.store.process_registry, config.idle_poll_max);
     let own = (exchange.id, ProcessKind::Worker);
-    let heartbeat = Arc::new(Heartbeat::new(roster, &bank.world, own, address, idle));
+    let heartbeat = Arc::new(Heartbeat::new(registry, &bank.world, own, address, idle));
     worker.add_background_task(heartbeat.clone());
-    futures::join!(worker.run(draining), heartbeat.keep(draining, announced));
+    futures::join!(worker.run(draining), heartbeat.keep_registered(draining, on_registered));
 }

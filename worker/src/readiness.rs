@@ -1,9 +1,8 @@
-//! Whether the service can do its work, known from watching it work.
+//! Readiness of the service, derived from the outcome of its own requests.
 //!
-//! Asking the store for every health check would cost money and could itself break a store that is
-//! in trouble. So `/readyz` only reads a note. A failed request writes on it what is missing; one
-//! task then probes that part until it answers again. While all is well and nobody calls, nothing
-//! is asked of the store.
+//! A request to the store for each health check would cost money, and could overload a store that is already failing.
+//! Therefore `/readyz` only reads a record. A failed request records the missing part, and one task probes that part
+//! until it works again. While all parts work, no requests are made to the store.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,23 +17,23 @@ use tokio::sync::Notify;
 
 use postonce_shared::ports::fault::chain;
 
-/// What the service needs to do its work.
+/// A part that the service needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
-    /// The ledger answers.
+    /// The ledger is available.
     Ledger,
-    /// The queue answers.
+    /// The queue is available.
     Queue,
-    /// The store knows its first API key.
+    /// The store contains the first API key.
     FirstKey,
-    /// Others know where to ring.
+    /// The process is registered, so that other processes can ring it.
     ProcessRegistry,
-    /// The process is not ending.
+    /// The process is not draining.
     Running,
 }
 
 impl Part {
-    /// The name in `/readyz`.
+    /// Returns the name in `/readyz`.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Ledger => "ledger",
@@ -46,7 +45,7 @@ impl Part {
     }
 }
 
-/// The note of what is missing.
+/// The record of missing parts.
 #[derive(Debug)]
 pub struct Readiness {
     missing: Mutex<BTreeSet<Part>>,
@@ -54,12 +53,12 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// A process that starts, and needs these parts: nothing was seen to work yet.
+    /// Creates the record of a starting process: the given parts count as missing until they work.
     pub fn starting(parts: impl IntoIterator<Item = Part>) -> Arc<Self> {
         Arc::new(Self { missing: Mutex::new(parts.into_iter().collect()), changed: Notify::new() })
     }
 
-    /// Notes that a part did not do its work.
+    /// Records that a part is missing.
     pub fn lose(&self, part: Part) {
         if self.missing.lock().insert(part) {
             tracing::warn!(part = part.code(), "Not ready: {} is missing", part.code());
@@ -67,19 +66,19 @@ impl Readiness {
         }
     }
 
-    /// Notes that a part works.
+    /// Records that a part works.
     pub fn gain(&self, part: Part) {
         if self.missing.lock().remove(&part) {
-            tracing::info!(part = part.code(), "{} is there", part.code());
+            tracing::info!(part = part.code(), "Available again: {}", part.code());
         }
     }
 
-    /// What is missing; nothing when the service is ready.
+    /// Returns the missing parts; empty when the service is ready.
     pub fn missing(&self) -> Vec<&'static str> {
         self.missing.lock().iter().map(|part| part.code()).collect()
     }
 
-    /// Whether the process is about to end: it finishes what is in hand, and takes no more.
+    /// Returns whether the process drains: it finishes work in progress and takes no more.
     pub fn is_ending(&self) -> bool {
         self.lacks(Part::Running)
     }
@@ -92,8 +91,8 @@ impl Readiness {
         self.lacks(Part::Ledger) || self.lacks(Part::Queue)
     }
 
-    /// Probes what is missing until it is there, then waits until something is missing again. Ends
-    /// when the process does: spawn it once.
+    /// Probes the missing parts until they work, then waits until a part is missing again. Ends with the process;
+    /// spawn it once.
     pub async fn watch(self: Arc<Self>, store: Store, queue: QueueName, world: Arc<dyn World>) {
         let mut backoff = STORE_CHECK.start();
         while !self.lacks(Part::Running) {

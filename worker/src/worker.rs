@@ -1,4 +1,4 @@
-//! A worker: what listens and posts in one process, put together.
+//! A worker: the parts that listen and post in one process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,12 +24,12 @@ use crate::meter::Meter;
 use crate::posting::posting_handler::PostingHandler;
 use crate::upkeep::payload_sweep::PayloadSweep;
 
-/// How long a drain may take: what is in hand then comes back when its leases end.
+/// Longest time of a drain. Work that is still in progress then is redelivered when its leases expire.
 pub const DRAIN_MAX: Duration = Duration::from_secs(10);
-/// How long giving back unused order numbers may take: losing some of them does no harm.
+/// Longest time for returning unused order numbers. Losing some of them does no harm.
 const CLOSING_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// A worker that does not run yet.
+/// A worker that is not running yet.
 pub struct Worker {
     bank: Bank,
     config: WorkerConfig,
@@ -39,7 +39,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker of the bank. Nothing is read yet.
+    /// Creates a worker of the bank. Reads nothing yet.
     pub fn new(bank: &Bank, config: WorkerConfig, meter: Arc<Meter>) -> Self {
         let gate = Gate::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
         let gatekeeper = Arc::new(Gatekeeper::new(gate, Arc::clone(&bank.world), config.held));
@@ -48,27 +48,27 @@ impl Worker {
         Self { bank: bank.clone(), config, meter, gatekeeper, background_tasks }
     }
 
-    /// What it counts.
+    /// Returns the counters.
     pub const fn meter(&self) -> &Arc<Meter> {
         &self.meter
     }
 
-    /// Who obeys the gate here.
+    /// Returns the gatekeeper, which applies the gate in this process.
     pub fn gatekeeper(&self) -> Arc<Gatekeeper> {
         Arc::clone(&self.gatekeeper)
     }
 
-    /// Adds a chore to those that ride on the safety poll, one at each.
+    /// Adds a background task. Each safety poll runs at most one task.
     pub fn add_background_task(&mut self, task: Arc<dyn BackgroundTask>) {
         self.background_tasks.push(task);
     }
 
-    /// Listens to all queues of the bank until the drain starts, and finishes what is in hand, for at
-    /// most [`DRAIN_MAX`]. Unused order numbers are given back at the end.
+    /// Listens to all queues of the bank until the drain starts, and then finishes work in progress, for at most
+    /// [`DRAIN_MAX`]. Returns unused order numbers at the end.
     pub async fn run(self, drain: &Drain) {
         self.prepare_order_numbers();
         let queue_count = self.queue_count(drain).await;
-        // Without it no message could be believed, and each would cost the reads of its rows.
+        // Without the secret no seal can be verified, and each message would cost reads of its rows.
         self.bank.seal.ready(&*self.bank.world).await;
         info!("Listening to {queue_count} queue(s)");
         let gatekeeper = Arc::clone(&self.gatekeeper);
@@ -79,9 +79,9 @@ impl Worker {
             bank.world.sleep(DRAIN_MAX).await;
         };
         match select(std::pin::pin!(listening), std::pin::pin!(late)).await {
-            Either::Left(_) => info!("Drained: nothing is in hand"),
+            Either::Left(_) => info!("Drained: no work is in progress"),
             Either::Right(_) => {
-                error!("Gave up draining after {DRAIN_MAX:?}; what is in hand will be redelivered")
+                error!("The drain did not end within {DRAIN_MAX:?}; unfinished work will be redelivered")
             }
         }
         match select(bank.order_numbers.close().boxed(), bank.world.sleep(CLOSING_TIME_MAX)).await {
@@ -91,21 +91,21 @@ impl Worker {
         }
     }
 
-    /// Reserves the first order numbers beside the start: the first posting need not wait for them, and
-    /// neither do many workers that begin at the same moment, for each other.
+    /// Reserves the first order numbers during the start, so that the first posting does not wait for them, and
+    /// workers that start at the same moment do not wait for each other.
     fn prepare_order_numbers(&self) {
         let numbers = Arc::clone(&self.bank.order_numbers);
         let prepare = async move {
             match numbers.take(1).await {
                 Ok(unused) => numbers.give_back(unused),
-                Err(fault) => warn!("No order numbers could be reserved yet: {}", chain(&fault)),
+                Err(fault) => warn!("Could not reserve order numbers yet: {}", chain(&fault)),
             }
         };
         self.bank.world.spawn(prepare.boxed());
     }
 
-    /// The largest number of queues that work was ever spread over; as configured if that cannot be
-    /// known before the drain starts.
+    /// Returns the largest number of queues that work was ever distributed over, or the configured number if the
+    /// drain starts before the largest one is known.
     async fn queue_count(&self, drain: &Drain) -> u16 {
         let count = QueueCount::new(Arc::clone(&self.bank.store.sync), Arc::clone(&self.bank.world));
         let configured = self.bank.queue_count;
@@ -126,7 +126,8 @@ impl Worker {
             envelope::queues(queue_count),
             Arc::clone(&bank.store.sync),
             world(),
-            // Half of it, so that a queue passes on well before the messages of a dead worker do.
+            // Half of the visibility timeout: the queues of a dead worker are taken over well before its messages
+            // become visible again.
             visibility_timeout.checked_div(2).unwrap_or_default(),
         );
         let context = SessionContext {

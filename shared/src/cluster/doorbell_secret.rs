@@ -122,8 +122,8 @@ pub struct DoorbellSecret(watch::Sender<Option<DoorbellKeys>>);
 
 impl DoorbellSecret {
     /// Creates the secret from the configuration; without a value, [`Self::establish`] must be called.
-    pub fn new(configured: Option<&DoorbellKeys>) -> Self {
-        Self(watch::Sender::new(configured.cloned()))
+    pub fn new(configured: Option<&DoorbellKeys>) -> Arc<Self> {
+        Arc::new(Self(watch::Sender::new(configured.cloned())))
     }
 
     /// Returns the secret if it is already known.

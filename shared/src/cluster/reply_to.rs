@@ -128,7 +128,7 @@ mod tests {
     fn seal(secret: Option<&str>, world: &Arc<TestWorld>) -> ReplySeal {
         let keys = secret.map(|text| DoorbellKeys::parse(text).unwrap());
         let world: Arc<dyn World> = world.clone();
-        ReplySeal::new(&Arc::new(DoorbellSecret::new(keys.as_ref())), &world)
+        ReplySeal::new(&DoorbellSecret::new(keys.as_ref()), &world)
     }
 
     fn address(text: &str) -> Address {

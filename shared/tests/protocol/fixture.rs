@@ -91,7 +91,7 @@ impl Fixture {
 
     pub async fn in_world(world: Arc<dyn World>) -> Self {
         let keys = DoorbellKeys::parse("the-secret-of-the-fixture").unwrap();
-        let seal = ReplySeal::new(&Arc::new(DoorbellSecret::new(Some(&keys))), &world);
+        let seal = ReplySeal::new(&DoorbellSecret::new(Some(&keys)), &world);
         let replies = Arc::new(ReplyDelivery(Mutex::default(), seal.clone()));
         let fixture = Self { store: MemoryStore::empty(Arc::clone(&world)), world, replies, seal };
         let eur = Currency::parse("EUR").unwrap();

@@ -9,9 +9,7 @@ use clap::{Arg, Command};
 use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
-use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::config::{Config, add_settings};
-use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::ports::world::World;
 use postonce_shared::store;
 use postonce_shared::telemetry::{self, LogTo};
@@ -35,17 +33,13 @@ async fn main() -> anyhow::Result<()> {
     let _log = telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
-    let secret = Arc::new(DoorbellSecret::new(config.ring_secret.as_ref()));
-    let seal = Seal::new(&secret);
-    let store = store::open(&config, Arc::clone(&world), &Arc::default(), &seal).await;
-    let store = store.context("the store cannot be opened")?;
-    secret.establish(&*store.sync, &*world).await;
-    let doorbell = Arc::new(LocalDoorbell::default());
+    let (bank, network) = store::open_bank(&config, world).await.context("the store cannot be opened")?;
+    network.secret.establish(&*bank.store.sync, &*bank.world).await;
     let store = match point {
-        Some(point) => crashing(store, point),
-        None => deleting_early(store),
+        Some(point) => crashing(bank.store, point),
+        None => deleting_early(bank.store),
     };
-    let bank = Bank::new(store, world, doorbell, seal, config.queue_count);
+    let bank = Bank::new(store, bank.world, Arc::new(LocalDoorbell::default()), bank.seal, bank.queue_count);
     // No drain is ever started: the worker runs until it crashes or is killed.
     let (_starter, drain) = drain();
     Worker::new(&bank, WorkerConfig::from(&config), Arc::default()).run(&drain).await;

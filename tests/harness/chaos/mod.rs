@@ -65,7 +65,7 @@ const FINAL_TIME_MAX: Duration = Duration::from_secs(120);
 /// How often the counts are reported.
 const REPORT_INTERVAL: Duration = Duration::from_millis(250);
 /// The start of the reason of a dead letter that is caused by kills only.
-const KILLED_TOO_OFTEN: &str = "5 attempts on it alone were begun and none ended";
+const KILLED_TOO_OFTEN: &str = "5 attempts to post it alone were started, and none was completed";
 
 /// Number of seeds that are used for faults.
 const SEEDS_OF_FAULTS: usize = 4;

@@ -24,8 +24,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const DOWN_MS_MAX: u64 = 1_000;
 /// Number of last log lines in a finding.
 const LINES_REPORTED: usize = 15;
-/// The log lines of a process that panicked.
-const PANICS: [&str; 2] = ["panicked at", "fell over a bug"];
+/// Part of the log line of a panic, from the panic hook or from the worker.
+const PANIC: &str = " panicked";
 
 /// What runs in a slot.
 #[derive(Debug, Clone)]
@@ -252,7 +252,7 @@ impl ProcessSlot {
                 results.report(format!("{} ended by itself ({status}):\n{}", self.name, last(&lines)));
             }
         }
-        if let Some(panic) = lines.iter().position(|line| PANICS.iter().any(|panic| line.contains(panic))) {
+        if let Some(panic) = lines.iter().position(|line| line.contains(PANIC)) {
             let through = lines.get(..lines.len().min(panic.saturating_add(3))).unwrap_or(&lines);
             results.report(format!("{} panicked:\n{}", self.name, last(through)));
         }

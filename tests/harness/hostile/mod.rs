@@ -3,7 +3,7 @@
 //! Each function takes any bytes and panics when a property is violated: the bank does not panic, an
 //! accepted value is written back to the same value, a refusal is short and names the error, and memory
 //! does not grow far beyond the input. Three callers share the functions: `cargo fuzz` generates bytes
-//! (`tests/fuzz`), the property tests generate valid values of every kind ([`properties`]), and `cargo
+//! (`tests/fuzz`), the property tests generate valid values of every kind (`properties.rs`), and `cargo
 //! test` replays the committed corpus, so that corpus and targets stay up to date.
 
 pub mod amount;

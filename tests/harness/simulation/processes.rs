@@ -150,7 +150,7 @@ impl Processes {
         let world: Arc<dyn World> = Arc::new(ProcessWorld::new(scheduler, process_id, skew));
         let bell = Arc::new(LocalDoorbell::default());
         let keys = DoorbellKeys::parse(RING_SECRET).expect("it is long enough");
-        let secret = Arc::new(DoorbellSecret::new(Some(&keys)));
+        let secret = DoorbellSecret::new(Some(&keys));
         let seal = ReplySeal::new(&secret, &world);
         let (processes, own_bell) = (Arc::clone(self), Arc::clone(&bell));
         let peers = Arc::new(PeerMessages { processes, bell: own_bell, seal: seal.clone() });

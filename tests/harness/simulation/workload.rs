@@ -258,7 +258,7 @@ impl Workload {
             }
             let auditor = Arc::clone(&network.auditor);
             let announcement = async move {
-                let obeyed = gatekeeper.heard(epoch).await;
+                let obeyed = gatekeeper.refresh(epoch).await;
                 auditor.gate_acknowledged(process.id, obeyed);
             };
             self.scheduler().spawn(process.id, announcement.boxed());

@@ -12,7 +12,7 @@ use actix_web::dev::ServiceResponse;
 use actix_web::http::StatusCode;
 use postonce_shared::domain::partner::Partner;
 use postonce_shared::oversight::audit::{AuditTarget, Event, Outcome, UNKNOWN};
-use postonce_worker::http::Refusal;
+use postonce_worker::http::PeerRefusal;
 use uuid::Uuid;
 
 use crate::access::api_keys;
@@ -56,7 +56,7 @@ pub fn annotate(request: &HttpRequest, name: &str, value: impl std::fmt::Display
 /// Records the outcome of a request, if it belongs to the audit trail.
 pub fn record<B>(response: &ServiceResponse<B>, method: &'static str, route: &str) {
     let request = response.request();
-    if response.response().error().is_some_and(|error| error.as_error::<Refusal>().is_some()) {
+    if response.response().error().is_some_and(|error| error.as_error::<PeerRefusal>().is_some()) {
         // A call of another process. It is recorded where its signature is verified.
         return;
     }

@@ -74,7 +74,7 @@ impl GateService {
 
     async fn notify_own_worker(&self, epoch: u64) -> Option<Acknowledgment> {
         let gatekeeper = self.gatekeeper.as_ref()?;
-        Some(Acknowledgment { listener: self.own, epoch: Some(gatekeeper.heard(epoch).await) })
+        Some(Acknowledgment { listener: self.own, epoch: Some(gatekeeper.refresh(epoch).await) })
     }
 
     async fn notify_others(&self, epoch: u64) -> Vec<Acknowledgment> {

@@ -202,6 +202,7 @@ mod tests {
     use postonce_shared::adapters::http::PeerNetwork;
     use postonce_shared::adapters::memory::MemoryStore;
     use postonce_shared::adapters::memory::world::TestWorld;
+    use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
     use postonce_shared::ports::world::World;
 
     use super::*;
@@ -213,7 +214,7 @@ mod tests {
         let world = Arc::new(TestWorld::new(1));
         let store = MemoryStore::new(world.clone());
         let as_world: Arc<dyn World> = world.clone();
-        let exchange = PeerNetwork::new(&store, &as_world, None).unwrap();
+        let exchange = PeerNetwork::new(&store, &as_world, DoorbellSecret::new(None)).unwrap();
         let service =
             PartnerService::new(&store, as_world.clone(), PartnerBroadcast::new(&exchange, as_world, None));
         let run = async |command| {

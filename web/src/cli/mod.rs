@@ -4,3 +4,4 @@ pub mod backup;
 pub mod keys;
 pub mod partners;
 pub mod verify;
+pub mod work;

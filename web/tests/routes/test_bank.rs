@@ -14,7 +14,7 @@ use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::completions::Completions;
-use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
+use postonce_shared::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
 use postonce_shared::domain::account::Versioned;
 use postonce_shared::domain::decision::Work;
 use postonce_shared::domain::ids::{AccountKey, PartnerId};
@@ -125,7 +125,7 @@ impl TestBank {
         let mut store = MemoryStore::new(as_world.clone());
         decorate(&mut store);
         let secret = DoorbellKeys::parse(RING_SECRET).unwrap();
-        let exchange = PeerNetwork::new(&store, &as_world, Some(&secret)).unwrap();
+        let exchange = PeerNetwork::new(&store, &as_world, DoorbellSecret::new(Some(&secret))).unwrap();
         let seal = Seal::new(&exchange.secret);
         let bank = Bank::new(store.clone(), as_world, exchange.local.clone(), seal.clone(), QUEUE_COUNT);
         let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]);

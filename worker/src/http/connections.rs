@@ -1,12 +1,12 @@
-//! Connections on which nothing is asked: whoever holds one has to ask now and then, or loses it.
+//! Limits the time for which a client can hold a connection without a request.
 //!
-//! The framework limits how long the first head of a connection may take, and how long a connection is
-//! idle; but one byte of a second head ends the idleness, and then nothing would ever end the wait for the
-//! rest. So each server also looks at its connections from outside, and hangs up on those that have no
-//! request in hand and had none for longer than an idle connection is kept.
+//! The framework limits the time of the first request head, and the time for which a connection is idle. However, one
+//! byte of a second head ends the idle time, and then nothing limits the wait for the rest. Therefore each server
+//! also checks its connections from outside, and closes those that have no request in progress and had none for
+//! longer than the keep-alive time.
 //!
-//! A body in chunks has no announced end, and the framework reads on to it after the answer, so that the
-//! connection can be kept: who sends one has to come with the next request soon.
+//! A chunked body has no announced length, and the framework reads the rest of it after the answer, to reuse the
+//! connection. A client that sends such a body must send its next request soon.
 
 use std::any::Any;
 use std::net::{Shutdown, TcpStream};
@@ -24,10 +24,10 @@ use actix_web::rt::net::TcpStream as TokioStream;
 use parking_lot::Mutex;
 use postonce_shared::ports::world::World;
 
-/// Between two looks at all connections.
-const LOOK_DELAY: Duration = Duration::from_secs(1);
-/// How long a connection is kept after an answer to a body in chunks: time to read the answer.
-const AFTER_CHUNKS: Duration = Duration::from_secs(2);
+/// Time between two checks of all connections.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Idle time after an answer to a request with a chunked body: enough to read the answer.
+const CHUNKED_IDLE_MAX: Duration = Duration::from_secs(2);
 
 /// The connections of one server.
 pub struct Connections {
@@ -36,58 +36,58 @@ pub struct Connections {
     open: Mutex<Vec<Weak<Connection>>>,
 }
 
-/// One connection; the server lets go of it when the connection ends.
+/// One connection. The server drops it when the connection ends.
 struct Connection {
-    /// The same socket once more, to hang up.
+    /// A duplicate of the socket, to close it.
     socket: TcpStream,
     world: Arc<dyn World>,
-    use_of_it: Mutex<Use>,
+    usage: Mutex<Usage>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Use {
-    requests_in_hand: u32,
-    /// When there was a request in hand last.
+struct Usage {
+    requests_in_progress: u32,
+    /// Time of the last request in progress.
     since: Duration,
-    /// How long there need not be another.
+    /// Longest time without a request.
     idle_max: Duration,
 }
 
 impl Connections {
-    /// No connection yet. One without a request for longer than `idle_max` is ended.
+    /// Creates an empty set. Connections without a request for longer than `idle_max` are closed.
     pub fn new(world: Arc<dyn World>, idle_max: Duration) -> Arc<Self> {
         Arc::new(Self { world, idle_max, open: Mutex::default() })
     }
 
-    /// Takes note of a new connection: for `HttpServer::on_connect`.
-    pub fn admit(&self, stream: &dyn Any, data: &mut Extensions) {
+    /// Registers a new connection; for `HttpServer::on_connect`.
+    pub fn track(&self, stream: &dyn Any, data: &mut Extensions) {
         let Some(stream) = socket_of(stream) else { return };
-        // Where the process may open nothing more, the connection stays without a watch.
+        // If no file descriptor is left, the connection is not checked.
         let Ok(socket) = stream.as_fd().try_clone_to_owned() else { return };
         let (since, idle_max) = (self.world.uptime(), self.idle_max);
-        let use_of_it = Mutex::new(Use { requests_in_hand: 0, since, idle_max });
+        let usage = Mutex::new(Usage { requests_in_progress: 0, since, idle_max });
         let world = Arc::clone(&self.world);
-        let connection = Arc::new(Connection { socket: socket.into(), world, use_of_it });
+        let connection = Arc::new(Connection { socket: socket.into(), world, usage });
         self.open.lock().push(Arc::downgrade(&connection));
         data.insert(connection);
     }
 
-    /// Looks at the connections for as long as the server exists.
+    /// Checks the connections for as long as the server exists.
     pub async fn watch(self: Arc<Self>) {
         loop {
-            self.world.sleep(LOOK_DELAY).await;
-            self.hang_up_on_idle_ones();
+            self.world.sleep(CHECK_INTERVAL).await;
+            self.close_idle();
         }
     }
 
-    fn hang_up_on_idle_ones(&self) {
+    fn close_idle(&self) {
         let now = self.world.uptime();
         let mut open = self.open.lock();
         open.retain(|connection| {
             let Some(connection) = connection.upgrade() else { return false };
             let is_idle = connection.is_idle(now);
             if is_idle {
-                // It may have ended by itself in this moment.
+                // The client may have closed it at the same moment.
                 let _gone = connection.socket.shutdown(Shutdown::Both);
             }
             !is_idle
@@ -95,58 +95,58 @@ impl Connections {
     }
 }
 
-/// The socket below a connection, with or without TLS.
+/// Returns the socket of a connection, with or without TLS.
 fn socket_of(stream: &dyn Any) -> Option<&TokioStream> {
     let tls = || stream.downcast_ref::<TlsStream<TokioStream>>().map(|tls| tls.get_ref().0);
     stream.downcast_ref::<TokioStream>().or_else(tls)
 }
 
 impl Connection {
-    fn change(&self, change: impl FnOnce(&mut Use)) {
-        change(&mut self.use_of_it.lock());
+    fn update(&self, update: impl FnOnce(&mut Usage)) {
+        update(&mut self.usage.lock());
     }
 
     fn is_idle(&self, now: Duration) -> bool {
-        let Use { requests_in_hand, since, idle_max } = *self.use_of_it.lock();
-        requests_in_hand == 0 && now.saturating_sub(since) > idle_max
+        let Usage { requests_in_progress, since, idle_max } = *self.usage.lock();
+        requests_in_progress == 0 && now.saturating_sub(since) > idle_max
     }
 }
 
-/// A request in hand, until it is dropped: also when its client went away.
-struct InHand(Arc<Connection>);
+/// A request in progress, until it is dropped; it is also dropped when the client disconnects.
+struct RequestGuard(Arc<Connection>);
 
-impl InHand {
-    fn on(connection: Arc<Connection>, is_in_chunks: bool) -> Self {
-        connection.change(|it| {
-            it.requests_in_hand = it.requests_in_hand.saturating_add(1);
-            if is_in_chunks {
-                it.idle_max = it.idle_max.min(AFTER_CHUNKS);
+impl RequestGuard {
+    fn on(connection: Arc<Connection>, is_chunked: bool) -> Self {
+        connection.update(|it| {
+            it.requests_in_progress = it.requests_in_progress.saturating_add(1);
+            if is_chunked {
+                it.idle_max = it.idle_max.min(CHUNKED_IDLE_MAX);
             }
         });
         Self(connection)
     }
 }
 
-impl Drop for InHand {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         let now = self.0.world.uptime();
-        self.0.change(|it| {
-            it.requests_in_hand = it.requests_in_hand.saturating_sub(1);
+        self.0.update(|it| {
+            it.requests_in_progress = it.requests_in_progress.saturating_sub(1);
             it.since = now;
         });
     }
 }
 
-/// Around every request: its connection is in use.
+/// Middleware that marks the connection of each request as in use.
 ///
 /// # Errors
-/// Those of what is around.
-pub async fn attend<B: MessageBody>(
+/// Those of the wrapped service.
+pub async fn track_request<B: MessageBody>(
     request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<B>, Error> {
-    let is_in_chunks = request.headers().contains_key(TRANSFER_ENCODING);
+    let is_chunked = request.headers().contains_key(TRANSFER_ENCODING);
     let connection = request.conn_data::<Arc<Connection>>().cloned();
-    let _in_hand = connection.map(|connection| InHand::on(connection, is_in_chunks));
+    let _guard = connection.map(|connection| RequestGuard::on(connection, is_chunked));
     next.call(request).await
 }

@@ -1,4 +1,4 @@
-//! What the other processes of the bank ask: rings, replies, how this one is. Not part of the API.
+//! Requests of the other processes of the bank: rings, replies and status. Not part of the API.
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
@@ -11,10 +11,10 @@ use postonce_shared::cluster::completions::reply_body;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::ports::doorbell::Doorbell as _;
 
-use super::signed::{ClaimedBody, Refusal, SignedBody};
+use super::signed::{CheckedBody, PeerRefusal, SignedBody};
 use super::{PeerState, Status};
 
-/// Puts the routes into an application that has a [`PeerState`].
+/// Adds the routes to an application that has a [`PeerState`].
 pub fn configure(config: &mut ServiceConfig) {
     config
         .service(resource(RING_PATH).route(post().to(ring)))
@@ -24,52 +24,53 @@ pub fn configure(config: &mut ServiceConfig) {
         .service(resource(STATUS_PATH).route(get().to(status)));
 }
 
-/// While it drains this process starts nothing new: whoever rings has to look for others.
-async fn ring(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse, Refusal> {
+/// A draining process starts no new work: the sender has to ring other processes.
+async fn ring(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse, PeerRefusal> {
     if callee.readiness.is_ending() {
-        return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "This process drains."));
+        return Err(PeerRefusal::new(StatusCode::SERVICE_UNAVAILABLE, "This process is draining."));
     }
-    for queue in decode_ring(body.bytes()).map_err(|error| Refusal::unreadable(&error))? {
+    for queue in decode_ring(body.bytes()).map_err(|error| PeerRefusal::unreadable(&error))? {
         callee.bell.ring(&queue);
     }
     Ok(HttpResponse::NoContent().finish())
 }
 
-/// An unproven note may still be true: its sender may have an outdated secret or run an older program. So the
-/// requests that wait for the transactions in it read the rows.
-async fn complete(body: ClaimedBody, callee: Data<PeerState>) -> Result<HttpResponse, Refusal> {
+/// A reply without a valid signature may still be true: its sender may have an outdated secret or run an older
+/// version. Therefore the requests that wait for its transactions read the rows.
+async fn complete(body: CheckedBody, callee: Data<PeerState>) -> Result<HttpResponse, PeerRefusal> {
     let body = match body {
-        ClaimedBody::Proven(body) => body,
-        ClaimedBody::Refused { unproven, refusal } => {
-            for completion in reply_body::decode(&unproven).unwrap_or_default() {
+        CheckedBody::Authentic(body) => body,
+        CheckedBody::Refused { body, refusal } => {
+            for completion in reply_body::decode(&body).unwrap_or_default() {
                 callee.completions.hint(&completion.key);
             }
             return Err(refusal);
         }
     };
-    for completion in reply_body::decode(body.bytes()).map_err(|error| Refusal::unreadable(&error))? {
+    for completion in reply_body::decode(body.bytes()).map_err(|error| PeerRefusal::unreadable(&error))? {
         callee.completions.complete(&completion.key, &completion.outcome);
     }
     Ok(HttpResponse::NoContent().finish())
 }
 
-/// Told of the gate: the answer is the epoch that is obeyed from now on.
-async fn gate(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse, Refusal> {
-    let told: GateEpoch =
-        serde_json::from_slice(body.bytes()).map_err(|error| Refusal::unreadable(&error))?;
+/// Notification about the gate. The answer is the epoch that this process applies from now on.
+async fn gate(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse, PeerRefusal> {
+    let notified: GateEpoch =
+        serde_json::from_slice(body.bytes()).map_err(|error| PeerRefusal::unreadable(&error))?;
     let epoch = match &callee.gatekeeper {
-        Some(gatekeeper) => gatekeeper.heard(told.epoch).await,
-        // Nobody listens here.
+        Some(gatekeeper) => gatekeeper.refresh(notified.epoch).await,
+        // This process has no worker.
         None => 0,
     };
     Ok(HttpResponse::Ok().json(GateEpoch { epoch }))
 }
 
-/// Told of a partner, also while it drains: until its end it must not let in who may not call any more.
-async fn partners(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse, Refusal> {
+/// Notification about a partner. Accepted while draining as well: until its end, the process must refuse requests
+/// that the partner may no longer make.
+async fn partners(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse, PeerRefusal> {
     let PartnerChanged { partner } =
-        serde_json::from_slice(body.bytes()).map_err(|error| Refusal::unreadable(&error))?;
-    // A name that is none here may be one to a newer program.
+        serde_json::from_slice(body.bytes()).map_err(|error| PeerRefusal::unreadable(&error))?;
+    // A name that is invalid in this version may be valid in a newer one.
     (callee.partners)(partner.and_then(|name| PartnerId::parse(&name).ok()).as_ref());
     Ok(HttpResponse::NoContent().finish())
 }

@@ -1,8 +1,8 @@
-//! What other processes and machines that watch ask of this one over HTTP.
+//! HTTP endpoints of a process for other processes and for monitoring.
 //!
-//! `/internal/…` is for the other processes of the bank, signed with the secret that they share
-//! ([`SignedBody`]). A web process serves it at an address of its own, or beside its API where it is told
-//! to. A worker process has a small server, which serves that, health and metrics.
+//! `/internal/…` is for the other processes of the bank; requests are signed with their shared secret
+//! ([`SignedBody`]). A web process serves it at a separate address, or beside its API if so configured. A worker
+//! process has a small server for it, for health and for metrics.
 
 mod connections;
 mod internal;
@@ -10,10 +10,10 @@ mod server;
 mod signed;
 mod status;
 
-pub use connections::attend;
+pub use connections::track_request;
 pub use internal::configure;
 pub use server::{WorkerApp, serve, serve_peers, start};
-pub use signed::{ClaimedBody, Refusal, SignedBody};
+pub use signed::{CheckedBody, PeerRefusal, SignedBody};
 pub use status::{OperationCount, QueueListeners, Status};
 
 use std::sync::Arc;
@@ -33,47 +33,47 @@ use crate::listening::gatekeeper::Gatekeeper;
 use crate::meter::Meter;
 use crate::readiness::Readiness;
 
-/// Forgets what is remembered of a partner; of all partners without one.
+/// Removes a partner from the cache, or all partners if there is none.
 pub type ForgetPartner = Arc<dyn Fn(Option<&PartnerId>) + Send + Sync>;
 
-/// Forgets what the worker of that bank remembers of a partner.
+/// Returns a function that removes partners from the cache of the bank's worker.
 fn forget_partner(bank: &Bank) -> ForgetPartner {
     let grants = Arc::clone(&bank.partner_grants);
     Arc::new(move |partner| grants.forget(partner))
 }
 
-/// What this process is to others that call it.
+/// State that serves the requests of other processes.
 #[derive(Clone)]
 pub struct PeerState {
-    /// Its name.
+    /// Id of this process.
     pub id: ProcessId,
-    /// When it started.
+    /// Time of its start.
     pub started_at: Timestamp,
-    /// What a call has to be signed with.
+    /// The secret that authenticates requests.
     pub secret: Arc<DoorbellSecret>,
-    /// Knows the address of this process, and which calls it took.
+    /// The address of this process, and the requests that it accepted.
     pub recipient: Arc<Recipient>,
-    /// Rung by rings: for this process only, or they would go round for ever.
+    /// The local doorbell: rings of other processes must not be forwarded again.
     pub bell: Arc<LocalDoorbell>,
-    /// Told by replies.
+    /// Completed by replies.
     pub completions: Arc<Completions>,
-    /// What its worker counts.
+    /// Counters of the worker.
     pub meter: Arc<Meter>,
-    /// Told of the gate; `None` without a worker here.
+    /// Applies the gate; `None` in a process without a worker.
     pub gatekeeper: Option<Arc<Gatekeeper>>,
-    /// Called when a partner changed, or, with none, when any may have.
+    /// Called when a partner changed; without a partner, when any of them may have changed.
     pub partners: ForgetPartner,
-    /// What it lacks: whoever ends takes no rings.
+    /// A draining process refuses rings.
     pub readiness: Arc<Readiness>,
-    /// What it asked of the store.
+    /// Count of storage operations.
     pub operations: Arc<StorageOperations>,
     /// The clock.
     pub world: Arc<dyn World>,
 }
 
 impl PeerState {
-    /// The process of that bank and exchange, whose worker, if it has one, counts and obeys there. Others
-    /// call it at `address`.
+    /// Creates the state of a process of the bank. `meter` and `gatekeeper` belong to its worker, if it has one.
+    /// Other processes reach it at `address`.
     pub fn of(
         bank: &Bank,
         exchange: &PeerNetwork,

@@ -1,4 +1,4 @@
-//! The server of a worker process.
+//! The HTTP server of a worker process.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -19,49 +19,49 @@ use postonce_shared::ports::world::World;
 use serde_json::json;
 
 use super::connections::Connections;
-use super::{PeerState, Refusal, attend, configure};
+use super::{PeerRefusal, PeerState, configure, track_request};
 use crate::meter::Meter;
 use crate::metrics::{OPENMETRICS, WorkerMetrics};
 use crate::readiness::{Part, Readiness};
 
-/// How long a client may take to send the head of a request.
-const HEAD_PATIENCE: Duration = Duration::from_secs(10);
-/// How long an idle connection is kept: longer than the clients of other processes keep it.
+/// Longest time for receiving the head of a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for which an idle connection is kept. Longer than in the clients of other processes.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
-/// How long a TLS handshake may take, where the head of a request may take longer.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(5);
-/// Most connections at the same time: the other processes of the bank, and whoever watches.
+/// Longest time of a TLS handshake, if the limit for the request head is longer.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Largest number of connections: other processes of the bank, and monitoring.
 const CONNECTIONS_MAX: usize = 512;
-/// How long requests in hand may take to end when the server stops.
+/// Time in seconds for which requests in progress may continue when the server stops.
 const DRAIN_S: u64 = 1;
 
-/// What the server of a worker process needs.
+/// State of the server of a worker process.
 pub struct WorkerApp {
-    /// What the process is to others.
+    /// State for requests of other processes.
     pub callee: PeerState,
-    /// What storage operations cost.
+    /// Prices of storage operations.
     pub prices: Prices,
 }
 
-/// What a worker's health is read from.
-struct Vitals {
+/// The state from which health is computed.
+struct HealthState {
     readiness: Arc<Readiness>,
     meter: Arc<Meter>,
-    /// Faults that were taken note of.
+    /// Faults that were already reported to `readiness`.
     queue_faults: AtomicU64,
     ledger_faults: AtomicU64,
 }
 
-impl Vitals {
-    /// What is missing. Faults since the last look count: then the part is probed until it is back.
+impl HealthState {
+    /// Returns the missing parts. A new fault marks its part as missing; the part is then probed until it works.
     fn missing(&self) -> Vec<&'static str> {
         let faults = [
             (Part::Queue, &self.meter.queue_faults, &self.queue_faults),
             (Part::Ledger, &self.meter.ledger_faults, &self.ledger_faults),
         ];
-        for (part, counter, noted) in faults {
+        for (part, counter, reported) in faults {
             let count = counter.get();
-            if noted.swap(count, Ordering::Relaxed) != count {
+            if reported.swap(count, Ordering::Relaxed) != count {
                 self.readiness.lose(part);
             }
         }
@@ -72,36 +72,35 @@ impl Vitals {
 /// Starts to serve on a bound address. The caller awaits the server, and stops it through its handle.
 ///
 /// # Errors
-/// When the address cannot be listened on.
+/// Fails if the server cannot listen on the address.
 pub fn serve(app: WorkerApp, listener: TcpListener) -> std::io::Result<Server> {
     let WorkerApp { callee, prices } = app;
     let metrics = Data::new(WorkerMetrics::new(&callee.meter, &callee.operations, &prices));
     let (meter, readiness) = (Arc::clone(&callee.meter), Arc::clone(&callee.readiness));
     let (queue_faults, ledger_faults) = (AtomicU64::new(0), AtomicU64::new(0));
-    let vitals = Data::new(Vitals { readiness, meter, queue_faults, ledger_faults });
+    let health = Data::new(HealthState { readiness, meter, queue_faults, ledger_faults });
     let routes = move |config: &mut ServiceConfig| {
-        config.app_data(Data::clone(&vitals)).app_data(Data::clone(&metrics));
+        config.app_data(Data::clone(&health)).app_data(Data::clone(&metrics));
         config.route("/livez", get().to(livez)).route("/readyz", get().to(readyz));
         config.route("/metrics", get().to(text_of_metrics)).default_service(actix_web::web::to(not_found));
     };
-    serve_beside(callee, routes, listener)
+    serve_with(callee, routes, listener)
 }
 
-/// Starts to serve on a bound address what the other processes of the bank ask, and nothing else: for a
-/// process whose other server is for partners. The caller awaits the server, and stops it through its
-/// handle.
+/// Serves only the requests of other processes on a bound address, for a process whose other server is for partners.
+/// The caller awaits the server, and stops it through its handle.
 ///
 /// # Errors
-/// When the address cannot be listened on.
+/// Fails if the server cannot listen on the address.
 pub fn serve_peers(callee: PeerState, listener: TcpListener) -> std::io::Result<Server> {
     let routes = |config: &mut ServiceConfig| {
         config.default_service(actix_web::web::to(not_for_partners));
     };
-    serve_beside(callee, routes, listener)
+    serve_with(callee, routes, listener)
 }
 
 /// Serves the routes for other processes of the bank, and `routes`.
-fn serve_beside(
+fn serve_with(
     callee: PeerState,
     routes: impl Fn(&mut ServiceConfig) + Clone + Send + 'static,
     listener: TcpListener,
@@ -112,15 +111,15 @@ fn serve_beside(
             .app_data(Data::clone(&callee))
             .configure(configure)
             .configure(&routes)
-            .wrap(from_fn(attend))
+            .wrap(from_fn(track_request))
     };
     let limits = HttpLimits {
-        head_timeout: HEAD_PATIENCE,
+        head_timeout: HEAD_TIMEOUT,
         keep_alive: KEEP_ALIVE,
         connections_max: CONNECTIONS_MAX,
         ..HttpLimits::default()
     };
-    // One thread for small requests, now and then: the cores are for posting.
+    // One thread is enough for few small requests: the cores are for posting.
     start(app, &world, &limits, 1, DRAIN_S, listener, None)
 }
 
@@ -129,7 +128,7 @@ fn serve_beside(
 /// server, and stops it through its handle: signals have no effect on it.
 ///
 /// # Errors
-/// When the address cannot be listened on.
+/// Fails if the server cannot listen on the address.
 pub fn start<T, B>(
     app: impl Fn() -> App<T> + Clone + Send + 'static,
     world: &Arc<dyn World>,
@@ -158,10 +157,10 @@ where
         .max_connections(connections_max)
         // As many handshakes as connections, so that unfinished handshakes delay no other client.
         .max_connection_rate(connections_max)
-        .tls_handshake_timeout(head_timeout.min(HANDSHAKE_PATIENCE))
+        .tls_handshake_timeout(head_timeout.min(HANDSHAKE_TIMEOUT))
         .client_request_timeout(head_timeout)
         .keep_alive(keep_alive)
-        .on_connect(move |stream, data| connections.admit(stream, data))
+        .on_connect(move |stream, data| connections.track(stream, data))
         .shutdown_timeout(drain_s)
         .disable_signals();
     let server = match tls {
@@ -171,27 +170,27 @@ where
     Ok(server.run())
 }
 
-async fn not_for_partners() -> Result<HttpResponse, Refusal> {
-    Err(Refusal::new(StatusCode::NOT_FOUND, "Only other processes of the bank are served here."))
+async fn not_for_partners() -> Result<HttpResponse, PeerRefusal> {
+    Err(PeerRefusal::new(StatusCode::NOT_FOUND, "This address only serves other processes of the bank."))
 }
 
 async fn livez() -> HttpResponse {
     HttpResponse::Ok().json(json!({ "status": "ok" }))
 }
 
-async fn readyz(vitals: Data<Vitals>) -> HttpResponse {
-    let missing = vitals.missing();
+async fn readyz(health: Data<HealthState>) -> HttpResponse {
+    let missing = health.missing();
     if missing.is_empty() {
         return HttpResponse::Ok().json(json!({ "status": "ok" }));
     }
     HttpResponse::ServiceUnavailable().json(json!({ "status": "unavailable", "missing": missing }))
 }
 
-async fn text_of_metrics(metrics: Data<WorkerMetrics>) -> Result<HttpResponse, Refusal> {
-    let failed = |_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "The metrics cannot be written.");
+async fn text_of_metrics(metrics: Data<WorkerMetrics>) -> Result<HttpResponse, PeerRefusal> {
+    let failed = |_| PeerRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, "The metrics could not be encoded.");
     Ok(HttpResponse::Ok().content_type(OPENMETRICS).body(metrics.text().map_err(failed)?))
 }
 
-async fn not_found() -> Result<HttpResponse, Refusal> {
-    Err(Refusal::new(StatusCode::NOT_FOUND, "A worker has /livez, /readyz and /metrics."))
+async fn not_found() -> Result<HttpResponse, PeerRefusal> {
+    Err(PeerRefusal::new(StatusCode::NOT_FOUND, "A worker has /livez, /readyz and /metrics."))
 }

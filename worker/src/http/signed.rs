@@ -1,5 +1,5 @@
-//! The body of a request that another process of the bank signed. A handler that takes one can't be
-//! reached without the secret.
+//! The body of a request that another process of the bank signed. A handler that takes one cannot be called without
+//! the secret.
 
 use std::fmt;
 use std::time::Duration;
@@ -20,55 +20,55 @@ use postonce_shared::oversight::audit::{AuditTarget, Event, Outcome, UNKNOWN};
 
 use super::PeerState;
 
-/// How long a body may take to arrive.
-const BODY_PATIENCE: Duration = Duration::from_secs(5);
+/// Longest time for receiving a body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A body, and the proof that whoever sent it knows the secret.
+/// A body whose sender knows the secret.
 #[derive(Debug)]
 pub struct SignedBody(Bytes);
 
 impl SignedBody {
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// The body of a request that claims to be signed: proven or not. For routes on which an unproven request has
-/// an effect as well, a smaller one.
+/// The body of a request with a signature that may be invalid. For routes on which an unauthenticated request has a
+/// smaller effect as well.
 #[derive(Debug)]
-pub enum ClaimedBody {
-    /// The signature, the time, the nonce and the addressee hold.
-    Proven(SignedBody),
-    /// One of them does not.
+pub enum CheckedBody {
+    /// Signature, time, nonce and recipient are valid.
+    Authentic(SignedBody),
+    /// One of them is invalid.
     Refused {
-        /// Anybody may have sent it. It has at most [`REQUEST_BYTES_MAX`] bytes.
-        unproven: Bytes,
-        /// The answer to it.
-        refusal: Refusal,
+        /// Untrusted; any client may have sent it. It has at most [`REQUEST_BYTES_MAX`] bytes.
+        body: Bytes,
+        /// The answer.
+        refusal: PeerRefusal,
     },
 }
 
-/// Why another process is not answered.
+/// The answer to a refused request of another process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct PeerRefusal {
     status: StatusCode,
     detail: String,
 }
 
-impl Refusal {
-    /// A refusal with a sentence for whoever reads the log of the other process.
+impl PeerRefusal {
+    /// Creates a refusal. The other process logs `detail`.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self { status, detail: detail.into() }
     }
 
-    /// The body could not be understood.
+    /// Creates the answer to a body that cannot be decoded.
     pub fn unreadable(error: &serde_json::Error) -> Self {
         Self::new(StatusCode::BAD_REQUEST, format!("The body cannot be read: {error}."))
     }
 }
 
-impl From<Refused> for Refusal {
+impl From<Refused> for PeerRefusal {
     fn from(refused: Refused) -> Self {
         let status = match refused {
             Refused::Unsigned
@@ -77,20 +77,20 @@ impl From<Refused> for Refusal {
             | Refused::Elsewhere
             | Refused::BeforeStart
             | Refused::Repeated => StatusCode::UNAUTHORIZED,
-            // The caller is known, and can try again later.
+            // The sender is authenticated, and can retry later.
             Refused::TooMany => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self::new(status, format!("{refused}."))
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for PeerRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.detail)
     }
 }
 
-impl ResponseError for Refusal {
+impl ResponseError for PeerRefusal {
     fn status_code(&self) -> StatusCode {
         self.status
     }
@@ -108,40 +108,40 @@ impl ResponseError for Refusal {
 }
 
 impl FromRequest for SignedBody {
-    type Error = Refusal;
-    type Future = LocalBoxFuture<'static, Result<Self, Refusal>>;
+    type Error = PeerRefusal;
+    type Future = LocalBoxFuture<'static, Result<Self, PeerRefusal>>;
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
-        let claimed = ClaimedBody::from_request(request, payload);
+        let checked = CheckedBody::from_request(request, payload);
         async move {
-            match claimed.await? {
-                ClaimedBody::Proven(body) => Ok(body),
-                ClaimedBody::Refused { unproven: _, refusal } => Err(refusal),
+            match checked.await? {
+                CheckedBody::Authentic(body) => Ok(body),
+                CheckedBody::Refused { body: _, refusal } => Err(refusal),
             }
         }
         .boxed_local()
     }
 }
 
-impl FromRequest for ClaimedBody {
-    type Error = Refusal;
-    type Future = LocalBoxFuture<'static, Result<Self, Refusal>>;
+impl FromRequest for CheckedBody {
+    type Error = PeerRefusal;
+    type Future = LocalBoxFuture<'static, Result<Self, PeerRefusal>>;
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
         let (request, payload) = (request.clone(), payload.take());
         async move {
-            let claimed = read(&request, payload).await;
-            if let Err(refusal) | Ok(Self::Refused { refusal, .. }) = &claimed {
-                note(&request, refusal);
+            let checked = read(&request, payload).await;
+            if let Err(refusal) | Ok(Self::Refused { refusal, .. }) = &checked {
+                audit(&request, refusal);
             }
-            claimed
+            checked
         }
         .boxed_local()
     }
 }
 
-/// Notes in the audit trail that somebody did not know the secret.
-fn note(request: &HttpRequest, refusal: &Refusal) {
+/// Records in the audit trail that the sender did not know the secret.
+fn audit(request: &HttpRequest, refusal: &PeerRefusal) {
     if refusal.status != StatusCode::UNAUTHORIZED {
         return;
     }
@@ -152,23 +152,23 @@ fn note(request: &HttpRequest, refusal: &Refusal) {
     Event { who: UNKNOWN, key: "", act: "internal", on, outcome, from: &from }.record();
 }
 
-async fn read(request: &HttpRequest, payload: Payload) -> Result<ClaimedBody, Refusal> {
+async fn read(request: &HttpRequest, payload: Payload) -> Result<CheckedBody, PeerRefusal> {
     let callee = request.app_data::<Data<PeerState>>().ok_or_else(|| {
-        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "The server was built without a callee.")
+        PeerRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, "The server has no peer state.")
     })?;
     let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
-    // Nothing of the body is read for whoever does not even claim to know the secret.
+    // The body is not read without a signature.
     let (Some(timestamp), Some(signature)) = (header(TIMESTAMP_HEADER), header(SIGNATURE_HEADER)) else {
         return Err(Refused::Unsigned.into());
     };
     let secret = callee.secret.known().ok_or_else(|| {
-        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "This process does not know the secret yet.")
+        PeerRefusal::new(StatusCode::SERVICE_UNAVAILABLE, "This process has not read the secret yet.")
     })?;
     let reading = std::pin::pin!(to_bytes_limited(BodyStream::new(payload), REQUEST_BYTES_MAX));
-    let body = match select(reading, callee.world.sleep(BODY_PATIENCE)).await {
+    let body = match select(reading, callee.world.sleep(BODY_TIMEOUT)).await {
         Either::Left((body, _)) => body.map_err(|_| too_large())?.map_err(|error| broken(&error))?,
         Either::Right(_) => {
-            return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "The body took too long."));
+            return Err(PeerRefusal::new(StatusCode::REQUEST_TIMEOUT, "The body was not received in time."));
         }
     };
     let path = request.uri().path_and_query().map_or("", |path| path.as_str());
@@ -176,22 +176,22 @@ async fn read(request: &HttpRequest, payload: Payload) -> Result<ClaimedBody, Re
         method: request.method().as_str(),
         path,
         timestamp,
-        // Without them nothing is proven. Older programs send none.
+        // Requests without them are refused. Older versions do not send them.
         nonce: header(NONCE_HEADER).unwrap_or_default(),
         addressee: header(ADDRESSEE_HEADER).unwrap_or_default(),
         body: &body,
     };
     let taken = callee.recipient.take(&signed, signature, &secret, callee.world.now());
     Ok(match taken {
-        Ok(()) => ClaimedBody::Proven(SignedBody(body)),
-        Err(refused) => ClaimedBody::Refused { unproven: body, refusal: refused.into() },
+        Ok(()) => CheckedBody::Authentic(SignedBody(body)),
+        Err(refused) => CheckedBody::Refused { body, refusal: refused.into() },
     })
 }
 
-fn too_large() -> Refusal {
-    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, format!("A body has at most {REQUEST_BYTES_MAX} bytes."))
+fn too_large() -> PeerRefusal {
+    PeerRefusal::new(StatusCode::PAYLOAD_TOO_LARGE, format!("A body has at most {REQUEST_BYTES_MAX} bytes."))
 }
 
-fn broken(error: &PayloadError) -> Refusal {
-    Refusal::new(StatusCode::BAD_REQUEST, format!("{error}."))
+fn broken(error: &PayloadError) -> PeerRefusal {
+    PeerRefusal::new(StatusCode::BAD_REQUEST, format!("{error}."))
 }

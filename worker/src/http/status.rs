@@ -1,4 +1,4 @@
-//! How a worker is, as it tells others.
+//! The status that a process reports to others.
 
 use std::collections::BTreeMap;
 
@@ -6,51 +6,50 @@ use serde::{Deserialize, Serialize};
 
 use super::PeerState;
 
-/// How a process with a worker is. Members that a reader does not know are ignored.
+/// Status of a process with a worker. Readers ignore unknown members.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// The process.
+    /// Id of the process.
     pub id: String,
-    /// When it started, milliseconds since 1970.
+    /// Time of its start, in milliseconds since 1970.
     pub started_at: i64,
-    /// Its listeners, by queue.
+    /// Receivers by queue.
     pub listeners: BTreeMap<String, QueueListeners>,
-    /// What it counted since it started, by the names of the metrics without their prefix.
+    /// Counters since the start, by the names of the metrics without their prefix.
     pub counters: BTreeMap<String, u64>,
-    /// What it asked of the store since it started.
+    /// Storage operations since the start.
     pub storage_operations: Vec<OperationCount>,
 }
 
-/// The listeners of one queue in one process.
+/// The receivers of one queue in one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct QueueListeners {
-    /// At work now.
+    /// Receivers that handle messages now.
     pub active: u64,
-    /// The most that there may be.
+    /// Largest allowed number of receivers.
     pub max: u64,
 }
 
-/// How often one kind of storage operation was asked for.
+/// Number of storage operations of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperationCount {
     /// The service, such as `table`.
     pub service: String,
     /// The operation, such as `insert`.
     pub operation: String,
-    /// How it is priced, such as `table_batch`.
+    /// Kind of price, such as `table_batch`.
     #[serde(default)]
     pub price: String,
-    /// How often.
+    /// Number of operations.
     pub count: u64,
 }
 
 impl Status {
-    /// How this process is. Asks nothing of the store.
+    /// Returns the status of this process. Makes no requests to the store.
     pub fn of(callee: &PeerState) -> Self {
-        let listeners =
-            callee.meter.all_listeners().into_iter().map(|(queue, look)| {
-                (queue.to_string(), QueueListeners { active: look.active, max: look.max })
-            });
+        let listeners = callee.meter.all_listeners().into_iter().map(|(queue, gauges)| {
+            (queue.to_string(), QueueListeners { active: gauges.active, max: gauges.max })
+        });
         let counters =
             callee.meter.counters().into_iter().map(|(name, _, counter)| (name.to_owned(), counter.get()));
         let operations = callee.operations.snapshot().into_iter().map(|(operation, count)| OperationCount {

@@ -1,4 +1,4 @@
-//! One receipt of one message: what is in it, and the lease on it while its work is done.
+//! One receipt of a message: its content, and the lease on it while its work is done.
 
 use std::time::Duration;
 
@@ -9,86 +9,86 @@ use postonce_shared::messaging::envelope::{Envelope, Names, Unreadable};
 use postonce_shared::ports::fault::{Cause, StoreFault};
 use postonce_shared::ports::queue::{Held, Lease, Message, QueueName, WorkQueue};
 
-/// Why there is no work to be done for a message.
+/// The reason why a message contains no work to post now.
 #[derive(Debug, thiserror::Error)]
-pub enum Unopened {
-    /// It cannot be read, or not all of it, or not yet.
+pub enum NoWork {
+    /// The message cannot be decoded, or only in part, or only by a newer version.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
     /// All of its work is final.
     #[error("its work is settled")]
     Settled,
-    /// It can be read, but what it asks for cannot be accepted: a sentence for a person.
+    /// The message can be decoded, but its order is not accepted. Contains a reason for operators.
     #[error("{0}")]
     Refused(String),
-    /// It has no valid seal: the rows of the transactions that it names have to be read first.
+    /// The message has no valid seal: the rows of the transactions that it names have to be read first.
     #[error("it has no valid seal")]
     Unsealed(Names),
-    /// Its work lies in the payload store, which could not be used now.
+    /// The work is in the payload store, which is unavailable.
     #[error("the payload {name} could not be read")]
-    PayloadAway {
-        /// The name of the payload.
+    PayloadUnavailable {
+        /// Name of the payload.
         name: String,
-        /// The body to wait with.
+        /// Body to write while the message waits.
         body: Vec<u8>,
-        /// Why.
+        /// The cause.
         #[source]
         source: Cause,
     },
-    /// Its work has to be accepted first, and the ledger could not be used now.
-    #[error("its work could not be accepted")]
-    LedgerAway(#[source] Cause),
-    /// It is an order above the rate of its partner.
-    #[error("its partner is above its rate")]
+    /// The ledger is unavailable: the work has to be accepted or read from its rows first.
+    #[error("the ledger could not be used")]
+    LedgerUnavailable(#[source] Cause),
+    /// The order exceeds the request rate of its partner.
+    #[error("the request rate of its partner is exceeded")]
     Postponed {
-        /// How long it has to wait until there may be room for it.
+        /// Time until the order may be accepted.
         delay: Duration,
     },
 }
 
-/// A received message and the newest lease on it.
+/// A received message with its current lease.
 #[derive(Debug)]
 pub struct Delivery<W> {
-    /// The message as it was received.
+    /// The message as received.
     pub message: Message,
-    /// What is in it.
-    pub content: Result<W, Unopened>,
-    hold: Mutex<Hold>,
+    /// Its content.
+    pub content: Result<W, NoWork>,
+    state: Mutex<LeaseState>,
 }
 
-/// What a renewal needs, and changes.
+/// State that a renewal reads and changes.
 #[derive(Debug, Clone)]
-struct Hold {
-    /// The newest lease; `None` when it was lost.
+struct LeaseState {
+    /// The current lease; `None` when it was lost.
     lease: Option<Lease>,
-    /// The body as it now stands on the queue.
+    /// The current body of the message on the queue.
     body: Vec<u8>,
 }
 
 impl<W> Delivery<W> {
-    /// A message, and what was read in it.
-    pub fn new(message: Message, content: Result<W, Unopened>) -> Self {
-        let hold = Hold { lease: Some(message.lease.clone()), body: message.body.clone() };
-        Self { message, content, hold: Mutex::new(hold) }
+    /// Creates the delivery of a message with this content.
+    pub fn new(message: Message, content: Result<W, NoWork>) -> Self {
+        let state = LeaseState { lease: Some(message.lease.clone()), body: message.body.clone() };
+        Self { message, content, state: Mutex::new(state) }
     }
 
-    /// The newest lease; `None` when it was lost.
+    /// Returns the current lease; `None` when it was lost.
     pub fn lease(&self) -> Option<Lease> {
-        self.hold.lock().lease.clone()
+        self.state.lock().lease.clone()
     }
 
-    /// Prolongs the lease. The body is sent along exactly as it stands: a queue replaces it. A fault
-    /// changes nothing; the lease may still be ours.
+    /// Renews the lease. Sends the current body again, because a queue replaces the body. After a fault the state is
+    /// unchanged: the lease may still be valid.
     ///
     /// # Errors
-    /// [`StoreFault`] when the queue could not be reached.
+    /// [`StoreFault`] when the queue is unavailable.
     pub async fn renew(
         &self,
         queue: &dyn WorkQueue,
         name: &QueueName,
         visibility: Duration,
     ) -> Result<Held<()>, StoreFault> {
-        let body = self.hold.lock().body.clone();
+        let body = self.state.lock().body.clone();
         self.rewrite(queue, name, body, visibility).await
     }
 
@@ -101,14 +101,14 @@ impl<W> Delivery<W> {
     ) -> Result<Held<()>, StoreFault> {
         let Some(lease) = self.lease() else { return Ok(Held::Lost) };
         let rewritten = queue.extend(name, &lease, &body, visibility).await?;
-        let mut hold = self.hold.lock();
+        let mut state = self.state.lock();
         match rewritten {
             Held::Ours(newest) => {
-                *hold = Hold { lease: Some(newest), body };
+                *state = LeaseState { lease: Some(newest), body };
                 Ok(Held::Ours(()))
             }
             Held::Lost => {
-                hold.lease = None;
+                state.lease = None;
                 Ok(Held::Lost)
             }
         }
@@ -116,37 +116,37 @@ impl<W> Delivery<W> {
 }
 
 impl Delivery<Envelope> {
-    /// The same with another content.
+    /// Returns the delivery with another content.
     #[must_use]
-    pub fn with(self, content: Result<Envelope, Unopened>) -> Self {
+    pub fn with(self, content: Result<Envelope, NoWork>) -> Self {
         Self { content, ..self }
     }
 
-    /// The transactions that it names without a valid seal; `None` where it has one, or is no envelope.
+    /// Returns the transactions that a message without a valid seal names; `None` for any other message.
     pub const fn names(&self) -> Option<&Names> {
         match &self.content {
-            Err(Unopened::Unsealed(names)) => Some(names),
+            Err(NoWork::Unsealed(names)) => Some(names),
             Ok(_) | Err(_) => None,
         }
     }
 
-    /// The work in it.
+    /// Returns the work of the message.
     pub fn items(&self) -> &[Work] {
         self.content.as_ref().map_or(&[], |envelope| envelope.items.as_slice())
     }
 
-    /// Receipts that count against the maximum, this one included.
+    /// Returns the number of receipts that count against the maximum, including this one.
     pub fn receipts(&self) -> u32 {
         let forgiven = self.content.as_ref().map_or(0, |envelope| envelope.forgiven);
         self.message.dequeue_count.saturating_sub(forgiven)
     }
 
-    /// Writes on the message that an attempt on its item alone begins. Should the worker die over
-    /// it, the next one knows.
+    /// Records in the message that a separate attempt on its item begins. If the worker dies during the attempt, the
+    /// next one sees the record.
     ///
     /// # Errors
-    /// [`StoreFault`] when the queue could not be reached; the attempt must not begin then.
-    pub async fn begin_alone(
+    /// [`StoreFault`] when the queue is unavailable; the attempt must not begin then.
+    pub async fn record_attempt(
         &self,
         queue: &dyn WorkQueue,
         name: &QueueName,
@@ -154,7 +154,7 @@ impl Delivery<Envelope> {
         visibility: Duration,
     ) -> Result<Held<()>, StoreFault> {
         let Ok(envelope) = &self.content else { return Ok(Held::Lost) };
-        let begun = Envelope { suspect: envelope.suspect.saturating_add(1), ..envelope.clone() };
-        self.rewrite(queue, name, begun.encode(seal), visibility).await
+        let marked = Envelope { suspect: envelope.suspect.saturating_add(1), ..envelope.clone() };
+        self.rewrite(queue, name, marked.encode(seal), visibility).await
     }
 }

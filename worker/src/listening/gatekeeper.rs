@@ -1,8 +1,8 @@
-//! Obeys the gate in one process: nobody receives while it is held.
+//! Applies the gate in one process: no messages are received while it is held.
 //!
-//! The value is read at the start, when a ring tells of another epoch, and now and then in case
-//! such a ring was lost. Until it was read once, the gate counts as held. An outage later on changes
-//! nothing: what was read last stands.
+//! The value is read at the start, when a notification contains another epoch, and by a background task in case a
+//! notification was lost. The gate counts as held until it was read once. During a later outage the last value stays
+//! in effect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,98 +20,97 @@ use tracing::{error, info, warn};
 use crate::background_task::BackgroundTask;
 use crate::drain::Drain;
 
-/// Longest sleep before a scheduled release is compared with the clock again: clocks are set.
+/// Longest sleep before a scheduled release is compared with the clock again: the clock may be adjusted.
 const CLOCK_CHECK_MAX: Duration = Duration::from_secs(10);
-/// How long an acknowledgment waits for receives under way.
+/// Time for which an acknowledgment waits for receive requests in progress.
 const RECEIVES_END_MAX: Duration = Duration::from_secs(2);
 
-/// What this process knows of the gate.
+/// The state of the gate, as this process knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
-    /// It was not read yet, or cannot be understood: held.
-    Nothing,
-    /// What was read last.
-    Order(GateValue),
+    /// Not read yet, or not readable. The gate counts as held.
+    Unknown,
+    /// The value that was read last.
+    Value(GateValue),
 }
 
-/// Stands between the listeners of a process and the queues.
+/// Decides whether the listeners of a process may receive.
 pub struct Gatekeeper {
     gate: Gate,
     world: Arc<dyn World>,
-    /// Whether a gate that nobody ever touched is held first.
+    /// Whether to hold the gate at the start, if it was never set.
     hold_first: bool,
     known: watch::Sender<Known>,
-    /// How often a release was noticed.
-    openings: watch::Sender<u64>,
-    /// Receives under way.
+    /// Number of releases that were observed.
+    releases: watch::Sender<u64>,
+    /// Receive requests in progress.
     receiving: watch::Sender<usize>,
 }
 
 impl Gatekeeper {
-    /// A gatekeeper who has not looked yet: the gate counts as held. With `hold_first`, a gate that
-    /// nobody ever touched is held before anything is received.
+    /// Creates a gatekeeper that has not read the gate: it counts as held. With `hold_first`, a gate that was never
+    /// set is held before any message is received.
     pub fn new(gate: Gate, world: Arc<dyn World>, hold_first: bool) -> Self {
         Self {
             gate,
             world,
             hold_first,
-            known: watch::Sender::new(Known::Nothing),
-            openings: watch::Sender::new(0),
+            known: watch::Sender::new(Known::Unknown),
+            releases: watch::Sender::new(0),
             receiving: watch::Sender::new(0),
         }
     }
 
-    /// Whether listeners may receive.
+    /// Returns whether listeners may receive.
     pub fn is_open(&self) -> bool {
-        matches!(*self.known.borrow(), Known::Order(GateValue { state: GateState::Released, .. }))
+        matches!(*self.known.borrow(), Known::Value(GateValue { state: GateState::Released, .. }))
     }
 
-    /// The epoch that this process obeys; zero before the first one, and before it was read.
+    /// Returns the epoch that this process applies; zero before the first epoch, and before the first read.
     pub fn epoch(&self) -> u64 {
         match *self.known.borrow() {
-            Known::Nothing => 0,
-            Known::Order(order) => order.epoch,
+            Known::Unknown => 0,
+            Known::Value(value) => value.epoch,
         }
     }
 
-    /// Asks to receive; `None` while the gate is held. Keep the permit while the receive is under way.
-    pub fn enter(&self) -> Option<Receiving<'_>> {
-        // Counted first: a hold that comes in between then waits for this receive, or is seen here.
-        let receiving = Receiving::begin(&self.receiving);
+    /// Returns a permit to receive; `None` while the gate is held. Keep the permit during the receive request.
+    pub fn enter(&self) -> Option<ReceivePermit<'_>> {
+        // Counted before the check: a hold in between either waits for this receive, or is visible to the check.
+        let receiving = ReceivePermit::begin(&self.receiving);
         self.is_open().then_some(receiving)
     }
 
-    /// Returns when the gate was opened since `seen`, which is then how often it was: also when it was
-    /// held only for a moment.
-    pub async fn opened(&self, seen: &mut u64) {
-        let mut openings = self.openings.subscribe();
-        // The sender lives in self.
-        if let Ok(now) = openings.wait_for(|openings| *openings != *seen).await.map(|now| *now) {
+    /// Returns when the number of releases differs from `seen`, and updates `seen`. A release counts even if the gate
+    /// was held again at once.
+    pub async fn released(&self, seen: &mut u64) {
+        let mut releases = self.releases.subscribe();
+        // The sender exists as long as `self`.
+        if let Ok(now) = releases.wait_for(|releases| *releases != *seen).await.map(|now| *now) {
             *seen = now;
         }
     }
 
-    /// Reads the gate until it can be read, and from then on watches for a scheduled release. Ends
-    /// when the drain starts.
+    /// Reads the gate until it is readable, and then performs scheduled releases. Returns when the drain starts.
     pub async fn watch(&self, drain: &Drain) {
         let mut faults = STORE_NEEDED.start();
         let mut known = self.known.subscribe();
         while !drain.is_started() {
             let now = *known.borrow_and_update();
             let wait = match now {
-                Known::Nothing if self.look().await.is_ok() => continue,
-                Known::Nothing => faults.next(&*self.world),
-                Known::Order(order) if order.is_due(self.world.now()) => match self.release().await {
+                Known::Unknown if self.read().await.is_ok() => continue,
+                Known::Unknown => faults.next(&*self.world),
+                Known::Value(value) if value.is_due(self.world.now()) => match self.release().await {
                     Ok(()) => continue,
                     Err(fault) => {
                         warn!("Could not release the gate on time: {}", chain(&fault));
                         faults.next(&*self.world)
                     }
                 },
-                Known::Order(GateValue { state: GateState::Held { release_at: Some(at) }, .. }) => {
+                Known::Value(GateValue { state: GateState::Held { release_at: Some(at) }, .. }) => {
                     at.since(self.world.now()).min(CLOCK_CHECK_MAX)
                 }
-                Known::Order(_) => Duration::MAX,
+                Known::Value(_) => Duration::MAX,
             };
             let waited = async {
                 match wait {
@@ -124,12 +123,13 @@ impl Gatekeeper {
         }
     }
 
-    /// Told that the gate has this epoch: reads it, and obeys. The answer is the epoch that is obeyed
-    /// from now on; when it is held, no receive is under way any more. Zero when that takes too long.
-    pub async fn heard(&self, epoch: u64) -> u64 {
-        if self.epoch() != epoch || *self.known.borrow() == Known::Nothing {
-            // Logged where it failed; the answer tells.
-            let _unread = self.look().await;
+    /// Reads the gate if its epoch is not the given one. Returns the epoch that is applied from now on, or zero if a
+    /// receive request is still in progress after the time limit. While the gate is held, no receive request is in
+    /// progress after the return.
+    pub async fn refresh(&self, epoch: u64) -> u64 {
+        if self.epoch() != epoch || *self.known.borrow() == Known::Unknown {
+            // The fault is already logged, and the returned epoch shows it.
+            let _unread = self.read().await;
         }
         if !self.is_open() {
             let mut receiving = self.receiving.subscribe();
@@ -137,7 +137,7 @@ impl Gatekeeper {
             match select(ended, self.world.sleep(RECEIVES_END_MAX)).await {
                 Either::Left(_) => {}
                 Either::Right(_) => {
-                    warn!("A receive is still under way while the gate is held");
+                    warn!("A receive request is still in progress although the gate is held");
                     return 0;
                 }
             }
@@ -146,24 +146,24 @@ impl Gatekeeper {
     }
 
     async fn release(&self) -> Result<(), StoreFault> {
-        let order = self.gate.release_if_due().await?;
-        self.obey(order);
+        let value = self.gate.release_if_due().await?;
+        self.apply(value);
         Ok(())
     }
 
-    async fn look(&self) -> Result<(), StoreFault> {
+    async fn read(&self) -> Result<(), StoreFault> {
         let read = match *self.known.borrow() {
-            Known::Nothing if self.hold_first => self.gate.hold_if_unset().boxed(),
-            Known::Nothing | Known::Order(_) => self.gate.read().boxed(),
+            Known::Unknown if self.hold_first => self.gate.hold_if_unset().boxed(),
+            Known::Unknown | Known::Value(_) => self.gate.read().boxed(),
         };
         match read.await {
-            Ok(order) => {
-                self.obey(order);
+            Ok(value) => {
+                self.apply(value);
                 Ok(())
             }
             Err(fault) => {
                 match &fault {
-                    // What was read last stands.
+                    // The last value stays in effect.
                     StoreFault::Unavailable { .. }
                     | StoreFault::Refused { .. }
                     | StoreFault::ForeignCursor { .. } => {
@@ -171,7 +171,7 @@ impl Gatekeeper {
                     }
                     StoreFault::Corrupt { .. } => {
                         error!("The gate counts as held: {}", chain(&fault));
-                        self.known.send_replace(Known::Nothing);
+                        self.known.send_replace(Known::Unknown);
                     }
                 }
                 Err(fault)
@@ -179,24 +179,24 @@ impl Gatekeeper {
         }
     }
 
-    fn obey(&self, order: GateValue) {
+    fn apply(&self, value: GateValue) {
         let newer = self.known.send_if_modified(|known| {
-            // Answers may overtake each other: an older order never undoes a newer one.
+            // Reads may complete out of order: an older value never replaces a newer one.
             let newer = match *known {
-                Known::Nothing => true,
-                Known::Order(before) => before.epoch < order.epoch,
+                Known::Unknown => true,
+                Known::Value(before) => before.epoch < value.epoch,
             };
             if newer {
-                *known = Known::Order(order);
+                *known = Known::Value(value);
             }
             newer
         });
-        // Whatever came in between: after a newer release everybody starts.
-        if newer && order.state == GateState::Released {
-            self.openings.send_modify(|openings| *openings = openings.saturating_add(1));
+        // A newer release wakes the listeners, whatever values came in between.
+        if newer && value.state == GateState::Released {
+            self.releases.send_modify(|releases| *releases = releases.saturating_add(1));
         }
-        if newer && order.epoch > 0 {
-            let (epoch, state) = (order.epoch, order.state);
+        if newer && value.epoch > 0 {
+            let (epoch, state) = (value.epoch, value.state);
             match state {
                 GateState::Released => info!(gate.epoch = epoch, "The gate is released (epoch {epoch})"),
                 GateState::Held { .. } => info!(gate.epoch = epoch, "The gate is held (epoch {epoch})"),
@@ -205,27 +205,27 @@ impl Gatekeeper {
     }
 }
 
-/// In case a ring was lost.
+/// Reads the gate in case a notification was lost.
 #[async_trait]
 impl BackgroundTask for Gatekeeper {
     async fn run(&self) {
-        // Logged where it failed; the next turn comes.
-        let _unread = self.look().await;
+        // The fault is already logged, and the task runs again.
+        let _unread = self.read().await;
     }
 }
 
-/// A receive under way.
+/// A receive request in progress, until it is dropped.
 #[derive(Debug)]
-pub struct Receiving<'a>(&'a watch::Sender<usize>);
+pub struct ReceivePermit<'a>(&'a watch::Sender<usize>);
 
-impl<'a> Receiving<'a> {
+impl<'a> ReceivePermit<'a> {
     fn begin(count: &'a watch::Sender<usize>) -> Self {
         count.send_modify(|count| *count = count.saturating_add(1));
         Self(count)
     }
 }
 
-impl Drop for Receiving<'_> {
+impl Drop for ReceivePermit<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count = count.saturating_sub(1));
     }

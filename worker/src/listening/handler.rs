@@ -1,70 +1,70 @@
-//! What the listener is generic over: a kind of work that comes over queues of its own.
+//! The interface between the listener and a kind of work with its own queues.
 //!
-//! The listener wakes, receives, scales, and can be held; a handler says what a message means and
-//! what becomes of it. Another kind of work is one more handler, and not one more loop.
+//! The listener wakes, receives, scales and applies the gate. A handler decodes messages, does their work and settles
+//! them. A new kind of work needs a new handler, and no new listener.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use postonce_shared::ports::queue::{Message, QueueName};
 
-use crate::listening::delivery::{Delivery, Unopened};
+use crate::listening::delivery::{Delivery, NoWork};
 
-/// Whether what a handler needs did its part.
+/// Whether the dependencies of a handler were available.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
-    /// It did.
-    Well,
-    /// Something was away: better wait before more is received, and ask [`Handler::is_ready`].
-    Away,
+    /// All of them were available.
+    Healthy,
+    /// A dependency was unavailable: wait before receiving more, and call [`Handler::is_ready`].
+    Unavailable,
 }
 
 impl Health {
-    /// Well only if both are.
+    /// Returns [`Health::Healthy`] if both are.
     pub const fn and(self, other: Self) -> Self {
         match (self, other) {
-            (Self::Well, Self::Well) => Self::Well,
-            (Self::Away, _) | (_, Self::Away) => Self::Away,
+            (Self::Healthy, Self::Healthy) => Self::Healthy,
+            (Self::Unavailable, _) | (_, Self::Unavailable) => Self::Unavailable,
         }
     }
 }
 
-/// How handling went.
+/// The outcome of settling.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Handled {
-    /// Whether it is better to wait before more is received.
+    /// Whether to wait before receiving more.
     pub health: Health,
-    /// In how long messages that were not settled for good can be received again, each.
-    pub back_in: Vec<Duration>,
+    /// Visibility delay of each released message.
+    pub visibility_delays: Vec<Duration>,
 }
 
 /// A kind of work.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
-    /// What one message carries.
+    /// The content of one message.
     type Work: Send + Sync;
 
-    /// Messages whose work is done, and what is known of it.
+    /// Handled messages and their results.
     type Done: Send;
 
-    /// Names the queues of this kind: `NAME-0`, `NAME-1`, …; lower-case letters and digits.
+    /// Prefix of the queue names of this kind: `NAME-0`, `NAME-1`, …; lower-case letters and digits.
     const NAME: &'static str;
 
-    /// Reads what a message carries, from wherever that lies. Messages that came together are read
-    /// side by side. Their leases are not renewed yet, so it has to end well before they do.
-    async fn read(&self, message: &Message) -> Result<Self::Work, Unopened>;
+    /// Reads the content of a message, from the message or from the payload store. Messages of one receive are read
+    /// concurrently. Their leases are not renewed yet, so reads must end well before the leases expire.
+    async fn read(&self, message: &Message) -> Result<Self::Work, NoWork>;
 
-    /// Does the work of messages that were received together. Keeps their leases while that takes. Where it
-    /// says [`Health::Well`], others are received while these are settled, else only after that.
+    /// Does the work of messages that were received together, and renews their leases meanwhile. After
+    /// [`Health::Healthy`] more messages are received while these are settled, otherwise only after that.
     async fn handle(&self, queue: &QueueName, deliveries: Vec<Delivery<Self::Work>>) -> (Self::Done, Health);
 
-    /// Settles each of them: deletes it, gives it back, or sets it aside. What it leaves unsettled comes back
-    /// when its lease ends.
+    /// Settles each message: deletes it, releases it, or writes it to the dead letters. A message that is not settled
+    /// is redelivered when its lease expires.
     async fn settle(&self, queue: &QueueName, done: Self::Done) -> Handled;
 
-    /// Whether what it needs is there. Asked before the next receive after [`Health::Away`]:
-    /// receiving what cannot be handled would only burn receipts.
+    /// Returns whether the dependencies are available. Called before the next receive after [`Health::Unavailable`]:
+    /// a receive without them would only count as a failed receipt.
     async fn is_ready(&self) -> bool;
 }

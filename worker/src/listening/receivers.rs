@@ -1,4 +1,4 @@
-//! How many receivers of a queue work side by side. Pure: the same backlog gives the same number.
+//! Computes the number of concurrent receivers of a queue. Pure.
 
 use std::time::Duration;
 
@@ -6,31 +6,32 @@ use postonce_shared::ports::queue::RECEIVE_MAX;
 
 use crate::config::Bounds;
 
-/// Full receives that each receiver may have waiting before another one joins.
+/// Waiting messages for each receiver, in full receives, before another one is added.
 const RECEIVES_AHEAD: u64 = 2;
-/// Each full one of these that the oldest message has waited adds a receiver.
+/// Another receiver is added for each such step of the age of the oldest message.
 const AGE_STEP: Duration = Duration::from_secs(1);
 
-/// What is known to wait in a queue.
+/// The known backlog of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Demand {
-    /// Messages beyond those in hand.
+pub struct QueueBacklog {
+    /// Messages beyond those in progress.
     pub depth: u64,
-    /// How long the oldest of them has waited.
+    /// Age of the oldest message.
     pub oldest_age: Duration,
 }
 
-/// How many receivers a queue with work is given: enough for its depth, more while it grows old.
-pub fn wanted(demand: Demand, bounds: Bounds) -> usize {
+/// Returns the number of receivers for a queue with work: it grows with the depth of the queue, and with the age of
+/// the oldest message.
+pub fn wanted(backlog: QueueBacklog, bounds: Bounds) -> usize {
     let Bounds { floor, ceiling } = bounds;
-    if demand.depth == 0 {
+    if backlog.depth == 0 {
         return floor.get();
     }
     let messages = RECEIVES_AHEAD.saturating_mul(u64::try_from(RECEIVE_MAX).unwrap_or(u64::MAX));
-    let by_depth = demand.depth.div_ceil(messages);
-    let by_age = demand.oldest_age.as_millis().checked_div(AGE_STEP.as_millis()).unwrap_or(0);
-    // No more than there is to receive, however old it is.
-    let receives = demand.depth.div_ceil(u64::try_from(RECEIVE_MAX).unwrap_or(u64::MAX));
+    let by_depth = backlog.depth.div_ceil(messages);
+    let by_age = backlog.oldest_age.as_millis().checked_div(AGE_STEP.as_millis()).unwrap_or(0);
+    // Never more receivers than full receives in the backlog, at any age.
+    let receives = backlog.depth.div_ceil(u64::try_from(RECEIVE_MAX).unwrap_or(u64::MAX));
     let by_age = u64::try_from(by_age).unwrap_or(u64::MAX).min(receives);
     let wanted = usize::try_from(by_depth.max(by_age)).unwrap_or(usize::MAX);
     wanted.clamp(floor.get(), ceiling.get().max(floor.get()))
@@ -43,16 +44,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn receivers_grow_with_depth_and_age_within_their_bounds() {
+    fn the_number_of_receivers_grows_with_depth_and_age_within_its_bounds() {
         let check = |depth, age_s, floor, ceiling, expected: usize| {
             let bounds = Bounds {
                 floor: NonZeroUsize::new(floor).unwrap(),
                 ceiling: NonZeroUsize::new(ceiling).unwrap(),
             };
-            let demand = Demand { depth, oldest_age: Duration::from_secs(age_s) };
-            assert_eq!(wanted(demand, bounds), expected, "{demand:?} in {bounds:?}");
+            let backlog = QueueBacklog { depth, oldest_age: Duration::from_secs(age_s) };
+            assert_eq!(wanted(backlog, bounds), expected, "{backlog:?} in {bounds:?}");
         };
-        // Depth: one for each 64 messages.
+        // Depth: one receiver for each 64 messages.
         check(0, 0, 1, 8, 1);
         check(1, 0, 1, 8, 1);
         check(64, 0, 1, 8, 1);
@@ -60,12 +61,12 @@ mod tests {
         check(300, 0, 1, 8, 5);
         check(20_000, 0, 1, 8, 8);
         check(u64::MAX, 0, 1, 8, 8);
-        // Age: one for each second, but no more than there is to receive.
+        // Age: one receiver for each second, but not more than full receives in the backlog.
         check(100, 3, 1, 8, 3);
         check(100, 9, 1, 8, 4);
         check(10, 60, 1, 8, 1);
         check(1000, u64::MAX, 1, 64, 32);
-        // Bounds: nothing waits, and yet the floor stays; a ceiling below the floor gives way.
+        // Limits: the lower one applies to an empty queue, and takes precedence over a smaller upper one.
         check(0, 100, 3, 8, 3);
         check(20_000, 100, 4, 2, 4);
     }

@@ -1,5 +1,5 @@
-//! A queue that has work: receive → handle → settle, by as many receivers side by side as it takes, until
-//! nothing is left. While one settles, the next is received.
+//! A session processes one queue that has work: concurrent receivers receive, handle and settle messages until the
+//! queue is empty. While one batch is settled, the next one is received.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -23,184 +23,183 @@ use crate::listening::delivery::Delivery;
 use crate::listening::gatekeeper::Gatekeeper;
 use crate::listening::handler::{Handled, Handler, Health};
 use crate::listening::leases::QueueLeases;
-use crate::listening::receivers::{Demand, wanted};
+use crate::listening::receivers::{QueueBacklog, wanted};
 use crate::meter::{ListenerGauge, Meter};
 
-/// Least time between two questions for the depth of a queue: they cost operations, too.
+/// Shortest time between two reads of the depth of a queue, which cost operations.
 const DEPTH_INTERVAL: Duration = Duration::from_secs(1);
-/// Longest wait for an answer to it: what is done is settled after that, and no lease is renewed any more.
-const DEPTH_TIME_MAX: Duration = Duration::from_secs(1);
+/// Longest wait for the depth. Handled messages are settled after it, and their leases are not renewed meanwhile.
+const DEPTH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A receiver that is busy for this long does not keep another one from looking.
-const SLOW: Duration = Duration::from_millis(250);
+/// Time after which a busy receiver does not prevent another one from starting.
+const SLOW_AFTER: Duration = Duration::from_millis(250);
 
-/// How often it rang for one queue.
+/// The number of rings for one queue.
 pub type Rings = watch::Sender<u64>;
 
-/// What the sessions of a listener share.
+/// State that the sessions of a listener share.
 pub struct SessionContext<H> {
-    /// What is done with the messages.
+    /// Handles the messages.
     pub handler: Arc<H>,
-    /// Where they come from.
+    /// The queues.
     pub queue: Arc<dyn WorkQueue>,
-    /// Says whether anybody may receive.
+    /// Decides whether messages may be received.
     pub gatekeeper: Arc<Gatekeeper>,
-    /// Say who tends to which queue.
+    /// Assign the queues to workers.
     pub leases: Arc<QueueLeases>,
-    /// Time and chance.
+    /// Clock and random numbers.
     pub world: Arc<dyn World>,
-    /// What is counted.
+    /// The counters.
     pub meter: Arc<Meter>,
-    /// How long a received message is hidden from others.
+    /// Time for which a received message is hidden from other receivers.
     pub visibility_timeout: Duration,
-    /// How many receivers a queue may have.
+    /// Smallest and largest number of receivers of a queue.
     pub receivers: Bounds,
-    /// When to stop.
+    /// Ends the session.
     pub drain: Drain,
 }
 
-/// How a session ended.
+/// The result of a session.
 #[derive(Debug, Default)]
-pub struct Ended {
-    /// Messages that it received.
+pub struct SessionEnd {
+    /// Number of received messages.
     pub received: usize,
-    /// Rings for the queue before its last look, which found nothing: what rang later was not looked
-    /// for.
-    pub seen: u64,
-    /// In how long what it gave back can be received again, each.
-    pub back_in: Vec<Duration>,
+    /// Number of rings before the last receive, which found the queue empty. Later rings were not processed.
+    pub rings_seen: u64,
+    /// Visibility delay of each released message.
+    pub visibility_delays: Vec<Duration>,
 }
 
-/// What one receiver did.
-enum Round<D> {
-    /// It received nothing, or was not allowed to; rings before it as in [`Ended::seen`].
-    Nothing { seen: u64 },
-    /// Something was away, before anything was received.
-    Away,
-    /// It handled messages.
-    Done { received: usize, demand: Demand, rest: Rest<D> },
-    /// It settled what was left to settle.
+/// The result of one receiver.
+enum Cycle<D> {
+    /// Nothing was received, or receiving was not allowed. `rings_seen` is as in [`SessionEnd::rings_seen`].
+    Nothing { rings_seen: u64 },
+    /// A dependency was unavailable before anything was received.
+    Unavailable,
+    /// Messages were handled.
+    Done { received: usize, backlog: QueueBacklog, settle_state: SettleState<D> },
+    /// Messages of an earlier receive were settled.
     Settled(Handled),
 }
 
-/// What is left of messages that were handled.
-enum Rest<D> {
-    /// Nothing: they are settled.
+/// Whether handled messages are settled.
+enum SettleState<D> {
+    /// They are settled.
     Settled(Handled),
-    /// They are still to be settled. All is well.
-    ToSettle(D),
+    /// They are not settled yet. All dependencies were available.
+    Pending(D),
 }
 
-type Rounds<'a, H> = FuturesUnordered<BoxFuture<'a, Round<<H as Handler>::Done>>>;
+type Cycles<'a, H> = FuturesUnordered<BoxFuture<'a, Cycle<<H as Handler>::Done>>>;
 
-/// What comes next in a session.
+/// The next event of a session.
 enum Step<D> {
-    /// A receiver did that.
-    Round(Round<D>),
-    /// It rang, and there is room for another one.
+    /// A receiver completed.
+    Cycle(Cycle<D>),
+    /// The queue was rung, and another receiver can start.
     Rung,
     /// No receiver is left.
-    Through,
+    Finished,
 }
 
-/// When a receiver began, and how often it had rung by then.
-struct Begun {
+/// Time of the start of the last receiver, and the number of rings until then.
+struct LastStart {
     at: Duration,
     rings: u64,
 }
 
-/// Works off one queue.
+/// Processes one queue.
 pub struct Session<H> {
     context: Arc<SessionContext<H>>,
     name: QueueName,
-    /// How often it was rung for the queue.
+    /// Number of rings for the queue.
     rings: watch::Receiver<u64>,
     gauge: Arc<ListenerGauge>,
-    depth_asked_at: AtomicU64,
+    depth_read_at: AtomicU64,
 }
 
 impl<H: Handler> Session<H> {
-    /// A session on a queue.
+    /// Creates a session on a queue.
     pub fn new(context: Arc<SessionContext<H>>, name: QueueName, rings: watch::Receiver<u64>) -> Self {
         let gauge = context.meter.listeners(&name);
-        Self { context, name, rings, gauge, depth_asked_at: AtomicU64::new(0) }
+        Self { context, name, rings, gauge, depth_read_at: AtomicU64::new(0) }
     }
 
-    /// Runs until the queue is empty or somebody else tends to it, the gate is held, or the drain
-    /// starts; what is in hand is finished first. `None` when it fell over a bug.
-    pub async fn run(self) -> Option<Ended> {
-        let ended = AssertUnwindSafe(self.work_off()).catch_unwind().await;
+    /// Runs until the queue is empty or assigned to another worker, the gate is held, or the drain starts. Work in
+    /// progress is finished first. Returns `None` if the session panicked.
+    pub async fn run(self) -> Option<SessionEnd> {
+        let ended = AssertUnwindSafe(self.process()).catch_unwind().await;
         if ended.is_err() {
-            error!(queue = %self.name, "Working off {} fell over a bug", self.name);
+            error!(queue = %self.name, "The session on {} panicked", self.name);
         }
         ended.ok()
     }
 
-    async fn work_off(&self) -> Ended {
-        let mut ended = Ended { seen: self.rung(), ..Ended::default() };
-        let mut rounds: Rounds<'_, H> = FuturesUnordered::new();
-        // Of these, how many are settling.
+    async fn process(&self) -> SessionEnd {
+        let mut ended = SessionEnd { rings_seen: self.ring_count(), ..SessionEnd::default() };
+        let mut cycles: Cycles<'_, H> = FuturesUnordered::new();
+        // Number of these futures that settle.
         let mut settling = 0_usize;
         let mut faults = RECEIVE.start();
-        // One looks first: whether there is work for more, it has to see.
-        let (mut look, mut receivers, mut delay) = (true, 1, Duration::ZERO);
+        // Starts with one receiver, which finds out whether there is work for more.
+        let (mut poll, mut receivers, mut delay) = (true, 1, Duration::ZERO);
         let mut first = !self.context.drain.is_started();
-        let mut begun = self.begin();
+        let mut last_start = self.start();
         loop {
-            // The first look is free: it may be for something that whoever tends to the queue was not
-            // told of.
-            let settles_in_time = settling <= self.context.receivers.ceiling.get();
-            while look
-                && settles_in_time
-                && rounds.len().saturating_sub(settling) < receivers
-                && (first || self.may_look())
+            // The first receive is always allowed: the worker to which the queue is assigned may not have been
+            // notified of the work.
+            let may_add_settling = settling <= self.context.receivers.ceiling.get();
+            while poll
+                && may_add_settling
+                && cycles.len().saturating_sub(settling) < receivers
+                && (first || self.may_receive())
             {
                 first = false;
-                begun = self.begin();
-                // After a fault it waits; what is already under way does not use that up.
-                rounds.push(self.round(std::mem::take(&mut delay)).boxed());
+                last_start = self.start();
+                // Only a new receiver waits after a fault; running ones do not consume the delay.
+                cycles.push(self.cycle(std::mem::take(&mut delay)).boxed());
             }
-            let receiving = rounds.len().saturating_sub(settling);
-            let step = self.step(&mut rounds, receiving, settles_in_time, &begun).await;
+            let receiving = cycles.len().saturating_sub(settling);
+            let step = self.step(&mut cycles, receiving, may_add_settling, &last_start).await;
             let health = match step {
-                Step::Through => return ended,
+                Step::Finished => return ended,
                 Step::Rung => {
-                    look = true;
+                    poll = true;
                     receivers = receiving.saturating_add(1);
                     continue;
                 }
-                Step::Round(Round::Nothing { seen }) => {
-                    ended.seen = ended.seen.max(seen);
-                    look = false;
+                Step::Cycle(Cycle::Nothing { rings_seen }) => {
+                    ended.rings_seen = ended.rings_seen.max(rings_seen);
+                    poll = false;
                     continue;
                 }
-                Step::Round(Round::Away) => Health::Away,
-                Step::Round(Round::Done { received, demand, rest }) => {
+                Step::Cycle(Cycle::Unavailable) => Health::Unavailable,
+                Step::Cycle(Cycle::Done { received, backlog, settle_state }) => {
                     ended.received = ended.received.saturating_add(received);
-                    receivers = if delay.is_zero() { wanted(demand, self.context.receivers) } else { 1 };
-                    look = true;
-                    match rest {
-                        Rest::Settled(handled) => {
-                            ended.back_in.extend(handled.back_in);
+                    receivers = if delay.is_zero() { wanted(backlog, self.context.receivers) } else { 1 };
+                    poll = true;
+                    match settle_state {
+                        SettleState::Settled(handled) => {
+                            ended.visibility_delays.extend(handled.visibility_delays);
                             handled.health
                         }
-                        Rest::ToSettle(done) => {
+                        SettleState::Pending(done) => {
                             settling = settling.saturating_add(1);
-                            rounds.push(self.settle(done).boxed());
+                            cycles.push(self.settle(done).boxed());
                             continue;
                         }
                     }
                 }
-                Step::Round(Round::Settled(handled)) => {
+                Step::Cycle(Cycle::Settled(handled)) => {
                     settling = settling.saturating_sub(1);
-                    ended.back_in.extend(handled.back_in);
+                    ended.visibility_delays.extend(handled.visibility_delays);
                     handled.health
                 }
             };
             match health {
-                Health::Well => faults.reset(),
-                Health::Away => {
-                    look = true;
+                Health::Healthy => faults.reset(),
+                Health::Unavailable => {
+                    poll = true;
                     receivers = 1;
                     delay = faults.next(&*self.context.world);
                 }
@@ -208,137 +207,139 @@ impl<H: Handler> Session<H> {
         }
     }
 
-    /// Waits for the first of so many receivers, or for a ring that calls for another one.
+    /// Waits for the first receiver to complete, or for a ring that needs another receiver.
     async fn step(
         &self,
-        rounds: &mut Rounds<'_, H>,
+        cycles: &mut Cycles<'_, H>,
         receiving: usize,
-        settles_in_time: bool,
-        begun: &Begun,
+        may_add_settling: bool,
+        last_start: &LastStart,
     ) -> Step<H::Done> {
-        let room = receiving < self.context.receivers.ceiling.get() && settles_in_time && self.may_look();
-        let patience = if receiving == 0 { Duration::ZERO } else { SLOW };
-        let helper = async { if room { self.another_hand(begun, patience).await } else { pending().await } };
-        match select(rounds.next(), std::pin::pin!(helper)).await {
-            Either::Left((None, _)) => Step::Through,
-            Either::Left((Some(round), _)) => Step::Round(round),
+        let room = receiving < self.context.receivers.ceiling.get() && may_add_settling && self.may_receive();
+        let delay = if receiving == 0 { Duration::ZERO } else { SLOW_AFTER };
+        let another = async {
+            if room { self.until_receiver_is_needed(last_start, delay).await } else { pending().await }
+        };
+        match select(cycles.next(), std::pin::pin!(another)).await {
+            Either::Left((None, _)) => Step::Finished,
+            Either::Left((Some(cycle), _)) => Step::Cycle(cycle),
             Either::Right(((), _)) => Step::Rung,
         }
     }
 
-    fn rung(&self) -> u64 {
+    fn ring_count(&self) -> u64 {
         *self.rings.borrow()
     }
 
-    fn begin(&self) -> Begun {
-        Begun { at: self.context.world.uptime(), rings: self.rung() }
+    fn start(&self) -> LastStart {
+        LastStart { at: self.context.world.uptime(), rings: self.ring_count() }
     }
 
-    /// Returns when it rang since the last receiver began, and some time has passed since it did: what came
-    /// meanwhile must not wait for a slow account.
-    async fn another_hand(&self, begun: &Begun, patience: Duration) {
+    /// Returns when the queue was rung since the last receiver started and that receiver is busy for longer than
+    /// `delay`: new messages must not wait for a slow account.
+    async fn until_receiver_is_needed(&self, last_start: &LastStart, delay: Duration) {
         let mut rings = self.rings.clone();
-        if rings.wait_for(|rings| *rings > begun.rings).await.is_err() {
-            // The listener is gone.
+        if rings.wait_for(|rings| *rings > last_start.rings).await.is_err() {
+            // The listener has ended.
             return pending().await;
         }
-        let busy = self.context.world.uptime().saturating_sub(begun.at);
-        let patience = patience.saturating_sub(busy);
-        if !patience.is_zero() {
-            self.context.world.sleep(patience).await;
+        let busy = self.context.world.uptime().saturating_sub(last_start.at);
+        let delay = delay.saturating_sub(busy);
+        if !delay.is_zero() {
+            self.context.world.sleep(delay).await;
         }
     }
 
-    fn may_look(&self) -> bool {
+    fn may_receive(&self) -> bool {
         !self.context.drain.is_started() && self.context.leases.is_mine(&self.name)
     }
 
-    /// Receives once, and handles what came; after a delay, where something was away.
-    async fn round(&self, delay: Duration) -> Round<H::Done> {
+    /// Receives once and handles the messages. Waits for `delay` first, after a fault.
+    async fn cycle(&self, delay: Duration) -> Cycle<H::Done> {
         let SessionContext { handler, queue, gatekeeper, world, meter, visibility_timeout, drain, .. } =
             &*self.context;
         if !delay.is_zero() {
             select(std::pin::pin!(drain.started()), world.sleep(delay)).await;
             if drain.is_started() {
-                return Round::Nothing { seen: 0 };
+                return Cycle::Nothing { rings_seen: 0 };
             }
         }
         if !handler.is_ready().await {
-            return Round::Away;
+            return Cycle::Unavailable;
         }
-        let seen = self.rung();
-        let Some(permit) = gatekeeper.enter() else { return Round::Nothing { seen } };
+        let rings_seen = self.ring_count();
+        let Some(permit) = gatekeeper.enter() else { return Cycle::Nothing { rings_seen } };
         let received = queue.receive(&self.name, RECEIVE_MAX, *visibility_timeout).await;
         drop(permit);
         let messages = match received {
-            Ok(messages) if messages.is_empty() => return Round::Nothing { seen },
+            Ok(messages) if messages.is_empty() => return Cycle::Nothing { rings_seen },
             Ok(messages) => messages,
             Err(fault) => {
                 meter.queue_faults.add(1);
                 warn!(queue = %self.name, "Could not receive from {}: {}", self.name, chain(&fault));
-                return Round::Away;
+                return Cycle::Unavailable;
             }
         };
         let _busy = self.gauge.busy();
         let received = messages.len();
         meter.received.add(received);
-        let demand = self.demand(&messages, world.now());
+        let backlog = self.backlog(&messages, world.now());
         let handling = async {
             let contents = join_all(messages.iter().map(|message| handler.read(message))).await;
             let deliveries = messages.into_iter().zip(contents);
             let deliveries = deliveries.map(|(message, content)| Delivery::new(message, content)).collect();
             handler.handle(&self.name, deliveries).await
         };
-        let (demand, (done, health)) = futures::future::join(demand, handling).await;
-        let rest = match health {
-            Health::Well => Rest::ToSettle(done),
-            // Whether to wait before more is received, settling tells.
-            Health::Away => Rest::Settled(handler.settle(&self.name, done).await),
+        let (backlog, (done, health)) = futures::future::join(backlog, handling).await;
+        let settle_state = match health {
+            Health::Healthy => SettleState::Pending(done),
+            // The result of settling decides whether to wait.
+            Health::Unavailable => SettleState::Settled(handler.settle(&self.name, done).await),
         };
-        Round::Done { received, demand, rest }
+        Cycle::Done { received, backlog, settle_state }
     }
 
-    async fn settle(&self, done: H::Done) -> Round<H::Done> {
-        Round::Settled(self.context.handler.settle(&self.name, done).await)
+    async fn settle(&self, done: H::Done) -> Cycle<H::Done> {
+        Cycle::Settled(self.context.handler.settle(&self.name, done).await)
     }
 
-    /// What waits behind messages that were just received. Nothing is known of it unless they were as
-    /// many as fit; then the queue is asked, now and then.
-    fn demand(
+    /// Returns the backlog behind messages that were just received. It is empty unless the receive was full; then the
+    /// depth of the queue is read, at most once per interval.
+    fn backlog(
         &self,
         messages: &[Message],
         now: Timestamp,
-    ) -> impl Future<Output = Demand> + Send + use<'_, H> {
+    ) -> impl Future<Output = QueueBacklog> + Send + use<'_, H> {
         let full = messages.len() >= RECEIVE_MAX;
         let oldest = messages.iter().map(|message| message.inserted_at).min();
         let oldest_age = oldest.map_or(Duration::ZERO, |oldest| now.since(oldest));
         async move {
-            if !full || !self.may_ask_depth() {
+            if !full || !self.depth_is_due() {
                 let depth = if full { self.gauge.depth() } else { 0 };
-                self.gauge.see(depth, oldest_age);
-                return Demand { depth, oldest_age };
+                self.gauge.record_backlog(depth, oldest_age);
+                return QueueBacklog { depth, oldest_age };
             }
-            let asked = self.context.queue.backlog(&self.name);
-            let depth = match select(asked, self.context.world.sleep(DEPTH_TIME_MAX)).await {
-                // What is in hand is counted as well.
+            let reading = self.context.queue.backlog(&self.name);
+            let depth = match select(reading, self.context.world.sleep(DEPTH_TIMEOUT)).await {
+                // The depth includes the messages in progress.
                 Either::Left((Ok(backlog), _)) => {
                     backlog.depth.saturating_sub(u64::try_from(RECEIVE_MAX).unwrap_or(0))
                 }
                 Either::Left((Err(_), _)) => 0,
                 Either::Right(_) => self.gauge.depth(),
             };
-            self.gauge.see(depth, oldest_age);
-            Demand { depth, oldest_age }
+            self.gauge.record_backlog(depth, oldest_age);
+            QueueBacklog { depth, oldest_age }
         }
     }
 
-    fn may_ask_depth(&self) -> bool {
+    fn depth_is_due(&self) -> bool {
         let now = u64::try_from(self.context.world.uptime().as_millis()).unwrap_or(u64::MAX).max(1);
         let interval = u64::try_from(DEPTH_INTERVAL.as_millis()).unwrap_or(u64::MAX);
-        let asked = self.depth_asked_at.load(Ordering::Relaxed);
-        let due = asked == 0 || now.saturating_sub(asked) >= interval;
+        let read_at = self.depth_read_at.load(Ordering::Relaxed);
+        let due = read_at == 0 || now.saturating_sub(read_at) >= interval;
         if due {
-            self.depth_asked_at.store(now, Ordering::Relaxed);
+            self.depth_read_at.store(now, Ordering::Relaxed);
         }
         due
     }

@@ -1,11 +1,11 @@
-//! Orders of producers that write to a work queue directly. An order is accepted when the terms of its
-//! partner allow it, which are checked in the order of a request over HTTP: the partner exists and is active,
-//! its rate, its scopes, its reach. After that the order is accepted as a request is.
+//! Orders of producers that write to a work queue directly. An order is accepted if the terms of its partner allow
+//! it. They are checked in the same sequence as for a request over HTTP: the partner exists and is active, its rate,
+//! its scopes, its reach. Then the order is accepted like a request.
 //!
-//! Only the answer to an order above the rate differs. Over HTTP it is 429, and the client repeats the request;
-//! here the message is hidden until there is room for it. Each postponed order gets a time of its own, one
-//! after the other at the rate: if all came back with the next second, a long queue would cost two operations
-//! of the store for each order in it, every second.
+//! Only the answer to an order above the rate differs. Over HTTP it is 429, and the client repeats the request; here
+//! the message is hidden until the rate allows it. Postponed orders become visible one after the other at the rate:
+//! if all of them became visible in the next second, a long queue would cost two operations of the store for each
+//! order in it, every second.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,12 +22,12 @@ use postonce_shared::ports::world::World;
 use postonce_shared::protocol::accept::{Acceptor, Admission};
 use tracing::warn;
 
-use crate::listening::delivery::Unopened;
+use crate::listening::delivery::NoWork;
 use crate::meter::Meter;
 
-/// Longest time for which an order is postponed at once: a higher rate, or another worker, helps after it.
+/// Longest delay of a postponed order. After it, a raised rate or another worker can take effect.
 const POSTPONED_MAX: Duration = Duration::from_secs(60);
-/// Least time between two log lines about postponed orders.
+/// Shortest time between two log lines about postponed orders.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Accepts orders of direct producers.
@@ -36,13 +36,13 @@ pub struct DirectOrders {
     grants: Arc<PartnerGrants>,
     world: Arc<dyn World>,
     meter: Arc<Meter>,
-    /// The rate of a partner without one of its own.
+    /// Rate of a partner that has none of its own.
     rate: RequestRate,
-    pace: Mutex<Pace>,
+    schedule: Mutex<OrderSchedule>,
 }
 
 impl DirectOrders {
-    /// Orders at a bank. `rate` is that of a partner without a rate of its own.
+    /// Creates the acceptance of orders at a bank. `rate` applies to a partner without a rate of its own.
     pub fn new(bank: &Bank, meter: Arc<Meter>, rate: RequestRate) -> Self {
         Self {
             acceptor: Arc::clone(&bank.acceptor),
@@ -50,36 +50,36 @@ impl DirectOrders {
             world: Arc::clone(&bank.world),
             meter,
             rate,
-            pace: Mutex::default(),
+            schedule: Mutex::default(),
         }
     }
 
-    /// Accepts an order for a partner, if its terms allow that. An order that was accepted before is refused as
-    /// well when they do not; the transaction stays as it is.
+    /// Accepts an order if the terms of the partner allow it. Otherwise the order is refused, even if it was accepted
+    /// before; the transaction then stays as it is.
     ///
     /// # Errors
-    /// [`Unopened::Refused`] with what an operator can do, [`Unopened::Postponed`] above the rate, and
-    /// [`Unopened::LedgerAway`] while terms or ledger cannot be used.
-    pub async fn admit(&self, order: &DirectOrder, partner: &PartnerId) -> Result<Admission, Unopened> {
+    /// [`NoWork::Refused`] with the action that an operator can take, [`NoWork::Postponed`] above the rate, and
+    /// [`NoWork::LedgerUnavailable`] while the terms or the ledger are unavailable.
+    pub async fn admit(&self, order: &DirectOrder, partner: &PartnerId) -> Result<Admission, NoWork> {
         let found = self.grants.find(partner).await;
-        let found = found.map_err(|fault| unopened(fault.is_transient(), fault.into()))?;
+        let found = found.map_err(|fault| no_work(fault.is_transient(), fault.into()))?;
         let grant = found.map_err(refused)?;
         if let Some(delay) = self.postponed(&grant.partner) {
-            return Err(Unopened::Postponed { delay });
+            return Err(NoWork::Postponed { delay });
         }
         grant.check(order.kind, order.account).map_err(refused)?;
         let admitted = self.acceptor.admit(order, partner).await;
-        admitted.map_err(|fault| unopened(fault.is_transient(), fault.into()))
+        admitted.map_err(|fault| no_work(fault.is_transient(), fault.into()))
     }
 
-    /// Counts an order against the rate; above it, how long the order has to wait.
+    /// Counts an order against the rate. Returns the delay of an order above it.
     fn postponed(&self, partner: &Partner) -> Option<Duration> {
         let rate = partner.rate.unwrap_or(self.rate);
-        let mut pace = self.pace.lock();
+        let mut schedule = self.schedule.lock();
         let now = self.world.uptime();
-        let delay = pace.delay(rate, now)?;
+        let delay = schedule.delay(rate, now)?;
         self.meter.postponed.add(1);
-        if let Some(count) = pace.log_due(now) {
+        if let Some(count) = schedule.log_due(now) {
             let (id, RequestRate { per_second, burst }) = (&partner.id, rate);
             warn!(
                 "Postponed {count} orders: partner {id} may send {per_second} a second and {burst} at once"
@@ -89,42 +89,42 @@ impl DirectOrders {
     }
 }
 
-fn refused(denial: Denial) -> Unopened {
-    Unopened::Refused(denial.to_string())
+fn refused(denial: Denial) -> NoWork {
+    NoWork::Refused(denial.to_string())
 }
 
-fn unopened(is_transient: bool, fault: Cause) -> Unopened {
+fn no_work(is_transient: bool, fault: Cause) -> NoWork {
     if is_transient {
-        return Unopened::LedgerAway(fault);
+        return NoWork::LedgerUnavailable(fault);
     }
-    // Nobody can read such a row: an operator has to look at it.
-    Unopened::Refused(chain(&*fault))
+    // An operator has to repair an unreadable row.
+    NoWork::Refused(chain(&*fault))
 }
 
-/// When the orders of the partner may be accepted.
+/// Decides when the orders of the partner may be accepted.
 #[derive(Debug, Default)]
-struct Pace {
+struct OrderSchedule {
     bucket: Option<Bucket>,
-    /// The time that was given to a postponed order last.
-    last_turn: Duration,
+    /// Time assigned to the last postponed order.
+    last_slot: Duration,
     logged_at: Option<Duration>,
-    /// Orders that were postponed since.
+    /// Orders postponed since the last log line.
     unlogged: u64,
 }
 
-impl Pace {
-    /// `None` when an order may be accepted now; otherwise how long it has to wait.
+impl OrderSchedule {
+    /// Returns `None` if an order may be accepted now, and its delay otherwise.
     fn delay(&mut self, rate: RequestRate, now: Duration) -> Option<Duration> {
-        let standing = self.bucket.get_or_insert_with(|| Bucket::full(rate, now)).take(rate, now);
-        let RateStatus { retry_in_s, .. } = standing;
+        let status = self.bucket.get_or_insert_with(|| Bucket::full(rate, now)).take(rate, now);
+        let RateStatus { retry_in_s, .. } = status;
         let earliest = now.saturating_add(Duration::from_secs(retry_in_s?));
         let interval = Duration::from_secs(1).checked_div(rate.per_second).unwrap_or_default();
-        let turn = self.last_turn.saturating_add(interval).max(earliest);
-        self.last_turn = turn.min(now.saturating_add(POSTPONED_MAX));
-        Some(self.last_turn.saturating_sub(now))
+        let slot = self.last_slot.saturating_add(interval).max(earliest);
+        self.last_slot = slot.min(now.saturating_add(POSTPONED_MAX));
+        Some(self.last_slot.saturating_sub(now))
     }
 
-    /// Counts a postponed order; how many there were, when it is time for a log line.
+    /// Counts a postponed order. Returns the number since the last log line if a new line is due.
     fn log_due(&mut self, now: Duration) -> Option<u64> {
         self.unlogged = self.unlogged.saturating_add(1);
         if self.logged_at.is_some_and(|at| now.saturating_sub(at) < LOG_INTERVAL) {
@@ -144,43 +144,43 @@ mod tests {
     }
 
     #[test]
-    fn orders_above_the_rate_come_again_one_after_the_other() {
+    fn orders_above_the_rate_become_visible_one_after_the_other() {
         let rate = RequestRate { per_second: 2, burst: 2 };
-        let mut pace = Pace::default();
+        let mut schedule = OrderSchedule::default();
         let mut check = |at: u64, expected: Option<u64>| {
-            assert_eq!(pace.delay(rate, ms(at)), expected.map(ms), "at {at} ms");
+            assert_eq!(schedule.delay(rate, ms(at)), expected.map(ms), "at {at} ms");
         };
         check(0, None);
         check(0, None);
         check(0, Some(1000));
         check(0, Some(1500));
         check(100, Some(1900));
-        // The first two come again.
+        // The first two orders are received again.
         check(1000, None);
         check(1500, None);
-        // Another one takes the place of the third, which is postponed again.
+        // Another order uses the capacity for the third one, which is postponed again.
         check(2000, None);
         check(2000, None);
         check(2000, Some(1000));
-        // A rest fills the bucket, and no more than that.
+        // A pause fills the bucket to its capacity, not beyond.
         check(60_000, None);
         check(60_000, None);
         check(60_000, Some(1000));
     }
 
     #[test]
-    fn no_order_waits_longer_than_a_minute_at_once() {
+    fn no_order_is_postponed_by_more_than_a_minute_at_once() {
         let rate = RequestRate { per_second: 1, burst: 1 };
-        let mut pace = Pace::default();
-        let delays: Vec<_> = (0..100).filter_map(|_| pace.delay(rate, ms(0))).collect();
+        let mut schedule = OrderSchedule::default();
+        let delays: Vec<_> = (0..100).filter_map(|_| schedule.delay(rate, ms(0))).collect();
         assert_eq!((delays.first(), delays.last()), (Some(&ms(1000)), Some(&POSTPONED_MAX)));
     }
 
     #[test]
-    fn many_postponed_orders_are_one_line_of_the_log() {
-        let mut pace = Pace::default();
-        assert_eq!(pace.log_due(ms(5)), Some(1));
-        assert_eq!([pace.log_due(ms(6)), pace.log_due(ms(1004))], [None, None]);
-        assert_eq!(pace.log_due(ms(1005)), Some(3));
+    fn many_postponed_orders_share_one_log_line() {
+        let mut schedule = OrderSchedule::default();
+        assert_eq!(schedule.log_due(ms(5)), Some(1));
+        assert_eq!([schedule.log_due(ms(6)), schedule.log_due(ms(1004))], [None, None]);
+        assert_eq!(schedule.log_due(ms(1005)), Some(3));
     }
 }

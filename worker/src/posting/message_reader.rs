@@ -1,5 +1,5 @@
-//! From a message to its work, wherever that lies: in the message, in the payload store, or, where a
-//! producer wrote to the queue directly, nowhere yet, so that it is accepted first.
+//! Reads the work of a message: from the message itself, or from the payload store. An order of a direct producer is
+//! accepted first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +18,11 @@ use postonce_shared::ports::world::World;
 use postonce_shared::protocol::accept::Admission;
 use tracing::info;
 
-use crate::listening::delivery::Unopened;
+use crate::listening::delivery::NoWork;
 use crate::meter::Meter;
 use crate::posting::direct_orders::DirectOrders;
 
-/// Opens messages of accepted work.
+/// Reads messages of accepted work.
 pub struct MessageReader {
     direct: DirectOrders,
     claims: ClaimCheck,
@@ -30,18 +30,18 @@ pub struct MessageReader {
     world: Arc<dyn World>,
     meter: Arc<Meter>,
     legacy_partner: Option<PartnerId>,
-    time_max: Duration,
+    timeout: Duration,
 }
 
 impl MessageReader {
-    /// Opening at a bank. Orders of direct producers are accepted in the name of `legacy_partner`;
-    /// without one they are refused. `request_rate` is its rate, if it has none of its own. No message takes
-    /// longer than `time_max`.
+    /// Creates the reader of a bank. Orders of direct producers are accepted for `legacy_partner`, and refused
+    /// without one. `request_rate` applies if that partner has no rate of its own. Reading a message takes at most
+    /// `timeout`.
     pub fn new(
         bank: &Bank,
         meter: Arc<Meter>,
         (legacy_partner, request_rate): (Option<PartnerId>, RequestRate),
-        time_max: Duration,
+        timeout: Duration,
     ) -> Self {
         Self {
             claims: ClaimCheck::new(&bank.store, &bank.seal, Arc::clone(&bank.world)),
@@ -50,91 +50,91 @@ impl MessageReader {
             world: Arc::clone(&bank.world),
             meter,
             legacy_partner,
-            time_max,
+            timeout,
         }
     }
 
-    /// The work of a message.
+    /// Returns the work of a message.
     ///
     /// # Errors
-    /// [`Unopened`], by what is to be done about it.
-    pub async fn open(&self, message: &Message) -> Result<Envelope, Unopened> {
+    /// [`NoWork`] with the reason, which determines how the message is settled.
+    pub async fn read(&self, message: &Message) -> Result<Envelope, NoWork> {
         match Body::decode(&message.body, &self.seal) {
-            Ok(Body::Content(content)) => believed(content),
+            Ok(Body::Content(content)) => require_seal(content),
             Ok(Body::Claim(claim)) => self.redeem(&claim, message).await,
             Err(malformed @ Unreadable::Malformed(_)) => match direct_producers::parse(&message.body) {
                 Some(Ok(order)) => self.admit(&order).await,
-                Some(Err(invalid)) => Err(Unopened::Refused(invalid.to_string())),
-                None => Err(Unopened::Unreadable(malformed)),
+                Some(Err(invalid)) => Err(NoWork::Refused(invalid.to_string())),
+                None => Err(NoWork::Unreadable(malformed)),
             },
-            Err(unreadable) => Err(Unopened::Unreadable(unreadable)),
+            Err(unreadable) => Err(NoWork::Unreadable(unreadable)),
         }
     }
 
-    async fn redeem(&self, claim: &Claim, message: &Message) -> Result<Envelope, Unopened> {
+    async fn redeem(&self, claim: &Claim, message: &Message) -> Result<Envelope, NoWork> {
         let name = claim.name.clone();
-        let away = |source| {
-            // A claim without a seal has no counters, and must not get a seal either: it waits as it is.
+        let unavailable = |source| {
+            // An unsealed claim has no counters and must not get a seal: its body stays as it is.
             let forgiven = claim.forgiven.saturating_add(1);
             let body = match claim.sealed {
                 true => Claim { forgiven, ..claim.clone() }.encode(&self.seal),
                 false => message.body.clone(),
             };
-            Err(Unopened::PayloadAway { name: claim.name.clone(), body, source })
+            Err(NoWork::PayloadUnavailable { name: claim.name.clone(), body, source })
         };
-        match self.in_time(self.claims.get(claim)).await {
-            Some(Ok(Claimed::Content(content))) => believed(content?),
+        match self.with_timeout(self.claims.get(claim)).await {
+            Some(Ok(Claimed::Content(content))) => require_seal(content?),
             Some(Ok(Claimed::Settled)) => {
-                info!("The payload {name} is gone: its work is settled");
-                Err(Unopened::Settled)
+                info!("The payload {name} was removed: its work is settled");
+                Err(NoWork::Settled)
             }
-            Some(Err(fault)) => away(Box::new(fault)),
-            None => away(self.late().into()),
+            Some(Err(fault)) => unavailable(Box::new(fault)),
+            None => unavailable(self.timeout_text().into()),
         }
     }
 
-    async fn admit(&self, order: &DirectOrder) -> Result<Envelope, Unopened> {
+    async fn admit(&self, order: &DirectOrder) -> Result<Envelope, NoWork> {
         let Some(partner) = &self.legacy_partner else {
-            let why = "the body is of a direct producer, and no partner is configured to accept it for; \
-                       set legacy-partner (POSTONCE_LEGACY_PARTNER), then replay";
-            return Err(Unopened::Refused(why.to_owned()));
+            let reason = "the body is an order of a direct producer, and no partner is configured for such \
+                       orders; set legacy-partner (POSTONCE_LEGACY_PARTNER), then replay";
+            return Err(NoWork::Refused(reason.to_owned()));
         };
-        let admission = match self.in_time(self.direct.admit(order, partner)).await {
+        let admission = match self.with_timeout(self.direct.admit(order, partner)).await {
             Some(admission) => admission?,
-            None => return Err(Unopened::LedgerAway(self.late().into())),
+            None => return Err(NoWork::LedgerUnavailable(self.timeout_text().into())),
         };
         match admission {
             Admission::Open(work) => {
                 self.meter.admitted.add(1);
-                // From now on it is like any other work: should the message have to be written anew,
-                // then as an envelope, which has room for the counters of its receipts.
+                // From now on the work is handled like any other: if the message is rewritten, it becomes an
+                // envelope, which has fields for the counters of receipts.
                 Ok(Envelope::of(vec![*work], None))
             }
             Admission::Final => {
                 self.meter.admitted.add(1);
-                Err(Unopened::Settled)
+                Err(NoWork::Settled)
             }
-            Admission::Refused(refusal) => Err(Unopened::Refused(refusal.to_string())),
+            Admission::Refused(refusal) => Err(NoWork::Refused(refusal.to_string())),
         }
     }
 
-    /// The answer, if it comes in time.
-    async fn in_time<T>(&self, asking: impl Future<Output = T> + Send) -> Option<T> {
-        match select(asking.boxed(), self.world.sleep(self.time_max)).await {
+    /// Returns the answer, or `None` after the timeout.
+    async fn with_timeout<T>(&self, request: impl Future<Output = T> + Send) -> Option<T> {
+        match select(request.boxed(), self.world.sleep(self.timeout)).await {
             Either::Left((answer, _)) => Some(answer),
             Either::Right(_) => None,
         }
     }
 
-    fn late(&self) -> String {
-        format!("there was no answer within {:?}", self.time_max)
+    fn timeout_text(&self) -> String {
+        format!("there was no answer within {:?}", self.timeout)
     }
 }
 
-/// The work of a message, as far as its seal allows.
-fn believed(content: Content) -> Result<Envelope, Unopened> {
+/// Returns the work of sealed content, and an error for content without a valid seal.
+fn require_seal(content: Content) -> Result<Envelope, NoWork> {
     match content {
         Content::Work(envelope) => Ok(envelope),
-        Content::Names(names) => Err(Unopened::Unsealed(names)),
+        Content::Names(names) => Err(NoWork::Unsealed(names)),
     }
 }

@@ -1,9 +1,9 @@
 //! The handler of accepted work: group → post → settle.
 //!
-//! 1. **Group** the work by account, each key once, whatever messages it came in.
-//! 2. **Post** the accounts side by side, while the leases on the messages are renewed.
-//! 3. **Settle** each message by what became of its items. It is deleted last: a crash at any point
-//!    before means redelivery, and the guards of the commit make redelivery a no-op.
+//! 1. **Group** the work of all messages by account, each key once.
+//! 2. **Post** the accounts concurrently, while the leases on the messages are renewed.
+//! 3. **Settle** each message by the results of its items. A message is deleted last: a crash at any earlier point
+//!    causes redelivery, and the guards of the commit make a redelivery a no-op.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -33,7 +33,7 @@ use postonce_shared::protocol::post::{PostFault, Poster, Settled};
 use tracing::{error, info, warn};
 
 use crate::config::WorkerConfig;
-use crate::listening::delivery::{Delivery, Unopened};
+use crate::listening::delivery::{Delivery, NoWork};
 use crate::listening::handler::{Handled, Handler, Health};
 use crate::meter::Meter;
 use crate::posting::disposition::{Disposition, Treatment, choose, treat};
@@ -42,16 +42,16 @@ use crate::posting::message_reader::MessageReader;
 use crate::posting::renewal::Renewal;
 use crate::posting::settle::Settlement;
 
-/// Accounts that are posted side by side out of one receive.
+/// Accounts of one receive that are posted concurrently.
 const ACCOUNTS_AT_ONCE: usize = 128;
 
-/// Longest time that the opening of a message may take; it is tried again later.
-const OPENING_TIME_MAX: Duration = Duration::from_secs(2);
+/// Longest time for reading a message, which is retried later.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What became of each piece of work.
+/// The result for each piece of work.
 type PostResults = BTreeMap<TransactionKey, Result<(), PostFault>>;
 
-/// Messages that were received together, and what became of the work of those that were posted together.
+/// Messages that were received together, and the results of their work as far as it was posted.
 #[derive(Debug)]
 pub struct Posted {
     deliveries: Vec<Delivery<Envelope>>,
@@ -63,8 +63,8 @@ pub struct PostingHandler {
     poster: Arc<Poster>,
     queue: Arc<dyn WorkQueue>,
     ledger: Arc<dyn Ledger>,
-    office: Arc<DeadLetterService>,
-    opening: MessageReader,
+    dead_letters: Arc<DeadLetterService>,
+    reader: MessageReader,
     claims: ClaimCheck,
     seal: Seal,
     world: Arc<dyn World>,
@@ -73,54 +73,54 @@ pub struct PostingHandler {
     meter: Arc<Meter>,
     visibility_timeout: Duration,
     dequeue_count_max: u32,
-    /// Whether the ledger did not answer last.
-    ledger_away: AtomicBool,
+    /// Whether the last use of the ledger failed.
+    ledger_unavailable: AtomicBool,
 }
 
 impl PostingHandler {
-    /// Posting at a bank. A received message is hidden for its `visibility_timeout` at a time; work that
-    /// cannot be posted in `dequeue_count_max` receipts is tried alone, and then set aside.
+    /// Creates the handler of a bank. A received message is hidden for `visibility_timeout` at a time. Work that is
+    /// not posted within `dequeue_count_max` receipts is tried alone, and then becomes a dead letter.
     pub fn new(bank: &Bank, meter: Arc<Meter>, config: &WorkerConfig) -> Self {
         let WorkerConfig { visibility_timeout, dequeue_count_max, ref legacy_partner, request_rate, .. } =
             *config;
-        // Leases are renewed only from half of their time on, and what stands in other messages waits.
-        let time_max = visibility_timeout.checked_div(2).unwrap_or_default().min(OPENING_TIME_MAX);
+        // Leases are first renewed after half of their duration, and the other messages wait for the reads.
+        let timeout = visibility_timeout.checked_div(2).unwrap_or_default().min(READ_TIMEOUT);
         Self {
             claims: ClaimCheck::new(&bank.store, &bank.seal, Arc::clone(&bank.world)),
             seal: bank.seal.clone(),
-            opening: MessageReader::new(
+            reader: MessageReader::new(
                 bank,
                 Arc::clone(&meter),
                 (legacy_partner.clone(), request_rate),
-                time_max,
+                timeout,
             ),
             poster: Arc::clone(&bank.poster),
             queue: Arc::clone(&bank.store.queue),
             ledger: Arc::clone(&bank.store.ledger),
-            office: Arc::clone(&bank.dead_letters),
+            dead_letters: Arc::clone(&bank.dead_letters),
             world: Arc::clone(&bank.world),
             completions: Arc::clone(&bank.completions),
             replies: Arc::clone(&bank.replies),
             meter,
             visibility_timeout,
             dequeue_count_max,
-            ledger_away: AtomicBool::new(false),
+            ledger_unavailable: AtomicBool::new(false),
         }
     }
 
-    fn round<'a>(&'a self, name: &'a QueueName) -> Round<'a> {
+    fn batch<'a>(&'a self, name: &'a QueueName) -> Batch<'a> {
         let settlement = Settlement {
             name: name.clone(),
             queue: Arc::clone(&self.queue),
             ledger: Arc::clone(&self.ledger),
-            office: Arc::clone(&self.office),
+            dead_letters: Arc::clone(&self.dead_letters),
             claims: self.claims.clone(),
             seal: self.seal.clone(),
             world: Arc::clone(&self.world),
             meter: Arc::clone(&self.meter),
-            back_in: Mutex::default(),
+            visibility_delays: Mutex::default(),
         };
-        Round { posting: self, name, settlement }
+        Batch { posting: self, name, settlement }
     }
 }
 
@@ -131,141 +131,146 @@ impl Handler for PostingHandler {
 
     const NAME: &'static str = envelope::WORK;
 
-    async fn read(&self, message: &Message) -> Result<Envelope, Unopened> {
-        self.opening.open(message).await
+    async fn read(&self, message: &Message) -> Result<Envelope, NoWork> {
+        self.reader.read(message).await
     }
 
     async fn handle(&self, queue: &QueueName, deliveries: Vec<Delivery<Envelope>>) -> (Posted, Health) {
-        let round = self.round(queue);
+        let batch = self.batch(queue);
         let (unsealed, sealed): (Vec<_>, Vec<_>) =
             deliveries.into_iter().partition(|it| it.names().is_some());
-        let mut results = round.post_together(&sealed, &unsealed).await;
-        // What is proven does not wait for the rows of what is not.
-        let looked_up = round.look_up(unsealed, &sealed).await;
-        results.append(&mut round.post_together(&looked_up, &sealed).await);
+        let mut results = batch.post_together(&sealed, &unsealed).await;
+        // Work with a valid seal does not wait for the rows of unsealed messages.
+        let looked_up = batch.look_up(unsealed, &sealed).await;
+        results.append(&mut batch.post_together(&looked_up, &sealed).await);
         let deliveries = [sealed, looked_up].into_iter().flatten().collect::<Vec<_>>();
-        let posted = |work: &Work| matches!(results.get(&work.key), Some(Ok(())));
-        let is_well = |it: &Delivery<Envelope>| {
-            it.content.is_ok() && round.treatment(it) == Treatment::Together && it.items().iter().all(posted)
+        let is_done = |work: &Work| matches!(results.get(&work.key), Some(Ok(())));
+        let is_posted = |it: &Delivery<Envelope>| {
+            it.content.is_ok() && batch.treatment(it) == Treatment::Together && it.items().iter().all(is_done)
         };
-        let health = if deliveries.iter().all(is_well) { Health::Well } else { Health::Away };
+        let health = if deliveries.iter().all(is_posted) { Health::Healthy } else { Health::Unavailable };
         (Posted { deliveries, results }, health)
     }
 
     async fn settle(&self, queue: &QueueName, posted: Posted) -> Handled {
-        let round = self.round(queue);
-        let healthy = round.settle_all(&posted).await;
-        let mut back_in = round.settlement.back_in.into_inner();
+        let batch = self.batch(queue);
+        let healthy = batch.settle_all(&posted).await;
+        let mut visibility_delays = batch.settlement.visibility_delays.into_inner();
         if healthy {
-            return Handled { health: Health::Well, back_in };
+            return Handled { health: Health::Healthy, visibility_delays };
         }
-        // What could not be settled comes back when its lease ends.
-        back_in.push(self.visibility_timeout);
-        Handled { health: Health::Away, back_in }
+        // Messages that were not settled are redelivered when their leases expire.
+        visibility_delays.push(self.visibility_timeout);
+        Handled { health: Health::Unavailable, visibility_delays }
     }
 
     async fn is_ready(&self) -> bool {
-        if !self.ledger_away.load(Ordering::Relaxed) {
+        if !self.ledger_unavailable.load(Ordering::Relaxed) {
             return true;
         }
         let back = self.ledger.probe().await.is_ok();
-        if back && self.ledger_away.swap(false, Ordering::Relaxed) {
-            info!("The ledger is back; receiving again");
+        if back && self.ledger_unavailable.swap(false, Ordering::Relaxed) {
+            info!("The ledger is available again; receiving continues");
         }
         back
     }
 }
 
-/// The work of one receive.
-struct Round<'a> {
+/// The messages of one receive.
+struct Batch<'a> {
     posting: &'a PostingHandler,
     name: &'a QueueName,
     settlement: Settlement,
 }
 
-impl Round<'_> {
-    /// Reads the rows of messages without a valid seal, while the leases on them and on others are renewed.
+impl Batch<'_> {
+    /// Reads the rows of messages without a valid seal, and renews the leases on all messages meanwhile.
     async fn look_up(
         &self,
         unsealed: Vec<Delivery<Envelope>>,
-        held: &[Delivery<Envelope>],
+        leased: &[Delivery<Envelope>],
     ) -> Vec<Delivery<Envelope>> {
         let Some(first) = unsealed.first() else { return unsealed };
         let (id, count) = (&first.message.lease.message_id, unsealed.len());
         self.posting.meter.unsealed.add(count);
-        warn!(queue = %self.name, message_id = id, "Read the rows for {count} messages without a valid seal, such as {id}");
-        let held: Vec<&Delivery<Envelope>> = unsealed.iter().chain(held).collect();
+        warn!(
+            queue = %self.name, message_id = id,
+            "Reading the rows for {count} messages without a valid seal, such as {id}"
+        );
+        let leased: Vec<&Delivery<Envelope>> = unsealed.iter().chain(leased).collect();
         let named: Vec<&Names> = unsealed.iter().filter_map(Delivery::names).collect();
-        let found = self.renewal().during(&held, look_up(&*self.posting.ledger, &named)).await;
+        let found = self.renewal().during(&leased, look_up(&*self.posting.ledger, &named)).await;
         unsealed.into_iter().zip(found).map(|(delivery, found)| delivery.with(found)).collect()
     }
 
-    /// What is posted together, and what was received too often for that.
-    fn sorted<'d>(
+    /// Returns the messages that are posted together, and those that were received too often.
+    fn split_by_treatment<'d>(
         &self,
         deliveries: &'d [Delivery<Envelope>],
     ) -> (Vec<&'d Delivery<Envelope>>, Vec<&'d Delivery<Envelope>>) {
         deliveries.iter().partition(|delivery| self.treatment(delivery) == Treatment::Together)
     }
 
-    /// Posts the work of what was received, but for what was received too often, while others are held.
+    /// Posts the work of `deliveries` except messages that were received too often. Renews their leases and those on
+    /// `leased`.
     async fn post_together(
         &self,
         deliveries: &[Delivery<Envelope>],
-        held: &[Delivery<Envelope>],
+        leased: &[Delivery<Envelope>],
     ) -> PostResults {
-        let (together, _) = self.sorted(deliveries);
+        let (together, _) = self.split_by_treatment(deliveries);
         if together.is_empty() {
             return PostResults::new();
         }
-        let everything: Vec<&Delivery<Envelope>> = deliveries.iter().chain(held).collect();
+        let everything: Vec<&Delivery<Envelope>> = deliveries.iter().chain(leased).collect();
         self.post_leased(&together, &everything).await
     }
 
-    /// Settles what was posted, and works off the rest. False when something was away, so that it is better
-    /// to wait.
+    /// Settles posted messages, and posts those that were received too often. Returns false after a fault, to wait
+    /// before the next receive.
     async fn settle_all(&self, posted: &Posted) -> bool {
-        let (together, special) = self.sorted(&posted.deliveries);
+        let (together, repeated) = self.split_by_treatment(&posted.deliveries);
         let settlements: Vec<_> =
             together.iter().map(|delivery| self.settle(delivery, &posted.results, false)).collect();
         let mut healthy = join_all(settlements).await.into_iter().all(|healthy| healthy);
-        // One after the other: the one that ends its worker must not take another one's turn along.
-        for (place, delivery) in special.iter().enumerate() {
-            let still_held = special.get(place..).unwrap_or_default();
-            healthy &= self.deliver_special(delivery, still_held).await;
+        // One after the other: a message that kills the worker must not end the attempts of other messages.
+        for (index, delivery) in repeated.iter().enumerate() {
+            let still_leased = repeated.get(index..).unwrap_or_default();
+            healthy &= self.post_repeated(delivery, still_leased).await;
         }
         healthy
     }
 
-    /// Works off a message that was received too often.
-    async fn deliver_special(
+    /// Handles a message that was received too often.
+    async fn post_repeated(
         &self,
         delivery: &Delivery<Envelope>,
-        still_held: &[&Delivery<Envelope>],
+        still_leased: &[&Delivery<Envelope>],
     ) -> bool {
         match self.treatment(delivery) {
             Treatment::Together | Treatment::Alone => {
                 let visibility = self.posting.visibility_timeout;
                 let PostingHandler { queue, seal, .. } = self.posting;
-                match delivery.begin_alone(&**queue, self.name, seal, visibility).await {
+                match delivery.record_attempt(&**queue, self.name, seal, visibility).await {
                     Ok(Held::Ours(())) => {}
                     Ok(Held::Lost) => return true,
                     Err(fault) => {
-                        warn!(queue = %self.name, "Could not begin an attempt: {}", chain(&fault));
+                        warn!(queue = %self.name, "Could not record an attempt: {}", chain(&fault));
                         return false;
                     }
                 }
-                let results = self.post_leased(&[delivery], still_held).await;
+                let results = self.post_leased(&[delivery], still_leased).await;
                 self.settle(delivery, &results, true).await
             }
-            Treatment::Apart => {
+            Treatment::Split => {
                 self.settlement.apply(delivery, Disposition::Split { rest: delivery.items().to_vec() }).await
             }
             Treatment::GiveUp => {
                 let Some(item) = delivery.items().first() else { return true };
                 let max = self.posting.dequeue_count_max;
                 let reason = format!(
-                    "{max} attempts on it alone were begun and none ended: the worker may die over it"
+                    "{max} attempts to post it alone were started, and none was completed: \
+                     it may crash the worker"
                 );
                 let item = Box::new(item.clone());
                 self.settlement.apply(delivery, Disposition::DeadLetter { item, reason }).await
@@ -283,33 +288,33 @@ impl Round<'_> {
         Renewal { queue: &**queue, name: self.name, world: &**world, meter, visibility: *visibility_timeout }
     }
 
-    /// Posts the work of some messages, while the leases on them and on others are renewed.
+    /// Posts the work of messages, while the leases on these and other messages are renewed.
     async fn post_leased(
         &self,
         deliveries: &[&Delivery<Envelope>],
-        held: &[&Delivery<Envelope>],
+        leased: &[&Delivery<Envelope>],
     ) -> PostResults {
-        self.renewal().during(held, self.post(deliveries)).await
+        self.renewal().during(leased, self.post(deliveries)).await
     }
 
-    /// Posts the work of messages, each key once, the accounts side by side.
+    /// Posts the work of messages, each key once, the accounts concurrently.
     async fn post(&self, deliveries: &[&Delivery<Envelope>]) -> PostResults {
         let mut by_account: BTreeMap<AccountKey, BTreeMap<&TransactionKey, (usize, &Work)>> = BTreeMap::new();
         let items = deliveries.iter().flat_map(|delivery| delivery.items());
-        for (place, work) in items.enumerate() {
-            by_account.entry(work.key.account).or_default().entry(&work.key).or_insert((place, work));
+        for (index, work) in items.enumerate() {
+            by_account.entry(work.key.account).or_default().entry(&work.key).or_insert((index, work));
         }
         let mut pending = self.pending_replies(deliveries);
         let mut posts = Vec::with_capacity(by_account.len());
         for (account, work) in by_account {
-            // In the order in which they came.
+            // In the order of the messages.
             let mut work: Vec<(usize, &Work)> = work.into_values().collect();
-            work.sort_by_key(|(place, _)| *place);
+            work.sort_by_key(|(index, _)| *index);
             let work = work.into_iter().map(|(_, work)| work.clone()).collect();
             let pending = pending.remove(&account);
             posts.push(async move {
                 let settled = self.post_account(account, work).await;
-                // Before the other accounts are through: somebody waits for it.
+                // Sent before the other accounts are posted, because a client waits for it.
                 pending.into_iter().for_each(PendingReplies::send);
                 settled
             });
@@ -318,7 +323,7 @@ impl Round<'_> {
         settled.into_iter().flatten().collect()
     }
 
-    /// The replies that are due for the work of messages, by account.
+    /// Returns the replies to send for the work of messages, by account.
     fn pending_replies(&self, deliveries: &[&Delivery<Envelope>]) -> BTreeMap<AccountKey, PendingReplies> {
         let PostingHandler { completions, replies, .. } = self.posting;
         let mut pending: BTreeMap<AccountKey, PendingReplies> = BTreeMap::new();
@@ -332,7 +337,7 @@ impl Round<'_> {
         pending
     }
 
-    /// Posts the work of one account. Should that panic, the other accounts go on.
+    /// Posts the work of one account. A panic does not affect the other accounts.
     async fn post_account(&self, account: AccountKey, work: Vec<Work>) -> Vec<Settled> {
         let keys: Vec<TransactionKey> = work.iter().map(|work| work.key.clone()).collect();
         let posted = AssertUnwindSafe(self.posting.poster.post(account, work)).catch_unwind().await;
@@ -344,14 +349,14 @@ impl Round<'_> {
         settled
     }
 
-    /// Settles one message. False when something was away.
+    /// Settles one message. Returns false after a fault.
     async fn settle(&self, delivery: &Delivery<Envelope>, results: &PostResults, alone: bool) -> bool {
         match &delivery.content {
-            Err(unopened) => {
-                if let Unopened::LedgerAway(_) = unopened {
-                    self.posting.ledger_away.store(true, Ordering::Relaxed);
+            Err(no_work) => {
+                if let NoWork::LedgerUnavailable(_) = no_work {
+                    self.posting.ledger_unavailable.store(true, Ordering::Relaxed);
                 }
-                self.settlement.settle_unopened(delivery, unopened).await
+                self.settlement.settle_without_work(delivery, no_work).await
             }
             Ok(_) => {
                 let outcome = |work| results.get(work).cloned().expect("each item was posted");
@@ -364,7 +369,7 @@ impl Round<'_> {
         }
     }
 
-    /// Each piece of work once, in however many messages it came.
+    /// Counts each piece of work once, even if several messages contain it.
     fn count(&self, settled: &[Settled]) {
         for (key, result) in settled {
             let Err(fault) = result else {
@@ -373,13 +378,14 @@ impl Round<'_> {
             };
             let why = chain(fault);
             if matches!(fault, PostFault::Ledger(_)) {
-                // Asked before the next receive: perhaps it is away, perhaps it is only this work.
-                self.posting.ledger_away.store(true, Ordering::Relaxed);
+                // The ledger is probed before the next receive: the fault may be an outage, or concern only this
+                // work.
+                self.posting.ledger_unavailable.store(true, Ordering::Relaxed);
                 self.posting.meter.ledger_faults.add(1);
             }
             if fault.is_transient() {
                 self.posting.meter.transient_faults.add(1);
-                warn!(transaction = %key, "Will try transaction {key} again: {why}");
+                warn!(transaction = %key, "Transaction {key} will be retried: {why}");
             } else {
                 self.posting.meter.permanent_faults.add(1);
                 warn!(transaction = %key, "Cannot post transaction {key}: {why}");

@@ -1,4 +1,4 @@
-//! Keeps the leases on messages while something is done with them.
+//! Renews the leases on messages during an operation.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,22 +14,22 @@ use tracing::warn;
 use crate::listening::delivery::Delivery;
 use crate::meter::Meter;
 
-/// How leases on the messages of one queue are renewed.
+/// Renews leases on the messages of one queue.
 pub struct Renewal<'a> {
-    /// Where the messages are.
+    /// The store of the queue.
     pub queue: &'a dyn WorkQueue,
-    /// The queue.
+    /// Name of the queue.
     pub name: &'a QueueName,
-    /// Time.
+    /// The clock.
     pub world: &'a dyn World,
-    /// Counts leases that were lost.
+    /// Counts lost leases.
     pub meter: &'a Meter,
-    /// How long a message is hidden at a time.
+    /// Visibility timeout of a renewal.
     pub visibility: Duration,
 }
 
 impl Renewal<'_> {
-    /// Does something while the leases on messages are renewed, each at half of its time.
+    /// Runs an operation, and renews the leases on messages after each half of their duration meanwhile.
     pub async fn during<T>(&self, held: &[&Delivery<Envelope>], work: impl Future<Output = T>) -> T {
         let (notify, ended) = (Notify::new(), AtomicBool::new(false));
         let work = async {
@@ -38,7 +38,7 @@ impl Renewal<'_> {
             notify.notify_one();
             result
         };
-        // Joined, not cancelled: a renewal under way ends first, so that its new receipt is known.
+        // Joined, not cancelled: a renewal in progress completes first, so that its new receipt is known.
         join(work, self.keep(held, &notify, &ended)).await.0
     }
 

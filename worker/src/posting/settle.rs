@@ -1,5 +1,5 @@
-//! Carries out what was chosen for a message. Whatever fails here leaves the message on the queue:
-//! it comes back when its lease ends, and its final items are recognised.
+//! Carries out the disposition of a message. If a step fails, the message stays on the queue: it is redelivered when
+//! its lease expires, and items that are already final are recognized.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,44 +19,44 @@ use postonce_shared::ports::world::World;
 use postonce_shared::protocol::dead_letters::DeadLetterService;
 use tracing::{error, warn};
 
-use crate::listening::delivery::{Delivery, Unopened};
+use crate::listening::delivery::{Delivery, NoWork};
 use crate::meter::Meter;
 use crate::posting::disposition::Disposition;
 
-/// How long it may take to set a message aside, or to take it apart.
-const SETTLING_TIME_MAX: Duration = Duration::from_secs(20);
-/// Messages that are sent side by side when an envelope is taken apart.
+/// Visibility timeout while a message is split or becomes a dead letter.
+const SETTLING_TIMEOUT: Duration = Duration::from_secs(20);
+/// Number of concurrent sends when an envelope is split.
 const SENDS_AT_ONCE: usize = 16;
 
 /// Settles messages that were received together from one queue.
 pub struct Settlement {
-    /// The queue.
+    /// Name of the queue.
     pub name: QueueName,
-    /// Where the messages are.
+    /// The store of the queue.
     pub queue: Arc<dyn WorkQueue>,
-    /// Asked whether work is final before it is set aside.
+    /// Read before an item becomes a dead letter, because it may already be final.
     pub ledger: Arc<dyn Ledger>,
-    /// Where work goes that cannot be posted.
-    pub office: Arc<DeadLetterService>,
-    /// Where payloads are removed.
+    /// Stores the work that cannot be posted.
+    pub dead_letters: Arc<DeadLetterService>,
+    /// Removes payloads.
     pub claims: ClaimCheck,
-    /// What is written anew carries it.
+    /// Seals rewritten messages.
     pub seal: Seal,
-    /// Time and chance.
+    /// Clock and random numbers.
     pub world: Arc<dyn World>,
-    /// What is counted.
+    /// The counters.
     pub meter: Arc<Meter>,
-    /// In how long what was given back comes again.
-    pub back_in: Mutex<Vec<Duration>>,
+    /// Visibility delay of each released message.
+    pub visibility_delays: Mutex<Vec<Duration>>,
 }
 
 impl Settlement {
-    /// Does what was chosen. False when something was away.
+    /// Carries out a disposition. Returns false after a fault.
     pub async fn apply(&self, delivery: &Delivery<Envelope>, disposition: Disposition) -> bool {
         match disposition {
             Disposition::Delete => {
-                // Before the message, so that a crash in between leaves a claim on nothing, which
-                // says that its work is settled.
+                // Before the message: after a crash in between, the claim has no payload, which means that its work
+                // is settled.
                 self.remove_payload(delivery).await;
                 self.delete(delivery).await
             }
@@ -65,65 +65,65 @@ impl Settlement {
                 !forgive
             }
             Disposition::Split { .. } | Disposition::DeadLetter { .. }
-                if !self.still_holds(delivery).await =>
+                if !self.still_leased(delivery).await =>
             {
                 true
             }
             Disposition::Split { rest } => match self.split(delivery, &rest).await {
                 Ok(()) => self.delete(delivery).await,
-                Err(fault) => self.away("taking an envelope apart", &fault),
+                Err(fault) => self.failed("to split an envelope", &fault),
             },
             Disposition::DeadLetter { item, reason } => self.set_item_aside(delivery, &item, &reason).await,
         }
     }
 
-    /// Settles a message that has no work to be done. False when something was away.
-    pub async fn settle_unopened(&self, delivery: &Delivery<Envelope>, unopened: &Unopened) -> bool {
-        match unopened {
-            Unopened::Unreadable(unreadable @ Unreadable::Newer(_)) => {
-                self.leave_to_newer(delivery, unreadable).await
+    /// Settles a message that contains no work to post now. Returns false after a fault.
+    pub async fn settle_without_work(&self, delivery: &Delivery<Envelope>, no_work: &NoWork) -> bool {
+        match no_work {
+            NoWork::Unreadable(unreadable @ Unreadable::Newer(_)) => {
+                self.keep_for_newer(delivery, unreadable).await
             }
-            Unopened::Unreadable(unreadable @ Unreadable::Items { readable, bad, .. }) => {
+            NoWork::Unreadable(unreadable @ Unreadable::Items { readable, bad, .. }) => {
                 self.set_items_aside(delivery, readable, bad, &chain(unreadable)).await
             }
-            Unopened::Unreadable(
+            NoWork::Unreadable(
                 unreadable @ (Unreadable::Unsealed(_)
                 | Unreadable::Malformed(_)
                 | Unreadable::Damaged { .. }
                 | Unreadable::Empty),
             ) => self.set_aside(delivery, &chain(unreadable)).await,
-            Unopened::Refused(reason) => self.set_aside(delivery, reason).await,
-            Unopened::Settled => {
+            NoWork::Refused(reason) => self.set_aside(delivery, reason).await,
+            NoWork::Settled => {
                 self.meter.settled_before.add(1);
                 self.delete(delivery).await
             }
-            Unopened::PayloadAway { body, .. } => {
-                self.wait_for_store(delivery, body, unopened).await;
-                // Work that stands in its messages can go on.
+            NoWork::PayloadUnavailable { body, .. } => {
+                self.wait_for_store(delivery, body, no_work).await;
+                // Messages without payloads can still be posted.
                 true
             }
-            Unopened::LedgerAway(_) | Unopened::Unsealed(_) => {
-                // There is no room for a counter in such a body. None is needed: however often it was
-                // received, only what it says makes a dead letter of it.
-                self.wait_for_store(delivery, &delivery.message.body, unopened).await;
+            NoWork::LedgerUnavailable(_) | NoWork::Unsealed(_) => {
+                // Such a body has no field for a counter, and needs none: the number of receipts never makes such a
+                // message a dead letter, only its content does.
+                self.wait_for_store(delivery, &delivery.message.body, no_work).await;
                 false
             }
-            Unopened::Postponed { delay } => {
+            NoWork::Postponed { delay } => {
                 self.hide(delivery, &delivery.message.body, *delay).await;
                 true
             }
         }
     }
 
-    async fn wait_for_store(&self, delivery: &Delivery<Envelope>, body: &[u8], unopened: &Unopened) {
+    async fn wait_for_store(&self, delivery: &Delivery<Envelope>, body: &[u8], no_work: &NoWork) {
         self.meter.transient_faults.add(1);
         let id = &delivery.message.lease.message_id;
-        warn!(queue = %self.name, message_id = id, "Will open message {id} again: {}", chain(unopened));
+        warn!(queue = %self.name, message_id = id, "Message {id} will be read again: {}", chain(no_work));
         self.hide(delivery, body, self.retry_delay(delivery)).await;
     }
 
-    /// Leaves a message for a worker that can read it, and says so loudly.
-    async fn leave_to_newer(&self, delivery: &Delivery<Envelope>, why: &Unreadable) -> bool {
+    /// Keeps a message for a worker that can decode it, and logs an error.
+    async fn keep_for_newer(&self, delivery: &Delivery<Envelope>, why: &Unreadable) -> bool {
         self.meter.newer_versions.add(1);
         let id = &delivery.message.lease.message_id;
         error!(queue = %self.name, message_id = id, "Message {id} waits for a newer worker: {why}");
@@ -132,22 +132,22 @@ impl Settlement {
         true
     }
 
-    /// Sets a message aside and then deletes it. False when something was away.
+    /// Writes a message to the dead letters, and then deletes it. Returns false after a fault.
     async fn set_aside(&self, delivery: &Delivery<Envelope>, reason: &str) -> bool {
-        if !self.still_holds(delivery).await {
+        if !self.still_leased(delivery).await {
             return true;
         }
         let body = match (&delivery.content, Body::decode(&delivery.message.body, &self.seal)) {
             (Ok(_), Ok(Body::Content(Content::Work(_)))) | (Err(_), _) => delivery.message.body.clone(),
-            // What lies in a payload would be swept some day, and what came without a seal, a direct producer's
-            // order among it, does not prove that it was accepted: the letter has the work itself.
+            // A payload is swept at some time, and an unsealed message, such as an order of a direct producer, does
+            // not prove that its work was accepted. Therefore the dead letter contains the work itself.
             (Ok(envelope), _) => envelope.unclaimed().encode(&self.seal),
         };
-        let held: Vec<_> = delivery.items().iter().map(|work| work.key.clone()).collect();
-        self.set_body_aside(delivery, body, &held, reason).await && self.delete(delivery).await
+        let keys: Vec<_> = delivery.items().iter().map(|work| work.key.clone()).collect();
+        self.set_body_aside(delivery, body, &keys, reason).await && self.delete(delivery).await
     }
 
-    /// Sends on what can be read of an envelope, and sets the rest of it aside.
+    /// Sends the readable items of an envelope in new messages, and writes the others to the dead letters.
     async fn set_items_aside(
         &self,
         delivery: &Delivery<Envelope>,
@@ -155,72 +155,75 @@ impl Settlement {
         bad: &[u8],
         reason: &str,
     ) -> bool {
-        if !self.still_holds(delivery).await {
+        if !self.still_leased(delivery).await {
             return true;
         }
         for envelope in envelope::pack(readable, None) {
             if let Err(fault) = self.send(&envelope).await {
-                return self.away("sending on what can be read", &fault);
+                return self.failed("to send the readable items", &fault);
             }
         }
         if !self.set_body_aside(delivery, bad.to_vec(), &[], reason).await {
             return false;
         }
-        // All of it is in other places now, and for ever in one that a sweep cannot read.
+        // All of its content is stored elsewhere now, and the sweep would never remove an unreadable payload.
         self.remove_payload(delivery).await;
         self.delete(delivery).await
     }
 
-    /// Whether the message is still ours, asked of the queue: who lost the lease must neither take a
-    /// message apart nor set it aside, since somebody else may just be posting it.
-    async fn still_holds(&self, delivery: &Delivery<Envelope>) -> bool {
-        match delivery.renew(&*self.queue, &self.name, SETTLING_TIME_MAX).await {
+    /// Returns whether the message is still leased, by renewing the lease. Without the lease a message must not be
+    /// split or become a dead letter, because another worker may be posting it.
+    async fn still_leased(&self, delivery: &Delivery<Envelope>) -> bool {
+        match delivery.renew(&*self.queue, &self.name, SETTLING_TIMEOUT).await {
             Ok(Held::Ours(())) => true,
             Ok(Held::Lost) => {
                 self.meter.leases_lost.add(1);
                 false
             }
-            Err(fault) => self.away("renewing a lease", &fault),
+            Err(fault) => self.failed("to renew a lease", &fault),
         }
     }
 
-    /// Writes the dead letter. The message is still to be deleted.
+    /// Writes the dead letter. The caller deletes the message.
     async fn set_body_aside(
         &self,
         delivery: &Delivery<Envelope>,
         body: Vec<u8>,
-        held: &[TransactionKey],
+        keys: &[TransactionKey],
         reason: &str,
     ) -> bool {
         let message = Message { body, ..delivery.message.clone() };
         let id = &message.lease.message_id;
-        match self.office.set_aside(&self.name, &message, held, reason).await {
+        match self.dead_letters.set_aside(&self.name, &message, keys, reason).await {
             Ok(()) => {
                 self.meter.dead_letters.add(1);
-                error!(queue = %self.name, message_id = id, "Set message {id} aside as a dead letter, which tells why");
+                error!(
+                    queue = %self.name, message_id = id,
+                    "Message {id} became a dead letter, which contains the reason"
+                );
                 true
             }
-            Err(fault) => self.away("setting a message aside", &fault),
+            Err(fault) => self.failed("to write a dead letter", &fault),
         }
     }
 
-    /// A single item that was received too often: only a row that was read, and that is not final,
-    /// makes it a dead letter.
+    /// Handles a single item that was received too often. It becomes a dead letter only after its row was read and is
+    /// not final.
     async fn set_item_aside(&self, delivery: &Delivery<Envelope>, item: &Work, reason: &str) -> bool {
         match self.ledger.transaction(&item.key).await {
             Ok(Some(stored)) if stored.transaction.outcome.is_some() => self.delete(delivery).await,
             Ok(_) => self.set_aside(delivery, reason).await,
             Err(fault) if fault.is_transient() => {
                 self.retry_later(delivery, vec![item.clone()], true).await;
-                self.away("reading a transaction", &fault)
+                self.failed("to read a transaction", &fault)
             }
-            // A row that nobody can read is for a person, too.
+            // An unreadable row needs an operator as well.
             Err(fault) => self.set_aside(delivery, &format!("{reason}; {}", chain(&fault))).await,
         }
     }
 
     async fn delete(&self, delivery: &Delivery<Envelope>) -> bool {
-        // Without a lease somebody else has the message, and settles it.
+        // Without the lease, the worker that has the message settles it.
         let Some(lease) = delivery.lease() else { return true };
         match self.queue.delete(&self.name, &lease).await {
             Ok(Held::Ours(())) => true,
@@ -228,12 +231,12 @@ impl Settlement {
                 self.meter.leases_lost.add(1);
                 true
             }
-            Err(fault) => self.away("deleting a message", &fault),
+            Err(fault) => self.failed("to delete a message", &fault),
         }
     }
 
-    /// Gives a message back for later, with only what is left in it. A receipt that was nobody's
-    /// failure is written into it as forgiven.
+    /// Releases a message until later, with only the unfinished work in it. With `forgive`, the receipt is recorded
+    /// as forgiven, because of a transient fault.
     async fn retry_later(&self, delivery: &Delivery<Envelope>, rest: Vec<Work>, forgive: bool) {
         let Ok(envelope) = &delivery.content else { return };
         let forgiven = envelope.forgiven.saturating_add(u32::from(forgive));
@@ -248,29 +251,29 @@ impl Settlement {
         MESSAGE.delay(delivery.message.dequeue_count, &*self.world)
     }
 
-    /// Removes the payload of a message, if it has one. Should that fail, it is swept some day.
+    /// Removes the payload of a message, if it has one. If that fails, the sweep removes it later.
     async fn remove_payload(&self, delivery: &Delivery<Envelope>) {
         let name = match &delivery.content {
             Ok(envelope) => envelope.payload.clone(),
             Err(_) => envelope::claimed(&delivery.message.body).map(|claim| claim.name),
         };
         let Some(name) = name else { return };
-        // Who lost the message leaves its payload to whoever has it now.
+        // Without the lease, the worker that has the message removes the payload.
         if delivery.lease().is_none() {
             return;
         }
         if let Err(fault) = self.claims.remove(&name).await {
-            warn!(queue = %self.name, "Left the payload {name} to the sweep: {}", chain(&fault));
+            warn!(queue = %self.name, "The payload {name} is left to the sweep: {}", chain(&fault));
         }
     }
 
     async fn hide(&self, delivery: &Delivery<Envelope>, body: &[u8], delay: Duration) {
         let Some(lease) = delivery.lease() else { return };
         match self.queue.extend(&self.name, &lease, body, delay).await {
-            Ok(Held::Ours(_)) => self.back_in.lock().push(delay),
+            Ok(Held::Ours(_)) => self.visibility_delays.lock().push(delay),
             Ok(Held::Lost) => self.meter.leases_lost.add(1),
-            // It comes back when its lease ends.
-            Err(fault) => warn!(queue = %self.name, "Could not give a message back: {}", chain(&fault)),
+            // The message becomes visible when its lease expires.
+            Err(fault) => warn!(queue = %self.name, "Could not release a message: {}", chain(&fault)),
         }
     }
 
@@ -279,7 +282,7 @@ impl Settlement {
         let envelope = Envelope { forgiven: 0, suspect: 0, ..envelope.unclaimed() };
         let single = |item: &Work| Envelope { items: vec![item.clone()], ..envelope.clone() };
         let envelopes: Vec<Envelope> = rest.iter().map(single).collect();
-        // Side by side: the many items of a payload must be sent before the lease ends.
+        // Concurrently: the many items of a payload must be sent before the lease expires.
         futures::stream::iter(envelopes)
             .map(Ok)
             .try_for_each_concurrent(SENDS_AT_ONCE, async |envelope: Envelope| self.send(&envelope).await)
@@ -292,7 +295,7 @@ impl Settlement {
         self.queue.send(&self.name, &envelope.encode(&self.seal), Duration::ZERO).await
     }
 
-    fn away(&self, doing: &'static str, fault: &StoreFault) -> bool {
+    fn failed(&self, doing: &'static str, fault: &StoreFault) -> bool {
         warn!(queue = %self.name, "Failed {doing}: {}", chain(fault));
         false
     }

@@ -1,29 +1,29 @@
-//! How many worker processes a supervisor may run.
+//! The range of the number of worker processes of a supervisor.
 
 use std::str::FromStr;
 
-/// Most worker processes of one supervisor.
+/// Largest number of worker processes of one supervisor.
 pub const SCALE_MAX: u32 = 64;
 
-/// From so many to so many workers.
+/// Smallest and largest number of workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScaleRange {
-    /// Fewest. At least 1: with none, nobody would hear that there is work.
+    /// Smallest number, at least 1: without a worker no process would be woken by new work.
     pub min: u32,
-    /// Most. At least as many, at most [`SCALE_MAX`].
+    /// Largest number, not below `min` and at most [`SCALE_MAX`].
     pub max: u32,
 }
 
-/// What is no range.
+/// Error: the text is not a valid range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRange {
-    /// Something else was written.
+    /// The text is neither a number nor a range.
     #[error("it must be a number of workers such as 3, or a range such as 1..8")]
     Syntax,
-    /// Too few or too many.
+    /// A number is too small or too large.
     #[error("it must stay within 1 and {SCALE_MAX} workers")]
     Limit,
-    /// The wrong way around.
+    /// The first number is larger than the second.
     #[error("the first number must not be above the second")]
     Order,
 }
@@ -35,7 +35,7 @@ impl FromStr for ScaleRange {
         let (min, max) = text.split_once("..").unwrap_or((text, text));
         let number = |text: &str| {
             let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-            // What does not fit is a number all the same, only too large.
+            // A number that overflows is reported as too large.
             if is_number { Ok(text.parse().unwrap_or(u32::MAX)) } else { Err(InvalidRange::Syntax) }
         };
         let (min, max) = (number(min)?, number(max)?);
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_and_numbers_are_read() {
+    fn ranges_and_numbers_are_parsed() {
         assert_eq!("1..8".parse(), Ok(ScaleRange { min: 1, max: 8 }));
         assert_eq!("3".parse(), Ok(ScaleRange { min: 3, max: 3 }));
         assert_eq!("64..64".parse(), Ok(ScaleRange { min: 64, max: 64 }));

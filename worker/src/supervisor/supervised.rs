@@ -1,6 +1,6 @@
-//! A worker process under a supervisor: it tells how much it receives, and drains when its line ends.
+//! A worker process under a supervisor: reports how many messages it receives, and drains when the socket is closed.
 //!
-//! The line is the socket that the supervisor made its standard input (see `supervisor::child`).
+//! The supervisor passes the socket as standard input (see `supervisor::child`).
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -14,57 +14,56 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use crate::meter::Meter;
 
-/// The flag that tells a worker process of its supervisor.
+/// Flag that marks a worker process of a supervisor.
 pub const SUPERVISED: &str = "supervised";
 
-/// How often it is told what was received, if something was.
-const TELLING_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval at which the number of received messages is reported, if it changed.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The line to the supervisor.
+/// The socket to the supervisor.
 #[derive(Debug)]
-pub struct Line {
-    hear: OwnedReadHalf,
-    tell: OwnedWriteHalf,
+pub struct SupervisorSocket {
+    reader: OwnedReadHalf,
+    writer: OwnedWriteHalf,
 }
 
-impl Line {
-    /// The line that standard input is.
+impl SupervisorSocket {
+    /// Opens the socket that is standard input.
     ///
     /// # Errors
-    /// When standard input is something else.
-    pub fn on_standard_input() -> io::Result<Self> {
-        let line = std::os::unix::net::UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-        // Only a socket has an address.
-        line.local_addr()?;
-        line.set_nonblocking(true)?;
-        let (hear, tell) = UnixStream::from_std(line)?.into_split();
-        Ok(Self { hear, tell })
+    /// Fails if standard input is not a socket.
+    pub fn from_stdin() -> io::Result<Self> {
+        let socket = std::os::unix::net::UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+        // Fails for anything that is not a socket.
+        socket.local_addr()?;
+        socket.set_nonblocking(true)?;
+        let (reader, writer) = UnixStream::from_std(socket)?.into_split();
+        Ok(Self { reader, writer })
     }
 
-    /// Tells the supervisor what is received, until the line ends: the supervisor wants this worker drained,
-    /// or is dead.
-    pub async fn until_it_ends(self, meter: Arc<Meter>, world: Arc<dyn World>) {
-        let Self { mut hear, tell } = self;
-        let ended = async {
+    /// Reports the received messages until the socket is closed: the supervisor drains this worker, or has died.
+    pub async fn until_closed(self, meter: Arc<Meter>, world: Arc<dyn World>) {
+        let Self { mut reader, writer } = self;
+        let closed = async {
             let mut byte = [0];
-            // Nothing is ever said to a worker; should it be, the line still stands.
-            while matches!(hear.read(&mut byte).await, Ok(1..)) {}
+            // The supervisor writes nothing. If a later version does, the socket stays open.
+            while matches!(reader.read(&mut byte).await, Ok(1..)) {}
         };
-        let telling = std::pin::pin!(keep_telling(tell, &meter, &*world));
-        futures::future::select(std::pin::pin!(ended), telling).await;
+        let reporting = std::pin::pin!(report_received(writer, &meter, &*world));
+        futures::future::select(std::pin::pin!(closed), reporting).await;
     }
 }
 
-/// Ends when nobody listens any more.
-async fn keep_telling(mut tell: OwnedWriteHalf, meter: &Meter, world: &dyn World) {
-    let mut told = 0_u64;
+/// Returns when the socket is closed.
+async fn report_received(mut writer: OwnedWriteHalf, meter: &Meter, world: &dyn World) {
+    let mut reported = 0_u64;
     loop {
-        world.sleep(TELLING_INTERVAL).await;
+        world.sleep(REPORT_INTERVAL).await;
         let received = meter.received.get();
-        let news = received.saturating_sub(told);
-        if news > 0 && tell.write_all(format!("{news}\n").as_bytes()).await.is_err() {
+        let new = received.saturating_sub(reported);
+        if new > 0 && writer.write_all(format!("{new}\n").as_bytes()).await.is_err() {
             return;
         }
-        told = received;
+        reported = received;
     }
 }

@@ -1,8 +1,7 @@
-//! Keeps this process in the roster, so that others know where to ring.
+//! Keeps the entry of this process in the process registry, so that other processes can ring it.
 //!
-//! It announces itself at the start, then rides on the safety poll, and withdraws when it stops. How
-//! long an announcement stands follows from how often the safety poll comes: an idle process spends
-//! next to nothing on being found.
+//! The entry is written at the start, renewed by a background task, and removed when the process stops. The validity
+//! of an entry follows from the interval of the safety poll, so an idle process needs few operations for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,92 +21,92 @@ use tracing::{info, warn};
 use crate::background_task::BackgroundTask;
 use crate::drain::Drain;
 
-/// Least time between two announcements: a test that polls often need not announce often.
+/// Shortest time between two renewals: a process that polls often, as in tests, need not renew as often.
 const INTERVAL_MIN: Duration = Duration::from_secs(60);
-/// Most time between two announcements, as far as the safety poll comes that often.
+/// Longest time between two renewals, if the safety poll is that frequent.
 const INTERVAL_MAX: Duration = Duration::from_secs(20 * 60);
-/// Safety polls from one announcement to the next.
+/// Safety polls from one renewal to the next.
 const POLLS_PER_INTERVAL: u32 = 5;
-/// Safety polls for which an announcement stands at least: errands take turns.
-const POLLS_STANDING: u32 = 10;
-/// How long withdrawing may take: an entry that stays is found to be stale.
-const WITHDRAWAL_TIME_MAX: Duration = Duration::from_secs(2);
+/// Safety polls for which an entry is valid at least: background tasks take turns.
+const POLLS_VALID_MIN: u32 = 10;
+/// Longest time for removing the entry. An entry that remains becomes stale.
+const WITHDRAWAL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The place of this process in the roster.
+/// The registry entry of this process.
 pub struct Heartbeat {
-    roster: Arc<dyn ProcessRegistry>,
+    registry: Arc<dyn ProcessRegistry>,
     world: Arc<dyn World>,
     id: ProcessId,
     kind: ProcessKind,
     address: Address,
     started_at: Timestamp,
-    rhythm: Rhythm,
-    beats: Mutex<Beats>,
+    times: RenewalTimes,
+    registration: Mutex<Registration>,
 }
 
-/// When to announce, and for how long that stands.
+/// Time between renewals, and the validity of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Rhythm {
-    /// An errand that comes earlier after the last announcement does nothing.
+struct RenewalTimes {
+    /// A run that comes earlier after the last renewal does nothing.
     due_after: Duration,
-    /// When the next announcement has to be there.
-    stands_for: Duration,
+    /// Validity of an entry, from its last renewal.
+    valid_for: Duration,
 }
 
-impl Rhythm {
+impl RenewalTimes {
     fn of(idle_delay_max: Duration) -> Self {
         let interval = idle_delay_max.saturating_mul(POLLS_PER_INTERVAL).clamp(INTERVAL_MIN, INTERVAL_MAX);
-        let by_polls = idle_delay_max.saturating_mul(POLLS_STANDING);
+        let by_polls = idle_delay_max.saturating_mul(POLLS_VALID_MIN);
         Self {
-            // Rather one poll early than one late.
+            // One poll early is better than one late.
             due_after: interval.saturating_sub(idle_delay_max),
-            stands_for: interval.saturating_mul(2).max(by_polls),
+            valid_for: interval.saturating_mul(2).max(by_polls),
         }
     }
 }
 
-/// What was announced so far. Locked over the writes: a late announcement must not undo a withdrawal.
+/// State of the entry. Locked during writes: a late renewal must not undo the removal.
 #[derive(Debug, Default)]
-struct Beats {
-    last: Option<Duration>,
+struct Registration {
+    announced_at: Option<Duration>,
     withdrawn: bool,
 }
 
 impl Heartbeat {
-    /// The place of the process with that id, of that kind, which is called at that address, and whose safety
-    /// poll comes about every `idle_delay_max`.
+    /// Creates the entry of a process with this id and kind, which listens at `address` and polls about every
+    /// `idle_delay_max`.
     pub fn new(
-        roster: &Arc<dyn ProcessRegistry>,
+        registry: &Arc<dyn ProcessRegistry>,
         world: &Arc<dyn World>,
         (id, kind): (ProcessId, ProcessKind),
         address: Address,
         idle_delay_max: Duration,
     ) -> Self {
         Self {
-            roster: Arc::clone(roster),
+            registry: Arc::clone(registry),
             world: Arc::clone(world),
             id,
             kind,
             address,
             started_at: world.now(),
-            rhythm: Rhythm::of(idle_delay_max),
-            beats: Mutex::default(),
+            times: RenewalTimes::of(idle_delay_max),
+            registration: Mutex::default(),
         }
     }
 
-    /// Announces the process, again and again until the store has it, and then calls `announced`;
-    /// withdraws it when the drain starts.
-    pub async fn keep(&self, drain: &Drain, announced: impl FnOnce()) {
+    /// Registers the process, with retries until the store has the entry, and then calls `on_registered`. Removes the
+    /// entry when the drain starts.
+    pub async fn keep_registered(&self, drain: &Drain, on_registered: impl FnOnce()) {
         let mut backoff = STORE_NEEDED.start();
         while !drain.is_started() {
             match self.announce().await {
                 Ok(()) => {
-                    info!("This is {} {}; others ring at {}", self.kind.code(), self.id, self.address);
-                    announced();
+                    info!("Registered as {} {} at {}", self.kind.code(), self.id, self.address);
+                    on_registered();
                     break;
                 }
                 Err(fault) => {
-                    warn!("This process is not in the roster yet: {}", chain(&fault));
+                    warn!("This process is not registered yet: {}", chain(&fault));
                     let pause = self.world.sleep(backoff.next(&*self.world));
                     select(std::pin::pin!(drain.started()), pause).await;
                 }
@@ -115,20 +114,24 @@ impl Heartbeat {
         }
         drain.started().await;
         let withdrawal = std::pin::pin!(self.withdraw());
-        match select(withdrawal, self.world.sleep(WITHDRAWAL_TIME_MAX)).await {
+        match select(withdrawal, self.world.sleep(WITHDRAWAL_TIMEOUT)).await {
             Either::Left((Ok(()), _)) => {}
             Either::Left((Err(fault), _)) => {
-                warn!("This process stays in the roster until it is stale: {}", chain(&fault));
+                warn!(
+                    "Could not remove the registry entry of this process, which becomes stale: {}",
+                    chain(&fault)
+                );
             }
-            Either::Right(_) => warn!("This process stays in the roster until it is stale"),
+            Either::Right(_) => {
+                warn!("Could not remove the registry entry of this process in time; it becomes stale")
+            }
         }
     }
 
-    /// Announces the process anew when it is time, for a process without a safety poll to ride on; until the drain
-    /// starts.
-    pub async fn beat(&self, drain: &Drain, every: Duration) {
+    /// Renews the entry when it is due, until the drain starts; for a process without safety polls.
+    pub async fn renew_every(&self, drain: &Drain, interval: Duration) {
         while !drain.is_started() {
-            let pause = self.world.sleep(every);
+            let pause = self.world.sleep(interval);
             if let Either::Right(_) = select(std::pin::pin!(drain.started()), pause).await {
                 self.run().await;
             }
@@ -136,8 +139,8 @@ impl Heartbeat {
     }
 
     async fn announce(&self) -> Result<(), StoreFault> {
-        let mut beats = self.beats.lock().await;
-        if beats.withdrawn {
+        let mut registration = self.registration.lock().await;
+        if registration.withdrawn {
             return Ok(());
         }
         let entry = RegisteredProcess {
@@ -145,27 +148,28 @@ impl Heartbeat {
             kind: self.kind,
             address: self.address.clone(),
             started_at: self.started_at,
-            next_by: self.world.now().after(self.rhythm.stands_for),
+            next_by: self.world.now().after(self.times.valid_for),
         };
-        self.roster.announce(&entry).await?;
-        beats.last = Some(self.world.uptime());
+        self.registry.announce(&entry).await?;
+        registration.announced_at = Some(self.world.uptime());
         Ok(())
     }
 
     async fn withdraw(&self) -> Result<(), StoreFault> {
-        let mut beats = self.beats.lock().await;
-        beats.withdrawn = true;
-        self.roster.withdraw(self.id).await
+        let mut registration = self.registration.lock().await;
+        registration.withdrawn = true;
+        self.registry.withdraw(self.id).await
     }
 }
 
 #[async_trait]
 impl BackgroundTask for Heartbeat {
     async fn run(&self) {
-        let last = self.beats.lock().await.last;
-        let due = last.is_none_or(|last| self.world.uptime().saturating_sub(last) >= self.rhythm.due_after);
+        let announced_at = self.registration.lock().await.announced_at;
+        let due =
+            announced_at.is_none_or(|at| self.world.uptime().saturating_sub(at) >= self.times.due_after);
         if due && let Err(fault) = self.announce().await {
-            warn!("This process could not announce itself: {}", chain(&fault));
+            warn!("Could not renew the registry entry of this process: {}", chain(&fault));
         }
     }
 }
@@ -180,11 +184,11 @@ mod tests {
     use postonce_shared::ports::world::WorldExt as _;
 
     #[test]
-    fn an_idle_process_is_found_for_little() {
+    fn an_idle_process_renews_rarely() {
         let seconds = Duration::from_secs;
-        let check = |poll, due_after, stands_for| {
-            let expected = Rhythm { due_after: seconds(due_after), stands_for: seconds(stands_for) };
-            assert_eq!(Rhythm::of(seconds(poll)), expected, "polling every {poll} s");
+        let check = |poll, due_after, valid_for| {
+            let expected = RenewalTimes { due_after: seconds(due_after), valid_for: seconds(valid_for) };
+            assert_eq!(RenewalTimes::of(seconds(poll)), expected, "polling every {poll} s");
         };
         check(1, 59, 120);
         check(60, 240, 600);
@@ -192,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_is_in_the_roster_while_it_runs_and_no_longer() {
+    async fn a_process_is_registered_only_while_it_runs() {
         let test_world = Arc::new(TestWorld::new(1));
         let world: Arc<dyn World> = test_world.clone();
         let store = MemoryStore::new(Arc::clone(&world));
@@ -208,22 +212,25 @@ mod tests {
                 tokio::task::yield_now().await;
                 spent = operations();
             }
-            // A day of safety polls, on which two errands take turns.
+            // A day of safety polls, with two background tasks that take turns.
             for _ in 0..720 {
                 test_world.advance(Duration::from_secs(120));
                 heartbeat.run().await;
             }
-            assert_eq!(operations(), 361, "one at the start, and one at every second turn");
+            assert_eq!(operations(), 361, "one write at the start, and one at every second poll");
             assert_eq!(live_processes(&*store.process_registry, world.now()).await.unwrap().len(), 1);
             starter.start();
         };
         let announced = std::sync::atomic::AtomicBool::new(false);
         let note = || announced.store(true, std::sync::atomic::Ordering::SeqCst);
-        futures::future::join(heartbeat.keep(&drain, note), life).await;
+        futures::future::join(heartbeat.keep_registered(&drain, note), life).await;
         assert!(announced.into_inner());
-        assert!(store.process_registry.list().await.unwrap().is_empty(), "it withdrew");
+        assert!(store.process_registry.list().await.unwrap().is_empty(), "the entry is removed at the end");
         test_world.advance(Duration::from_secs(3600));
         heartbeat.run().await;
-        assert!(store.process_registry.list().await.unwrap().is_empty(), "a late errand brings nothing back");
+        assert!(
+            store.process_registry.list().await.unwrap().is_empty(),
+            "a late run does not restore the entry"
+        );
     }
 }

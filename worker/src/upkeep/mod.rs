@@ -1,4 +1,4 @@
-//! Work that a process does periodically beside posting.
+//! Periodic work of a process beside posting.
 
 pub mod heartbeat;
 pub mod payload_sweep;

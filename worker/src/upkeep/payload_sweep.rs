@@ -1,4 +1,4 @@
-//! The daily sweep of payloads that nobody needs any more.
+//! The daily sweep of payloads that are no longer needed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,20 +15,20 @@ use crate::background_task::BackgroundTask;
 
 /// Time between two sweeps of a process.
 const INTERVAL: Duration = Duration::from_secs(24 * 3600);
-/// The first one comes at a random time within this, so that processes that start together do not
-/// sweep together, and those that never last a day sweep, too.
+/// The first sweep runs at a random time within this period, so that processes that start together do not sweep
+/// together, and processes that run for less than a day sweep as well.
 const FIRST_WITHIN: Duration = Duration::from_secs(3600);
 
 /// Sweeps once a day.
 pub struct PayloadSweep {
     sweep: Sweep,
     world: Arc<dyn World>,
-    /// By the uptime of the world.
+    /// On the clock of the uptime.
     due_at: Mutex<Duration>,
 }
 
 impl PayloadSweep {
-    /// Sweeping at a bank.
+    /// Creates the sweep of a bank.
     pub fn new(bank: &Bank) -> Self {
         let world = Arc::clone(&bank.world);
         let first = world.uptime().saturating_add(world.jitter(FIRST_WITHIN));
@@ -43,16 +43,16 @@ impl BackgroundTask for PayloadSweep {
     }
 
     async fn run(&self) {
-        // First, so that a sweep that takes long is not started twice.
+        // Set before the sweep, so that a long sweep is not started twice.
         *self.due_at.lock() = self.world.uptime().saturating_add(INTERVAL);
         match self.sweep.run().await {
             Ok(Swept { removed: 0, open: 0, unreadable: 0, young: _ }) => {}
             Ok(Swept { removed, open, unreadable, young: _ }) => {
                 info!(
-                    "Swept {removed} payloads; kept {open} with open work and {unreadable} that cannot be read"
+                    "Swept {removed} payloads; kept {open} with open work and {unreadable} unreadable ones"
                 );
             }
-            // The next day is early enough.
+            // The sweep of the next day is early enough.
             Err(fault) => warn!("Could not sweep payloads: {}", chain(&fault)),
         }
     }

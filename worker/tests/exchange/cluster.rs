@@ -13,7 +13,7 @@ use postonce_shared::adapters::memory::world::TestWorld;
 use postonce_shared::adapters::system::SystemWorld;
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::completions::Completion;
-use postonce_shared::cluster::doorbell_secret::DoorbellKeys;
+use postonce_shared::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
 use postonce_shared::domain::ids::{AccountId, AccountKey, MessageId, PartnerId, TransactionKey, UserId};
 use postonce_shared::domain::rejection::RejectReason;
 use postonce_shared::domain::transaction::Outcome;
@@ -71,7 +71,7 @@ impl Cluster {
     }
 
     pub fn exchange(&self) -> PeerNetwork {
-        PeerNetwork::new(&self.store.ports(), &self.world, Some(&self.secret)).unwrap()
+        PeerNetwork::new(&self.store.ports(), &self.world, DoorbellSecret::new(Some(&self.secret))).unwrap()
     }
 
     /// Starts a process with the server of a worker. It is not in the process registry yet.

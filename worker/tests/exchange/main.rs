@@ -20,6 +20,7 @@ use postonce_shared::adapters::http::{
     Recipient, STATUS_PATH, decode_ring,
 };
 use postonce_shared::cluster::completions::{Completion, CompletionEvent, reply_body};
+use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::cluster::replies::Replies as _;
 use postonce_shared::domain::ids::PartnerId;
 use postonce_shared::domain::partner::{Partner, Reach};
@@ -37,7 +38,7 @@ async fn the_first_ring_reaches_every_worker_and_the_ringing_process() {
     let cluster = Cluster::new();
     let workers = [cluster.worker().await, cluster.worker().await];
     let store = cluster.store.ports();
-    let web = PeerNetwork::new(&store, &cluster.world, Some(&cluster.secret)).unwrap();
+    let web = PeerNetwork::new(&store, &cluster.world, DoorbellSecret::new(Some(&cluster.secret))).unwrap();
     let reads = || store.operations.snapshot().values().sum::<u64>();
     assert_eq!(reads(), 0, "nothing is read before the first ring");
     web.bell.ring(&queue(0));
@@ -192,9 +193,12 @@ async fn a_process_accepts_only_calls_to_its_own_address() {
 async fn a_completion_signed_with_an_outdated_secret_is_only_a_hint() {
     let cluster = Cluster::new();
     let web = cluster.process();
-    let outdated =
-        PeerNetwork::new(&cluster.store.ports(), &cluster.world, Some(&keys("another-secret-long-enough")))
-            .unwrap();
+    let outdated = PeerNetwork::new(
+        &cluster.store.ports(),
+        &cluster.world,
+        DoorbellSecret::new(Some(&keys("another-secret-long-enough"))),
+    )
+    .unwrap();
     let completed = completion(&*cluster.world, 1);
     let mut waiter = web.callee.completions.register(&completed.key);
     outdated.replies.send(&outdated.seal.sign(&web.address).unwrap(), completed.clone());
@@ -237,9 +241,12 @@ async fn an_address_that_no_process_of_the_bank_wrote_is_never_called() {
     let attacker = TcpListener::bind("127.0.0.1:0").unwrap();
     attacker.set_nonblocking(true).unwrap();
     let address = Address::parse(&attacker.local_addr().unwrap().to_string()).unwrap();
-    let outsider =
-        PeerNetwork::new(&cluster.store.ports(), &cluster.world, Some(&keys("another-secret-long-enough")))
-            .unwrap();
+    let outsider = PeerNetwork::new(
+        &cluster.store.ports(),
+        &cluster.world,
+        DoorbellSecret::new(Some(&keys("another-secret-long-enough"))),
+    )
+    .unwrap();
     let (web, worker) = (cluster.process(), cluster.exchange());
     let completed = completion(&*cluster.world, 1);
     let mut waiter = web.callee.completions.register(&completed.key);
@@ -277,7 +284,12 @@ async fn processes_verify_each_other_while_the_secret_changes() {
     for (round, secret) in
         ["0123456789abcdef,fedcba9876543210", "fedcba9876543210,0123456789abcdef"].into_iter().enumerate()
     {
-        let web = PeerNetwork::new(&cluster.store.ports(), &cluster.world, Some(&keys(secret))).unwrap();
+        let web = PeerNetwork::new(
+            &cluster.store.ports(),
+            &cluster.world,
+            DoorbellSecret::new(Some(&keys(secret))),
+        )
+        .unwrap();
         web.bell.ring(&queue(u16::try_from(round).unwrap()));
         if round == 0 {
             assert_eq!(worker.rung().await, BTreeSet::from([queue(0)]), "it signs with the old secret");
@@ -296,7 +308,7 @@ async fn a_question_reaches_all_other_workers_at_once() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let dead = cluster.fresh_id();
     cluster.register(dead, &Address::parse(&closed.to_string()).unwrap()).await;
-    other.callee.meter.listeners(&queue(0)).allow(7);
+    other.callee.meter.listeners(&queue(0)).set_max(7);
     other.callee.meter.received.add(3);
 
     let answers = within(asker.broadcast.send(&BroadcastRequest::get(STATUS_PATH), DEADLINE)).await.unwrap();
@@ -356,9 +368,12 @@ async fn a_worker_refuses_calls_without_the_secret() {
         let answer = within(request.body(r#"{"queues":["work-0"]}"#).send()).await.unwrap();
         assert_eq!(answer.status(), 401, "{method} {path}");
     }
-    let outsider =
-        PeerNetwork::new(&cluster.store.ports(), &cluster.world, Some(&keys("another-secret-long-enough")))
-            .unwrap();
+    let outsider = PeerNetwork::new(
+        &cluster.store.ports(),
+        &cluster.world,
+        DoorbellSecret::new(Some(&keys("another-secret-long-enough"))),
+    )
+    .unwrap();
     let answers =
         within(outsider.broadcast.send(&BroadcastRequest::get(STATUS_PATH), DEADLINE)).await.unwrap();
     assert!(matches!(answers[0].1, Err(CallFault::Refused(401))), "{answers:?}");

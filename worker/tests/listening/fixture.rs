@@ -18,7 +18,7 @@ use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_worker::background_task::BackgroundTask;
 use postonce_worker::config::Bounds;
 use postonce_worker::drain::{Drain, DrainStarter, drain};
-use postonce_worker::listening::delivery::{Delivery, Unopened};
+use postonce_worker::listening::delivery::{Delivery, NoWork};
 use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::listening::handler::{Handled, Handler, Health};
 use postonce_worker::listening::leases::QueueLeases;
@@ -76,34 +76,35 @@ impl Handler for RecordingHandler {
 
     const NAME: &'static str = "letter";
 
-    async fn read(&self, message: &Message) -> Result<String, Unopened> {
+    async fn read(&self, message: &Message) -> Result<String, NoWork> {
         Ok(String::from_utf8(message.body.clone()).unwrap())
     }
 
     async fn handle(&self, queue: &QueueName, deliveries: Vec<Delivery<String>>) -> (Vec<Duration>, Health) {
         let at_once = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
         self.at_once_max.fetch_max(at_once, Ordering::SeqCst);
-        let mut back_in = Vec::new();
+        let mut visibility_delays = Vec::new();
         self.allowed.acquire().await.unwrap().forget();
         for delivery in deliveries {
             let lease = delivery.lease().unwrap();
             let back = self.give_back.lock().take();
             if let Some(delay) = back {
                 let _ = self.store.queue.extend(queue, &lease, &delivery.message.body, delay).await.unwrap();
-                back_in.push(delay);
+                visibility_delays.push(delay);
                 continue;
             }
             let _ = self.store.queue.delete(queue, &lease).await.unwrap();
             *self.handled.lock().entry(delivery.content.unwrap()).or_default() += 1;
         }
         self.at_once.fetch_sub(1, Ordering::SeqCst);
-        (back_in, Health::Well)
+        (visibility_delays, Health::Healthy)
     }
 
-    async fn settle(&self, _: &QueueName, back_in: Vec<Duration>) -> Handled {
+    async fn settle(&self, _: &QueueName, visibility_delays: Vec<Duration>) -> Handled {
         self.settling.acquire().await.unwrap().forget();
-        let health = if self.unavailable.load(Ordering::SeqCst) { Health::Away } else { Health::Well };
-        Handled { health, back_in }
+        let health =
+            if self.unavailable.load(Ordering::SeqCst) { Health::Unavailable } else { Health::Healthy };
+        Handled { health, visibility_delays }
     }
 
     async fn is_ready(&self) -> bool {

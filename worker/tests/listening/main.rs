@@ -81,7 +81,7 @@ async fn the_number_of_receivers_follows_the_backlog() {
     let process = fixture.process(NEVER, 8);
     process.handler.allowed.forget_permits(Semaphore::MAX_PERMITS);
     settle().await;
-    let active = || process.meter.listeners(&queue(1)).look().active;
+    let active = || process.meter.listeners(&queue(1)).snapshot().active;
     let mut series = vec![active()];
     while process.handler.handled_count() < 1000 {
         process.handler.allowed.add_permits(1);
@@ -234,7 +234,8 @@ async fn a_hold_stops_receiving_and_a_release_starts_all_processes_at_once() {
     assert!(processes.iter().all(|process| process.meter.received.get() == 0));
     let released = fixture.gate().set(GateState::Released).await.unwrap();
     let [one, two] = &processes;
-    let epochs = futures::join!(one.gatekeeper.heard(released.epoch), two.gatekeeper.heard(released.epoch));
+    let epochs =
+        futures::join!(one.gatekeeper.refresh(released.epoch), two.gatekeeper.refresh(released.epoch));
     assert_eq!(epochs, (released.epoch, released.epoch));
     settle().await;
     assert!(processes.iter().all(|process| process.meter.received.get() > 0), "no time has passed");
@@ -258,7 +259,7 @@ async fn a_release_also_starts_processes_that_left_their_queues_to_others() {
         busy.bell.ring(&queue(0));
         fixture.pass(Duration::from_millis(250)).await;
         if number >= 20 {
-            idle.leases.look().await;
+            idle.leases.refresh().await;
         }
     }
     assert!(
@@ -267,7 +268,7 @@ async fn a_release_also_starts_processes_that_left_their_queues_to_others() {
     );
 
     let held = fixture.gate().set(GateState::Held { release_at: None }).await.unwrap();
-    futures::join!(busy.gatekeeper.heard(held.epoch), idle.gatekeeper.heard(held.epoch));
+    futures::join!(busy.gatekeeper.refresh(held.epoch), idle.gatekeeper.refresh(held.epoch));
     for process in [&busy, &idle] {
         process.handler.allowed.forget_permits(Semaphore::MAX_PERMITS);
     }
@@ -277,7 +278,7 @@ async fn a_release_also_starts_processes_that_left_their_queues_to_others() {
     settle().await;
     let before = busy.meter.received.get();
     let released = fixture.gate().set(GateState::Released).await.unwrap();
-    futures::join!(busy.gatekeeper.heard(released.epoch), idle.gatekeeper.heard(released.epoch));
+    futures::join!(busy.gatekeeper.refresh(released.epoch), idle.gatekeeper.refresh(released.epoch));
     settle().await;
     assert!(busy.meter.received.get() > before && idle.meter.received.get() > 0, "no time has passed");
 }
@@ -292,7 +293,7 @@ async fn a_hold_is_acknowledged_and_work_in_progress_is_finished() {
     process.bell.ring(&queue(0));
     settle().await;
     let held = fixture.gate().set(GateState::Held { release_at: None }).await.unwrap();
-    assert_eq!(process.gatekeeper.heard(held.epoch).await, held.epoch);
+    assert_eq!(process.gatekeeper.refresh(held.epoch).await, held.epoch);
     fixture.send(0, "too late").await;
     process.bell.ring(&queue(0));
     process.handler.allowed.add_permits(9);
@@ -387,7 +388,7 @@ async fn a_process_that_left_its_queues_to_others_takes_its_share_under_lasting_
     // A process that has done no work yet, and has seen the leases.
     let three = fixture.process(NEVER, 1);
     settle().await;
-    three.leases.look().await;
+    three.leases.refresh().await;
     work(5, Some(&three)).await;
     assert!(!three.leases.is_held(), "at first it leaves the queues to the others");
     work(40, Some(&three)).await;
@@ -400,11 +401,11 @@ async fn a_release_right_after_a_hold_starts_the_listener() {
     let process = fixture.process(NEVER, 8);
     fixture.pass(MINUTE).await;
     let held = fixture.gate().set(GateState::Held { release_at: None }).await.unwrap();
-    assert_eq!(process.gatekeeper.heard(held.epoch).await, held.epoch);
+    assert_eq!(process.gatekeeper.refresh(held.epoch).await, held.epoch);
     fixture.send(0, "rung for while it was held").await;
     let released = fixture.gate().set(GateState::Released).await.unwrap();
     // The listener has not run in between.
-    assert_eq!(process.gatekeeper.heard(released.epoch).await, released.epoch);
+    assert_eq!(process.gatekeeper.refresh(released.epoch).await, released.epoch);
     settle().await;
     assert_eq!(process.handler.handled_count(), 1);
 }

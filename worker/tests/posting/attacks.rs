@@ -201,7 +201,7 @@ async fn sealed_work_does_not_wait_for_the_rows_of_unsealed_messages() {
 /// would send it again, and discarding its dead letter would reject nothing.
 #[tokio::test]
 async fn a_worker_without_the_secret_marks_what_it_sets_aside() {
-    let worker = TestWorker::new(Seal::new(&Arc::new(DoorbellSecret::new(None)))).await;
+    let worker = TestWorker::new(Seal::new(&DoorbellSecret::new(None))).await;
     let work = worker.fixture.accept(account(1), 1).await;
     worker.fixture.send(vec![work.clone()]).await;
     worker.faults.refuses.store(true, Ordering::SeqCst);
@@ -220,7 +220,7 @@ async fn a_worker_without_the_secret_marks_what_it_sets_aside() {
 /// Without the secret, a sealed newer version cannot be distinguished from one that an outsider wrote.
 #[tokio::test]
 async fn a_worker_without_the_secret_leaves_newer_versions_on_the_queue() {
-    let worker = TestWorker::new(Seal::new(&Arc::new(DoorbellSecret::new(None)))).await;
+    let worker = TestWorker::new(Seal::new(&DoorbellSecret::new(None))).await;
     let newer = seal().seal(Purpose::Message, br#"{"v":99,"anything":"else"}"#.to_vec());
     worker.fixture.send_body(&newer).await;
     worker.handle_next().await;

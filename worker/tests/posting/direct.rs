@@ -228,7 +228,7 @@ async fn orders_above_the_request_rate_are_postponed_and_post_later() {
     for message in 0..20 {
         worker.order(1, message, "1.00").await;
     }
-    assert_eq!(worker.handle_next().await, Health::Well, "no outage slows the worker down");
+    assert_eq!(worker.handle_next().await, Health::Healthy, "no outage slows the worker down");
     assert_eq!((worker.fixture.balance(1).await.as_str(), worker.meter.postponed.get()), ("1.00", 19));
     assert_eq!(worker.fixture.receive(VISIBILITY).await, [], "the postponed orders are not visible");
     for second in 1..20_u32 {
@@ -271,7 +271,7 @@ async fn an_order_waits_while_the_terms_of_its_partner_cannot_be_read() {
     worker.control.unavailable.store(true, Ordering::SeqCst);
     worker.order(1, 1, "2.00").await;
     for _ in 0..3 * DEQUEUE_COUNT_MAX {
-        assert_eq!(worker.handle_next().await, Health::Away);
+        assert_eq!(worker.handle_next().await, Health::Unavailable);
         worker.fixture.world.advance(RETRY_DELAY_MAX);
     }
     assert_eq!((worker.fixture.dead_letters().await.len(), worker.fixture.depth().await), (0, 1));
@@ -284,7 +284,7 @@ async fn an_order_waits_while_the_terms_of_its_partner_cannot_be_read() {
     worker.posts(1, 2, "2.00", "4.00").await;
     worker.fixture.world.advance(GRANT_TTL);
     worker.order(1, 3, "2.00").await;
-    assert_eq!(worker.handle_next().await, Health::Away);
+    assert_eq!(worker.handle_next().await, Health::Unavailable);
     assert_eq!(worker.fixture.balance(1).await, "4.00");
 }
 

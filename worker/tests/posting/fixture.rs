@@ -29,7 +29,7 @@ use postonce_shared::testing::conformance::sealed::{envelope_in, seal};
 use postonce_worker::config::Bounds;
 use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::{DrainStarter, drain};
-use postonce_worker::listening::delivery::{Delivery, Unopened};
+use postonce_worker::listening::delivery::{Delivery, NoWork};
 use postonce_worker::listening::handler::{Handler as _, Health};
 use postonce_worker::meter::Meter;
 use postonce_worker::posting::posting_handler::PostingHandler;
@@ -67,7 +67,7 @@ pub fn opened(message: Message) -> Delivery<Envelope> {
     let content = match Body::decode(&message.body, &seal()) {
         Ok(Body::Content(Content::Work(envelope))) => Ok(envelope),
         Ok(other) => panic!("not work: {other:?}"),
-        Err(unreadable) => Err(Unopened::from(unreadable)),
+        Err(unreadable) => Err(NoWork::from(unreadable)),
     };
     Delivery::new(message, content)
 }
@@ -106,12 +106,12 @@ pub fn settlement(bank: &Bank) -> Settlement {
         name: queue(),
         queue: Arc::clone(&bank.store.queue),
         ledger: Arc::clone(&bank.store.ledger),
-        office: Arc::clone(&bank.dead_letters),
+        dead_letters: Arc::clone(&bank.dead_letters),
         claims: ClaimCheck::new(&bank.store, &bank.seal, Arc::clone(&bank.world)),
         seal: bank.seal.clone(),
         world: Arc::clone(&bank.world),
         meter: Arc::default(),
-        back_in: parking_lot::Mutex::default(),
+        visibility_delays: parking_lot::Mutex::default(),
     }
 }
 

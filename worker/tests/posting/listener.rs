@@ -220,7 +220,7 @@ async fn a_message_that_kills_its_workers_is_set_aside() {
     let fixture = Fixture::new().await;
     let (one, two) = (fixture.accept(account(1), 1).await, fixture.accept(account(2), 2).await);
     fixture.send(vec![one, two]).await;
-    // As if workers had died over it: received, never settled.
+    // As after the death of its workers: received, never settled.
     let queue_port = fixture.store.queue.clone();
     for _ in 0..DEQUEUE_COUNT_MAX {
         let received = queue_port.receive(&queue(), 32, Duration::ZERO).await.unwrap();
@@ -246,7 +246,7 @@ async fn a_message_that_kills_its_workers_is_set_aside() {
     worker.drain().await;
     let letters = fixture.dead_letters().await;
     assert_eq!(letters.len(), 1);
-    assert!(letters[0].reason.contains("none ended"), "{}", letters[0].reason);
+    assert!(letters[0].reason.contains("none was completed"), "{}", letters[0].reason);
     assert_eq!(fixture.balance(3).await, "0.00");
 }
 

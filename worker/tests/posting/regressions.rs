@@ -114,7 +114,7 @@ async fn a_listener_that_panicked_is_not_counted_twice() {
         store.ledger = Arc::new(BadLedger { inner, panics_at, damaged: None });
     });
     fixture.until_empty().await;
-    assert_eq!(worker.meter.listeners(&queue()).look().max, 1);
+    assert_eq!(worker.meter.listeners(&queue()).snapshot().max, 1);
     worker.drain().await;
 }
 

@@ -157,7 +157,7 @@ async fn neither_a_renewal_nor_the_wait_for_a_newer_worker_changes_the_body() {
     let delivery = opened(fixture.receive(VISIBILITY).await.remove(0));
     assert_eq!(delivery.message.body, body);
     let why = delivery.content.as_ref().unwrap_err();
-    assert!(settlement(&fixture.bank()).settle_unopened(&delivery, why).await);
+    assert!(settlement(&fixture.bank()).settle_without_work(&delivery, why).await);
     fixture.world.advance(Duration::from_secs(60));
     assert_eq!(fixture.receive(VISIBILITY).await[0].body, body);
 }

@@ -32,7 +32,7 @@ use crate::adapters::local_doorbell::LocalDoorbell;
 use crate::bank::Links;
 use crate::cluster::completions::Completions;
 use crate::cluster::completions::reply_body::{REPLY_ITEM_BYTES_MAX, REPLY_ITEMS_MAX};
-use crate::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
+use crate::cluster::doorbell_secret::DoorbellSecret;
 use crate::cluster::reply_to::ReplySeal;
 use crate::messaging::envelope::seal::Seal;
 use crate::ports::Store;
@@ -85,28 +85,12 @@ pub struct PeerNetwork {
 }
 
 impl PeerNetwork {
-    /// Creates the network of a process. Sends nothing yet. Without a configured secret, requests wait until
-    /// [`DoorbellSecret::establish`] has read the secret from the store.
+    /// Creates the network of a process, with the secret that also seals the messages of its bank. Sends nothing
+    /// yet. Without a configured secret, requests wait until [`DoorbellSecret::establish`] has read it.
     ///
     /// # Errors
     /// [`NoClient`]
-    pub fn new(
-        store: &Store,
-        world: &Arc<dyn World>,
-        configured: Option<&DoorbellKeys>,
-    ) -> Result<Self, NoClient> {
-        Self::with(store, world, Arc::new(DoorbellSecret::new(configured)))
-    }
-
-    /// Like [`Self::new`], with the secret with which the store of this process was opened.
-    ///
-    /// # Errors
-    /// [`NoClient`]
-    pub fn with(
-        store: &Store,
-        world: &Arc<dyn World>,
-        secret: Arc<DoorbellSecret>,
-    ) -> Result<Self, NoClient> {
+    pub fn new(store: &Store, world: &Arc<dyn World>, secret: Arc<DoorbellSecret>) -> Result<Self, NoClient> {
         let client = Arc::new(PeerClient::new(Arc::clone(&secret), Arc::clone(world))?);
         let id = ProcessId::from_uuid(world.uuid());
         let local = Arc::new(LocalDoorbell::default());

@@ -140,7 +140,7 @@ mod tests {
     const BODY: &[u8] = br#"{"v":1,"items":[]}"#;
 
     fn seal(secrets: &str) -> Seal {
-        Seal::new(&Arc::new(DoorbellSecret::new(Some(&DoorbellKeys::parse(secrets).unwrap()))))
+        Seal::new(&DoorbellSecret::new(Some(&DoorbellKeys::parse(secrets).unwrap())))
     }
 
     fn sealed(secrets: &str) -> Vec<u8> {
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn without_the_secret_nothing_is_sealed_and_nothing_verifies() {
-        let unknown = Seal::new(&Arc::new(DoorbellSecret::new(None)));
+        let unknown = Seal::new(&DoorbellSecret::new(None));
         assert_eq!(unknown.seal(Purpose::Message, BODY.to_vec()), BODY);
         assert!(!unknown.verify(Purpose::Message, &sealed(OLD)));
     }

@@ -1,7 +1,5 @@
 //! Sealed bodies for tests: the seal of a bank whose secret is known, and changes that an outsider can make to a body.
 
-use std::sync::Arc;
-
 use crate::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
 use crate::domain::ids::TransactionKey;
 use crate::messaging::envelope::seal::{Purpose, Seal};
@@ -17,7 +15,7 @@ pub fn seal() -> Seal {
 
 /// Returns the seal of a bank with another secret, or with two secrets as `new,old`.
 pub fn seal_of(secrets: &str) -> Seal {
-    Seal::new(&Arc::new(DoorbellSecret::new(Some(&DoorbellKeys::parse(secrets).unwrap()))))
+    Seal::new(&DoorbellSecret::new(Some(&DoorbellKeys::parse(secrets).unwrap())))
 }
 
 /// Returns the work in a sealed body.

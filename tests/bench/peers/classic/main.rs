@@ -26,7 +26,7 @@ use std::sync::Arc;
 use actix_web::dev::Server;
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
-use postonce_worker::drain::{drain, until_asked_to_stop};
+use postonce_worker::drain::{drain, until_stop_signal};
 
 use crate::connection::Connection;
 use crate::counts::Counts;
@@ -135,7 +135,7 @@ fn announce(listener: &TcpListener) -> anyhow::Result<()> {
 async fn until_stopped(server: Server) -> anyhow::Result<()> {
     let handle = server.handle();
     let stop = async {
-        until_asked_to_stop().await;
+        until_stop_signal().await;
         handle.stop(true).await;
     };
     let (served, ()) = tokio::join!(server, stop);

@@ -58,7 +58,7 @@ async fn close_while_it_changes(changes: u32) -> ChangeOutcome {
     let (inner, ledger) = (Arc::clone(&store.accounts), Arc::clone(&store.ledger));
     store.accounts = Arc::new(Contended { inner, ledger, changes: changes.into() });
     let bell = Arc::new(LocalDoorbell::default());
-    let seal = Seal::new(&Arc::new(DoorbellSecret::new(None)));
+    let seal = Seal::new(&DoorbellSecret::new(None));
     let repair = Repair::new(&store, &seal, world.clone(), bell, 1);
     let accounts_service = AccountService::new(store, world.clone(), repair);
     let currency = Currency::parse("EUR").unwrap();

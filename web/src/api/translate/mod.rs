@@ -1,5 +1,5 @@
 //! Conversion of request documents to domain values. The media type selects the format, and its module parses the
-//! document. All formats produce the same [`Instruction`], so the same content has the same fingerprint in every
+//! document. All formats produce the same `Instruction`, so the same content has the same fingerprint in every
 //! format.
 
 mod content;

@@ -4,6 +4,7 @@ use clap::Parser;
 use postonce_shared::adapters::http::PeerNetwork;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::memory::world::TestWorld;
+use postonce_shared::cluster::doorbell_secret::DoorbellSecret;
 use postonce_shared::ports::Store;
 use postonce_shared::ports::world::World;
 
@@ -28,7 +29,7 @@ impl Operator {
         let world = Arc::new(TestWorld::new(1));
         let as_world: Arc<dyn World> = world.clone();
         let store = MemoryStore::new(as_world.clone());
-        let exchange = PeerNetwork::new(&store, &as_world, None).unwrap();
+        let exchange = PeerNetwork::new(&store, &as_world, DoorbellSecret::new(None)).unwrap();
         let service =
             PartnerService::new(&store, as_world.clone(), PartnerBroadcast::new(&exchange, as_world, None));
         Self { store, world, service }

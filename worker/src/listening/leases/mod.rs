@@ -1,11 +1,9 @@
-//! Which worker tends to which queue while there is much to do, so that an account's row stays in
-//! one worker's cache.
+//! Assigns queues to workers under lasting load, so that the row of an account stays in the cache of one worker.
 //!
-//! Workers with lasting work take a lease, one entry each in one shared value, and renew it while
-//! that work lasts. The queues are shared out among those whose lease has not expired by a pure
-//! function ([`tends`]), so that whoever reads the same value comes to the same answer. A worker
-//! that dies is forgotten when its lease expires. Nothing depends on it: two workers that receive
-//! from one queue lose cache hits, never money.
+//! A worker with lasting work takes a lease, an entry in one shared value, and renews it while the work lasts. A pure
+//! function ([`is_assigned`]) distributes the queues among the workers whose leases have not expired, so that all
+//! workers that read the same value compute the same assignment. A dead worker is ignored when its lease expires.
+//! Correctness does not depend on leases: two workers that receive from one queue lose cache hits, never money.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,45 +20,45 @@ use serde::{Deserialize, Serialize};
 use tracing::debug;
 use uuid::Uuid;
 
-/// How often a change is tried against others who change the value too.
+/// Attempts at a write that conflicts with writes of other workers.
 const ATTEMPTS_MAX: u32 = 4;
 
-/// The leases by worker, and when they expire.
+/// The time when the lease of each worker expires.
 type Leases = BTreeMap<Uuid, Timestamp>;
 
-/// Whether a worker tends to the queue at that place: the queues go around among the workers, in the
-/// order of their ids; where there are more workers than queues, the workers go around.
-pub fn tends(workers: &[Uuid], worker: Uuid, place: usize, queues: usize) -> bool {
+/// Returns whether the queue at this index is assigned to the worker. Queues are assigned round-robin to the workers
+/// in the order of their ids; with more workers than queues, workers are assigned round-robin to queues.
+pub fn is_assigned(workers: &[Uuid], worker: Uuid, index: usize, queues: usize) -> bool {
     let Some(mine) = workers.iter().position(|other| *other == worker) else { return workers.is_empty() };
     let modulo = |number: usize, of: usize| number.checked_rem(of);
     if workers.len() <= queues {
-        modulo(place, workers.len()) == Some(mine)
+        modulo(index, workers.len()) == Some(mine)
     } else {
-        modulo(mine, queues) == Some(place)
+        modulo(mine, queues) == Some(index)
     }
 }
 
 #[derive(Serialize, Deserialize)]
 struct Row {
     v: u32,
-    /// Milliseconds since 1970 when it expires, by worker.
+    /// Time when the lease of each worker expires, in milliseconds since 1970.
     leases: BTreeMap<Uuid, i64>,
 }
 
 const ROW_VERSION: u32 = 1;
 
-/// What was seen last.
+/// The last value that was read or written.
 #[derive(Default)]
 struct View {
     leases: Leases,
     revision: Option<Revision>,
-    /// Who had a lease before that changed, and when it was seen to, on the clock of the uptime.
+    /// The holders of leases before the last change, and the time of the change on the clock of the uptime.
     before: Option<(Vec<Uuid>, Duration)>,
 }
 
-/// The leases on the queues of one kind of work, as one worker sees them.
+/// The leases on the queues of one kind of work, as one worker knows them.
 pub struct QueueLeases {
-    me: Uuid,
+    own_id: Uuid,
     name: String,
     sync: Arc<dyn SyncStore>,
     world: Arc<dyn World>,
@@ -70,9 +68,9 @@ pub struct QueueLeases {
 }
 
 impl QueueLeases {
-    /// Leases of that duration, on the queues of a kind of work.
+    /// Creates the leases on the queues of a kind of work. Each lease is valid for `duration`.
     pub fn new(
-        me: Uuid,
+        own_id: Uuid,
         kind: &str,
         queues: Vec<QueueName>,
         sync: Arc<dyn SyncStore>,
@@ -80,18 +78,18 @@ impl QueueLeases {
         duration: Duration,
     ) -> Self {
         let (name, queues) = (format!("leases-{kind}"), Mutex::new(queues));
-        Self { me, name, sync, world, duration, queues, view: Mutex::default() }
+        Self { own_id, name, sync, world, duration, queues, view: Mutex::default() }
     }
 
-    /// All the queues, in order.
+    /// Returns all queues, in order.
     pub fn queues(&self) -> Vec<QueueName> {
         self.queues.lock().clone()
     }
 
-    /// Adds queues, should they be new: somebody has more of them than this process was told of.
+    /// Adds a queue if it is new: another process may be configured with more queues than this one.
     pub fn add(&self, queue: &QueueName) {
         let mut queues = self.queues.lock();
-        // All that come before it as well: workers agree on whose a queue is by its place.
+        // Adds all queues before it as well: the assignment depends on the index of a queue.
         for partition in 0..=queue.partition() {
             let queue = QueueName::of_partition(queue.kind(), partition);
             if !queues.contains(&queue) {
@@ -101,77 +99,77 @@ impl QueueLeases {
         queues.sort_by_key(|queue| queue.partition());
     }
 
-    /// When to renew: well before a lease expires.
+    /// Returns the interval of renewals, well below the duration of a lease.
     pub fn renewal_interval(&self) -> Duration {
         self.duration.checked_div(2).unwrap_or_default()
     }
 
-    /// Whether this worker tends to a queue, by what it saw last: to each one when it knows of nobody
-    /// with a lease. After a change it goes on to tend to what it did before, until the others have
-    /// seen the change too: for a while two tend to a queue, rather than nobody.
+    /// Returns whether a queue is assigned to this worker, by the last known value. Without any lease, each queue is
+    /// assigned to every worker. After a change the previous assignment stays valid until the other workers have read
+    /// the change too: for that time a queue may have two workers, but never none.
     pub fn is_mine(&self, queue: &QueueName) -> bool {
         let queues = self.queues();
-        let Some(place) = queues.iter().position(|other| other == queue) else { return true };
+        let Some(index) = queues.iter().position(|other| other == queue) else { return true };
         let now: Vec<Uuid> = self.live().into_keys().collect();
-        if tends(&now, self.me, place, queues.len()) {
+        if is_assigned(&now, self.own_id, index, queues.len()) {
             return true;
         }
         let view = self.view.lock();
         view.before.as_ref().is_some_and(|(before, changed_at)| {
             self.world.uptime().saturating_sub(*changed_at) < self.renewal_interval()
-                && tends(before, self.me, place, queues.len())
+                && is_assigned(before, self.own_id, index, queues.len())
         })
     }
 
-    /// Whether this worker has a lease.
+    /// Returns whether this worker has a lease.
     pub fn is_held(&self) -> bool {
-        self.live().contains_key(&self.me)
+        self.live().contains_key(&self.own_id)
     }
 
-    /// How long until all leases of others that are known have expired; `None` without any. Whoever
-    /// has one after that has renewed it, and was alive.
-    pub fn others_left(&self) -> Option<Duration> {
+    /// Returns the time until all known leases of other workers expire; `None` without any. A worker that still has a
+    /// lease after that time has renewed it, and was alive.
+    pub fn others_expire_in(&self) -> Option<Duration> {
         let now = self.world.now();
-        let others = self.live().into_iter().filter(|(worker, _)| *worker != self.me);
+        let others = self.live().into_iter().filter(|(worker, _)| *worker != self.own_id);
         others.map(|(_, until)| until.since(now)).max()
     }
 
-    /// Takes a lease, or renews it: one write when nobody else changed the value.
+    /// Takes a lease, or renews it, with one write unless another worker changed the value.
     pub async fn renew(&self) {
         let until = self.world.now().after(self.duration);
         self.change(|leases| {
-            leases.insert(self.me, until);
+            leases.insert(self.own_id, until);
         })
         .await;
     }
 
-    /// Gives the lease back.
+    /// Releases the lease.
     pub async fn release(&self) {
         self.change(|leases| {
-            leases.remove(&self.me);
+            leases.remove(&self.own_id);
         })
         .await;
     }
 
-    /// Reads the leases of others.
-    pub async fn look(&self) {
+    /// Reads the leases of other workers.
+    pub async fn refresh(&self) {
         if let Err(fault) = self.load().await {
             debug!("Could not read the leases on queues: {}", chain(&fault));
         }
     }
 
-    /// Forgets the leases of others until the next look at them.
+    /// Removes the leases of other workers from memory until they are read again.
     pub fn forget_others(&self) {
         let mut view = self.view.lock();
-        view.leases.retain(|worker, _| *worker == self.me);
-        // Read again before the next change: it must not undo what others have.
+        view.leases.retain(|worker, _| *worker == self.own_id);
+        // The next change reads the value first: it must not remove the leases of others.
         view.revision = None;
     }
 
     fn live(&self) -> Leases {
         let now = self.world.now();
         let mut leases = self.view.lock().leases.clone();
-        // One that lasts longer than any lease can is of a clock that is wrong.
+        // A lease that is longer than possible comes from a wrong clock.
         let last = now.after(self.duration.saturating_mul(2));
         leases.retain(|_, until| *until > now && *until <= last);
         leases
@@ -187,7 +185,7 @@ impl QueueLeases {
     async fn try_change(&self, change: impl Fn(&mut Leases) + Send + Sync) -> Result<(), StoreFault> {
         for attempt in 0..ATTEMPTS_MAX {
             let known = self.view.lock().revision.clone();
-            // What was seen last is good enough for a first try.
+            // The first attempt uses the last known value.
             if attempt > 0 || known.is_none() {
                 self.load().await?;
             }
@@ -196,26 +194,26 @@ impl QueueLeases {
             let revision = self.view.lock().revision.clone();
             match self.sync.swap(&self.name, revision.as_ref(), &encode(&leases)).await? {
                 Swapped::Done(revision) => {
-                    self.see(leases, Some(revision));
+                    self.update_view(leases, Some(revision));
                     return Ok(());
                 }
                 Swapped::Conflict => {}
             }
         }
-        let source = format!("others changed them during each of {ATTEMPTS_MAX} attempts").into();
+        let source = format!("other workers changed them during each of {ATTEMPTS_MAX} attempts").into();
         Err(StoreFault::Unavailable { doing: "changing the leases on queues", source })
     }
 
     async fn load(&self) -> Result<(), StoreFault> {
         match self.sync.get(&self.name).await? {
-            // What nobody can read is written anew: nothing depends on it.
-            Some(stored) => self.see(decode(&stored.value), Some(stored.revision)),
-            None => self.see(Leases::new(), None),
+            // An unreadable value is replaced: no work depends on it.
+            Some(stored) => self.update_view(decode(&stored.value), Some(stored.revision)),
+            None => self.update_view(Leases::new(), None),
         }
         Ok(())
     }
 
-    fn see(&self, leases: Leases, revision: Option<Revision>) {
+    fn update_view(&self, leases: Leases, revision: Option<Revision>) {
         let before: Vec<Uuid> = self.live().into_keys().collect();
         let mut view = self.view.lock();
         (view.leases, view.revision) = (leases, revision);
@@ -230,7 +228,7 @@ impl QueueLeases {
 
 fn encode(leases: &Leases) -> String {
     let leases = leases.iter().map(|(worker, until)| (*worker, until.unix_ms())).collect();
-    serde_json::to_string(&Row { v: ROW_VERSION, leases }).expect("ids and numbers can be written as JSON")
+    serde_json::to_string(&Row { v: ROW_VERSION, leases }).expect("ids and numbers can be encoded as JSON")
 }
 
 fn decode(value: &str) -> Leases {

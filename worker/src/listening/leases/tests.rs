@@ -9,16 +9,18 @@ fn workers(count: u128) -> Vec<Uuid> {
 }
 
 #[test]
-fn every_queue_has_somebody_and_nobody_has_too_many() {
+fn queues_are_distributed_evenly() {
     for count in 1..=9 {
         for queues in 1..=8 {
             let workers = workers(count);
             let shares: Vec<usize> = workers
                 .iter()
-                .map(|worker| (0..queues).filter(|place| tends(&workers, *worker, *place, queues)).count())
+                .map(|worker| {
+                    (0..queues).filter(|index| is_assigned(&workers, *worker, *index, queues)).count()
+                })
                 .collect();
-            for place in 0..queues {
-                assert!(workers.iter().any(|worker| tends(&workers, *worker, place, queues)));
+            for index in 0..queues {
+                assert!(workers.iter().any(|worker| is_assigned(&workers, *worker, index, queues)));
             }
             let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
             assert!(
@@ -27,8 +29,14 @@ fn every_queue_has_somebody_and_nobody_has_too_many() {
             );
         }
     }
-    assert!(tends(&[], Uuid::from_u128(1), 3, 4), "without leases everybody tends to everything");
-    assert!(!tends(&workers(2), Uuid::from_u128(7), 3, 4), "who has no lease leaves it to those who have");
+    assert!(
+        is_assigned(&[], Uuid::from_u128(1), 3, 4),
+        "without leases, each queue is assigned to every worker"
+    );
+    assert!(
+        !is_assigned(&workers(2), Uuid::from_u128(7), 3, 4),
+        "no queue is assigned to a worker without a lease"
+    );
 }
 
 struct Stage {
@@ -41,7 +49,7 @@ impl Stage {
     fn new() -> Self {
         let world = Arc::new(TestWorld::new(1));
         let sync = MemoryStore::new(world.clone()).sync;
-        Self { world, sync, queues: (0..4).map(|place| QueueName::of_partition("work", place)).collect() }
+        Self { world, sync, queues: (0..4).map(|index| QueueName::of_partition("work", index)).collect() }
     }
 
     fn worker(&self, id: u128) -> QueueLeases {
@@ -50,56 +58,56 @@ impl Stage {
     }
 
     fn mine(&self, leases: &QueueLeases) -> Vec<usize> {
-        (0..4).filter(|place| leases.is_mine(&self.queues[*place])).collect()
+        (0..4).filter(|index| leases.is_mine(&self.queues[*index])).collect()
     }
 }
 
 #[tokio::test]
-async fn queues_are_shared_out_and_pass_on_when_a_lease_expires() {
+async fn queues_are_shared_and_reassigned_when_a_lease_expires() {
     let stage = Stage::new();
     let (one, two) = (stage.worker(1), stage.worker(2));
     assert_eq!(stage.mine(&one), [0, 1, 2, 3]);
     one.renew().await;
     two.renew().await;
     assert_eq!(stage.mine(&two), [1, 3]);
-    assert_eq!(stage.mine(&one), [0, 1, 2, 3], "it did not look yet");
+    assert_eq!(stage.mine(&one), [0, 1, 2, 3], "it has not read the leases yet");
     one.renew().await;
-    assert_eq!(stage.mine(&one), [0, 1, 2, 3], "until the other one has seen it for sure");
+    assert_eq!(stage.mine(&one), [0, 1, 2, 3], "until the other worker has certainly read the change");
     stage.world.advance(DURATION / 2);
     two.renew().await;
     assert_eq!(stage.mine(&one), [0, 2]);
     one.renew().await;
     assert_eq!(stage.mine(&one), [0, 2]);
 
-    // The second one dies.
+    // The second worker dies.
     stage.world.advance(DURATION / 2);
     one.renew().await;
     assert_eq!(stage.mine(&one), [0, 2]);
-    assert_eq!(one.others_left(), Some(DURATION / 2));
+    assert_eq!(one.others_expire_in(), Some(DURATION / 2));
     stage.world.advance(DURATION / 2);
     assert_eq!(stage.mine(&one), [0, 1, 2, 3]);
 
-    // A third one that has no lease leaves the queues to the first, until that one gives its back.
+    // A third worker without a lease leaves the queues to the first one until that one releases its lease.
     let three = stage.worker(3);
     one.renew().await;
-    three.look().await;
+    three.refresh().await;
     stage.world.advance(DURATION / 2);
     assert_eq!(stage.mine(&three), [0_usize; 0]);
     one.release().await;
     assert_eq!((stage.mine(&one), one.is_held()), (vec![0, 1, 2, 3], false));
-    three.look().await;
+    three.refresh().await;
     assert_eq!(stage.mine(&three), [0, 1, 2, 3]);
 }
 
 #[tokio::test]
-async fn a_value_that_nobody_can_read_is_written_anew() {
+async fn an_unreadable_value_is_replaced() {
     let stage = Stage::new();
     let _ = stage.sync.swap("leases-work", None, "nonsense").await.unwrap();
     let one = stage.worker(1);
     one.renew().await;
     assert!(one.is_held());
     let two = stage.worker(2);
-    two.look().await;
+    two.refresh().await;
     stage.world.advance(DURATION / 2);
     assert!(!two.is_mine(&stage.queues[0]));
 }

@@ -1,33 +1,33 @@
-//! What is to become of a message, by its receipts and by what became of its items: pure functions.
+//! Decides what is done with a message, from its receipts and the results of its items. Pure functions.
 
 use postonce_shared::domain::decision::Work;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::protocol::post::PostFault;
 
-/// How a message is to be worked off.
+/// How the work of a message is posted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Treatment {
-    /// Together with all others.
+    /// Together with the work of other messages.
     Together,
-    /// It was received too often and never settled. Perhaps nobody ever tried; perhaps it ended its
-    /// workers. Its single item is tried alone, and that is written on the message first.
+    /// The message was received too often and never settled: either it was not tried, or it killed its workers. Its
+    /// single item is posted alone, and the attempt is recorded in the message first.
     Alone,
-    /// As above, but it has many items: they are taken apart, and each starts afresh.
-    Apart,
-    /// Its single item was tried alone too often, and no attempt ever ended.
+    /// As above, with more than one item: the message is split, and the counters of each item start at zero.
+    Split,
+    /// Its single item was tried alone too often, and no attempt was completed.
     GiveUp,
 }
 
-/// How to work off a message: by its items, the receipts that count (this one included), and the
-/// attempts on it alone that never ended.
+/// Decides how the work of a message is posted. `receipts` counts this one, and `suspect` the attempts on its item
+/// alone that were not completed.
 ///
-/// A receipt is no attempt: answers get lost, and a worker that dies takes along what it holds
-/// beside the one message that killed it. So receipts alone never make a dead letter.
+/// A receipt is not an attempt: answers can be lost, and the death of a worker affects all messages that it holds,
+/// not only the one that killed it. Therefore receipts alone never make a dead letter.
 pub const fn treat(items: usize, receipts: u32, suspect: u32, dequeue_count_max: u32) -> Treatment {
     if receipts <= dequeue_count_max || items == 0 {
         Treatment::Together
     } else if items > 1 {
-        Treatment::Apart
+        Treatment::Split
     } else if suspect < dequeue_count_max {
         Treatment::Alone
     } else {
@@ -35,40 +35,40 @@ pub const fn treat(items: usize, receipts: u32, suspect: u32, dequeue_count_max:
     }
 }
 
-/// What becomes of a message.
+/// What is done with a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Disposition {
-    /// Its work is final: it is removed.
+    /// Its work is final: the message is deleted.
     Delete,
-    /// What is left of it is tried again later. `forgive`: this receipt was nobody's failure.
+    /// The unfinished work is retried later.
     RetryLater {
-        /// What is not final.
+        /// The unfinished work.
         rest: Vec<Work>,
-        /// Whether this receipt must not count.
+        /// Whether this receipt does not count, because of a transient fault.
         forgive: bool,
     },
-    /// What is left of it is sent again, one item per message, so that a bad one stands alone.
+    /// The unfinished work is sent again, one item per message, so that a failing item does not affect others.
     Split {
-        /// What is not final.
+        /// The unfinished work.
         rest: Vec<Work>,
     },
-    /// It is set aside for a person, unless its row says by now that it is final.
+    /// The message becomes a dead letter for an operator, unless its row is final by now.
     DeadLetter {
         /// The single item that cannot be posted.
         item: Box<Work>,
-        /// Why: a sentence for a person.
+        /// The reason, as a text for operators.
         reason: String,
     },
 }
 
-/// What became of each item of a message, in order.
+/// The result of each item of a message, in order.
 pub type Results<'a> = &'a [(&'a Work, Result<(), PostFault>)];
 
-/// Chooses from what became of the items. `receipts` are those that count, this one included.
+/// Decides from the results of the items. `receipts` counts this one.
 ///
-/// An outage never turns healthy work into dead letters, however long it lasts: a receipt that met
-/// a transient fault does not count. And only an item that was tried alone is set aside, since work
-/// of the same account that is tried together can fail together.
+/// An outage never turns valid work into dead letters, however long it lasts: a receipt with a transient fault does
+/// not count. Only an item that was tried alone becomes a dead letter, since work on the same account that is posted
+/// together can fail together.
 pub fn choose(results: Results<'_>, receipts: u32, alone: bool, dequeue_count_max: u32) -> Disposition {
     let mut rest: Vec<Work> = Vec::new();
     let mut transient = false;

@@ -44,7 +44,7 @@ fn unknown() -> Result<(), PostFault> {
     Err(PostFault::AccountUnknown)
 }
 
-/// The choice for the items `1`, `2`, … with these results, and which of them it leaves over.
+/// Checks the disposition for the items `1`, `2`, … with these results, and which of them remain.
 fn check(results: &[Result<(), PostFault>], receipts: u32, expected: &str) {
     check_as(false, results, receipts, expected);
 }
@@ -73,10 +73,10 @@ fn check_as(alone: bool, results: &[Result<(), PostFault>], receipts: u32, expec
 }
 
 #[test]
-fn what_becomes_of_a_message() {
+fn disposition_of_a_message() {
     check(&[Ok(())], 1, "delete");
     check(&[Ok(()), Ok(())], 99, "delete");
-    // An outage never counts, however long it lasts, and leaves only what is not final.
+    // An outage never counts, and only unfinished items remain.
     check(&[outage()], 1, "retry 1 forgiven");
     check(&[outage()], 99, "retry 1 forgiven");
     check(&[Ok(()), outage(), Ok(())], 99, "retry 2 forgiven");
@@ -84,7 +84,7 @@ fn what_becomes_of_a_message() {
     check(&[Err(PostFault::Contended)], 99, "retry 1 forgiven");
     check(&[Err(PostFault::OrderNumbers(OrderNumberFault::Contended))], 99, "retry 1 forgiven");
     check_alone(&[outage()], 99, "retry 1 forgiven");
-    // What cannot pass is counted, then stands alone, then is set aside.
+    // A permanent fault is counted, then its item is tried alone, then it becomes a dead letter.
     check(&[unknown()], 4, "retry 1 counted");
     check(&[unknown()], 99, "retry 1 counted");
     check_alone(&[unknown()], 6, "dead 1: the account does not exist");
@@ -93,14 +93,14 @@ fn what_becomes_of_a_message() {
     check(&[Ok(()), unknown(), Ok(())], 5, "retry 2 counted");
     check(&[unknown(), Ok(()), unknown()], 4, "retry 1,3 counted");
     check(&[unknown(), Ok(()), unknown()], 5, "split 1,3");
-    // A damaged row does not mend itself; nor does what the ledger refuses while it is there.
+    // A damaged row is a permanent fault, and so is a refusal by an available ledger.
     let damage = StoreFault::Corrupt { doing: "reading", source: "a flaw".into() };
-    let told = "dead 1: the ledger could not be used: stored data is invalid while reading: a flaw";
-    check_alone(&[Err(PostFault::Ledger(Arc::new(damage)))], 6, told);
+    let expected = "dead 1: the ledger could not be used: stored data is invalid while reading: a flaw";
+    check_alone(&[Err(PostFault::Ledger(Arc::new(damage)))], 6, expected);
     let refusal = StoreFault::Refused { doing: "committing", source: "too large".into() };
-    let told =
+    let expected =
         "dead 1: the ledger could not be used: the store refused the request while committing: too large";
-    check_alone(&[Err(PostFault::Ledger(Arc::new(refusal)))], 6, told);
+    check_alone(&[Err(PostFault::Ledger(Arc::new(refusal)))], 6, expected);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_message_that_was_received_too_often_is_tried_alone_before_it_is_given_up() 
     check(1, MAX, 0, Treatment::Together);
     check(2, MAX, 0, Treatment::Together);
     check(0, 99, 0, Treatment::Together);
-    check(2, MAX + 1, 0, Treatment::Apart);
+    check(2, MAX + 1, 0, Treatment::Split);
     check(1, MAX + 1, 0, Treatment::Alone);
     check(1, 99, MAX - 1, Treatment::Alone);
     check(1, 99, MAX, Treatment::GiveUp);
