@@ -2,19 +2,19 @@
 
 pub mod json;
 
-/// The OpenAPI document of the HTTP API. Generated from the code of `web`, where a test compares them.
+/// The OpenAPI document of the HTTP API. It is generated from the code of `web`; a test there compares them.
 pub const OPENAPI_JSON: &str = include_str!("../openapi/postonce.json");
 
 /// The schema of the XML messages of direct producers.
 pub const USER_ACCOUNT_TRANSACTION_XSD: &str = include_str!("../xsd/user-account-transaction.xsd");
 
-/// The JSON Schema of the JSON bodies. Generated like the OpenAPI document.
+/// The JSON Schema of the JSON bodies. It is generated like the OpenAPI document.
 pub const JSON_SCHEMA: &str = include_str!("../json/postonce.schema.json");
 
 /// The description of the SOAP service.
 pub const USER_ACCOUNT_SERVICE_WSDL: &str = include_str!("../wsdl/user-account-service.wsdl");
 
-/// The schemas of the XML bodies of the HTTP API, by the file names in their references.
+/// The schemas of the XML bodies of the HTTP API, by file name. The schemas refer to each other by these names.
 pub const XSDS: &[(&str, &str)] = &[
     ("postonce.xsd", include_str!("../xsd/postonce.xsd")),
     ("problem.xsd", include_str!("../xsd/problem.xsd")),

@@ -7,66 +7,66 @@ use crate::ports::world::{World, WorldExt as _};
 /// The number of attempts of a policy without a limit.
 const UNLIMITED: u32 = u32::MAX;
 
-/// A guarded write of an account that postings change at the same time.
+/// A guarded write of an account that postings change concurrently.
 pub const ACCOUNT_WRITE: RetryPolicy = row(ms(5), 2, ms(500), 10, Jitter::Full);
 /// A guarded write of a small value that processes share: the gate, the number of queues, a partner.
 pub const SHARED_VALUE_WRITE: RetryPolicy = row(ms(50), 1, ms(50), 10, Jitter::Full);
 /// A guarded write of the register of order numbers.
 pub const ORDER_NUMBERS_WRITE: RetryPolicy = row(ms(20), 2, secs(1), 8, Jitter::Full);
-/// The requests of one operation on Azure Storage; they have a time limit as well.
+/// The requests of one operation on Azure Storage. A time limit applies in addition.
 pub const AZURE_OPERATION: RetryPolicy = row(ms(50), 2, secs(1), 8, Jitter::Full);
-/// What a process needs from the store to start, or to read the gate.
+/// A store access that a process needs to start, or to read the gate.
 pub const STORE_NEEDED: RetryPolicy = row(ms(200), 2, secs(5), UNLIMITED, Jitter::Half);
 /// The check of a store that became unavailable.
 pub const STORE_CHECK: RetryPolicy = row(ms(500), 2, secs(5), UNLIMITED, Jitter::Half);
-/// A read of the audit.
+/// A read by the audit.
 pub const AUDIT_READ: RetryPolicy = row(secs(1), 5, secs(15), 4, Jitter::None);
 /// A receive from a queue.
 pub const RECEIVE: RetryPolicy = row(ms(100), 2, secs(5), UNLIMITED, Jitter::Half);
-/// A poll of empty queues. The longest delay is configured.
+/// A poll of empty queues. The maximum delay is configured.
 pub const IDLE_POLL: RetryPolicy = row(ms(100), 2, Duration::MAX, UNLIMITED, Jitter::HalfThenLittle);
 /// A message that could not be processed.
 pub const MESSAGE: RetryPolicy = row(secs(1), 2, secs(10), UNLIMITED, Jitter::Half);
 /// A message that needs a worker of a newer version. In a rolling upgrade that worker may start soon.
 pub const NEWER_MESSAGE: RetryPolicy = row(secs(1), 2, secs(60), UNLIMITED, Jitter::Half);
-/// The repair of a transaction that stays accepted.
+/// The repair of a transaction that remains accepted.
 pub const REPAIR: RetryPolicy = row(secs(600), 2, secs(24 * 3600), UNLIMITED, Jitter::None);
-/// A ring at another process. It is tried for about 13 s; the next ring starts afresh.
+/// A ring to another process. It is retried for about 13 s; the next ring starts with a new count.
 pub const RING: RetryPolicy = row(ms(100), 2, Duration::MAX, 8, Jitter::Half);
-/// A reply to another process. When it is lost twice, the waiting request reads the row.
+/// A reply to another process. If it is lost twice, the waiting request reads the row.
 pub const REPLY: RetryPolicy = row(ms(100), 2, Duration::MAX, 2, Jitter::Half);
 /// The read of the process registry for a ring.
 pub const REGISTRY_READ: RetryPolicy = row(ms(200), 2, Duration::MAX, 3, Jitter::None);
-/// The broadcast of a changed partner.
+/// The broadcast of a change of a partner.
 pub const BROADCAST: RetryPolicy = row(ms(100), 2, Duration::MAX, 3, Jitter::None);
-/// The start of a worker process that ended by itself.
+/// The restart of a worker process that ended unexpectedly.
 pub const PROCESS_START: RetryPolicy = row(ms(500), 2, secs(30), UNLIMITED, Jitter::Half);
 
-/// When an attempt that failed is repeated, and how often.
+/// The delays between attempts, and their maximum number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Longest delay before the second attempt.
+    /// Maximum delay before the second attempt.
     pub first: Duration,
     /// Factor from each delay to the next.
     pub factor: u32,
-    /// Longest delay of all.
+    /// Maximum of all delays.
     pub longest: Duration,
-    /// Most attempts, the first included.
+    /// Maximum number of attempts, including the first.
     pub attempts: u32,
     /// The random part of each delay.
     pub jitter: Jitter,
 }
 
-/// The random part of a delay: processes that failed together must not retry together.
+/// The random part of a delay. It prevents processes that failed together from retrying together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Jitter {
-    /// None of it.
+    /// No part is random.
     None,
-    /// Half of it.
+    /// Half of the delay is random.
     Half,
-    /// All of it.
+    /// The whole delay is random.
     Full,
-    /// Half of it, and a fiftieth of the longest: polls that come early cost money.
+    /// Half of the delay is random, but only a fiftieth of the maximum delay, because early polls cost money.
     HalfThenLittle,
 }
 
@@ -83,13 +83,13 @@ const fn secs(seconds: u64) -> Duration {
 }
 
 impl RetryPolicy {
-    /// The longest delay after so many attempts that failed.
+    /// Returns the maximum delay after this number of failed attempts.
     pub fn delay_max(&self, failures: u32) -> Duration {
         let factor = self.factor.saturating_pow(failures.saturating_sub(1));
         self.first.saturating_mul(factor).min(self.longest)
     }
 
-    /// The delay after so many attempts that failed.
+    /// Returns a delay, with its random part, after this number of failed attempts.
     pub fn delay(&self, failures: u32, world: &dyn World) -> Duration {
         let longest = self.delay_max(failures);
         let part = |divisor| longest.checked_div(divisor).unwrap_or_default();
@@ -102,18 +102,18 @@ impl RetryPolicy {
         longest.saturating_sub(random).saturating_add(world.jitter(random))
     }
 
-    /// Waits after so many attempts that failed.
+    /// Waits for the delay after this number of failed attempts.
     pub async fn pause(&self, failures: u32, world: &dyn World) {
         world.sleep(self.delay(failures, world)).await;
     }
 
-    /// Counts failures from zero.
+    /// Returns a back-off without failures.
     pub const fn start(self) -> Backoff {
         Backoff { policy: self, failures: 0 }
     }
 }
 
-/// A [`RetryPolicy`] with the failures so far.
+/// A [`RetryPolicy`] with the number of failures so far.
 #[derive(Debug, Clone, Copy)]
 pub struct Backoff {
     policy: RetryPolicy,
@@ -121,13 +121,13 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The delay after one more failure.
+    /// Counts a failure, and returns the delay after it.
     pub fn next(&mut self, world: &dyn World) -> Duration {
         self.failures = self.failures.saturating_add(1);
         self.policy.delay(self.failures, world)
     }
 
-    /// Starts over after a success.
+    /// Resets the number of failures after a success.
     pub const fn reset(&mut self) {
         self.failures = 0;
     }
@@ -139,7 +139,7 @@ mod tests {
     use crate::adapters::memory::world::TestWorld;
 
     #[test]
-    fn delays_grow_up_to_the_longest() {
+    fn delays_increase_up_to_the_maximum() {
         let check = |policy: RetryPolicy, expected: &[Duration]| {
             let delays: Vec<Duration> =
                 (1..).map(|failures| policy.delay_max(failures)).take(expected.len()).collect();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_random_part_of_a_delay_is_as_the_policy_says() {
+    fn the_random_part_of_a_delay_follows_the_policy() {
         let world = TestWorld::new(1);
         let check = |jitter: Jitter, longest: Duration, least_percent: u32| {
             let policy = row(secs(10), 2, longest, UNLIMITED, jitter);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_starts_over() {
+    fn a_success_resets_the_failures() {
         let world = TestWorld::new(1);
         let mut backoff = AUDIT_READ.start();
         assert_eq!([backoff.next(&world), backoff.next(&world)], [secs(1), secs(5)]);

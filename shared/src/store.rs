@@ -1,4 +1,4 @@
-//! Opens the configured store, and the bank on it. Only this module knows all adapters.
+//! Opens the configured store, and the bank on it. Only this module depends on all adapters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -17,11 +17,11 @@ use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 use crate::config::LogFormat;
 use crate::oversight::audit;
 
-/// Prefix of our own log targets. Lines of other code are written only at level info or above, regardless of the
-/// configuration: HTTP libraries log whole requests at debug and trace, which contain keys, names and references.
+/// Prefix of our own log targets. Lines of dependencies are written only at level info or above, regardless of the
+/// configuration: HTTP libraries log whole requests, with keys, names and references, at debug and trace.
 const OWN: &str = "postonce";
 
-/// Size of the buffer that is written at once.
+/// Size of the buffer, which is written in one call.
 const BATCH_BYTES: usize = 64 << 10;
 /// Maximum number of lines that wait to be written.
 const WAITING_LINES_MAX: usize = 16_384;
@@ -46,10 +46,10 @@ pub struct InvalidDirectives {
     source: tracing_subscriber::filter::ParseError,
 }
 
-/// Handle to the thread that writes the buffered lines. Dropping it writes the remaining ones: it has to live until the
+/// Handle to the thread that writes the buffered lines. Dropping it writes the remaining ones: keep it until the
 /// process ends.
 #[derive(Debug)]
-#[must_use = "buffered lines are written only while it lives"]
+#[must_use = "buffered lines are written only while it exists"]
 pub struct LogWriter(#[expect(dead_code, reason = "held for its Drop")] Option<WorkerGuard>);
 
 /// Starts logging for the whole process. Only the first call has an effect.

@@ -29,12 +29,12 @@ on_both_stores![
     keys_of_the_previous_version_still_work_and_later_ones_need_a_partner,
 ];
 
-/// A bank whose processes are all in the roster, so that changes are announced to them by rings.
+/// A bank whose processes are all in the process registry, so that changes are announced to them by rings.
 async fn bank_of_webs(store_kind: StoreKind) -> Scenario {
     let bank = Plan::on(store_kind).processes(WEBS, 0).start().await;
     let store = bank.store().await;
-    wait::until("all processes are in the roster", wait::TIMEOUT, async || {
-        let entries = store.roster.list().await.expect("the roster can be read");
+    wait::until("all processes are in the registry", wait::TIMEOUT, async || {
+        let entries = store.process_registry.list().await.expect("the process registry can be read");
         if entries.len() == WEBS { Ok(()) } else { Err(format!("{entries:?}")) }
     })
     .await;

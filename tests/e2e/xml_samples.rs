@@ -57,7 +57,7 @@ fn without_layout(mut element: Element) -> Element {
     let has_elements = element.elements().next().is_some();
     element.children.retain(|child| match child {
         Node::Text(text) => !(has_elements && xml::is_white_space(text)),
-        Node::Element(_) | Node::Written(_) => true,
+        Node::Element(_) | Node::Serialized(_) => true,
     });
     for child in &mut element.children {
         if let Node::Element(inner) = child {

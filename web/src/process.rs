@@ -191,7 +191,8 @@ async fn keep_registered(
     on_registered: impl FnOnce(),
 ) {
     let own = (exchange.id, ProcessKind::Web);
-    let heartbeat = Heartbeat::new(&bank.store.roster, &bank.world, own, address, HEARTBEAT_INTERVAL);
+    let heartbeat =
+        Heartbeat::new(&bank.store.process_registry, &bank.world, own, address, HEARTBEAT_INTERVAL);
     futures::join!(
         heartbeat.keep_registered(draining, on_registered),
         heartbeat.renew_every(draining, HEARTBEAT_INTERVAL)

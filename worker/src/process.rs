@@ -92,7 +92,7 @@ pub async fn run_registered(
     draining: &Drain,
     on_registered: impl FnOnce(),
 ) {
-    let (registry, idle) = (&bank.store.roster, config.idle_poll_max);
+    let (registry, idle) = (&bank.store.process_registry, config.idle_poll_max);
     let own = (exchange.id, ProcessKind::Worker);
     let heartbeat = Arc::new(Heartbeat::new(registry, &bank.world, own, address, idle));
     worker.add_background_task(heartbeat.clone());

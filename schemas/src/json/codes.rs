@@ -1,12 +1,12 @@
-//! Readers of codes with a fixed list of values. Other values are refused; the patterns of the schemas have the
-//! same lists.
+//! Deserializers of codes with a fixed list of values. Other values are refused. The patterns of the schemas contain
+//! the same lists.
 
 use std::borrow::Cow;
 
 use serde::de::Error;
 use serde::{Deserialize as _, Deserializer};
 
-/// Declares a reader for each list.
+/// Declares a deserializer for each list.
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident: $($code:literal)*;)*) => {$(
         $(#[$doc])*
@@ -32,7 +32,7 @@ codes! {
     health: "ok" "unavailable";
 }
 
-/// Reasons of a rejection.
+/// Reasons for a rejection.
 const REASONS: &[&str] = &[
     "insufficient_funds",
     "account_closed",
@@ -42,7 +42,7 @@ const REASONS: &[&str] = &[
     "discarded",
 ];
 
-/// Reads the reason of a rejection, if there is one.
+/// Deserializes the reason for a rejection, if there is one.
 pub(super) fn reason<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Cow<'static, str>>, D::Error> {

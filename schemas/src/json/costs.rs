@@ -1,46 +1,46 @@
-//! Responses of the operations for cost and for scaling.
+//! Responses of the operations that report costs and scaling.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What the processes that answered asked of the store since they started, and what that costs at the
+/// Storage operations of the processes that responded, each counted since its start, and their cost at the
 /// configured prices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StorageOperations {
-    /// By service and operation.
+    /// The operations, by service and name.
     pub operations: Vec<StorageOperation>,
-    /// All requests.
+    /// The number of all requests.
     pub count: u64,
-    /// The price of all of them in US dollars.
+    /// The price of all requests in US dollars.
     #[schema(example = "0.000012480", pattern = r"^[0-9]+(\.[0-9]+)?$")]
     pub price_usd: String,
-    /// Transactions that their workers made final.
+    /// The number of transactions that the workers of these processes made final.
     pub postings: u64,
-    /// Requests for each of those transactions; null when there were none.
+    /// The number of requests per transaction made final; null if there is no such transaction.
     #[schema(required = true, example = "2.12", pattern = r"^[0-9]+(\.[0-9]+)?$")]
     pub operations_per_posting: Option<String>,
-    /// The price in US dollars of a million postings at this rate; null when there were none.
+    /// The price in US dollars of a million postings at this rate; null if no transaction was made final.
     #[schema(required = true, example = "1.030000000", pattern = r"^[0-9]+(\.[0-9]+)?$")]
     pub price_usd_per_million_postings: Option<String>,
-    /// The processes that are counted here.
+    /// The processes that are included.
     pub processes: Vec<ProcessCost>,
 }
 
-/// What one process asked of the store since it started.
+/// Storage operations of one process since it started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessCost {
-    /// Names it: the address that it listens on.
+    /// The address that the process listens on, which identifies it.
     #[schema(example = "http://127.0.0.1:8080")]
     pub process: String,
-    /// Transactions that its worker made final; 0 when it has none.
+    /// The number of transactions that its worker made final; 0 if the process has no worker.
     pub postings: u64,
-    /// Its requests, retries included.
+    /// The number of its requests, including retries.
     pub count: u64,
-    /// Their price in US dollars.
+    /// The price of its requests in US dollars.
     #[schema(example = "0.000012480", pattern = r"^[0-9]+(\.[0-9]+)?$")]
     pub price_usd: String,
 }
@@ -49,47 +49,47 @@ pub struct ProcessCost {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StorageOperation {
-    /// `table`, `queue` or `blob`; the embedded store has none of them and says `sqlite`.
+    /// `table`, `queue` or `blob`; `sqlite` for the embedded store.
     pub service: Cow<'static, str>,
-    /// In the service's own word.
+    /// The name of the operation, as the service calls it.
     pub operation: String,
-    /// Requests, retries included.
+    /// The number of requests, including retries.
     pub count: u64,
-    /// Their price in US dollars.
+    /// The price of the requests in US dollars.
     pub price_usd: String,
 }
 
-/// How many workers are wanted, and why.
+/// The number of workers that is wanted, and its reasons.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scale {
-    /// The number: what the backlog or the schedule needs, whichever is more, within the limits.
+    /// The number of workers: the larger of the needs of the backlog and of the schedule, within the limits.
     #[schema(example = 3)]
     pub workers_wanted: u32,
-    /// What the backlog needs, without limits; 0 when nothing waits.
+    /// The number that the backlog needs, before the limits are applied; 0 if nothing waits.
     #[schema(example = 3)]
     pub workers_for_backlog: u32,
-    /// What the schedule asks for in this minute; 0 when it says nothing.
+    /// The minimum that the schedule sets for this minute; 0 if it sets none.
     pub workers_floor: u32,
-    /// Fewest workers that are ever wanted.
+    /// The configured minimum number of workers.
     #[schema(example = 1)]
     pub workers_min: u32,
-    /// Most workers that are ever wanted.
+    /// The configured maximum number of workers.
     #[schema(example = 8)]
     pub workers_max: u32,
-    /// Queue messages, visible and not. One message holds many transactions.
+    /// The number of queue messages, visible and invisible. One message can contain many transactions.
     #[schema(example = 5120)]
     pub depth: u64,
-    /// Those of them that another worker could receive, as far as is known.
+    /// The estimated number of those messages that another worker could receive.
     #[schema(example = 5120)]
     pub waiting: u64,
-    /// Seconds since the oldest message at a visible head was sent; 0 when none is visible.
+    /// The age in seconds of the oldest visible message at the head of a queue; 0 if no message is visible.
     #[schema(example = 4)]
     pub oldest_age_s: u64,
-    /// Seconds that accepted work should wait at most.
+    /// The target for the age of accepted work when it is posted, in seconds.
     #[schema(example = 10)]
     pub posting_age_target_s: u64,
-    /// Queue messages that one worker is taken to post in a second.
+    /// The number of queue messages that one worker is assumed to post per second.
     #[schema(example = 200)]
     pub worker_rate: u32,
 }

@@ -1,8 +1,8 @@
-//! What the attributes of `utoipa` cannot say, so that a schema takes what the program takes, and refuses
-//! what it refuses: rules between members, and rules for names of members.
+//! Rules that the attributes of `utoipa` cannot express: rules between members, and rules for member names. With
+//! them a schema accepts and refuses the same documents as the program.
 //!
-//! Two rules are beyond a schema and stand in the descriptions: how many bytes `metadata` and unknown
-//! members may have together, and how exact a number among the latter is kept.
+//! A schema cannot express two rules, which are in the descriptions: the limit on the total size of `metadata` and of
+//! unknown members, and the precision of numbers in unknown members.
 
 use serde_json::{Value, json};
 
@@ -11,11 +11,11 @@ use super::money::{amount, by_currency, limit, limit_of_any_currency};
 /// Text without control characters.
 const PRINTABLE: &str = r"^[^\u0000-\u001F\u007F-\u009F]*$";
 
-/// Adds these rules to the schemas of the OpenAPI document, which are given by name.
+/// Adds these rules to the schemas of the OpenAPI document. `schemas` contains them by name.
 ///
 /// # Panics
-/// When one is missing: the list here is then not up to date.
-pub fn sharpen(schemas: &mut Value) {
+/// If a schema is missing: then the list of rules is out of date.
+pub fn add_rules(schemas: &mut Value) {
     let unknown = json!({"additionalProperties": {"$ref": "#/components/schemas/UnknownMember"}});
     let metadata = json!({
         "maxProperties": 20,
@@ -28,44 +28,44 @@ pub fn sharpen(schemas: &mut Value) {
         ("/TransactionRequest", unknown),
         ("/TransactionRequest/properties/metadata", metadata.clone()),
         ("/OpenAccountRequest", by_currency("overdraft_limit", limit)),
-        ("/ChangeAccountRequest", one_of_the_terms()),
+        ("/ChangeAccountRequest", at_least_one_change()),
         ("/ChangeAccountRequest/properties/overdraft_limit", json!({"pattern": limit_of_any_currency()})),
-        ("/GateChange", release_of_held_gates()),
+        ("/GateChange", release_time_only_if_held()),
         ("/Transaction", members_by_status()),
         ("/Transaction/properties/metadata", metadata),
-        ("/PartnerReach", everything_or_names()),
+        ("/PartnerReach", everything_or_named()),
     ];
-    for (place, rule) in rules {
-        add(schemas, place, rule);
+    for (pointer, rule) in rules {
+        add(schemas, pointer, rule);
     }
 }
 
-/// Adds members to the schema at a place.
+/// Adds members to the schema at a JSON pointer.
 ///
 /// # Panics
-/// When there is none.
-pub fn add(schemas: &mut Value, place: &str, rule: Value) {
-    match (schemas.pointer_mut(place), rule) {
+/// If there is no schema at the pointer.
+pub fn add(schemas: &mut Value, pointer: &str, rule: Value) {
+    match (schemas.pointer_mut(pointer), rule) {
         (Some(Value::Object(schema)), Value::Object(rule)) => schema.extend(rule),
-        (_, rule) => panic!("{rule} cannot be added at {place:?}"),
+        (_, rule) => panic!("{rule} cannot be added at {pointer:?}"),
     }
 }
 
-/// A change of an account has at least one member that is not null.
-fn one_of_the_terms() -> Value {
-    let is_there = |member: &str| json!({"required": [member], "properties": {member: {"type": "string"}}});
-    json!({"anyOf": [is_there("overdraft_limit"), is_there("status")]})
+/// Returns the rule for a change of an account: at least one member is not null.
+fn at_least_one_change() -> Value {
+    let is_set = |member: &str| json!({"required": [member], "properties": {member: {"type": "string"}}});
+    json!({"anyOf": [is_set("overdraft_limit"), is_set("status")]})
 }
 
-/// Only a held gate is released later.
-fn release_of_held_gates() -> Value {
+/// Returns the rule for a change of the gate: only a held gate can have a time of release.
+fn release_time_only_if_held() -> Value {
     json!({"oneOf": [
         {"properties": {"state": {"const": "held"}}},
         {"properties": {"state": {"const": "released"}, "release_at": {"type": "null"}}},
     ]})
 }
 
-/// The members that a transaction has in each status.
+/// Returns the required members of a transaction in each status.
 fn members_by_status() -> Value {
     json!({"oneOf": [
         {"properties": {"status": {"const": "accepted"}}},
@@ -77,8 +77,8 @@ fn members_by_status() -> Value {
     ]})
 }
 
-/// A partner reaches everything, or what is named.
-fn everything_or_names() -> Value {
+/// Returns the rule for the reach of a partner: either everything, or a list of users or accounts.
+fn everything_or_named() -> Value {
     json!({"oneOf": [
         {
             "required": ["everything"],
@@ -91,14 +91,13 @@ fn everything_or_names() -> Value {
     ]})
 }
 
-/// A member of a request that this version does not know. Numbers are bounded so that they can be kept as
-/// they are.
+/// Returns the schema of unknown members of a request. Numbers are limited to those that are stored exactly.
 fn unknown_member() -> Value {
     const LIMIT: i64 = 1_000_000_000_000_000_000;
     let itself = json!({"$ref": "#/components/schemas/UnknownMember"});
     json!({
-        "description": "What this version does not know: kept as part of the content, 2048 bytes of all such \
-            members together, nested at most 15 levels deep.",
+        "description": "A member that this version does not know. It is stored as part of the content. All such \
+            members together have at most 2048 bytes, and are nested at most 15 levels deep.",
         "anyOf": [
             {"type": ["null", "boolean", "string"]},
             {"type": "number", "exclusiveMinimum": LIMIT.wrapping_neg(), "exclusiveMaximum": LIMIT},

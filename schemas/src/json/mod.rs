@@ -1,8 +1,8 @@
-//! The JSON bodies of the HTTP API, one struct each. Names and order of the members are the contract: the readers
-//! and the writers of all formats, the OpenAPI document and the JSON Schema follow from these structs.
+//! The JSON bodies of the HTTP API, one struct each. The names and the order of the members are the contract: the
+//! parsers and writers of all formats, the OpenAPI document and the JSON Schema are derived from these structs.
 //!
-//! Amounts are decimal strings everywhere: a JSON number would pass through a binary float in most
-//! clients. Times are RFC 3339 in UTC with milliseconds. Members without a value are left out.
+//! Amounts are always decimal strings, because most clients would convert a JSON number to a binary float. Times
+//! are RFC 3339 in UTC with milliseconds. Members without a value are omitted.
 #![expect(
     clippy::disallowed_types,
     reason = "serde names floats in what it derives for a struct with flattened members"
@@ -24,7 +24,7 @@ mod partners;
 mod raw;
 
 pub use self::costs::{ProcessCost, Scale, StorageOperation, StorageOperations};
-pub use self::exact::{add, sharpen};
+pub use self::exact::{add, add_rules};
 pub use self::money::codes_by_decimals;
 pub use self::operators::{
     DeadLetter, DeadLetterPage, Gate, GateChange, GateChanged, GateListener, OrderNumberRange, OrderNumbers,
@@ -36,7 +36,7 @@ pub use self::partners::{
 };
 pub use self::raw::RawMembers;
 
-/// A decimal number as text. The words of `expecting` go into refusals.
+/// A decimal number as text. The text of `expecting` is part of error messages.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(expecting = "a string such as \"12.50\"")]
 pub struct DecimalText(pub String);
@@ -46,28 +46,28 @@ pub struct DecimalText(pub String);
 #[serde(expecting = "a currency code of ISO 4217, such as \"EUR\"")]
 pub struct CurrencyCode(pub String);
 
-/// What a deposit or a withdrawal asks for.
+/// A request for a deposit or a withdrawal.
 ///
-/// Members that are not listed here are kept as part of the content: the same id with other values
-/// in them is refused.
+/// Members that are not listed here are stored as part of the content: a request that repeats an id with other
+/// values in them is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
 #[schema(example = json!({"amount": "125.50", "currency": "EUR", "reference": "invoice 7", "metadata": {"shop": "12"}}))]
 pub struct TransactionRequest {
-    /// A decimal number greater than zero with at most the currency's decimals, as a string.
+    /// A decimal number greater than zero, as a string, with at most as many decimals as the currency has.
     #[schema(value_type = String, example = "125.50", pattern = r"^(0|[1-9][0-9]*)(\.[0-9]+)?$")]
     pub amount: DecimalText,
-    /// ISO 4217; the currency of the account.
+    /// The currency of the account (ISO 4217).
     #[schema(value_type = String, example = "EUR", min_length = 3, max_length = 3, pattern = "^[A-Z]{3}$")]
     pub currency: CurrencyCode,
-    /// The words on the statement.
+    /// The text for the statement.
     #[schema(min_length = 1, max_length = 140, pattern = r"^[^\u0000-\u001F\u007F-\u009F]*$")]
     pub reference: Option<String>,
-    /// Your own data, given back unchanged: at most 20 members, names of 1 to 40 characters, 2048
-    /// bytes together.
+    /// Your own data, returned unchanged: at most 20 members with names of 1 to 40 characters, at most 2048 bytes
+    /// in total.
     pub metadata: Option<BTreeMap<String, String>>,
 }
 
-/// Who holds an account.
+/// The holder of an account.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Holder {
@@ -94,30 +94,30 @@ pub struct Holder {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"currency": "EUR", "overdraft_limit": "0.00", "holder": {"given_name": "Ada", "family_name": "Byron"}}))]
 pub struct OpenAccountRequest {
-    /// ISO 4217; never changes.
+    /// The currency (ISO 4217). It never changes.
     #[schema(value_type = String, example = "EUR", min_length = 3, max_length = 3, pattern = "^[A-Z]{3}$")]
     pub currency: CurrencyCode,
-    /// How far below zero withdrawals may go; zero when absent.
+    /// The amount by which withdrawals may overdraw the account; zero if absent.
     #[schema(value_type = Option<String>, example = "0.00")]
     pub overdraft_limit: Option<DecimalText>,
-    /// Who holds it.
+    /// The holder of the account.
     pub holder: Option<Holder>,
 }
 
-/// New terms of an account. What is absent stays as it is; at least one member is needed.
+/// New terms of an account. Absent members keep their value; at least one member is required.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"overdraft_limit": "500.00"}))]
 pub struct ChangeAccountRequest {
-    /// How far below zero withdrawals may go.
+    /// The amount by which withdrawals may overdraw the account.
     #[schema(value_type = Option<String>, example = "500.00")]
     pub overdraft_limit: Option<DecimalText>,
-    /// `open` or `closed`. Closing needs a zero balance.
+    /// `open` or `closed`. An account can only be closed if its balance is zero.
     #[schema(example = "closed", pattern = "^(open|closed)$")]
     pub status: Option<String>,
 }
 
-/// An account as it now is.
+/// The current state of an account.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
@@ -126,13 +126,13 @@ pub struct ChangeAccountRequest {
     "version": 7, "opened_at": "2026-11-21T08:00:00.123Z"
 }))]
 pub struct Account {
-    /// Whose account.
+    /// The user that the account belongs to.
     #[schema(format = "uuid")]
     pub user_id: String,
-    /// Which of the user's accounts.
+    /// The account of that user.
     #[schema(format = "uuid")]
     pub account_id: String,
-    /// ISO 4217.
+    /// The currency (ISO 4217).
     #[schema(pattern = "^[A-Z]{3}$")]
     pub currency: String,
     /// `open` or `closed`.
@@ -142,18 +142,18 @@ pub struct Account {
     /// The sum of its posted transactions.
     #[schema(pattern = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$")]
     pub balance: String,
-    /// What can be withdrawn now: balance plus overdraft limit, never below zero.
+    /// The amount that can be withdrawn now: balance plus overdraft limit, never below zero.
     #[schema(pattern = r"^(0|[1-9][0-9]*)(\.[0-9]+)?$")]
     pub available: String,
-    /// How far below zero withdrawals may go.
+    /// The amount by which withdrawals may overdraw the account.
     #[schema(pattern = r"^(0|[1-9][0-9]*)(\.[0-9]+)?$")]
     pub overdraft_limit: String,
-    /// Grows with every change.
+    /// Increases with every change.
     pub version: u64,
-    /// When it was opened.
+    /// The time when the account was opened.
     #[schema(format = "date-time")]
     pub opened_at: String,
-    /// Who holds it, if that was told.
+    /// The holder of the account, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<Holder>,
 }
@@ -162,14 +162,14 @@ pub struct Account {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AccountPage {
-    /// By account id.
+    /// The accounts, by account id.
     pub accounts: Vec<Account>,
-    /// Pass it as `cursor` for the next page; null at the end.
+    /// The `cursor` of the next page; null at the end.
     #[schema(required = true)]
     pub next_cursor: Option<String>,
 }
 
-/// A transaction as it now is.
+/// The current state of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "message_id": "4f9d0c9e-5d3e-4c0e-9a51-1b7a4a4e2f10", "user_id": "0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11",
@@ -179,72 +179,71 @@ pub struct AccountPage {
     "balance_after": "325.50", "posted_at": "2026-11-21T08:00:00.321Z"
 }))]
 pub struct Transaction {
-    /// The partner's id of it.
+    /// The id that the partner chose for the transaction.
     #[schema(format = "uuid")]
     pub message_id: String,
-    /// Whose account.
+    /// The user that the account belongs to.
     #[schema(format = "uuid")]
     pub user_id: String,
-    /// The account.
+    /// The account of that user.
     #[schema(format = "uuid")]
     pub account_id: String,
     /// `deposit` or `withdrawal`.
     #[schema(pattern = "^(deposit|withdrawal)$")]
     #[serde(deserialize_with = "codes::transaction_type")]
     pub r#type: Cow<'static, str>,
-    /// How much.
+    /// The amount.
     #[schema(pattern = r"^(0|[1-9][0-9]*)(\.[0-9]+)?$")]
     pub amount: String,
-    /// ISO 4217.
+    /// The currency (ISO 4217).
     #[schema(pattern = "^[A-Z]{3}$")]
     pub currency: String,
     /// `accepted`, `posted` or `rejected`. The last two are final.
     #[schema(pattern = "^(accepted|posted|rejected)$")]
     #[serde(deserialize_with = "codes::transaction_status")]
     pub status: Cow<'static, str>,
-    /// The words on the statement.
+    /// The text for the statement.
     #[schema(min_length = 1, max_length = 140)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
     /// The partner's own data.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
-    /// When it was accepted.
+    /// The time when the transaction was accepted.
     #[schema(format = "date-time")]
     pub accepted_at: String,
-    /// When posted: the number that people quote, with a check digit at its end.
+    /// If posted: the order number, which users can quote. Its last digit is a check digit.
     #[schema(pattern = "^[0-9]+$")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order_number: Option<String>,
-    /// When posted: its place in the account's journal, from 1.
+    /// If posted: the position in the journal of the account, starting at 1.
     #[schema(minimum = 1)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
-    /// When posted: the balance right after it.
+    /// If posted: the balance after the transaction.
     #[schema(pattern = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balance_after: Option<String>,
-    /// When posted: since when.
+    /// If posted: the time of posting.
     #[schema(format = "date-time")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub posted_at: Option<String>,
-    /// When rejected: `insufficient_funds`, `account_closed`, `account_unknown`,
-    /// `currency_mismatch`, `amount_out_of_range` or `discarded`.
+    /// If rejected: `insufficient_funds`, `account_closed`, `account_unknown`, `currency_mismatch`,
+    /// `amount_out_of_range` or `discarded`.
     #[schema(
         pattern = "^(insufficient_funds|account_closed|account_unknown|currency_mismatch|amount_out_of_range|discarded)$"
     )]
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "codes::reason")]
     pub reason: Option<Cow<'static, str>>,
-    /// When rejected: since when.
+    /// If rejected: the time of rejection.
     #[schema(format = "date-time")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected_at: Option<String>,
-    /// Members of the request that are not listed here, as they were sent.
+    /// Members of the request that are not listed here, unchanged.
     #[serde(flatten)]
     #[schema(value_type = BTreeMap<String, Value>)]
     pub unknown_members: RawMembers,
-    /// Elements of other namespaces that a request in XML held, each as it was written. They are part of answers in
-    /// XML only.
+    /// Elements of other namespaces in an XML request, each as it was stored. Only responses in XML contain them.
     #[serde(skip)]
     pub unknown_elements: Vec<String>,
 }
@@ -253,46 +252,46 @@ pub struct Transaction {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransactionPage {
-    /// Posted ones: oldest first.
+    /// The transactions; posted ones are listed oldest first.
     pub transactions: Vec<Transaction>,
-    /// Pass it as `cursor` for the next page; null at the end.
+    /// The `cursor` of the next page; null at the end.
     #[schema(required = true)]
     pub next_cursor: Option<String>,
 }
 
-/// Why a request was refused (RFC 9457).
+/// The reason why a request was refused (RFC 9457).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Problem {
-    /// Names the kind of problem: `urn:postonce:problem:` and the code.
+    /// Identifies the kind of problem: `urn:postonce:problem:` and the code.
     #[schema(example = "urn:postonce:problem:validation_failed", pattern = "^urn:postonce:problem:[a-z_]+$")]
     pub r#type: String,
-    /// The kind of problem, for people.
+    /// The kind of problem, as text for humans.
     pub title: Cow<'static, str>,
     /// The HTTP status.
     #[schema(minimum = 400, maximum = 599)]
     pub status: u16,
-    /// What was wrong this time, and what to do about it.
+    /// What is wrong with this request, and how to correct it.
     pub detail: String,
-    /// The kind of problem, for programs. Never changes.
+    /// The kind of problem, as a code for programs. It never changes.
     #[schema(example = "validation_failed", pattern = "^[a-z_]+$")]
     pub code: Cow<'static, str>,
-    /// What is wrong with the input, all of it at once.
+    /// All invalid fields of the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub violations: Vec<Violation>,
 }
 
-/// One thing that is wrong with the input.
+/// An invalid field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Violation {
-    /// The member, such as `amount` or `metadata.shop`.
+    /// The name of the field, such as `amount` or `metadata.shop`.
     pub field: String,
-    /// What is allowed.
+    /// The rule that the field violates.
     pub message: String,
 }
 
-/// Whether the service can do its work.
+/// The health of the service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Health {
@@ -300,7 +299,7 @@ pub struct Health {
     #[schema(pattern = "^(ok|unavailable)$")]
     #[serde(deserialize_with = "codes::health")]
     pub status: Cow<'static, str>,
-    /// What is missing, such as `ledger` or `queue`.
+    /// The parts that are unavailable, such as `ledger` or `queue`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<Cow<'static, str>>,
 }

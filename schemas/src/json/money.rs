@@ -1,15 +1,15 @@
-//! What a sum of money may look like in each currency, as regular expressions of JSON Schema.
+//! The allowed forms of amounts in each currency, as regular expressions for JSON Schema.
 
 use std::collections::BTreeMap;
 
 use iso_currency::{Currency, IntoEnumIterator as _};
 use serde_json::{Value, json};
 
-/// Most digits of an amount or a limit, decimals included.
+/// Maximum number of digits of an amount or a limit, including decimals.
 const DIGITS_MAX: usize = 18;
 
-/// The codes of the currencies that money can be kept in, sorted, by the number of decimals (ISO 4217). Currencies
-/// without a defined number of decimals are left out, as in the domain.
+/// Returns the codes of the supported currencies, sorted, by their number of decimals (ISO 4217). Currencies without
+/// a defined number of decimals are not supported, as in the domain.
 pub fn codes_by_decimals() -> BTreeMap<usize, Vec<&'static str>> {
     let mut codes: BTreeMap<usize, Vec<&'static str>> = BTreeMap::new();
     for currency in Currency::iter() {
@@ -21,7 +21,8 @@ pub fn codes_by_decimals() -> BTreeMap<usize, Vec<&'static str>> {
     codes
 }
 
-/// The rule of a member that is a sum of money, for each number of decimals, with the currencies that have it.
+/// Returns the rule for a member that contains an amount: one pattern for each number of decimals, with the
+/// currencies that have that number.
 pub(super) fn by_currency(member: &str, pattern: impl Fn(usize) -> String) -> Value {
     let groups = codes_by_decimals().into_iter().map(|(decimals, codes)| {
         json!({"properties": {"currency": {"enum": codes}, member: {"pattern": pattern(decimals)}}})
@@ -29,14 +30,14 @@ pub(super) fn by_currency(member: &str, pattern: impl Fn(usize) -> String) -> Va
     json!({"oneOf": groups.collect::<Vec<_>>()})
 }
 
-/// A number greater than zero with at most that many decimals.
+/// Returns the pattern of a number greater than zero with at most `decimals` decimals.
 pub(super) fn amount(decimals: usize) -> String {
     let major_max = DIGITS_MAX.saturating_sub(decimals).saturating_sub(1);
     let whole = format!("[1-9][0-9]{{0,{major_max}}}");
     if decimals == 0 {
         return format!("^{whole}$");
     }
-    // Below one, a digit that is not zero has to come within the decimals.
+    // A number below one needs a digit other than zero among its decimals.
     let fraction = |zeros: usize| {
         let rest = decimals.saturating_sub(zeros).saturating_sub(1);
         format!("{}[1-9][0-9]{{0,{rest}}}", "0".repeat(zeros))
@@ -45,14 +46,14 @@ pub(super) fn amount(decimals: usize) -> String {
     format!("^({whole}(\\.[0-9]{{1,{decimals}}})?|0\\.({}))$", fractions.join("|"))
 }
 
-/// A number with at most that many decimals; zero is one.
+/// Returns the pattern of a number, zero included, with at most `decimals` decimals.
 pub(super) fn limit(decimals: usize) -> String {
     let major_max = DIGITS_MAX.saturating_sub(decimals).saturating_sub(1);
     let fraction = if decimals == 0 { String::new() } else { format!("(\\.[0-9]{{1,{decimals}}})?") };
     format!("^(0|[1-9][0-9]{{0,{major_max}}}){fraction}$")
 }
 
-/// A limit where the currency is not known.
+/// Returns the pattern of a limit in any currency.
 pub(super) fn limit_of_any_currency() -> String {
     codes_by_decimals().into_keys().map(limit).collect::<Vec<_>>().join("|")
 }

@@ -1,4 +1,4 @@
-//! Requests and responses of the operations for queues, gate, dead letters and order numbers.
+//! Requests and responses of the operations on queues, gate, dead letters and order numbers.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use super::codes;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QueueList {
-    /// By name.
+    /// The queues, by name.
     pub queues: Vec<Queue>,
 }
 
@@ -19,22 +19,22 @@ pub struct QueueList {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Queue {
-    /// Its name.
+    /// The name of the queue.
     #[schema(example = "work-0")]
     pub name: String,
-    /// Messages, visible and not. One message holds many transactions.
+    /// The number of messages, visible and invisible. One message can contain many transactions.
     pub depth: u64,
-    /// Seconds since the message at the visible head was sent; 0 when none is visible.
+    /// The age in seconds of the first visible message; 0 if no message is visible.
     pub oldest_age_s: u64,
-    /// Open dead letters that came from it.
+    /// The number of open dead letters from this queue.
     pub dead_letters: u64,
-    /// Listeners at work; 0 when the worker runs in another process.
+    /// The number of active listeners; 0 if the worker runs in another process.
     pub active_listeners: u32,
-    /// The most that there may be; 0 when the worker runs in another process.
+    /// The maximum number of listeners; 0 if the worker runs in another process.
     pub listeners_max: u32,
 }
 
-/// Whether listeners may receive.
+/// The state of the gate: while it is held, listeners receive no messages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gate {
@@ -42,15 +42,15 @@ pub struct Gate {
     #[schema(example = "held", pattern = "^(held|released)$")]
     #[serde(deserialize_with = "codes::gate_state")]
     pub state: Cow<'static, str>,
-    /// Grows with every change.
+    /// Increases with every change.
     pub epoch: u64,
-    /// When a held gate is released by itself.
+    /// The time when a held gate is released automatically.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub release_at: Option<String>,
 }
 
-/// What the gate is to be.
+/// The requested state of the gate.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"state": "held", "release_at": "2026-11-23T06:00:00Z"}))]
@@ -58,12 +58,12 @@ pub struct GateChange {
     /// `held` or `released`.
     #[schema(example = "held", pattern = "^(held|released)$")]
     pub state: String,
-    /// Releases a held gate at that time, RFC 3339.
+    /// The time when a held gate is released automatically (RFC 3339).
     #[schema(format = DateTime)]
     pub release_at: Option<String>,
 }
 
-/// The gate after a change, and who obeys it.
+/// The state of the gate after a change, and the listeners that confirmed it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GateChanged {
@@ -71,59 +71,59 @@ pub struct GateChanged {
     #[schema(example = "held", pattern = "^(held|released)$")]
     #[serde(deserialize_with = "codes::gate_state")]
     pub state: Cow<'static, str>,
-    /// Grows with every change.
+    /// Increases with every change.
     pub epoch: u64,
-    /// When a held gate is released by itself.
+    /// The time when a held gate is released automatically.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub release_at: Option<String>,
-    /// The processes that listen.
+    /// The processes that listen to queues.
     pub listeners: Vec<GateListener>,
 }
 
-/// A process that listens, and what it obeys.
+/// A process that listens to queues, and the state of the gate that it applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GateListener {
-    /// The process, as its log names it.
+    /// The id of the process, as in its log.
     #[schema(format = Uuid)]
     pub listener: String,
-    /// Whether it obeys the epoch of the answer. Held, it receives nothing more from then on.
+    /// Whether the process applied the epoch of this response. While the gate is held, it then receives no messages.
     pub acknowledged: bool,
-    /// The epoch that it obeys; `null` when it did not answer in time.
+    /// The epoch that the process applied; `null` if it did not respond in time.
     #[schema(required = true)]
     pub epoch: Option<u64>,
 }
 
-/// A queue message that was set aside for a person.
+/// A queue message that was set aside for an operator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeadLetter {
-    /// Names it.
+    /// The id of the dead letter.
     pub id: String,
-    /// Where it came from.
+    /// The queue that the message came from.
     pub queue: String,
-    /// Why it was set aside.
+    /// The reason why the message was set aside.
     pub reason: String,
-    /// How often it had been received.
+    /// The number of times that the message was delivered.
     pub dequeue_count: u32,
-    /// When it was sent.
+    /// The time when the message was sent.
     #[schema(format = "date-time")]
     pub inserted_at: String,
-    /// When it was set aside.
+    /// The time when the message was set aside.
     #[schema(format = "date-time")]
     pub dead_at: String,
-    /// The body of the message; what is not text in it is replaced.
+    /// The body of the message. Bytes that are not valid UTF-8 are replaced.
     pub body: String,
-    /// The message ids of the transactions in it, when it can be read.
+    /// The message ids of the transactions in the message, if it can be decoded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub items: Option<Vec<String>>,
-    /// What a person decided; null while nobody did.
+    /// The decision of an operator; null while the dead letter is open.
     #[schema(required = true)]
     pub resolution: Option<Resolution>,
 }
 
-/// What a person decided about a dead letter.
+/// The decision of an operator about a dead letter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resolution {
@@ -131,9 +131,9 @@ pub struct Resolution {
     #[schema(pattern = "^(replayed|discarded)$")]
     #[serde(deserialize_with = "codes::resolution")]
     pub kind: Cow<'static, str>,
-    /// The partner of the API key that did it.
+    /// The partner whose API key was used.
     pub by: String,
-    /// When.
+    /// The time of the decision.
     #[schema(format = "date-time")]
     pub at: String,
 }
@@ -142,26 +142,26 @@ pub struct Resolution {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeadLetterPage {
-    /// By id.
+    /// The dead letters, by id.
     pub dead_letters: Vec<DeadLetter>,
-    /// Pass it as `cursor` for the next page; null at the end.
+    /// The `cursor` of the next page; null at the end.
     #[schema(required = true)]
     pub next_cursor: Option<String>,
 }
 
-/// Where the order numbers went. Counts are of numbers.
+/// The use of order numbers. All counts are numbers of order numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OrderNumbers {
-    /// Reserved by processes so far.
+    /// Order numbers that processes have reserved so far.
     pub reserved: u64,
-    /// Given to transactions.
+    /// Order numbers assigned to transactions.
     pub issued: u64,
-    /// Given back at a clean shutdown.
+    /// Order numbers returned at a clean shutdown.
     pub returned: u64,
-    /// Never to be given to anybody.
+    /// Order numbers that will never be assigned.
     pub lost: u64,
-    /// The ranges that are in use.
+    /// The ranges in use.
     pub ranges: Vec<OrderNumberRange>,
 }
 
@@ -171,13 +171,13 @@ pub struct OrderNumbers {
 pub struct OrderNumberRange {
     /// The process that reserved it.
     pub holder: String,
-    /// Its first number.
+    /// The first order number of the range.
     #[schema(pattern = "^[0-9]+$")]
     pub first: String,
-    /// Its last number.
+    /// The last order number of the range.
     #[schema(pattern = "^[0-9]+$")]
     pub last: String,
-    /// When it was reserved.
+    /// The time when the range was reserved.
     #[schema(format = "date-time")]
     pub at: String,
 }

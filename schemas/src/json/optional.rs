@@ -1,15 +1,15 @@
-//! Members that may be left out but must not be null.
+//! Members that may be absent but must not be null.
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Visitor};
 
-/// Reads a member that may be left out: what is there must be a `T`. Of an `Option`, this tells null (`Some(None)`)
-/// from left out (`None`).
+/// Deserializes a member that may be absent; if present, it must be a `T`. If `T` is an `Option`, the result
+/// distinguishes null (`Some(None)`) from an absent member (`None`).
 ///
-/// It asks for any value; a deserializer answers with a value (`visit_some`), or, where it presents members that
-/// were left out, with `visit_none`.
+/// It calls `deserialize_any`. A deserializer calls `visit_some` with a value, or `visit_none` if it also visits
+/// absent members.
 pub(super) fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {

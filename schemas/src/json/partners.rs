@@ -1,4 +1,4 @@
-//! Requests and responses of the operations for partners and their keys. No response contains a secret, except for
+//! Requests and responses of the operations on partners and their keys. No response contains a secret, except for
 //! the response with a new API key.
 
 use serde::{Deserialize, Serialize};
@@ -6,81 +6,82 @@ use utoipa::ToSchema;
 
 use super::optional::not_null;
 
-/// A partner: who may call, what it may touch, and on what terms.
+/// A partner, with its reach, terms and keys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Partner {
-    /// Its name for the bank.
+    /// The id of the partner.
     #[schema(example = "shop", pattern = "^[a-z][a-z0-9_]{0,31}$")]
     pub partner_id: String,
-    /// `active`, or `suspended`: then all its requests are refused.
+    /// `active` or `suspended`. All requests of a suspended partner are refused.
     #[schema(example = "active", pattern = "^(active|suspended)$")]
     pub status: &'static str,
-    /// What it may touch.
+    /// The accounts that the partner may access.
     pub reach: PartnerReach,
-    /// The format that it reads and writes when its requests do not say; that of the API where it is missing.
+    /// The default format of requests and responses; if absent, the default of the API.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "json")]
     pub format: Option<String>,
-    /// How many requests it may make; what the configuration says where it is missing.
+    /// The rate limit; if absent, the configured one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<PartnerRate>,
     /// Whether a request without a signature is refused.
     pub signature_required: bool,
-    /// What it may sign with.
+    /// The keys with which the partner may sign requests.
     pub signature_keys: Vec<PartnerSignatureKey>,
-    /// Its API keys that work.
+    /// The active API keys.
     pub keys: Vec<PartnerKey>,
-    /// Since when it is known.
+    /// The time when the partner was created.
     #[schema(format = DateTime)]
     pub created_at: String,
-    /// When its terms or keys changed last.
+    /// The time of the latest change of its terms or keys.
     #[schema(format = DateTime)]
     pub changed_at: String,
 }
 
-/// What a partner may touch: everything, or what is named. Other users and accounts do not exist for it.
+/// The accounts that a partner may access: all of them, or those listed. For the partner, other users and accounts
+/// do not exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"users": ["0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11"], "accounts": []}))]
 pub struct PartnerReach {
-    /// `true`: every account of the bank. Then nothing is named.
+    /// `true` means every account of the bank; then users and accounts must be absent.
     #[serde(default, deserialize_with = "not_null", skip_serializing_if = "Option::is_none")]
     pub everything: Option<bool>,
-    /// All accounts of these users, future ones included. With the accounts at most 1000.
+    /// All accounts of these users, including future ones. At most 1000 users and accounts together.
     #[schema(value_type = Option<Vec<Uuid>>)]
     #[serde(default, deserialize_with = "not_null", skip_serializing_if = "Option::is_none")]
     pub users: Option<Vec<String>>,
-    /// These accounts.
+    /// Individual accounts.
     #[serde(default, deserialize_with = "not_null", skip_serializing_if = "Option::is_none")]
     pub accounts: Option<Vec<PartnerAccount>>,
 }
 
-/// An account that a partner may touch.
+/// An account that a partner may access.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PartnerAccount {
-    /// Whose account.
+    /// The user that the account belongs to.
     #[schema(format = Uuid)]
     pub user_id: String,
-    /// Which of the user's accounts.
+    /// The account of that user.
     #[schema(format = Uuid)]
     pub account_id: String,
 }
 
-/// How many requests a partner may make.
+/// The rate limit of a partner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"per_second": 50, "burst": 200}))]
 pub struct PartnerRate {
-    /// Requests in a second, over time.
+    /// The sustained number of requests per second.
     #[schema(minimum = 1, maximum = 1000000)]
     pub per_second: u32,
-    /// Requests at once after a rest.
+    /// The number of requests that the partner may send at once after a pause.
     #[schema(minimum = 1, maximum = 1000000)]
     pub burst: u32,
 }
 
-/// A key that a partner signs its requests with.
+/// A key with which a partner signs requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct PartnerSignatureKey {
     /// The `keyid` in its signatures.
@@ -94,12 +95,12 @@ pub struct PartnerSignatureKey {
 /// An API key of a partner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct PartnerKey {
-    /// Names it; it is not the key.
+    /// Identifies the key; it is not the key itself.
     #[schema(example = "9f86d081884c7d65")]
     pub key_id: String,
-    /// What it allows.
+    /// The permissions of the key.
     pub scopes: Vec<&'static str>,
-    /// Since when.
+    /// The time when the key was created.
     #[schema(format = DateTime)]
     pub created_at: String,
 }
@@ -107,65 +108,66 @@ pub struct PartnerKey {
 /// A page of partners.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct PartnerPage {
-    /// By name.
+    /// The partners, by id.
     pub partners: Vec<Partner>,
-    /// Where the next page starts; `null` at the end.
+    /// The `cursor` of the next page; `null` at the end.
     #[schema(required = true)]
     pub next_cursor: Option<String>,
 }
 
-/// A new API key. It is shown here, and never again.
+/// A new API key. Only this response contains it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct NewPartnerKey {
-    /// Whose it is.
+    /// The partner that the key belongs to.
     #[schema(example = "shop")]
     pub partner_id: String,
-    /// Names it.
+    /// Identifies the key.
     #[schema(example = "9f86d081884c7d65")]
     pub key_id: String,
-    /// The key itself, for `Authorization: Bearer`.
+    /// The key, for `Authorization: Bearer`.
     pub key: String,
-    /// What it allows.
+    /// The permissions of the key.
     pub scopes: Vec<&'static str>,
 }
 
-/// What a partner is to be. Members that are left out stay as they are; a new partner is active, has no format
-/// and no rate of its own, and need not sign.
+/// The requested terms of a partner. Absent members keep their value. A new partner is active, has the default format
+/// and rate limit, and need not sign.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"reach": {"users": ["0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11"], "accounts": []}, "rate": {"per_second": 50, "burst": 200}}))]
 pub struct PartnerTerms {
-    /// What it may touch. Always there, and always said whole: nobody reaches everything by accident.
+    /// The accounts that the partner may access. Required, and always complete, so that no partner can access every
+    /// account by mistake.
     pub reach: PartnerReach,
     /// `active` or `suspended`.
     #[schema(nullable = false, pattern = "^(active|suspended)$")]
     #[serde(default, deserialize_with = "not_null")]
     pub status: Option<String>,
-    /// The name of a format; `null` for none of its own.
+    /// The name of the default format; `null` for the default of the API.
     #[schema(value_type = Option<String>)]
     #[serde(default, deserialize_with = "not_null")]
     pub format: Option<Option<String>>,
-    /// `null` for what the configuration says.
+    /// The rate limit; `null` for the configured one.
     #[schema(value_type = Option<PartnerRate>)]
     #[serde(default, deserialize_with = "not_null")]
     pub rate: Option<Option<PartnerRate>>,
-    /// Whether its requests have to be signed. It needs a signature key first.
+    /// Whether requests without a signature are refused. The partner must already have a signature key.
     #[schema(nullable = false)]
     #[serde(default, deserialize_with = "not_null")]
     pub signature_required: Option<bool>,
 }
 
-/// A wish for a new API key.
+/// A request for a new API key.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"scopes": ["deposit", "withdraw", "read"]}))]
 pub struct PartnerKeyRequest {
-    /// What it is to allow: at least one of `deposit`, `withdraw`, `read`, `accounts`, `metrics`, `admin`.
+    /// The permissions of the key: at least one of `deposit`, `withdraw`, `read`, `accounts`, `metrics`, `admin`.
     #[schema(min_items = 1, max_items = 20)]
     pub scopes: Vec<String>,
 }
 
-/// A wish for a new key to sign with.
+/// A new signature key.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"key_id": "2026-11", "algorithm": "ed25519", "material": "JrQLj5P/89iXES9+vFgrIy29clF9CC/oPPsw3c5D0bs="}))]
@@ -177,7 +179,7 @@ pub struct PartnerSignatureKeyRequest {
     #[schema(pattern = "^(hmac-sha256|ed25519)$")]
     pub algorithm: String,
     /// For HMAC a secret of 32 to 256 bytes in base64; for Ed25519 the public key, as 32 bytes in base64 or as
-    /// PEM. It is never given back.
+    /// PEM. No response contains it.
     #[schema(min_length = 1)]
     pub material: String,
 }

@@ -1,4 +1,4 @@
-//! Members that are passed on as they are.
+//! JSON members that are passed on unchanged.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +6,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Members of a JSON object as text. They are written without parsing their values.
+/// Members of a JSON object as text. They are serialized without parsing their values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RawMembers(String);
 
 impl RawMembers {
-    /// The members of an object, which is given as text; none where the text is not an object.
+    /// Creates the members from the text of a JSON object. A text that is not an object gives no members.
     pub fn new(object: &str) -> Self {
         Self(object.to_owned())
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no members.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_written_as_they_were_given() {
+    fn values_are_serialized_unchanged() {
         #[derive(Serialize, Deserialize)]
         struct Answer {
             known: u8,

@@ -1,4 +1,4 @@
-//! Limits of the HTTP API: of a connection, of a request and of a document, and the rates of requests.
+//! Limits of the HTTP API: limits on connections, requests and documents, and request rates.
 
 use std::time::Duration;
 
@@ -26,10 +26,10 @@ pub struct HttpLimits {
     pub xml_attributes_max: usize,
     /// Time in which the request line and the headers of a request must arrive, in seconds, from 1 to 60
     #[arg(long = "head-timeout-s", value_name = "SECONDS", default_value = "10", value_parser = seconds(1..=60))]
-    pub head_patience: Duration,
+    pub head_timeout: Duration,
     /// Time in which the body of a request must arrive, in seconds, from 1 to 300
     #[arg(long = "body-timeout-s", value_name = "SECONDS", default_value = "30", value_parser = seconds(1..=300))]
-    pub body_patience: Duration,
+    pub body_timeout: Duration,
     /// Time after which an idle connection is closed, in seconds, from 1 to 3600
     #[arg(long = "keep-alive-s", value_name = "SECONDS", default_value = "75", value_parser = seconds(1..=3600))]
     pub keep_alive: Duration,
@@ -54,19 +54,19 @@ pub struct HttpLimits {
 }
 
 impl HttpLimits {
-    /// The rate, in each process, of a partner that has no rate of its own.
+    /// Returns the rate, in each process, of a partner that has no rate of its own.
     pub const fn rate(&self) -> RequestRate {
         RequestRate { per_second: self.requests_per_second, burst: self.requests_burst }
     }
 
-    /// The rate, in each process, at which one client address may try unknown API keys.
+    /// Returns the rate, in each process, at which one client address may try unknown API keys.
     pub const fn wrong_key_rate(&self) -> RequestRate {
         RequestRate { per_second: self.wrong_keys_per_second, burst: self.wrong_keys_burst }
     }
 }
 
 impl Default for HttpLimits {
-    /// The limits without any configuration.
+    /// Returns the default limits.
     fn default() -> Self {
         defaults()
     }

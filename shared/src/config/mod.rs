@@ -1,9 +1,9 @@
-//! Configuration: defaults, then a TOML file, then `POSTONCE_…` variables, then flags. Read once,
-//! into types; a wrong value stops the start with the setting, the value and what is allowed.
+//! Configuration: defaults, then a TOML file, then `POSTONCE_…` variables, then flags; later sources win. It is read
+//! once at start, into types. An invalid value stops the start with an error that contains the setting, the value and
+//! the rule.
 //!
-//! Every setting is one field of a clap argument group, with its name, its default, the values that are
-//! allowed, and its help. [`Config`] has the settings that are values of their own; `settings` adds those that
-//! make a value together.
+//! Every setting is one field of a clap argument group, with its name, default, allowed values and help. [`Config`]
+//! contains the settings that are used directly; `settings` adds those that are combined into one value.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use clap::{ArgAction, ArgMatches, Args, ValueEnum};
 use secrecy::SecretString;
 
-use self::group::Refusal;
+use self::group::InvalidSetting;
 use self::settings::Settings;
 use self::sources::{Sources, Values, parse_file};
 use self::values::{
@@ -41,28 +41,28 @@ pub use self::settings::add_settings;
 pub use self::signatures::{PublicAddress, SignatureTerms};
 pub use self::tls::{TlsClients, TlsConfig};
 
-/// Shortest API key that may be configured, in characters.
+/// Minimum length of a configured API key, in characters.
 pub const BOOTSTRAP_KEY_CHARS_MIN: usize = 16;
-/// Work queues by default on Azure; on SQLite there is one.
+/// Default number of work queues on Azure; on SQLite it is one.
 const QUEUE_COUNT_ON_AZURE: u16 = 4;
 
-/// Where data lives.
+/// The configured store.
 #[derive(Debug, Clone)]
 pub enum StorageConfig {
     /// One file on this machine.
     Sqlite {
-        /// The file; its directory is made if it is missing.
+        /// The file; its directory is created if it is missing.
         path: PathBuf,
     },
     /// An Azure Storage account, or Azurite.
     Azure {
-        /// How to reach it.
+        /// The connection to the account.
         connection: Box<AzureConnection>,
     },
 }
 
 impl StorageConfig {
-    /// Whether the store is a file, so that all processes of the bank are on this machine.
+    /// Returns whether the store is a file, so that all processes of the bank run on this machine.
     pub const fn is_embedded(&self) -> bool {
         match self {
             Self::Sqlite { .. } => true,
@@ -71,10 +71,10 @@ impl StorageConfig {
     }
 }
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// For a person.
+    /// Text for humans.
     Text,
     /// One JSON object per line.
     Json,
@@ -85,7 +85,7 @@ pub enum LogFormat {
 pub struct Config {
     /// Store of the ledger: sqlite:FILE, or azure:CONNECTION-STRING (azure:UseDevelopmentStorage=true is
     /// Azurite)
-    // A connection string contains the key of the storage account.
+    // Hidden, because a connection string contains the key of the storage account.
     #[arg(help_heading = "Storage")]
     #[arg(long, value_name = "STORE", hide_env_values = true, value_parser = storage)]
     #[arg(default_value = "sqlite:./postonce-data/postonce.db")]
@@ -118,7 +118,7 @@ pub struct Config {
     #[arg(help_heading = "HTTP", long, value_name = "URL", value_parser = advertise)]
     pub advertise: Option<Address>,
     /// Secret with which the processes of the bank sign their calls to each other, at least 16 visible ASCII
-    /// characters; during a change two secrets as new,old; by default one is generated and kept in the store
+    /// characters; during a change two secrets as new,old; by default one is generated and saved in the store
     #[arg(help_heading = "HTTP")]
     #[arg(long, value_name = "SECRET", hide_env_values = true, value_parser = ring_keys)]
     pub ring_secret: Option<DoorbellKeys>,
@@ -153,11 +153,11 @@ pub struct Config {
     #[arg(help_heading = "Worker", long = "idle-poll-max-ms", value_name = "MILLISECONDS")]
     #[arg(default_value = "60000", value_parser = milliseconds(100..=600_000))]
     pub idle_poll_max: Duration,
-    /// Partner on whose behalf, and on whose terms, the worker accepts XML and delimited bodies that
-    /// producers write directly to the queue; by default none, and they become dead letters
+    /// Partner for which the worker accepts XML and delimited bodies that producers write directly to the queue, with
+    /// its permissions and its rate; by default none, and these bodies become dead letters
     #[arg(help_heading = "Worker", long, value_name = "PARTNER", value_parser = legacy_partner)]
     pub legacy_partner: Option<PartnerId>,
-    /// How signed requests are checked.
+    /// Rules for signed requests.
     #[command(flatten)]
     pub signatures: SignatureTerms,
     /// Format of log lines: text or json
@@ -177,7 +177,7 @@ pub struct Config {
     pub tls: Option<TlsConfig>,
 }
 
-/// A value that stops the start.
+/// An invalid configuration, which stops the start.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A value that is not allowed.
@@ -185,11 +185,11 @@ pub enum ConfigError {
     Value {
         /// The setting.
         setting: String,
-        /// What it was set to; secrets are not shown.
+        /// The value; secrets are not shown.
         value: String,
-        /// Where that came from.
+        /// The source of the value.
         source_of_value: &'static str,
-        /// What is allowed, as the end of a sentence.
+        /// The violated rule, as the end of a sentence.
         allowed: String,
     },
     /// The file cannot be read.
@@ -197,7 +197,7 @@ pub enum ConfigError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -206,13 +206,13 @@ pub enum ConfigError {
     Toml {
         /// The file.
         path: PathBuf,
-        /// Why, without the text of the file: it may be a secret.
+        /// The cause, without the text of the file, which may be a secret.
         reason: String,
     },
-    /// A member of the file that is no setting.
-    #[error("the configuration file has {name:?}, which is no setting; allowed are {allowed}")]
+    /// A member of the file that is not a setting.
+    #[error("the configuration file has {name:?}, which is not a setting; allowed are {allowed}")]
     UnknownSetting {
-        /// The member.
+        /// The name of the member.
         name: String,
         /// All settings.
         allowed: String,
@@ -234,10 +234,10 @@ impl Config {
         }
     }
 
-    /// The configuration with that text as the configuration file; the path is named in errors.
+    /// Reads the configuration with `text` as the content of the configuration file. `path` is used in errors.
     ///
     /// # Errors
-    /// As [`Self::read`].
+    /// See [`Self::read`].
     pub fn with_file(matches: &ArgMatches, path: &Path, text: &str) -> Result<Self, ConfigError> {
         Self::from_sources(&Sources::merge(matches, parse_file(path, text)?))
     }
@@ -249,7 +249,7 @@ impl Config {
     }
 
     /// Combines the settings that depend on each other.
-    fn from_settings(settings: Settings, is_default_queue_count: bool) -> Result<Self, Refusal> {
+    fn from_settings(settings: Settings, is_default_queue_count: bool) -> Result<Self, InvalidSetting> {
         let Settings { mut config, scaling, tls, prices } = settings;
         config.scaling = scaling.policy()?;
         config.prices = prices.into();

@@ -1,23 +1,23 @@
-//! The settings of the number of workers.
+//! The settings for the number of workers.
 
 use std::time::Duration;
 
 use clap::Args;
 
-use super::group::{Refusal, defaults};
+use super::group::{InvalidSetting, defaults};
 use super::values::{number, seconds};
 use crate::oversight::scaling::{ScalingPolicy, Schedule, TimeZone};
 
 #[derive(Args)]
 #[command(next_help_heading = "Scaling")]
 pub(super) struct ScalingSettings {
-    /// Target for the age of accepted work when it is posted, in seconds, from 1 to 86400; more workers are
-    /// wanted where the age would be higher
+    /// Target for the age of accepted work when it is posted, in seconds, from 1 to 86400; if the expected age
+    /// is higher, more workers are wanted
     #[arg(long = "posting-age-target-s", value_name = "SECONDS")]
     #[arg(default_value = "10", value_parser = seconds(1..=86_400))]
     posting_age_target: Duration,
-    /// Queue messages that one worker posts per second, from 1 to 1000000; measure yours, the default is
-    /// conservative
+    /// Number of queue messages that one worker posts per second, from 1 to 1000000; the default is conservative, so
+    /// measure your own
     #[arg(long, value_name = "COUNT", default_value = "200", value_parser = number::<u32>(1..=1_000_000))]
     worker_rate: u32,
     /// Minimum number of workers, from 0 to 1000; 0 requires an autoscaler outside of the workers, which
@@ -31,7 +31,7 @@ pub(super) struct ScalingSettings {
     /// expression matches; several are separated by ;
     #[arg(long, value_name = "SCHEDULE")]
     workers_floor: Option<String>,
-    /// Time zone of workers-floor, by its name in the IANA database, such as Europe/Berlin
+    /// Time zone of workers-floor, as a name of the IANA database, such as Europe/Berlin
     #[arg(long, value_name = "NAME", default_value = "UTC", value_parser = time_zone)]
     time_zone: TimeZone,
     /// Time for which fewer workers must be wanted before postonce-worker --scale stops some, in seconds, from
@@ -42,8 +42,8 @@ pub(super) struct ScalingSettings {
 }
 
 impl ScalingSettings {
-    /// The policy that the settings describe together.
-    pub(super) fn policy(self) -> Result<ScalingPolicy, Refusal> {
+    /// Combines the settings into the policy.
+    pub(super) fn policy(self) -> Result<ScalingPolicy, InvalidSetting> {
         let Self { workers_min, workers_max, .. } = self;
         if workers_min > workers_max {
             return Err(("workers-min", format!("must be at most workers-max, which is {workers_max}")));
@@ -56,7 +56,7 @@ impl ScalingSettings {
             ("workers-floor", allowed)
         })?;
         if floors.highest() > workers_max {
-            let allowed = format!("must ask for at most workers-max, which is {workers_max}");
+            let allowed = format!("must require at most workers-max, which is {workers_max}");
             return Err(("workers-floor", allowed));
         }
         Ok(ScalingPolicy {
@@ -71,9 +71,9 @@ impl ScalingSettings {
 }
 
 impl Default for ScalingPolicy {
-    /// The policy without any configuration.
+    /// Returns the default policy.
     fn default() -> Self {
-        defaults::<ScalingSettings>().policy().expect("the defaults agree with each other")
+        defaults::<ScalingSettings>().policy().expect("the defaults are a valid combination")
     }
 }
 

@@ -1,4 +1,4 @@
-//! The command line of all settings, and the settings of the prices.
+//! The command line of all settings, and the settings for prices.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use super::tls::TlsSettings;
 use super::values::price;
 use crate::oversight::prices::{Price, Prices, defaults as prices};
 
-/// All settings: those that are values of the configuration, and those that make one together.
+/// All settings: those that are used directly, and those that are combined into one value.
 #[derive(Args)]
 pub(super) struct Settings {
     #[command(flatten)]
@@ -59,11 +59,11 @@ impl From<PriceSettings> for Prices {
     }
 }
 
-/// Adds `--config` and the settings to a command line, where they may stand before and after a
-/// subcommand. The variable of the setting `some-name` is `POSTONCE_SOME_NAME`.
+/// Adds `--config` and the settings to a command line. They are allowed before and after a subcommand. The
+/// environment variable of the setting `some-name` is `POSTONCE_SOME_NAME`.
 ///
-/// Parsing this command line checks its form only; [`super::Config::read`] checks the values, so that those
-/// of the configuration file have the same rules and errors.
+/// Parsing this command line checks only its form. [`super::Config::read`] checks the values, so that values of the
+/// configuration file have the same rules and errors.
 pub fn add_settings(command: Command) -> Command {
     let settings = Settings::augment_args(Command::new("settings"));
     let settings = settings.mut_args(|arg| {

@@ -1,4 +1,4 @@
-//! The settings of request signatures.
+//! The settings for request signatures.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use clap::Args;
 use super::group::defaults;
 use super::values::seconds;
 
-/// How signed requests are checked.
+/// Rules for signed requests.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Signatures")]
 pub struct SignatureTerms {
@@ -15,48 +15,48 @@ pub struct SignatureTerms {
     #[arg(long = "signature-age-max-s", value_name = "SECONDS")]
     #[arg(default_value = "300", value_parser = seconds(1..=3600))]
     pub age_max: Duration,
-    /// Address that clients see and sign for, such as `https://bank.example`, for a service behind a proxy that
-    /// ends TLS or changes Host; by default the address in the request
+    /// Address of the service that clients use and sign, such as `https://bank.example`, if a proxy terminates TLS or
+    /// changes Host; by default the address in the request
     #[arg(long, value_name = "URL", value_parser = public_address)]
     pub public_address: Option<PublicAddress>,
 }
 
-/// The address that clients sign for, such as `https://bank.example`.
+/// The address of the service that clients sign, such as `https://bank.example`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicAddress {
     /// `http` or `https`.
     pub scheme: String,
-    /// Host, and port where it is not the usual one; in lower case.
+    /// Host in lower case, with the port unless it is the default of the scheme.
     pub authority: String,
 }
 
 impl Default for SignatureTerms {
-    /// The terms without any configuration.
+    /// Returns the default rules.
     fn default() -> Self {
         defaults()
     }
 }
 
 impl PublicAddress {
-    /// Reads `scheme://host` or `scheme://host:port`.
+    /// Parses `scheme://host` or `scheme://host:port`.
     pub fn parse(text: &str) -> Option<Self> {
         let (scheme, authority) = text.split_once("://")?;
-        let usual_port = match scheme {
+        let default_port = match scheme {
             "http" => ":80",
             "https" => ":443",
             _ => return None,
         };
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']');
         let authority = authority.to_ascii_lowercase();
-        let authority = authority.strip_suffix(usual_port).unwrap_or(&authority);
-        let sound = !authority.is_empty() && !authority.starts_with(':') && authority.chars().all(allowed);
-        sound.then(|| Self { scheme: scheme.to_owned(), authority: authority.to_owned() })
+        let authority = authority.strip_suffix(default_port).unwrap_or(&authority);
+        let is_valid = !authority.is_empty() && !authority.starts_with(':') && authority.chars().all(allowed);
+        is_valid.then(|| Self { scheme: scheme.to_owned(), authority: authority.to_owned() })
     }
 }
 
 fn public_address(text: &str) -> Result<PublicAddress, &'static str> {
     PublicAddress::parse(text)
-        .ok_or("must be http://host or https://host, with :port where it is not the usual one")
+        .ok_or("must be http://host or https://host, with :port unless it is the default port")
 }
 
 #[cfg(test)]
@@ -64,7 +64,7 @@ mod tests {
     use super::PublicAddress;
 
     #[test]
-    fn a_public_address_is_scheme_and_host_without_the_usual_port() {
+    fn a_public_address_is_scheme_and_host_without_the_default_port() {
         let check = |text: &str, expected: Option<(&str, &str)>| {
             let read = PublicAddress::parse(text);
             let read = read.as_ref().map(|it| (it.scheme.as_str(), it.authority.as_str()));

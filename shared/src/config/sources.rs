@@ -1,7 +1,7 @@
-//! The sources of values: the command line, then variables, then the configuration file, then defaults.
+//! The sources of values: the command line, then environment variables, then the configuration file, then defaults.
 //!
-//! The values that are set anywhere are merged into one command line, which clap parses into the typed
-//! settings. So every source has the same rules, and every refusal becomes a [`ConfigError`] here.
+//! The values of all sources are merged into one command line, which clap parses into the typed settings. So every
+//! source has the same rules, and every invalid value becomes a [`ConfigError`] here.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -15,17 +15,17 @@ use super::ConfigError;
 use super::group::command;
 use super::settings::Settings;
 
-/// Values by the names of their settings.
+/// Values by setting.
 pub(super) type Values = BTreeMap<String, String>;
 
-/// The values that are set, and where each of them is set.
+/// The values that are set, each with its source.
 pub(super) struct Sources {
     command: Command,
     set: BTreeMap<String, (String, &'static str)>,
 }
 
 impl Sources {
-    /// Merges what [`super::add_settings`] found with the configuration file.
+    /// Merges the matches of [`super::add_settings`] with the configuration file.
     pub(super) fn merge(matches: &ArgMatches, mut file: Values) -> Self {
         let command = command::<Settings>();
         let set = command.get_arguments().filter_map(|arg| {
@@ -43,14 +43,14 @@ impl Sources {
         Self { command, set }
     }
 
-    /// The typed settings.
+    /// Parses the values into typed settings.
     pub(super) fn parse(&self) -> Result<Settings, ConfigError> {
         let arguments = self.set.iter().map(|(name, (value, _))| format!("--{name}={value}"));
         let matches = self.command.clone().try_get_matches_from(arguments);
         matches.and_then(|matches| Settings::from_arg_matches(&matches)).map_err(|error| self.refused(&error))
     }
 
-    /// Whether any source sets a setting.
+    /// Returns whether any source sets the setting.
     pub(super) fn has(&self, setting: &str) -> bool {
         self.set.contains_key(setting)
     }
@@ -61,13 +61,13 @@ impl Sources {
             (None, Some(ContextValue::Strings(allowed))) => format!("must be {}", allowed.join(" or ")),
             (None, _) => "must not be empty".to_owned(),
         };
-        // Such as `--bind <ADDRESS>`.
+        // For example `--bind <ADDRESS>`.
         let usage = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
         let setting = usage.trim_start_matches('-').split(' ').next().unwrap_or_default();
         self.refuse(setting, allowed)
     }
 
-    /// The error for a [`Refusal`](super::group::Refusal).
+    /// Returns the error for an [`InvalidSetting`](super::group::InvalidSetting).
     pub(super) fn refuse(&self, setting: &str, allowed: String) -> ConfigError {
         let arg = self.command.get_arguments().find(|arg| arg.get_long() == Some(setting));
         let default = || {
@@ -85,7 +85,7 @@ impl Sources {
     }
 }
 
-/// The settings in the text of a configuration file.
+/// Parses the text of a configuration file.
 pub(super) fn parse_file(path: &Path, text: &str) -> Result<Values, ConfigError> {
     let table: toml::Table = toml::from_str(text).map_err(|source| {
         let before = source.span().and_then(|span| text.get(..span.start)).unwrap_or_default();

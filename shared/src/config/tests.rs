@@ -20,7 +20,7 @@ fn file(text: &str) -> tempfile::NamedTempFile {
 }
 
 #[test]
-fn defaults_stand_where_nothing_is_said() {
+fn settings_have_defaults() {
     let config = read(&[]).unwrap();
     assert!(matches!(&config.storage, StorageConfig::Sqlite { path } if path.ends_with("postonce.db")));
     assert_eq!(config.bind.to_string(), "127.0.0.1:8080");
@@ -36,7 +36,7 @@ fn defaults_stand_where_nothing_is_said() {
 }
 
 #[test]
-fn flags_win_over_the_file_and_the_file_over_defaults() {
+fn flags_override_the_file_and_the_file_overrides_defaults() {
     let file = file("visibility_timeout_s = 7\nname_prefix = \"bank\"\nqueue_count = 3\n");
     let path = file.path().to_str().unwrap();
     let config = read(&["--config", path, "--queue-count", "9"]).unwrap();
@@ -45,18 +45,18 @@ fn flags_win_over_the_file_and_the_file_over_defaults() {
 }
 
 #[test]
-fn the_address_of_the_api_is_for_other_processes_only_where_that_is_asked_for() {
+fn other_processes_call_the_api_address_only_if_configured() {
     let file = file("internal_on_bind = true\n");
     let config = read(&["--config", file.path().to_str().unwrap()]).unwrap();
     assert!(config.internal_on_bind);
 }
 
 #[test]
-fn a_wrong_value_names_setting_value_and_what_is_allowed() {
+fn an_error_names_setting_value_and_rule() {
     let check = |arguments: &[&str], words: &[&str]| {
         let message = read(arguments).unwrap_err().to_string();
         for word in words {
-            assert!(message.contains(word), "{message:?} lacks {word:?}");
+            assert!(message.contains(word), "{message:?} does not contain {word:?}");
         }
     };
     check(&["--visibility-timeout-s", "0"], &["visibility-timeout-s", "\"0\"", "from 1 to 604800"]);
@@ -96,16 +96,16 @@ fn a_wrong_value_names_setting_value_and_what_is_allowed() {
 }
 
 #[test]
-fn a_file_that_is_not_toml_is_not_quoted() {
-    let broken = file("log = \"info\"\nbootstrap_key = \"po_a-key-that-nobody-may-read\nbind = 1\n");
+fn errors_do_not_quote_an_invalid_file() {
+    let broken = file("log = \"info\"\nbootstrap_key = \"po_a-key-that-is-secret\nbind = 1\n");
     let refused = read(&["--config", broken.path().to_str().unwrap()]).unwrap_err();
-    for told in [format!("{refused}"), format!("{refused:?}")] {
-        assert!(told.contains("line 2") && !told.contains("nobody-may-read"), "{told}");
+    for message in [format!("{refused}"), format!("{refused:?}")] {
+        assert!(message.contains("line 2") && !message.contains("that-is-secret"), "{message}");
     }
 }
 
 #[test]
-fn a_file_has_texts_numbers_and_booleans_under_the_names_of_flags() {
+fn a_file_can_contain_texts_numbers_and_booleans() {
     let file = file("internal_on_bind = false\nqueue_count = \"3\"\nprice-queue = 0.5\ntls_key = \"\"\n");
     let arguments = ["--config", file.path().to_str().unwrap()];
     let refused = read(&arguments).unwrap_err().to_string();
@@ -116,7 +116,7 @@ fn a_file_has_texts_numbers_and_booleans_under_the_names_of_flags() {
 }
 
 #[test]
-fn client_certificates_need_tls_and_their_authorities() {
+fn client_certificates_require_tls_and_authorities() {
     let tls = |arguments: &[&str]| read(arguments).map(|config| config.tls);
     let pair = ["--tls-certificate=pem", "--tls-key=key"];
     let check = |arguments: &[&str], setting: &str, needs: &str| {
@@ -136,7 +136,7 @@ fn client_certificates_need_tls_and_their_authorities() {
 }
 
 #[test]
-fn help_has_every_setting_with_its_variable_under_a_heading_and_the_ranges_that_hold() {
+fn the_help_contains_every_setting_with_its_variable_and_range() {
     let command = add_settings(Command::new("test"));
     let settings = command.get_arguments().filter(|arg| arg.get_long() != Some("config"));
     let mut ranges = 0;

@@ -1,28 +1,28 @@
-//! The settings of TLS for the HTTP API, and of client certificates.
+//! The settings for TLS of the HTTP API, and for client certificates.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::group::Refusal;
+use super::group::InvalidSetting;
 
-/// What a process needs to serve TLS. The files are PEM.
+/// The configuration of TLS. All files are PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsConfig {
-    /// The certificate of the service, and after it those that lead to a root that clients trust.
+    /// The certificate of the service, followed by the intermediate certificates up to a root that clients trust.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// The private key of the certificate.
     pub key: PathBuf,
-    /// Whose certificates clients may show; without it they are not asked for any.
+    /// The configuration of client certificates; `None` if none are requested.
     pub clients: Option<TlsClients>,
 }
 
-/// What is asked of clients.
+/// The configuration of client certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsClients {
-    /// The authorities that issue their certificates.
+    /// The authorities that issue client certificates.
     pub authorities: PathBuf,
-    /// Whether one without a certificate is refused.
+    /// Whether clients without a certificate are refused.
     pub required: bool,
 }
 
@@ -30,7 +30,7 @@ pub struct TlsClients {
 #[command(next_help_heading = "TLS")]
 pub(super) struct TlsSettings {
     /// PEM file with the certificate of the HTTP API, followed by the intermediate certificates up to its root;
-    /// serves HTTPS; by default none, and plain HTTP
+    /// enables HTTPS; by default plain HTTP is served
     #[arg(long, value_name = "FILE")]
     tls_certificate: Option<PathBuf>,
     /// PEM file with the private key of the certificate; both files are read again within seconds after they
@@ -52,8 +52,8 @@ enum ClientCertificates {
 }
 
 impl TlsSettings {
-    /// What the settings describe together; `None` for plain HTTP.
-    pub(super) fn config(self) -> Result<Option<TlsConfig>, Refusal> {
+    /// Combines the settings into the configuration of TLS; `None` for plain HTTP.
+    pub(super) fn config(self) -> Result<Option<TlsConfig>, InvalidSetting> {
         let needs_tls = "needs TLS: set tls-certificate and tls-key as well";
         let required = self.tls_client_certificates == ClientCertificates::Required;
         let refuse = |setting, allowed: &str| Err((setting, allowed.to_owned()));

@@ -1,5 +1,4 @@
-//! The forms of values. Each function returns what is allowed, as the end of a sentence, when it refuses a
-//! value.
+//! Parsers of values. For an invalid value each function returns the violated rule, as the end of a sentence.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -16,7 +15,7 @@ use crate::domain::ids::PartnerId;
 use crate::oversight::prices::{PRICE_DECIMALS_MAX, PRICE_USD_MAX, Price};
 use crate::ports::process_registry::Address;
 
-/// A whole number in a range.
+/// Returns a parser of whole numbers in a range.
 pub(super) fn number<T: FromStr>(
     allowed: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync {
@@ -27,7 +26,7 @@ pub(super) fn number<T: FromStr>(
     }
 }
 
-/// A time in whole seconds.
+/// Returns a parser of durations in whole seconds.
 pub(super) fn seconds(
     allowed: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync {
@@ -35,7 +34,7 @@ pub(super) fn seconds(
     move |text| number(text).map(Duration::from_secs)
 }
 
-/// A time in whole milliseconds.
+/// Returns a parser of durations in whole milliseconds.
 pub(super) fn milliseconds(
     allowed: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync {
@@ -79,11 +78,11 @@ pub(super) fn advertise(text: &str) -> Result<Address, String> {
 }
 
 pub(super) fn name_prefix(text: &str) -> Result<String, String> {
-    let is_sound = text.starts_with(|c: char| c.is_ascii_lowercase())
+    let is_valid = text.starts_with(|c: char| c.is_ascii_lowercase())
         && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
         && text.len() <= 20;
-    let prefix = is_sound.then(|| text.to_owned());
-    prefix.ok_or_else(|| "must be 1 to 20 lower-case letters and digits, a letter first".to_owned())
+    let prefix = is_valid.then(|| text.to_owned());
+    prefix.ok_or_else(|| "must be 1 to 20 lower-case letters and digits, starting with a letter".to_owned())
 }
 
 pub(super) fn legacy_partner(text: &str) -> Result<PartnerId, String> {

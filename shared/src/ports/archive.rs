@@ -55,9 +55,9 @@ pub trait Archive: Send + Sync {
         limit: usize,
     ) -> Result<Listing<Readable<AccountKey>>, StoreFault>;
 
-    /// Returns all accounts of which the ledger has any row (the account itself, a transaction or a page), listed
-    /// or not; otherwise as [`Self::listed_accounts`]. Costs about one scan per thousand rows, or per
-    /// account with more rows than that.
+    /// Returns all accounts for which the ledger contains any row (the account itself, a transaction or a page), listed
+    /// or not; otherwise like [`Self::listed_accounts`]. The cost is about one scan per thousand rows, or per account
+    /// with more rows than that.
     async fn ledger_accounts(
         &self,
         cursor: Option<&str>,

@@ -1,4 +1,4 @@
-//! Messages that could not be posted, kept for operators with the reason, for ever.
+//! Messages that could not be posted, kept permanently for operators, with the reason.
 
 use async_trait::async_trait;
 
@@ -83,7 +83,7 @@ pub trait DeadLetters: Send + Sync {
         limit: usize,
     ) -> Result<Listing<DeadLetter>, StoreFault>;
 
-    /// Closes an open dead letter with a decision. It stays readable. Returns false when there is no open dead
+    /// Closes an open dead letter with a decision. It can still be read. Returns false when there is no open dead
     /// letter with this id.
     async fn resolve(&self, id: &str, resolution: &Resolution) -> Result<bool, StoreFault>;
 

@@ -1,4 +1,4 @@
-//! Wakes listeners at once. A lost ring costs delay, never work.
+//! Wakes listeners immediately. A lost ring delays work, but never loses it.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use super::queue::QueueName;
 /// Sends rings to listeners, and receives rings for this process.
 #[async_trait]
 pub trait Doorbell: Send + Sync {
-    /// Wakes the listeners of the queue. Never waits, never fails.
+    /// Wakes the listeners of the queue. It never waits and never fails.
     fn ring(&self, queue: &QueueName);
 
-    /// Returns the queues of a kind of work for which this process was rung since the last call; waits until there
-    /// is one. Each queue is contained once, however often it was rung. One listener per kind.
+    /// Returns the queues of a kind of work for which this process received rings since the last call; waits for the
+    /// first ring. Each queue is returned once, even after several rings. At most one listener per kind may call this.
     async fn rung(&self, kind: &str) -> BTreeSet<QueueName>;
 }

@@ -8,7 +8,7 @@ pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 /// An operation of a store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreFault {
-    /// The store could not be reached, throttled the request, or did not answer. A write **may have
+    /// The store could not be reached, throttled the request, or did not respond. A write **may have
     /// happened or may still happen**: the caller retries under the same guards, or reads back.
     #[error("the store was not available while {doing}")]
     Unavailable {
@@ -33,7 +33,7 @@ pub enum StoreFault {
     Refused {
         /// The operation that failed.
         doing: &'static str,
-        /// The store's answer.
+        /// The response of the store.
         #[source]
         source: Cause,
     },

@@ -34,7 +34,7 @@ pub struct StoredTransaction {
     pub fingerprint: Fingerprint,
     /// The revision of its row.
     pub revision: Revision,
-    /// Notes of dead-letter handling and repair about the transaction.
+    /// The marks that dead-letter handling and repair set on the transaction.
     pub marks: Marks,
 }
 
@@ -49,10 +49,10 @@ impl StoredTransaction {
     }
 }
 
-/// Notes on an accepted transaction, without meaning once it is final.
+/// Marks on an accepted transaction. They have no meaning after it is final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Marks {
-    /// Its work is in the dead letters, so repair leaves it alone.
+    /// Its work is in the dead letters, so repair skips it.
     pub dead_letter: bool,
     /// The number of times that repair enqueued it again.
     pub repairs: u32,
@@ -68,7 +68,7 @@ pub enum AcceptOutcome {
     Inserted {
         /// The revision of the new row.
         revision: Revision,
-        /// Whether the same atomic step also put its work on the queue. If not, the caller must send the work
+        /// Whether the same atomic step also enqueued its work. If not, the caller must send the work
         /// before it confirms anything to the partner.
         enqueued: bool,
     },
@@ -79,7 +79,7 @@ pub enum AcceptOutcome {
 /// The set of transactions that one call of [`Ledger::accept`] may store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AcceptGrouping {
-    /// Transactions of one account, at most 100: the limit of one atomic step of such a store.
+    /// Transactions of one account, at most 100: the limit of a batch in Azure Tables.
     OneAccount,
     /// Transactions of any accounts, at most 500, so that requests for many accounts share one step.
     AllAccounts,
@@ -115,12 +115,12 @@ pub enum Committed {
 /// The two atomic steps of the protocol, and the reads that they need.
 #[async_trait]
 pub trait Ledger: Send + Sync {
-    /// Returns which transactions one accept may store; the answer never changes.
+    /// Returns which transactions one call of [`Self::accept`] may store. The value never changes.
     fn accept_grouping(&self) -> AcceptGrouping {
         AcceptGrouping::OneAccount
     }
 
-    /// Stores each transaction under its key, at most once for ever. Returns one outcome each, in order.
+    /// Stores each transaction under its key, at most once per key. Returns one outcome per transaction, in order.
     ///
     /// The transactions must be within [`Self::accept_grouping`] and have distinct keys. The existence of their
     /// accounts is not checked. After a fault the state of each transaction is unknown: some may be stored.
@@ -209,8 +209,8 @@ impl<T> Listing<T> {
 /// Reads accepted and posted transactions.
 #[async_trait]
 pub trait TransactionLog: Send + Sync {
-    /// Returns journal pages in order, starting with the one that contains the sequence `from`: enough for
-    /// `entries` entries, if there are that many. Each page has been checked ([`JournalPage::check`]).
+    /// Returns journal pages in order, starting with the one that contains the sequence `from`. They contain at least
+    /// `entries` entries, or all remaining ones. Each page has been checked ([`JournalPage::check`]).
     async fn pages(
         &self,
         account: AccountKey,

@@ -1,4 +1,4 @@
-//! The interfaces of the bank to stores, queues and clock, each method one business step. The doc comment of a
+//! The interfaces of the bank to stores, queues and clock. Each method is one business step. The doc comment of a
 //! method is its contract; [`crate::testing::conformance`] checks every adapter against it.
 //!
 //! A port promises an atomic step, not rows: it exposes no database transaction, no SQL and no
@@ -55,7 +55,7 @@ pub struct Store {
     /// The partners and their terms.
     pub partners: Arc<dyn Partners>,
     /// The processes that can be called.
-    pub roster: Arc<dyn ProcessRegistry>,
+    pub process_registry: Arc<dyn ProcessRegistry>,
     /// Counts the operations of the store, which cost money.
     pub operations: Arc<StorageOperations>,
 }

@@ -14,7 +14,7 @@ pub trait Partners: Send + Sync {
     /// Reads a partner. One operation of the store.
     async fn find(&self, id: &PartnerId) -> Result<Option<Versioned<Partner>>, StoreFault>;
 
-    /// Returns partners after the given one, by id, at most `limit`; fewer only at the end.
+    /// Returns partners after the given one, by id, at most `limit`. Fewer are returned only at the end.
     async fn list(&self, after: Option<&PartnerId>, limit: usize) -> Result<Vec<Partner>, StoreFault>;
 
     /// Writes a partner if its revision is still `expected` (`None`: if it does not exist).

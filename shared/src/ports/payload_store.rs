@@ -6,10 +6,10 @@ use super::fault::StoreFault;
 use super::ledger::Listing;
 use crate::domain::time::Timestamp;
 
-/// Longest name of a payload, in characters.
+/// Maximum length of a payload name, in characters.
 pub const NAME_CHARS_MAX: usize = 200;
 
-/// Largest size of a body in bytes. Larger bodies are neither written nor read, even if others can write to the store.
+/// Maximum size of a body in bytes. Larger bodies are neither written nor read, even if another program stored them.
 pub const PAYLOAD_BODY_BYTES_MAX: usize = 1024 * 1024;
 
 /// Returns whether a name is valid: lower-case letters, digits and `-`, at most [`NAME_CHARS_MAX`].

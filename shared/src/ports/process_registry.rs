@@ -1,7 +1,7 @@
 //! The registry of processes that can be called: those that listen to queues, and those that serve the API. Each
 //! process has one row, which it renews.
 //!
-//! The registry only saves time. A process without an entry still finds its work by polling the queues, and
+//! The registry is only an optimization. A process without an entry still finds its work by polling the queues, and
 //! a call to a process that no longer runs has no effect.
 
 use std::fmt;
@@ -33,7 +33,7 @@ impl ProcessId {
         Uuid::try_parse(text).ok().map(Self)
     }
 
-    /// Returns thirty-two lower-case hexadecimal digits.
+    /// Returns the id as 32 lower-case hexadecimal digits.
     pub fn simple(self) -> String {
         self.0.simple().to_string()
     }
@@ -75,7 +75,7 @@ impl ProcessKind {
     }
 }
 
-/// Longest address, in characters.
+/// Maximum length of an address, in characters.
 pub const ADDRESS_CHARS_MAX: usize = 200;
 
 /// The address of a process, such as `http://10.0.0.7:40123`.
@@ -173,12 +173,12 @@ pub trait ProcessRegistry: Send + Sync {
 /// # Errors
 /// [`StoreFault`] when the registry cannot be read.
 pub async fn live_processes(
-    roster: &dyn ProcessRegistry,
+    registry: &dyn ProcessRegistry,
     now: Timestamp,
 ) -> Result<Vec<RegisteredProcess>, StoreFault> {
-    let mut entries = roster.list().await?;
+    let mut entries = registry.list().await?;
     for entry in entries.iter().filter(|entry| entry.is_expired(now)) {
-        if let Err(fault) = roster.withdraw(entry.id).await {
+        if let Err(fault) = registry.withdraw(entry.id).await {
             // The next reader tries again.
             tracing::debug!("Expired registry entry not removed: {}", super::fault::chain(&fault));
         }

@@ -8,13 +8,13 @@ use async_trait::async_trait;
 use super::fault::StoreFault;
 use crate::domain::time::Timestamp;
 
-/// Largest number of messages in one receive.
+/// Maximum number of messages in one receive.
 pub const RECEIVE_MAX: usize = 32;
 
-/// Largest size of a message body in bytes: its base64 form fits the 64 KiB of an Azure queue message.
+/// Maximum size of a message body in bytes: its base64 form fits the 64 KiB of an Azure queue message.
 pub const BODY_BYTES_MAX: usize = 48 * 1024;
 
-/// Longest name of a queue, in characters: with a prefix it still fits the 63 characters of Azure.
+/// Maximum length of a queue name, in characters: with a prefix it still fits the 63 characters of Azure.
 const NAME_CHARS_MAX: usize = 32;
 
 /// The name of a queue within the store: lower-case letters, digits and `-`.
@@ -113,12 +113,12 @@ pub struct Backlog {
 /// The queues of one store. A queue that was never used is empty.
 #[async_trait]
 pub trait WorkQueue: Send + Sync {
-    /// Puts a message on the queue; it never expires. Success means that it is stored. After a fault it may
-    /// have been stored or may still be: sending a message twice is always safe.
+    /// Sends a message, which never expires. Success means that the message is stored. After a fault it may have been
+    /// stored or may still be stored; sending it again is always safe.
     ///
-    /// The message stays invisible for `delay`. A body of more than [`BODY_BYTES_MAX`] bytes is refused, unless
-    /// the store could have delivered it: foreign producers may write larger bodies, and every received message can
-    /// be sent again.
+    /// The message stays invisible for `delay`. A body of more than [`BODY_BYTES_MAX`] bytes is refused, unless the
+    /// store can deliver a body of that size: other producers may write larger bodies, and it must be possible to send
+    /// every received message again.
     async fn send(&self, queue: &QueueName, body: &[u8], delay: Duration) -> Result<(), StoreFault>;
 
     /// Receives up to `max` (at most [`RECEIVE_MAX`]) visible messages, approximately in order, and hides them for
@@ -130,8 +130,8 @@ pub trait WorkQueue: Send + Sync {
         visibility: Duration,
     ) -> Result<Vec<Message>, StoreFault>;
 
-    /// Hides a received message for `visibility` from now (zero releases it at once) and replaces its body. To
-    /// extend only the time, pass the body that was received, whatever its size.
+    /// Hides a received message for `visibility` from now (zero makes it visible immediately) and replaces its body. To
+    /// extend only the time, pass the received body, regardless of its size.
     async fn extend(
         &self,
         queue: &QueueName,

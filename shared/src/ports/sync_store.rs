@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::fault::StoreFault;
 use crate::domain::account::{Revision, Versioned};
 
-/// Largest size of a value in bytes.
+/// Maximum size of a value in bytes.
 pub const VALUE_BYTES_MAX: usize = 16 * 1024;
 
 /// Result of a compare-and-swap.

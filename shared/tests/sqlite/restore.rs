@@ -97,7 +97,7 @@ fn nothing_that_was_published_since_the_backup_is_repeated() {
             started_at: fixture.world().now(),
             next_by: fixture.world().now(),
         };
-        store.roster.announce(&process).await.unwrap();
+        store.process_registry.announce(&process).await.unwrap();
         let early_number = take_numbers(&fixture, &store, 10).await;
         let early_message = send(&store).await;
         let file = back_up(&fixture);
@@ -134,7 +134,7 @@ fn nothing_that_was_published_since_the_backup_is_repeated() {
         assert!(send(&store).await > issued_message + ORDER_NUMBER_GAP_MIN);
         assert!(store.api_keys.find("bbbbbbbbbbbbbbbb").await.unwrap().unwrap().revoked_at.is_some());
         assert!(store.api_keys.find("aaaaaaaaaaaaaaaa").await.unwrap().unwrap().revoked_at.is_none());
-        assert_eq!(store.roster.list().await.unwrap(), []);
+        assert_eq!(store.process_registry.list().await.unwrap(), []);
         let partners = store.partners.list(None, 10).await.unwrap();
         assert_eq!(partners, [partner("mill"), shop.0], "the suspension was published, and is kept");
         let order = Gate::new(store.sync.clone(), fixture.shared_world()).read().await.unwrap();

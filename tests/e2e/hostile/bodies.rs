@@ -112,7 +112,7 @@ async fn json_that_is_deep_wide_or_ambiguous_is_refused() {
         ("[".repeat(100_000), 400, "not valid JSON"),
         (format!("{{{known}{wide}}}"), 422, "unknown members of"),
         (format!("{{{known},\"metadata\":{{{metadata}}}}}"), 422, "see violations for the first 100"),
-        (format!("{{{known},\"amount\":\"2.00\"}}"), 400, "stands twice"),
+        (format!("{{{known},\"amount\":\"2.00\"}}"), 400, "occurs twice"),
         (format!("{{{known},\"reference\":\"\\u0000\"}}"), 422, "control characters"),
         (format!("{{{known},\"reference\":\"\0\"}}"), 400, "not valid JSON"),
         (format!("{{{known},\"{}\":1}}", "n".repeat(500_000)), 422, "unknown members of"),

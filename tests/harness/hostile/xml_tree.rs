@@ -38,7 +38,7 @@ fn check_bounds(element: &Element, depth_left: usize) {
         match child {
             Node::Element(inner) => check_bounds(inner, depth_left),
             Node::Text(_) => {}
-            Node::Written(written) => panic!("{written:?} was not read"),
+            Node::Serialized(written) => panic!("{written:?} was not read"),
         }
     }
 }

@@ -28,7 +28,7 @@ pub fn body_format(
         format!("{} or {}", own.join(", "), GENERIC_XML.join(", "))
     };
     match utf8_essence(headers)? {
-        Some(essence) => spoken(essence, profile)
+        Some(essence) => format_of(essence, profile)
             .map_or_else(|| unsupported(format!("Send {}; {essence:?} is not supported here.", known())), Ok),
         None => {
             profile.map_or_else(|| unsupported(format!("Send the header Content-Type: {}.", known())), Ok)
@@ -81,14 +81,14 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Selects the best accepted format. The format of the request is preferred.
+    /// Selects the accepted format with the highest weight. The format of the request is preferred.
     ///
     /// # Errors
     /// [`ApiError`] with status 406 when no accepted format is available.
     pub fn to(request: &HttpRequest) -> Result<Self, ApiError> {
-        let habit = Self::by_habit(request);
-        let Some(accepted) = Accepted::of(request.headers()) else { return Ok(habit) };
-        accepted.best(habit, profile(request)).ok_or_else(|| {
+        let default = Self::default_for(request);
+        let Some(accepted) = Accepted::of(request.headers()) else { return Ok(default) };
+        accepted.best(default, profile(request)).ok_or_else(|| {
             let own: Vec<&str> = FORMATS.iter().map(|format| format.media_type()).collect();
             ApiError::new(Code::NotAcceptable, format!("Accept one of {}.", own.join(", ")))
         })
@@ -96,17 +96,17 @@ impl Reply {
 
     /// Like [`Self::to`], for errors, which must be sent even if no accepted format is available.
     fn to_refused(request: &HttpRequest) -> Self {
-        let habit = Self::by_habit(request);
+        let default = Self::default_for(request);
         let accepted = Accepted::of(request.headers());
-        accepted.and_then(|accepted| accepted.best(habit, profile(request))).unwrap_or(habit)
+        accepted.and_then(|accepted| accepted.best(default, profile(request))).unwrap_or(default)
     }
 
-    /// Returns the format of the body, else the format of the partner, else the default format.
-    fn by_habit(request: &HttpRequest) -> Self {
+    /// Returns the format for a request without `Accept`: that of the body, else that of the partner, else JSON.
+    fn default_for(request: &HttpRequest) -> Self {
         let profile = profile(request);
         let sent = header_text(request.headers(), header::CONTENT_TYPE).map(|it| MediaType::of(it).essence);
         let of_body = sent.and_then(|essence| {
-            let format = spoken(essence, profile)?;
+            let format = format_of(essence, profile)?;
             let generic = GENERIC_XML.iter().find(|it| it.eq_ignore_ascii_case(essence));
             Some(Self { format, media_type: generic.copied().unwrap_or(format.media_type()) })
         });
@@ -134,8 +134,8 @@ pub async fn refuse_in_format(
         return Ok(soap::fault::respond(response));
     }
     let format = Reply::to_refused(response.request()).format;
-    let told = response.response().error().and_then(|error| error.as_error::<ApiError>());
-    let Some(problem) = told.filter(|_| format.is_xml()).map(ApiError::problem) else { return Ok(response) };
+    let error = response.response().error().and_then(|error| error.as_error::<ApiError>());
+    let Some(problem) = error.filter(|_| format.is_xml()).map(ApiError::problem) else { return Ok(response) };
     let body = format.write(&Document::Problem(problem));
     Ok(response.map_body(|head, _| {
         let content_type = header::HeaderValue::from_static(format.problem_media_type());
@@ -151,7 +151,7 @@ pub fn profile(request: &HttpRequest) -> Option<&'static dyn Format> {
 }
 
 /// Returns the format of a media type. The generic XML types mean the XML format of the profile.
-fn spoken(essence: &str, profile: Option<&'static dyn Format>) -> Option<&'static dyn Format> {
+fn format_of(essence: &str, profile: Option<&'static dyn Format>) -> Option<&'static dyn Format> {
     if GENERIC_XML.iter().any(|it| it.eq_ignore_ascii_case(essence)) {
         let own = profile.filter(|format| format.is_xml());
         return own.or_else(|| FORMATS.iter().copied().find(|format| format.is_xml()));
@@ -221,13 +221,13 @@ impl<'a> Accepted<'a> {
 
     /// Returns the format with the highest weight. With equal weights the default of the client comes first, then the
     /// order of the formats.
-    fn best(&self, habit: Reply, profile: Option<&'static dyn Format>) -> Option<Reply> {
+    fn best(&self, default: Reply, profile: Option<&'static dyn Format>) -> Option<Reply> {
         let own = FORMATS.iter().map(|format| Reply { format: *format, media_type: format.media_type() });
         let generic = GENERIC_XML
             .iter()
-            .filter_map(|media_type| Some(Reply { format: spoken(media_type, profile)?, media_type }));
+            .filter_map(|media_type| Some(Reply { format: format_of(media_type, profile)?, media_type }));
         let mut best: Option<(u16, Reply)> = None;
-        for reply in std::iter::once(habit).chain(own).chain(generic) {
+        for reply in std::iter::once(default).chain(own).chain(generic) {
             let weight = self.weight(reply.media_type);
             if weight > best.map_or(0, |(best, _)| best) {
                 best = Some((weight, reply));

@@ -1,7 +1,7 @@
 //! Pagination of listings: page size, position and cursors.
 //!
-//! A cursor is opaque to clients. It contains a checksum of itself and of its listing, so a modified cursor, or one
-//! of another listing, is refused before any store access. It is not secret and grants nothing.
+//! A cursor is opaque to clients. It contains a checksum of its position and its listing, so a modified cursor, or one
+//! of another listing, is refused before any store access. It is not secret and gives no permission.
 
 use actix_web::HttpRequest;
 use actix_web::web::Query;
@@ -82,7 +82,7 @@ impl PageQuery {
         }
     }
 
-    /// Returns the start of the page in the notation of the listing; `None` for the first page.
+    /// Returns the position at which the page starts; `None` for the first page.
     ///
     /// # Errors
     /// [`ApiError`] with status 400 when the cursor does not belong to the listing.

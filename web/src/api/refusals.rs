@@ -38,8 +38,8 @@ const BODY: [Code; 7] = [
     Code::ValidationFailed,
 ];
 
-/// Declares the errors of a group of operations: those before the body, those of [`BODY`] if there is one, and
-/// those after it. The errors of all operations are added automatically.
+/// Declares the errors of each group of operations: those before the body is read, those of [`BODY`] if the
+/// operations have a body, and those after it. The errors of all operations are added automatically.
 macro_rules! refusals {
     ($($(#[$doc:meta])* $name:ident: $($code:ident)* $(+ $body:ident $($after:ident)*)?;)*) => {$(
         $(#[$doc])*

@@ -177,7 +177,7 @@ fn accepted(
     accepted_at: Timestamp,
 ) -> wire::Transaction {
     let Instruction { kind, amount, details } = instruction;
-    // Both are the partner's own: what cannot be read of them is left out.
+    // The partner chose this content. Parts that cannot be parsed are omitted.
     let (unknown_members, unknown_elements) = match details.unknown_members() {
         list if list.starts_with('[') => {
             (RawMembers::default(), serde_json::from_str(list).unwrap_or_default())
@@ -308,7 +308,7 @@ pub fn etag(partner: &Partner) -> String {
 }
 
 /// Returns whether a value of `If-Match` matches the state of a partner (RFC 9110, section 13.1.1).
-pub fn names(if_match: &str, partner: &Partner) -> bool {
+pub fn etag_matches(if_match: &str, partner: &Partner) -> bool {
     let etag = etag(partner);
     if_match.split(',').map(str::trim).any(|named| named == "*" || named == etag)
 }

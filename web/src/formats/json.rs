@@ -1,8 +1,8 @@
-//! JSON, the format whose members the others name, read as money wants it: no member twice, no number that loses
-//! digits, a bound on depth.
+//! The JSON format, whose member names all formats share. Its parser refuses repeated members, numbers that lose
+//! digits, and deep nesting.
 //!
-//! `serde_json` alone lets the last of two equal members win, and rounds long numbers. Both would
-//! let two different contents look the same to us.
+//! `serde_json` alone keeps the last of two members with the same name, and rounds long numbers. In both cases
+//! two different contents would become equal.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,10 +17,10 @@ use super::members::Members;
 use super::{Document, Format, Shape};
 use crate::error::{ApiError, Code};
 
-/// Most digits before the point of a number that is kept: whole numbers of that size stay exact
-/// everywhere on their way, and a schema can say the limit.
+/// Maximum number of digits before the decimal point of a number. Whole numbers of that size stay exact in every
+/// step of the processing, and a schema can express the limit.
 const NUMBER_DIGITS_MAX: i64 = 18;
-/// Deepest nesting of a body, the outermost object included.
+/// Maximum nesting depth of a body, including the outermost object.
 const DEPTH_MAX: u8 = 16;
 
 /// `application/json`.
@@ -65,10 +65,10 @@ impl Format for Json {
     }
 }
 
-/// Reads the object that a body consists of.
+/// Parses a body, which must be one JSON object.
 ///
 /// # Errors
-/// [`ApiError`] of status 400.
+/// [`ApiError`] with status 400.
 pub fn members(body: &[u8]) -> Result<Members, ApiError> {
     read(body).map_err(|malformed| ApiError::new(Code::BodyInvalid, malformed.to_string()))
 }
@@ -90,27 +90,27 @@ fn read(body: &[u8]) -> Result<Members, Malformed> {
     Ok(members)
 }
 
-/// Why a body is not a JSON object that we read.
+/// The reason why a body is refused.
 #[derive(Debug, thiserror::Error)]
 enum Malformed {
     #[error("The body is not valid JSON: {0}.")]
     Syntax(#[source] serde_json::Error),
     #[error("The body must be a JSON object.")]
     NotAnObject,
-    #[error("The member {0:?} stands twice in one object.")]
-    Twice(String),
+    #[error("The member {0:?} occurs twice in one object.")]
+    Repeated(String),
     #[error("The body is nested deeper than {DEPTH_MAX} levels.")]
     TooDeep,
 }
 
-/// An object whose members are not read yet, in their order, repetitions included.
-struct RawMembers<'a>(Vec<(String, &'a RawValue)>);
+/// The members of an object in their order, including repeated ones, with unparsed values.
+struct UnparsedMembers<'a>(Vec<(String, &'a RawValue)>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for RawMembers<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for UnparsedMembers<'a> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct InOrder;
+        struct MembersInOrder;
 
-        impl<'de> Visitor<'de> for InOrder {
+        impl<'de> Visitor<'de> for MembersInOrder {
             type Value = Vec<(String, &'de RawValue)>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -126,20 +126,20 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawMembers<'a> {
             }
         }
 
-        deserializer.deserialize_map(InOrder).map(Self)
+        deserializer.deserialize_map(MembersInOrder).map(Self)
     }
 }
 
 fn object(raw: &str) -> Result<Vec<(String, &RawValue)>, Malformed> {
-    let RawMembers(members) = serde_json::from_str(raw).map_err(Malformed::Syntax)?;
+    let UnparsedMembers(members) = serde_json::from_str(raw).map_err(Malformed::Syntax)?;
     let mut names = BTreeSet::new();
     match members.iter().find(|(name, _)| !names.insert(name)) {
-        Some((name, _)) => Err(Malformed::Twice(name.clone())),
+        Some((name, _)) => Err(Malformed::Repeated(name.clone())),
         None => Ok(members),
     }
 }
 
-/// Reads a value level by level. `exact` becomes false when a number in it loses digits.
+/// Parses a value level by level. Sets `exact` to false if a number in it loses digits.
 fn value(raw: &str, depth: u8, exact: &mut bool) -> Result<Value, Malformed> {
     let deeper = depth.saturating_add(1);
     match raw.as_bytes().first() {
@@ -166,8 +166,8 @@ fn value(raw: &str, depth: u8, exact: &mut bool) -> Result<Value, Malformed> {
     }
 }
 
-/// A number of JSON as sign, digits without zeros at either end, and the power of ten of the last
-/// digit: equal for equal numbers, however they are written.
+/// Returns a JSON number as sign, digits without leading and trailing zeros, and the power of ten of the last
+/// digit. The result is equal for equal numbers in any notation.
 fn digits(number: &str) -> (bool, String, i64) {
     let (negative, magnitude) = number.strip_prefix('-').map_or((false, number), |rest| (true, rest));
     let (mantissa, exponent) = magnitude.split_once(['e', 'E']).unwrap_or((magnitude, "0"));
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bodies_that_are_not_one_plain_object_are_refused() {
+    fn bodies_that_are_not_one_valid_object_are_refused() {
         let check = |body: &[u8], expected: &str| {
             let error = members(body).unwrap_err().to_string();
             assert!(error.starts_with("body_invalid: ") && error.contains(expected), "{body:?}: {error}");
@@ -204,10 +204,10 @@ mod tests {
         check(br#"{"a":01}"#, "not valid JSON");
         check(b"[]", "must be a JSON object");
         check(b"12", "must be a JSON object");
-        check(br#"{"amount":"1","amount":"2"}"#, "\"amount\" stands twice");
-        check(br#"{"amount":"1","am\u006funt":"2"}"#, "\"amount\" stands twice");
-        check(br#"{"metadata":{"a":"1","a":"1"}}"#, "\"a\" stands twice");
-        check(br#"{"x":[{"a":1,"a":1}]}"#, "\"a\" stands twice");
+        check(br#"{"amount":"1","amount":"2"}"#, "\"amount\" occurs twice");
+        check(br#"{"amount":"1","am\u006funt":"2"}"#, "\"amount\" occurs twice");
+        check(br#"{"metadata":{"a":"1","a":"1"}}"#, "\"a\" occurs twice");
+        check(br#"{"x":[{"a":1,"a":1}]}"#, "\"a\" occurs twice");
         let deep = |levels: usize| format!("{{\"a\":{}{}}}", "[".repeat(levels), "]".repeat(levels));
         check(deep(16).as_bytes(), "nested deeper than 16");
         check(deep(30_000).as_bytes(), "nested deeper than 16");
@@ -215,16 +215,16 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_lose_digits_are_noticed() {
+    fn numbers_that_lose_digits_are_refused() {
         let check = |number: &str, kept: bool| {
             let mut members = super::members(format!(r#"{{"x":[{number}]}}"#).as_bytes()).unwrap();
-            let _rest = members.take_the_rest();
+            let _rest = members.take_unknown();
             assert_eq!(members.finish(Some(())).is_ok(), kept, "{number}");
         };
         for number in ["0", "-0", "1", "1.0", "0.10", "12.50", "1e3", "1E+3", "2.5e-7", "123456789012345"] {
             check(number, true);
         }
-        // Doubles as they are written in their shortest form.
+        // Doubles in their shortest notation.
         for number in ["5.6734403981687645e-165", "-5.354646847520432e+16", "2.2250738585072014e-308"] {
             check(number, true);
         }

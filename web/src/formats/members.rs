@@ -1,9 +1,9 @@
-//! The members of a document that is being read, in whatever format, and what is wrong with them so far.
+//! The members of a request document of any format, and the violations found so far.
 //!
-//! [`Members::read`] fills a struct of [`postonce_schemas::json`] by its `Deserialize`. Where other deserializers
-//! stop at the first member that does not fit, this one records a violation, hands over a placeholder (an empty
-//! text, zero, an empty list) and goes on, so that all violations are reported at once. Every placeholder comes
-//! with a violation, and [`Members::finish`] refuses a document that has one, so no placeholder gets any further.
+//! [`Members::read`] deserializes a struct of [`postonce_schemas::json`]. Other deserializers stop at the first
+//! invalid member. This one adds a violation, returns a placeholder (an empty text, zero, an empty list) and
+//! continues, so that all violations are reported at once. Every placeholder comes with a violation, and
+//! [`Members::finish`] refuses a document with a violation, so no placeholder leaves this module.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -18,56 +18,56 @@ use serde_json::{Map, Value};
 use super::{Format, Shape};
 use crate::error::{ApiError, Code, VIOLATIONS_MAX};
 
-/// Most objects and lists around a member of a document.
+/// Maximum number of objects and lists around a member of a document.
 const OUTER_MEMBERS_MAX: usize = 4;
 
-/// The members of a document that are not read yet, and the violations of the others.
+/// The members of a document that were not read yet, and the violations found so far.
 #[derive(Debug, Default)]
 pub struct Members {
     values: Map<String, Value>,
-    /// Members with a number in them that cannot be kept exactly.
+    /// Names of members that contain a number which cannot be stored exactly.
     inexact: BTreeSet<String>,
-    /// Elements of other namespaces, where the document is XML.
+    /// Elements of other namespaces, if the document is XML.
     elements: Vec<String>,
-    notes: Notes,
-    /// The kind of document, where its names of members are not ours.
+    found: Violations,
+    /// The format and the kind of the document, if its field names differ from the member names.
     document: Option<(&'static dyn Format, Shape)>,
 }
 
-/// What is wrong with a document.
+/// The violations of a document.
 #[derive(Debug, Default)]
-struct Notes {
-    violations: Vec<Violation>,
-    /// Members that are there and cannot be read. Further violations of them are dropped.
+struct Violations {
+    list: Vec<Violation>,
+    /// Members that are present but cannot be parsed. Further violations of them are dropped.
     unreadable: BTreeSet<String>,
 }
 
-impl Notes {
+impl Violations {
     fn refuse(&mut self, field: &str, message: impl Into<String>) {
-        // Only the last part of a name can be the client's own, and as long as the client likes.
+        // Only the last part of a name can be chosen by the client, and can have any length.
         let ends = field.match_indices(['.', '[']).take(OUTER_MEMBERS_MAX).map(|(end, _)| end);
         let mut outer = ends.filter_map(|end| field.get(..end));
         if !self.unreadable.contains(field) && !outer.any(|outer| self.unreadable.contains(outer)) {
-            // The others are only counted, and need no memory for texts.
-            let is_shown = self.violations.len() < VIOLATIONS_MAX;
+            // Violations above the maximum are only counted, without memory for their texts.
+            let is_shown = self.list.len() < VIOLATIONS_MAX;
             let (field, message) =
                 if is_shown { (field.to_owned(), message.into()) } else { Default::default() };
-            self.violations.push(Violation { field, message });
+            self.list.push(Violation { field, message });
         }
     }
 
     fn refuse_unreadable(&mut self, member: &str, field: &str, message: String) {
         self.refuse(field, message);
-        if self.violations.len() <= VIOLATIONS_MAX {
+        if self.list.len() <= VIOLATIONS_MAX {
             self.unreadable.insert(member.to_owned());
         }
     }
 }
 
 impl Members {
-    /// The same members, refused under the names that they have in a document of a format.
+    /// Sets the format and the kind of the document, whose field names are used in violations.
     #[must_use]
-    pub fn called_as_in(self, format: &'static dyn Format, shape: Shape) -> Self {
+    pub fn with_field_names_of(self, format: &'static dyn Format, shape: Shape) -> Self {
         Self { document: Some((format, shape)), ..self }
     }
 
@@ -76,7 +76,7 @@ impl Members {
         self.values.insert(name, value);
     }
 
-    /// Adds a member; one of an inner object by a name with a dot.
+    /// Adds a member. A name with a dot adds a member of an inner object.
     pub fn put(&mut self, name: &str, value: Value) {
         match name.split_once('.') {
             None => self.insert(name.to_owned(), value),
@@ -88,12 +88,12 @@ impl Members {
         }
     }
 
-    /// The inner object of that name, which is empty when there was none.
+    /// Returns the inner object with this name; inserts an empty object if it does not exist.
     pub fn object(&mut self, name: &str) -> &mut Value {
         self.values.entry(name.to_owned()).or_insert_with(|| Value::Object(Map::new()))
     }
 
-    /// Adds an item to the list of that name.
+    /// Adds an item to the list with this name.
     pub fn push(&mut self, name: &str, item: Value) {
         let list = self.values.entry(name.to_owned()).or_insert_with(|| Value::Array(Vec::new()));
         if let Value::Array(items) = list {
@@ -101,58 +101,58 @@ impl Members {
         }
     }
 
-    /// Notes that a member has a number in it that cannot be kept exactly.
+    /// Records that a member contains a number that cannot be stored exactly.
     pub fn mark_inexact(&mut self, name: &str) {
         self.inexact.insert(name.to_owned());
     }
 
-    /// Elements of other namespaces, where the document is XML.
+    /// Returns the elements of other namespaces, if the document is XML.
     pub const fn elements(&mut self) -> &mut Vec<String> {
         &mut self.elements
     }
 
-    /// Notes that a member breaks a rule, unless it could not even be read.
+    /// Adds a violation of a member, unless the member could not be parsed.
     pub fn refuse(&mut self, field: &str, message: impl Into<String>) {
-        self.notes.refuse(field, message);
+        self.found.refuse(field, message);
     }
 
-    /// Notes that a member is there and cannot be read; its document calls it by the name in `field`.
+    /// Adds a violation of a member that is present but cannot be parsed. `field` is its name in the document.
     pub fn refuse_unreadable(&mut self, member: &str, field: &str, message: String) {
-        self.notes.refuse_unreadable(member, field, message);
+        self.found.refuse_unreadable(member, field, message);
     }
 
-    /// Whether a member is there and could not be read.
+    /// Returns whether a member is present but could not be parsed.
     pub fn is_unreadable(&self, member: &str) -> bool {
-        self.notes.unreadable.contains(member)
+        self.found.unreadable.contains(member)
     }
 
-    /// Takes a member out.
+    /// Removes a member and returns its value.
     pub fn take(&mut self, name: &str) -> Option<Value> {
         self.values.remove(name)
     }
 
-    /// Takes out the members that a struct has, with a violation for each that is missing or of another type. The
-    /// other members stay.
+    /// Removes the members of a struct and deserializes them. Adds a violation for each that is missing or has another
+    /// type. Other members stay.
     ///
     /// # Errors
-    /// [`ApiError`] of status 500 when the struct has a member of a type that no document has.
+    /// [`ApiError`] with status 500 when the struct has a member of an unsupported type.
     pub fn read<T: DeserializeOwned>(&mut self) -> Result<T, ApiError> {
-        let notes = RefCell::new(std::mem::take(&mut self.notes));
+        let found = RefCell::new(std::mem::take(&mut self.found));
         let members = Source::Value(Value::Object(std::mem::take(&mut self.values)));
         let read =
-            T::deserialize(Reader::new(members, String::new(), Place::Document(&mut self.values), &notes));
-        self.notes = notes.into_inner();
+            T::deserialize(Reader::new(members, String::new(), Level::Document(&mut self.values), &found));
+        self.found = found.into_inner();
         read.map_err(|error| ApiError::internal(error.to_string()))
     }
 
-    /// Notes that every member that was not read is one too many.
-    pub fn refuse_the_rest(&mut self) {
+    /// Adds a violation for each member that was not read.
+    pub fn refuse_unknown(&mut self) {
         for (name, _) in std::mem::take(&mut self.values) {
-            self.refuse(&shown(&name), "is not known here");
+            self.refuse(&shown(&name), "is not a known field");
         }
     }
 
-    /// Notes that members with these names must not be there, and forgets them.
+    /// Removes the members with these names, and adds a violation for each.
     pub fn refuse_members<'a>(&mut self, names: impl IntoIterator<Item = &'a String>, message: &str) {
         for name in names {
             if self.values.remove(name).is_some() {
@@ -161,15 +161,15 @@ impl Members {
         }
     }
 
-    /// Everything that was not read, to keep it. A member with a number that would lose digits is
-    /// refused: two contents must not become one.
-    pub fn take_the_rest(&mut self) -> UnknownMembers {
+    /// Removes and returns all members that were not read. Adds a violation for each that contains a number which would
+    /// lose digits, because two different contents must not become equal.
+    pub fn take_unknown(&mut self) -> UnknownMembers {
         let rest = std::mem::take(&mut self.values);
         for name in std::mem::take(&mut self.inexact).iter().filter(|name| rest.contains_key(*name)) {
             self.refuse(
                 &shown(name),
-                "has a number that cannot be kept as it is written: it has more than 18 digits before the point, or \
-                 more digits than a double has; write it as a string",
+                "contains a number that cannot be stored exactly: it has more than 18 digits before the decimal \
+                 point, or more digits than a double can represent; send it as a string",
             );
         }
         match std::mem::take(&mut self.elements) {
@@ -178,22 +178,22 @@ impl Members {
         }
     }
 
-    /// All members as they are, and the violations. Elements of other namespaces are a list under `elements`.
+    /// Returns all members and the violations. The elements of other namespaces become a list with the name `elements`.
     pub fn into_object(self, elements: &str) -> (Map<String, Value>, Vec<Violation>) {
-        let Self { mut values, elements: written, notes, .. } = self;
+        let Self { mut values, elements: written, found, .. } = self;
         values.insert(elements.to_owned(), written.into());
-        (values, notes.violations)
+        (values, found.list)
     }
 
-    /// The value, if nothing was wrong.
+    /// Returns the value if there are no violations.
     ///
     /// # Errors
-    /// [`ApiError`] of status 422 with every violation.
+    /// [`ApiError`] with status 422 and every violation.
     pub fn finish<T>(self, value: Option<T>) -> Result<T, ApiError> {
         match value {
-            Some(value) if self.notes.violations.is_empty() => Ok(value),
+            Some(value) if self.found.list.is_empty() => Ok(value),
             Some(_) | None => {
-                let refusal = ApiError::violations(Code::ValidationFailed, self.notes.violations);
+                let refusal = ApiError::violations(Code::ValidationFailed, self.found.list);
                 Err(match self.document {
                     Some((format, shape)) => refusal.with_fields(|member| format.field(shape, member)),
                     None => refusal,
@@ -203,61 +203,61 @@ impl Members {
     }
 }
 
-/// The name of a member that is the client's own invention: on one line, and visible even when empty.
+/// Returns a member name that the client chose, escaped to one line, and visible even if it is empty.
 fn shown(name: &str) -> String {
     if name.is_empty() { "\"\"".to_owned() } else { name.escape_default().to_string() }
 }
 
-/// A whole number that is not negative, also when it is written with a point, such as `50.0`: to JSON that is the
-/// same. What is too large for the type is larger than any limit, too.
+/// Returns a whole number that is not negative. It may have a decimal point, such as `50.0`, which is the same number
+/// in JSON. A number that is too large for the type becomes its maximum, which is above every limit.
 fn whole_number(value: &Value) -> Option<u32> {
     let text = value.as_number()?.to_string();
     let number: u64 = text.strip_suffix(".0").unwrap_or(&text).parse().ok()?;
     Some(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// Where a value comes from.
+/// The input for a value.
 enum Source {
-    /// From the document.
+    /// The value in the document.
     Value(Value),
-    /// The document does not have it.
+    /// The document does not contain the value.
     Absent,
-    /// It would be part of an object that could not be read: a placeholder without a violation of its own.
+    /// The object around the value could not be parsed: the value becomes a placeholder without its own violation.
     Unreadable,
 }
 
-/// Where a value stands, which decides what happens with members of it that nothing reads.
-enum Place<'a> {
-    /// It is the document: they are given back.
+/// The level of a value in the document, which determines how its unread members are handled.
+enum Level<'a> {
+    /// The value is the document: unread members are returned.
     Document(&'a mut Map<String, Value>),
-    /// It is a member: they are refused.
+    /// The value is a member: each unread member is a violation.
     Member,
-    /// It is an item of a list: all violations in an item are reported as one, of the item.
+    /// The value is an item of a list: all violations in it are reported as one violation of the item.
     Item,
 }
 
-/// A value on its way into a struct or a member of it.
+/// Deserializes one value into a struct or a member.
 struct Reader<'a> {
     source: Source,
-    /// Its name in violations; empty for the document.
+    /// The name of the value in violations; empty for the document.
     field: String,
-    /// What it must be, in the words of its type.
+    /// The expected value, as described by its type.
     wanted: Option<String>,
-    place: Place<'a>,
-    notes: &'a RefCell<Notes>,
+    level: Level<'a>,
+    found: &'a RefCell<Violations>,
 }
 
 impl<'a> Reader<'a> {
-    const fn new(source: Source, field: String, place: Place<'a>, notes: &'a RefCell<Notes>) -> Self {
-        Self { source, field, wanted: None, place, notes }
+    const fn new(source: Source, field: String, level: Level<'a>, found: &'a RefCell<Violations>) -> Self {
+        Self { source, field, wanted: None, level, found }
     }
 
-    /// The name of an inner member in violations.
+    /// Returns the name of an inner member in violations.
     fn field_of(&self, member: &str) -> String {
         if self.field.is_empty() { member.to_owned() } else { format!("{}.{member}", self.field) }
     }
 
-    /// Notes what is wrong; the caller goes on with a placeholder.
+    /// Adds a violation; the caller continues with a placeholder.
     fn refuse(&self, wanted: &str, hint: &str) {
         let wanted = self.wanted.as_deref().unwrap_or(wanted);
         let message = match self.source {
@@ -265,10 +265,10 @@ impl<'a> Reader<'a> {
             Source::Absent => format!("is missing; it must be {wanted}"),
             Source::Value(_) => format!("must be {wanted}{hint}"),
         };
-        self.notes.borrow_mut().refuse_unreadable(&self.field, &self.field, message);
+        self.found.borrow_mut().refuse_unreadable(&self.field, &self.field, message);
     }
 
-    /// The members of an object.
+    /// Returns the members of an object; adds a violation if the value is not an object.
     fn object(&mut self) -> Option<Map<String, Value>> {
         if let Source::Value(Value::Object(members)) = &mut self.source {
             return Some(std::mem::take(members));
@@ -289,7 +289,7 @@ impl<'de> IntoDeserializer<'de, Error> for Reader<'_> {
 impl<'de> Deserializer<'de> for Reader<'_> {
     type Error = Error;
 
-    /// A member that may be left out but must not be null asks for any value.
+    /// Called for a member that may be absent but must not be null.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.source {
             Source::Absent | Source::Unreadable => visitor.visit_none(),
@@ -349,7 +349,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             Vec::new()
         };
         let items = items.into_iter().enumerate().map(|(index, item)| {
-            Reader::new(Source::Value(item), format!("{}[{index}]", self.field), Place::Item, self.notes)
+            Reader::new(Source::Value(item), format!("{}[{index}]", self.field), Level::Item, self.found)
         });
         visitor.visit_seq(SeqDeserializer::new(items))
     }
@@ -357,7 +357,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     fn deserialize_map<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Error> {
         let members = self.object().unwrap_or_default().into_iter().map(|(name, value)| {
             let field = self.field_of(&shown(&name));
-            (name, Reader::new(Source::Value(value), field, Place::Member, self.notes))
+            (name, Reader::new(Source::Value(value), field, Level::Member, self.found))
         });
         visitor.visit_map(MapDeserializer::new(members))
     }
@@ -369,26 +369,26 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         visitor: V,
     ) -> Result<V::Value, Error> {
         let mut values = self.object();
-        let of_item = RefCell::new(Notes::default());
-        let notes = if matches!(self.place, Place::Item) { &of_item } else { self.notes };
+        let of_item = RefCell::new(Violations::default());
+        let found = if matches!(self.level, Level::Item) { &of_item } else { self.found };
         let members = fields.iter().map(|name| {
             let source = match &mut values {
                 None => Source::Unreadable,
                 Some(values) => values.remove(*name).map_or(Source::Absent, Source::Value),
             };
-            (*name, Reader::new(source, self.field_of(name), Place::Member, notes))
+            (*name, Reader::new(source, self.field_of(name), Level::Member, found))
         });
         let read = visitor.visit_map(MapDeserializer::new(members))?;
         let rest = values.unwrap_or_default();
-        match &mut self.place {
-            Place::Document(given_back) => **given_back = rest,
-            Place::Member => {
+        match &mut self.level {
+            Level::Document(unread) => **unread = rest,
+            Level::Member => {
                 for name in rest.keys() {
-                    notes.borrow_mut().refuse(&self.field_of(&shown(name)), "is not known here");
+                    found.borrow_mut().refuse(&self.field_of(&shown(name)), "is not a known field");
                 }
             }
-            Place::Item if rest.is_empty() && of_item.borrow().violations.is_empty() => {}
-            Place::Item => self.refuse(&format!("an object with {}", fields.join(" and ")), ""),
+            Level::Item if rest.is_empty() && of_item.borrow().list.is_empty() => {}
+            Level::Item => self.refuse(&format!("an object with {}", fields.join(" and ")), ""),
         }
         Ok(read)
     }

@@ -1,16 +1,17 @@
-//! The formats of documents that partners send and read. All of them tell the same: a document of any
-//! format becomes the same members with the same names, and from there on nobody knows which it was.
+//! The formats of the documents that partners send and receive. Documents of all formats are converted to the same
+//! members with the same names. The code after that step does not depend on the format.
 //!
-//! **To add a format** of XML, write its tables in a file beside [`wwi`], declare the file here and add its line to
-//! [`FORMATS`]. Reading and writing, negotiation, the names of fields in refusals, the profiles of partners and the
-//! OpenAPI document go by these tables; a test names the command that writes the document again. Then:
+//! **To add an XML format**, write its tables in a file beside [`wwi`], declare the module here and add a line to
+//! [`FORMATS`]. Parsing and writing, content negotiation, the field names in errors, the profiles of partners and the
+//! OpenAPI document are derived from these tables. A test names the command that generates the document again. Then
+//! add:
 //!
-//! 1. its XSD in `schemas/xsd`, with a line in `postonce_schemas::XSDS` (`formats/tests.rs` compares);
-//! 2. a line in `TABLES` of `formats/tests.rs`, for the property tests (compares with [`FORMATS`]);
+//! 1. its XSD in `schemas/xsd`, with a line in `postonce_schemas::XSDS` (checked in `formats/tests.rs`);
+//! 2. a line in `TABLES` of `formats/tests.rs`, for the property tests (compared with [`FORMATS`]);
 //! 3. in `tests/harness`, its namespace in `XML_SCHEMAS` of `contracts`, its line in `FORMATS` of `samples` with
-//!    samples in `schemas/samples/<name>`, and a variant of `Dialect`, whose match arms the compiler asks for
+//!    samples in `schemas/samples/<name>`, and a variant of `Dialect`, whose match arms the compiler requires
 //!    (`xml_samples` compares all three with [`FORMATS`]);
-//! 4. for people, the table in `schemas/README.md` and the help of `partners change --format`.
+//! 4. documentation: the table in `schemas/README.md` and the help of `partners change --format`.
 
 pub mod json;
 pub mod members;
@@ -30,17 +31,17 @@ use serde_json::{Map, Value};
 use self::members::Members;
 use crate::error::ApiError;
 
-/// Every format. The first one is spoken where nobody says otherwise.
+/// Every format. The first one is the default.
 pub const FORMATS: &[&dyn Format] = &[&json::Json, &xml::CANONICAL, &wwi::WWI];
 
-/// Media types that say XML and not which: they mean the partner's own format where that is XML, and
-/// the canonical one otherwise.
+/// Generic media types of XML. They mean the format in the partner's profile if that is XML, and the canonical XML
+/// otherwise.
 pub const GENERIC_XML: &[&str] = &["application/xml", "text/xml"];
 
-/// What a document is about.
+/// The kind of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// What a deposit or a withdrawal asks for.
+    /// A request for a deposit or a withdrawal.
     Submission(TransactionKind),
     /// The terms of a new account.
     Opening,
@@ -54,42 +55,42 @@ pub enum Shape {
     Account,
     /// A page of accounts.
     AccountPage,
-    /// Why a request was refused.
+    /// The reason why a request was refused.
     Problem,
 }
 
-/// A format of documents.
+/// A document format.
 pub trait Format: Sync {
-    /// Its name in partners' profiles.
+    /// Returns its name in the profiles of partners.
     fn name(&self) -> &'static str;
 
-    /// Its own media type.
+    /// Returns its media type.
     fn media_type(&self) -> &'static str;
 
-    /// The media type of its problems.
+    /// Returns the media type of its problem documents.
     fn problem_media_type(&self) -> &'static str;
 
-    /// Whether it is XML, so that a partner may call it so.
+    /// Returns whether it is XML, so that the generic media types can mean it.
     fn is_xml(&self) -> bool;
 
-    /// Whether elements of a namespace are its own.
+    /// Returns whether the format uses a namespace for its own elements.
     fn has_namespace(&self, namespace: &str) -> bool;
 
-    /// The members of a document, by the names of [`postonce_schemas::json`].
+    /// Parses a document into members with the names of [`postonce_schemas::json`]. Violations of single fields are
+    /// returned with the members.
     ///
     /// # Errors
-    /// [`ApiError`] of status 400 when nothing in it can be trusted; what can be told field by field is
-    /// told with the members.
+    /// [`ApiError`] with status 400 when the document as a whole cannot be parsed.
     fn read(&self, shape: Shape, body: &[u8], limits: &XmlLimits) -> Result<Members, ApiError>;
 
-    /// Where a member stands in a document of this format: what a person who wrote it would look for.
+    /// Returns the name of a member in a document of this format, for violations.
     fn field(&self, shape: Shape, member: &str) -> String;
 
-    /// Writes an answer.
+    /// Writes a response document.
     fn write(&self, document: &Document) -> Vec<u8>;
 
-    /// The schema of its documents in the OpenAPI document, with a name, by the schemas of JSON, of which
-    /// `json` is the one of that shape; `None` where that is its own.
+    /// Returns the schema of its documents for the OpenAPI document, with a name. It is derived from the JSON `schemas`,
+    /// in which `json` is the name of the schema of this kind. Returns `None` if the format uses that schema itself.
     fn schema(&self, shape: Shape, json: &str, schemas: &Map<String, Value>) -> Option<(String, Value)>;
 }
 
@@ -99,24 +100,23 @@ impl fmt::Debug for dyn Format {
     }
 }
 
-/// The format of that name.
+/// Returns the format with this name.
 pub fn named(name: &str) -> Option<&'static dyn Format> {
     FORMATS.iter().copied().find(|format| format.name() == name)
 }
 
-/// Whether elements of a namespace may mean something to whoever reads our answers. Nobody else's elements
-/// may stand there under such a name.
-pub fn is_ours(namespace: &str) -> bool {
+/// Returns whether a namespace has a meaning in responses of the service. Elements that clients add must not use it.
+pub fn is_reserved_namespace(namespace: &str) -> bool {
     soap_names::NAMESPACES.contains(&namespace)
         || FORMATS.iter().any(|format| format.has_namespace(namespace))
 }
 
-/// The names of all formats.
+/// Returns the names of all formats.
 pub fn names() -> Vec<&'static str> {
     FORMATS.iter().map(|format| format.name()).collect()
 }
 
-/// What is answered.
+/// A response document.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Document {
@@ -128,12 +128,12 @@ pub enum Document {
     Account(Box<wire::Account>),
     /// A page of accounts.
     AccountPage(wire::AccountPage),
-    /// Why a request was refused.
+    /// The reason why a request was refused.
     Problem(wire::Problem),
 }
 
 impl Document {
-    /// What it is about.
+    /// Returns the kind of the document.
     pub const fn shape(&self) -> Shape {
         match self {
             Self::Transaction(_) => Shape::Transaction,

@@ -1,4 +1,4 @@
-//! Names of the SOAP service that the formats of XML have to know: its path and its namespaces.
+//! The path and the namespaces of the SOAP service, in a module of their own because the XML formats need them too.
 
 /// The path of the service.
 pub const PATH: &str = "/soap/UserAccountService";
@@ -8,5 +8,5 @@ pub const NAMESPACE: &str = "urn:postonce:soap:1";
 pub const ENVELOPE_V11: &str = "http://schemas.xmlsoap.org/soap/envelope/";
 /// The namespace of envelopes of SOAP 1.2.
 pub const ENVELOPE_V12: &str = "http://www.w3.org/2003/05/soap-envelope";
-/// The namespaces that have a meaning in its envelopes.
+/// The namespaces that have a meaning in SOAP envelopes of the service.
 pub const NAMESPACES: [&str; 3] = [NAMESPACE, ENVELOPE_V11, ENVELOPE_V12];

@@ -1,5 +1,5 @@
-//! Every format tells everything: what is written can be read back, whatever it is, and the same wish
-//! in any format is the same instruction.
+//! Properties of all formats: every written document can be parsed again without loss, and the same request in any
+//! format gives the same instruction.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::api::translate::{self, InboundDocument};
 const TABLES: [&Tables; 2] = [&xml::CANONICAL, &wwi::WWI];
 const DEPOSIT: Shape = Shape::Submission(TransactionKind::Deposit);
 
-/// Any text that XML can hold and a reference may be.
+/// Generates texts that XML can represent and that are allowed as references.
 fn text() -> impl Strategy<Value = String> {
     let allowed =
         |text: &String| !text.contains(|c: char| c.is_control() || ('\u{FFFE}'..='\u{FFFF}').contains(&c));
@@ -34,14 +34,14 @@ fn amount() -> impl Strategy<Value = String> {
 }
 
 fn balance() -> impl Strategy<Value = String> {
-    // There is no negative nothing.
+    // Zero has no negative form.
     (any::<bool>(), amount()).prop_map(|(negative, amount)| {
         let is_zero = amount.chars().all(|c| c == '0' || c == '.');
         if negative && !is_zero { format!("-{amount}") } else { amount }
     })
 }
 
-/// Times of a century, with the hours that come twice or never on the clocks of a place.
+/// Generates times of a century, many of them near changes to and from daylight saving time.
 fn time() -> impl Strategy<Value = String> {
     let folds = sample::select(vec![1_793_523_600_000_i64, 1_772_964_000_000, 1_762_070_400_000]);
     let near = (folds, -7_200_000..7_200_000_i64).prop_map(|(fold, off)| fold.saturating_add(off));
@@ -75,7 +75,7 @@ fn elements() -> impl Strategy<Value = Vec<String>> {
 fn transaction() -> impl Strategy<Value = wire::Transaction> {
     let kind = sample::select(vec!["deposit", "withdrawal"]);
     let names = (id(), id(), id(), kind, amount(), "[A-Z]{3}");
-    let told = (option::of(text()), metadata(), time(), elements());
+    let content = (option::of(text()), metadata(), time(), elements());
     let posted = ("[0-9]{2,10}", any::<u64>(), balance(), time()).prop_map(Some);
     let reasons = [
         "insufficient_funds",
@@ -91,9 +91,9 @@ fn transaction() -> impl Strategy<Value = wire::Transaction> {
         posted.prop_map(|posted| (posted, None)),
         rejected.prop_map(|rejected| (None, rejected))
     ];
-    (names, told, outcome).prop_map(|(names, told, (posted, rejected))| {
+    (names, content, outcome).prop_map(|(names, content, (posted, rejected))| {
         let (message_id, user_id, account_id, r#type, amount, currency) = names;
-        let (reference, metadata, accepted_at, unknown_elements) = told;
+        let (reference, metadata, accepted_at, unknown_elements) = content;
         let status = match (&posted, &rejected) {
             (Some(_), _) => "posted",
             (None, Some(_)) => "rejected",
@@ -104,7 +104,7 @@ fn transaction() -> impl Strategy<Value = wire::Transaction> {
             Some((number, sequence, balance, at)) => (Some(number), Some(sequence), Some(balance), Some(at)),
         };
         let (reason, rejected_at) = rejected.unzip();
-        // What came in JSON is not told in XML, and must not be taken for ours.
+        // Unknown JSON members are not written to XML, where they could be confused with known elements.
         let unknown_members = wire::RawMembers::new(r#"{"x":[1],"":["<a/>"]}"#);
         wire::Transaction {
             message_id,
@@ -172,7 +172,7 @@ fn document() -> impl Strategy<Value = Document> {
     ]
 }
 
-/// What is there, where nothing and null and empty are the same.
+/// Returns the value without null and empty parts, which are equal to absent ones.
 fn present(value: Value) -> Option<Value> {
     match value {
         Value::Null => None,
@@ -196,7 +196,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_written_is_read_back(document in document()) {
+    fn written_documents_can_be_parsed_without_loss(document in document()) {
         for format in TABLES {
             let root = parsed(&format.write(&document));
             let table = format.of(document.shape());
@@ -209,7 +209,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_wish_is_the_same_instruction_in_every_format(
+    fn the_same_request_gives_the_same_instruction_in_every_format(
         kind in sample::select(vec![TransactionKind::Deposit, TransactionKind::Withdrawal]),
         minor in 1..10_000_000_i64,
         reference in option::of(text()),
@@ -217,17 +217,17 @@ proptest! {
         elements in elements(),
     ) {
         let amount = format!("{}.{:02}", minor / 100, minor % 100);
-        let mut wish = json!({"amount": amount, "currency": "EUR", "metadata": metadata, "type": kind.code()});
-        wish["reference"] = reference.into();
-        let wish = wish.as_object().unwrap().clone();
-        let mut body = wish.clone();
+        let mut members = json!({"amount": amount, "currency": "EUR", "metadata": metadata, "type": kind.code()});
+        members["reference"] = reference.into();
+        let members = members.as_object().unwrap().clone();
+        let mut body = members.clone();
         body.remove("type");
         let plain = instruction(&json::Json, kind, serde_json::to_vec(&body).unwrap());
-        let read: Vec<_> = TABLES.iter().map(|format| instruction(*format, kind, request(format, kind, &wish, &[]))).collect();
+        let read: Vec<_> = TABLES.iter().map(|format| instruction(*format, kind, request(format, kind, &members, &[]))).collect();
         for (instruction, format) in read.iter().zip(TABLES) {
             prop_assert_eq!(instruction.as_ref().ok(), plain.as_ref().ok(), "{}", format.name);
         }
-        let kept = TABLES.map(|format| instruction(format, kind, request(format, kind, &wish, &elements)).ok());
+        let kept = TABLES.map(|format| instruction(format, kind, request(format, kind, &members, &elements)).ok());
         prop_assert_eq!(&kept[0], &kept[1]);
         if let (Some(with), Ok(without)) = (&kept[0], &plain) {
             prop_assert_eq!(with.matches(&without.fingerprint()), elements.is_empty());
@@ -235,15 +235,15 @@ proptest! {
     }
 }
 
-/// A request as a partner writes it.
+/// Writes a request as a partner would.
 fn request(
     format: &Tables,
     kind: TransactionKind,
-    wish: &Map<String, Value>,
+    members: &Map<String, Value>,
     elements: &[String],
 ) -> Vec<u8> {
-    let mut root = format.of(Shape::Submission(kind)).write(wish);
-    root.children.extend(elements.iter().map(|element| Node::Written(element.clone())));
+    let mut root = format.of(Shape::Submission(kind)).write(members);
+    root.children.extend(elements.iter().map(|element| Node::Serialized(element.clone())));
     trees::write(&root).into_bytes()
 }
 
@@ -253,11 +253,11 @@ fn instruction(
     body: Vec<u8>,
 ) -> Result<Instruction, String> {
     let document = InboundDocument::of(format, Bytes::from(body), XmlLimits::default());
-    translate::instruction(kind, &document).map_err(|error| told(&error))
+    translate::instruction(kind, &document).map_err(|error| violations_of(&error))
 }
 
-/// All that a refusal says.
-fn told(error: &ApiError) -> String {
+/// Returns the code and the violations of an error as one text.
+fn violations_of(error: &ApiError) -> String {
     let problem = error.problem();
     let violations = problem.violations.iter().map(|it| format!("{} {}", it.field, it.message));
     std::iter::once(problem.code.clone().into_owned()).chain(violations).collect::<Vec<_>>().join("; ")
@@ -266,12 +266,12 @@ fn told(error: &ApiError) -> String {
 fn refused(format: &'static Tables, inner: &str, expected: &str) {
     let table: &Table = format.of(DEPOSIT);
     let body = format!("<{0} xmlns=\"{1}\">{inner}</{0}>", table.root, table.namespace);
-    let told = instruction(format, TransactionKind::Deposit, body.into_bytes());
-    assert_eq!(told, Err(format!("validation_failed; {expected}")), "{inner}");
+    let refusal = instruction(format, TransactionKind::Deposit, body.into_bytes());
+    assert_eq!(refusal, Err(format!("validation_failed; {expected}")), "{inner}");
 }
 
 #[test]
-fn every_format_of_xml_is_tested_and_has_a_schema() {
+fn every_xml_format_is_tested_and_has_a_schema() {
     let names: Vec<&str> = FORMATS.iter().filter(|it| it.is_xml()).map(|it| it.name()).collect();
     assert_eq!(names, TABLES.map(|table| table.name));
     for shape in [DEPOSIT, Shape::Problem] {
@@ -286,25 +286,28 @@ fn every_format_of_xml_is_tested_and_has_a_schema() {
 }
 
 #[test]
-fn refusals_speak_the_language_of_the_document() {
+fn violations_use_the_field_names_of_the_format() {
     let check = |inner: &str, expected: &str| refused(&xml::CANONICAL, inner, expected);
     let money = "<Amount>1.00</Amount><Currency>EUR</Currency>";
     check("<Currency>EUR</Currency>", "Amount is missing; it must be a string such as \"12.50\"");
     check("<Amount>0.00</Amount><Currency>EUR</Currency>", "Amount must be greater than zero");
     check("<Amount> 1.00</Amount><Currency>EUR</Currency>", "Amount must be a decimal number such as 12.50");
-    check(&format!("{money}<Amount>1.00</Amount>"), "Amount must not stand more than once");
-    check(&format!("{money}<Surplus/>"), "Surplus is not known here");
+    check(&format!("{money}<Amount>1.00</Amount>"), "Amount must not occur more than once");
+    check(&format!("{money}<Surplus/>"), "Surplus is not a known field");
     check(&format!("{money}<x xmlns=\"\"/>"), "x must be in the namespace urn:postonce:xml:1");
-    check(&format!("{money}text"), "TransactionRequest must not have text between its elements");
+    check(&format!("{money}text"), "TransactionRequest must not contain text between its elements");
     check("<Amount a=\"1\">1.00</Amount><Currency>EUR</Currency>", "Amount must not have the attribute a");
-    check("<Amount><b/></Amount><Currency>EUR</Currency>", "Amount must have text only");
+    check("<Amount><b/></Amount><Currency>EUR</Currency>", "Amount must contain text only");
     check(&format!("{money}<Reference></Reference>"), "Reference must have 1 to 140 characters");
     check(
         &format!("{money}<Metadata><Entry><Name>a</Name></Entry></Metadata>"),
-        "Metadata must have elements Entry only, each with Name and Value",
+        "Metadata must contain only elements Entry, each with Name and Value",
     );
     let entry = "<Entry><Name>a</Name><Value>b</Value></Entry>";
-    check(&format!("{money}<Metadata>{entry}{entry}</Metadata>"), "Metadata must not have the Name a twice");
+    check(
+        &format!("{money}<Metadata>{entry}{entry}</Metadata>"),
+        "Metadata must not contain the Name a twice",
+    );
 
     let check = |inner: &str, expected: &str| refused(&wwi::WWI, inner, expected);
     let value = |sign: &str, digits: &str, decimals: &str| {
@@ -313,7 +316,7 @@ fn refusals_speak_the_language_of_the_document() {
                  <CurrencyCode>EUR</CurrencyCode></Value>"
         )
     };
-    check(&value("-", "100", "2"), "Value/Money is of a withdrawal, but this is a deposit");
+    check(&value("-", "100", "2"), "Value/Money describes a withdrawal, but this is a deposit");
     check(&value("+", "0", "2"), "Value/Money must be greater than zero");
     check(&value("", "1", "2"), "Value/Money must have the Sign + or -");
     check(
@@ -323,7 +326,7 @@ fn refusals_speak_the_language_of_the_document() {
     check(&value("+", "1", "9"), "Value/Money must have Decimals from 0 to 4");
     check(
         &value("+", "1", "2").replace("<Sign>+</Sign>", ""),
-        "Value/Money must have the elements Sign, Digits, Decimals, each once and with text only",
+        "Value/Money must contain the elements Sign, Digits, Decimals, each exactly once and with text only",
     );
     check(&value("+", "1", "3"), "Value/Money has more decimals than EUR has (2)");
     check(
@@ -333,7 +336,7 @@ fn refusals_speak_the_language_of_the_document() {
 }
 
 #[test]
-fn elements_of_others_are_kept_and_only_where_they_may_stand() {
+fn elements_of_other_namespaces_are_kept_only_where_they_are_allowed() {
     let read = |inner: &str| {
         let body = format!(
             "<TransactionRequest xmlns=\"urn:postonce:xml:1\" xmlns:x=\"urn:x\">{inner}</TransactionRequest>"
@@ -345,16 +348,16 @@ fn elements_of_others_are_kept_and_only_where_they_may_stand() {
         found.details.unknown_members(),
         r#"["<x:a xmlns:x=\"urn:x\"></x:a>","<x:b xmlns:x=\"urn:x\" k=\"1\">t</x:b>"]"#
     );
-    for ours in ["urn:postonce:soap:1", "urn:wideworldimporters:account:1", "urn:ietf:rfc:7807"] {
+    for reserved in ["urn:postonce:soap:1", "urn:wideworldimporters:account:1", "urn:ietf:rfc:7807"] {
         let forged = format!(
-            "<Amount>1.00</Amount><Currency>EUR</Currency><f:State xmlns:f=\"{ours}\">BOOKED</f:State>"
+            "<Amount>1.00</Amount><Currency>EUR</Currency><f:State xmlns:f=\"{reserved}\">BOOKED</f:State>"
         );
-        let told = read(&forged).unwrap_err();
-        assert!(told.contains("State must not stand here in a namespace that has a meaning to us"), "{told}");
+        let refusal = read(&forged).unwrap_err();
+        assert!(refusal.contains("State must not be in a namespace that the service uses"), "{refusal}");
     }
     let large =
         read(&format!("<Amount>1.00</Amount><Currency>EUR</Currency><x:a>{}</x:a>", "y".repeat(2048)));
     assert!(large.unwrap_err().contains("unknown members of more than 2048 bytes"));
     let inside = read("<Amount>1.00</Amount><Currency>EUR</Currency><Metadata><x:a/></Metadata>");
-    assert!(inside.unwrap_err().starts_with("validation_failed; Metadata must have elements Entry only"));
+    assert!(inside.unwrap_err().starts_with("validation_failed; Metadata must contain only elements Entry"));
 }

@@ -1,10 +1,10 @@
-//! The model of World Wide Importers: what they call an account and a transaction, beside what we do.
-//! `schemas/xsd/wwi-account.xsd` says the same to machines.
+//! The format of World Wide Importers: the mapping between our members and their elements.
+//! `schemas/xsd/wwi-account.xsd` is the XSD of the format.
 //!
-//! Read the tables first: ours on the left, theirs on the right. Below them stand the two things that
-//! no table can say: money as sign, digits and decimals, and times as the clock on their wall shows them.
+//! Read the tables first: our members are on the left, their elements on the right. Below the tables are the two
+//! codecs that only this format needs: money as sign, digits and decimals, and times in their local time zone.
 //!
-//! A transaction of theirs has no type: what comes in has the sign `+`, what goes out `-`.
+//! Their transactions have no type: a deposit has the sign `+`, a withdrawal the sign `-`.
 
 use jiff::tz::{Offset, OffsetConflict, TimeZone};
 use jiff::{Timestamp, Zoned};
@@ -12,16 +12,16 @@ use postonce_shared::domain::instruction::TransactionKind;
 use postonce_shared::messaging::xml::Element;
 use serde_json::{Map, Value, json};
 
-use super::table::Words::{Code, Each, Number, Own, Pairs, Text};
-use super::table::{Row, Table, Tables, Wording, row};
+use super::table::FieldCodec::{Code, Custom, List, Number, Pairs, Text};
+use super::table::{CustomCodec, Row, Table, Tables, row};
 
-/// Their namespace.
+/// The namespace of the format.
 pub const NAMESPACE: &str = "urn:wideworldimporters:account:1";
-/// The zone of the clock on their wall.
+/// The time zone in which times are written.
 const ZONE: &str = "America/Los_Angeles";
-/// Most digits of a balance.
+/// Maximum number of digits of a balance.
 const BALANCE_DIGITS_MAX: usize = 19;
-/// Most digits of an amount or a limit.
+/// Maximum number of digits of an amount or a limit.
 const AMOUNT_DIGITS_MAX: usize = 18;
 
 /// `application/vnd.wwi.account+xml`.
@@ -53,7 +53,7 @@ const REASON: &[(&str, &str)] = &[
     ("discarded", "CANCELED BY BANK"),
 ];
 
-// Ours                          Theirs                        In words
+// Our member                    Their element                 Codec
 
 #[rustfmt::skip]
 static SUBMISSION: Table = open("BookingOrder", &[
@@ -84,7 +84,7 @@ static TRANSACTION: Table = open("Booking", &[
 
 #[rustfmt::skip]
 static TRANSACTION_PAGE: Table = closed("Bookings", &[
-    row("transactions",          "Booking",                    Each(&TRANSACTION)),
+    row("transactions",          "Booking",                    List(&TRANSACTION)),
     row("next_cursor",           "ContinueAt",                 Text),
 ]);
 
@@ -119,7 +119,7 @@ static ACCOUNT: Table = closed("CustomerAccount", &[
 
 #[rustfmt::skip]
 static ACCOUNT_PAGE: Table = closed("CustomerAccounts", &[
-    row("accounts",              "CustomerAccount",            Each(&ACCOUNT)),
+    row("accounts",              "CustomerAccount",            List(&ACCOUNT)),
     row("next_cursor",           "ContinueAt",                 Text),
 ]);
 
@@ -130,7 +130,7 @@ static PROBLEM: Table = closed("Refusal", &[
     row("type",                  "Kind",                       Text),
     row("title",                 "Headline",                   Text),
     row("detail",                "Explanation",                Text),
-    row("violations",            "Faults/Fault",               Each(&VIOLATION)),
+    row("violations",            "Faults/Fault",               List(&VIOLATION)),
 ]);
 
 #[rustfmt::skip]
@@ -147,22 +147,22 @@ const fn open(root: &'static str, rows: &'static [Row]) -> Table {
     Table { namespace: NAMESPACE, root, rows, open: true }
 }
 
-const SIGNED: super::table::Words = Own(&Money::Signed);
-const NOT_NEGATIVE: super::table::Words = Own(&Money::NotNegative);
-const SIGNED_BY_TYPE: super::table::Words = Own(&Money::SignedByType);
-const LOCAL_TIME: super::table::Words = Own(&LocalTime);
+const SIGNED: super::table::FieldCodec = Custom(&Money::Signed);
+const NOT_NEGATIVE: super::table::FieldCodec = Custom(&Money::NotNegative);
+const SIGNED_BY_TYPE: super::table::FieldCodec = Custom(&Money::SignedByType);
+const LOCAL_TIME: super::table::FieldCodec = Custom(&LocalTime);
 
-/// Money as `<Sign>-</Sign><Digits>1250</Digits><Decimals>2</Decimals>`.
+/// Codec of money as `<Sign>-</Sign><Digits>1250</Digits><Decimals>2</Decimals>`.
 enum Money {
-    /// The sign is that of the number.
+    /// The sign is the sign of the number.
     Signed,
-    /// The same, of a number that has no sign in orders.
+    /// As `Signed`, for a number that must not be negative in requests.
     NotNegative,
-    /// The sign is the type of the transaction.
+    /// The sign represents the type of the transaction.
     SignedByType,
 }
 
-/// The sign of the transactions of a kind.
+/// Returns the sign for a kind of transaction.
 const fn sign(kind: TransactionKind) -> &'static str {
     match kind {
         TransactionKind::Deposit => "+",
@@ -171,7 +171,7 @@ const fn sign(kind: TransactionKind) -> &'static str {
 }
 
 impl Money {
-    /// The pattern of a whole number of at most that many digits, as it stands in a schema.
+    /// Returns the pattern of a whole number with at most `most` digits, for a schema.
     fn digits(&self, most: usize) -> String {
         let more = most.saturating_sub(1);
         match self {
@@ -181,7 +181,7 @@ impl Money {
     }
 }
 
-impl Wording for Money {
+impl CustomCodec for Money {
     fn write(&self, element: Element, member: &str, members: &Map<String, Value>) -> Element {
         let text = members.get(member).and_then(Value::as_str).unwrap_or_default();
         let (own_sign, number) = text.strip_prefix('-').map_or(("+", text), |rest| ("-", rest));
@@ -206,8 +206,8 @@ impl Wording for Money {
     }
 
     fn read(&self, element: &Element, member: &str) -> Result<Vec<(String, Value)>, String> {
-        let [told, digits, decimals] = texts(element, ["Sign", "Digits", "Decimals"])?;
-        let kind = TransactionKind::ALL.iter().find(|kind| sign(**kind) == told);
+        let [sign_text, digits, decimals] = texts(element, ["Sign", "Digits", "Decimals"])?;
+        let kind = TransactionKind::ALL.iter().find(|kind| sign(**kind) == sign_text);
         let kind = kind.ok_or_else(|| "must have the Sign + or -".to_owned())?;
         let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
         if !is_number || (digits.starts_with('0') && digits != "0") || digits.len() > 30 {
@@ -226,7 +226,7 @@ impl Wording for Money {
         let number = if rest.is_empty() { whole.to_owned() } else { format!("{whole}.{rest}") };
         Ok(match self {
             Self::Signed | Self::NotNegative => {
-                let signed = if told == "-" { format!("-{number}") } else { number };
+                let signed = if sign_text == "-" { format!("-{number}") } else { number };
                 vec![(member.to_owned(), signed.into())]
             }
             Self::SignedByType => {
@@ -241,10 +241,10 @@ impl Wording for Money {
             (Self::NotNegative, _) => json!(["+"]),
             (Self::SignedByType, Some(kind)) => json!([sign(kind)]),
         };
-        let part = |told: &[&str], digits: usize| json!({"properties": {"Decimals": {"enum": told}, "Digits": {"pattern": self.digits(digits)}}});
+        let part = |decimals: &[&str], digits: usize| json!({"properties": {"Decimals": {"enum": decimals}, "Digits": {"pattern": self.digits(digits)}}});
         let forms = match self {
             Self::Signed => vec![part(&["0", "1", "2", "3", "4"], BALANCE_DIGITS_MAX)],
-            // No currency has a single decimal: the second takes its room.
+            // No currency has exactly one decimal, so one decimal implies a second one, which needs a digit.
             Self::NotNegative | Self::SignedByType => {
                 vec![
                     part(&["0", "2", "3", "4"], AMOUNT_DIGITS_MAX),
@@ -266,27 +266,27 @@ impl Wording for Money {
         })
     }
 
-    fn sums(&self, decimals: usize) -> Vec<Value> {
-        let sum = |told: usize| {
-            // Decimals that are not told take their room all the same.
-            let digits_max = AMOUNT_DIGITS_MAX.saturating_sub(decimals).saturating_add(told);
+    fn amount_schemas(&self, decimals: usize) -> Vec<Value> {
+        let schema = |written: usize| {
+            // Decimals that are omitted still need their digits.
+            let digits_max = AMOUNT_DIGITS_MAX.saturating_sub(decimals).saturating_add(written);
             json!({"properties": {
-                "Decimals": {"enum": [told.to_string()]}, "Digits": {"pattern": self.digits(digits_max)},
+                "Decimals": {"enum": [written.to_string()]}, "Digits": {"pattern": self.digits(digits_max)},
             }})
         };
-        (0..=decimals).map(sum).collect()
+        (0..=decimals).map(schema).collect()
     }
 }
 
-/// A time as date and time of day at a place, with the zone of the place and how far that was from
-/// UTC then: when clocks are put back, an hour comes twice.
+/// Codec of a time as local date, local time, time zone and offset from UTC. The offset is needed because an hour
+/// occurs twice when daylight saving time ends.
 struct LocalTime;
 
-impl Wording for LocalTime {
+impl CustomCodec for LocalTime {
     fn write(&self, element: Element, member: &str, members: &Map<String, Value>) -> Element {
         let text = members.get(member).and_then(Value::as_str).unwrap_or_default();
-        let zone = TimeZone::get(ZONE).expect("the database of time zones is part of the program");
-        // Our own times, which can be read; the epoch would be noticed.
+        let zone = TimeZone::get(ZONE).expect("the time zone database is part of the program");
+        // The service writes only times that can be parsed; the epoch would be noticed as an error.
         let local = text.parse::<Timestamp>().unwrap_or(Timestamp::UNIX_EPOCH).to_zoned(zone);
         let part = |local: &str, text: &str| Element::new(NAMESPACE, local).with_text(text);
         element
@@ -326,7 +326,7 @@ impl Wording for LocalTime {
         })
     }
 
-    fn sums(&self, _: usize) -> Vec<Value> {
+    fn amount_schemas(&self, _: usize) -> Vec<Value> {
         Vec::new()
     }
 }
@@ -344,12 +344,13 @@ fn offset_of(text: &str) -> Option<Offset> {
     Offset::from_seconds(seconds).ok()
 }
 
-/// The texts of the elements in an element, which must be these, each once, in any order.
+/// Returns the texts of the child elements. They must be exactly those in `names`, each once, in any order.
 fn texts<'a, const COUNT: usize>(
     element: &'a Element,
     names: [&str; COUNT],
 ) -> Result<[&'a str; COUNT], String> {
-    let form = || format!("must have the elements {}, each once and with text only", names.join(", "));
+    let form =
+        || format!("must contain the elements {}, each exactly once and with text only", names.join(", "));
     if element.elements().count() != COUNT || element.has_loose_text() {
         return Err(form());
     }

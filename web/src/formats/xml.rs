@@ -1,12 +1,12 @@
-//! The canonical XML: the members of JSON under names as XML likes them. `schemas/xsd/postonce.xsd`
-//! says the same to machines. Problems are those of RFC 9457, appendix B.
+//! The canonical XML format: the JSON members with names in the usual style of XML. `schemas/xsd/postonce.xsd` is the
+//! XSD of the format. Problem documents follow RFC 9457, appendix B.
 
-use super::table::Words::{Each, Number, Pairs, Text};
+use super::table::FieldCodec::{List, Number, Pairs, Text};
 use super::table::{Row, Table, Tables, row};
 
 /// The namespace of the canonical XML.
 pub const NAMESPACE: &str = "urn:postonce:xml:1";
-/// The namespace of problems (RFC 9457, appendix B).
+/// The namespace of problem documents (RFC 9457, appendix B).
 pub const PROBLEM_NAMESPACE: &str = "urn:ietf:rfc:7807";
 
 /// `application/vnd.postonce+xml`.
@@ -54,7 +54,7 @@ static CHANGE: Table = closed("ChangeAccountRequest", &[
     row("status", "Status", Text),
 ]);
 
-/// A transaction; messages of other protocols hold it too.
+/// A transaction; SOAP messages contain it too.
 #[rustfmt::skip]
 pub static TRANSACTION: Table = open("Transaction", &[
     row("message_id", "MessageId", Text),
@@ -77,11 +77,11 @@ pub static TRANSACTION: Table = open("Transaction", &[
 
 #[rustfmt::skip]
 static TRANSACTION_PAGE: Table = closed("TransactionPage", &[
-    row("transactions", "Transaction", Each(&TRANSACTION)),
+    row("transactions", "Transaction", List(&TRANSACTION)),
     row("next_cursor", "NextCursor", Text),
 ]);
 
-/// An account; messages of other protocols hold it too.
+/// An account; SOAP messages contain it too.
 #[rustfmt::skip]
 pub static ACCOUNT: Table = closed("Account", &[
     row("user_id", "UserId", Text),
@@ -99,11 +99,11 @@ pub static ACCOUNT: Table = closed("Account", &[
 
 #[rustfmt::skip]
 static ACCOUNT_PAGE: Table = closed("AccountPage", &[
-    row("accounts", "Account", Each(&ACCOUNT)),
+    row("accounts", "Account", List(&ACCOUNT)),
     row("next_cursor", "NextCursor", Text),
 ]);
 
-/// A problem; messages of other protocols hold it too.
+/// A problem; SOAP faults contain it too.
 #[rustfmt::skip]
 pub static PROBLEM: Table = Table {
     namespace: PROBLEM_NAMESPACE,
@@ -114,7 +114,7 @@ pub static PROBLEM: Table = Table {
         row("status", "status", Number),
         row("detail", "detail", Text),
         row("code", "code", Text),
-        row("violations", "violations/i", Each(&VIOLATION)),
+        row("violations", "violations/i", List(&VIOLATION)),
     ],
     open: false,
 };

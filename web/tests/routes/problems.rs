@@ -54,7 +54,7 @@ async fn unreadable_bodies_are_refused_with_their_reason() {
     check("", "not valid JSON").await;
     check("<deposit/>", "not valid JSON").await;
     check("[]", "must be a JSON object").await;
-    check(r#"{"amount":"1","amount":"2","currency":"EUR"}"#, "stands twice").await;
+    check(r#"{"amount":"1","amount":"2","currency":"EUR"}"#, "occurs twice").await;
     check(&format!("{}1{}", "[".repeat(5000), "]".repeat(5000)), "must be a JSON object").await;
     check(&format!("{{\"x\":{}1{}}}", "[".repeat(5000), "]".repeat(5000)), "nested deeper").await;
 }

@@ -114,7 +114,7 @@ fn serve_with(
             .wrap(from_fn(track_request))
     };
     let limits = HttpLimits {
-        head_patience: HEAD_TIMEOUT,
+        head_timeout: HEAD_TIMEOUT,
         keep_alive: KEEP_ALIVE,
         connections_max: CONNECTIONS_MAX,
         ..HttpLimits::default()
@@ -148,8 +148,8 @@ where
         > + 'static,
     B: MessageBody + 'static,
 {
-    let HttpLimits { head_patience, keep_alive, connections_max, .. } = *limits;
-    let connections = Connections::new(Arc::clone(world), keep_alive.saturating_add(head_patience));
+    let HttpLimits { head_timeout, keep_alive, connections_max, .. } = *limits;
+    let connections = Connections::new(Arc::clone(world), keep_alive.saturating_add(head_timeout));
     world.spawn(Arc::clone(&connections).watch().boxed());
     let connections_max = connections_max.div_ceil(threads);
     let server = HttpServer::new(app)
@@ -157,8 +157,8 @@ where
         .max_connections(connections_max)
         // As many handshakes as connections, so that unfinished handshakes delay no other client.
         .max_connection_rate(connections_max)
-        .tls_handshake_timeout(head_patience.min(HANDSHAKE_TIMEOUT))
-        .client_request_timeout(head_patience)
+        .tls_handshake_timeout(head_timeout.min(HANDSHAKE_TIMEOUT))
+        .client_request_timeout(head_timeout)
         .keep_alive(keep_alive)
         .on_connect(move |stream, data| connections.track(stream, data))
         .shutdown_timeout(drain_s)

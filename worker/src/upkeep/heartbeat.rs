@@ -202,7 +202,8 @@ mod tests {
         let store = MemoryStore::new(Arc::clone(&world));
         let address = Address::parse("worker-1:80").unwrap();
         let (id, poll) = (ProcessId::from_uuid(world.uuid()), Duration::from_secs(60));
-        let heartbeat = Heartbeat::new(&store.roster, &world, (id, ProcessKind::Worker), address, poll);
+        let heartbeat =
+            Heartbeat::new(&store.process_registry, &world, (id, ProcessKind::Worker), address, poll);
         let (starter, drain) = drain();
         let operations = || store.operations.snapshot().values().sum::<u64>();
         let life = async {
@@ -217,16 +218,19 @@ mod tests {
                 heartbeat.run().await;
             }
             assert_eq!(operations(), 361, "one write at the start, and one at every second poll");
-            assert_eq!(live_processes(&*store.roster, world.now()).await.unwrap().len(), 1);
+            assert_eq!(live_processes(&*store.process_registry, world.now()).await.unwrap().len(), 1);
             starter.start();
         };
         let announced = std::sync::atomic::AtomicBool::new(false);
         let note = || announced.store(true, std::sync::atomic::Ordering::SeqCst);
         futures::future::join(heartbeat.keep_registered(&drain, note), life).await;
         assert!(announced.into_inner());
-        assert!(store.roster.list().await.unwrap().is_empty(), "the entry is removed at the end");
+        assert!(store.process_registry.list().await.unwrap().is_empty(), "the entry is removed at the end");
         test_world.advance(Duration::from_secs(3600));
         heartbeat.run().await;
-        assert!(store.roster.list().await.unwrap().is_empty(), "a late run does not restore the entry");
+        assert!(
+            store.process_registry.list().await.unwrap().is_empty(),
+            "a late run does not restore the entry"
+        );
     }
 }

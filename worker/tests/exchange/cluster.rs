@@ -105,7 +105,7 @@ impl Cluster {
             started_at: self.world.now(),
             next_by: self.world.now().after(Duration::from_secs(3600)),
         };
-        self.store.ports().roster.announce(&entry).await.unwrap();
+        self.store.ports().process_registry.announce(&entry).await.unwrap();
     }
 
     pub async fn worker(&self) -> Process {

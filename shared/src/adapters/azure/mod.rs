@@ -112,7 +112,7 @@ pub async fn open(config: &AzureConfig, world: Arc<dyn World>) -> Result<Store, 
     let sync = AzureSyncStore { world: Arc::clone(&world), table: clients.table("state") };
     let api_keys = AzureApiKeys { world: Arc::clone(&world), table: clients.table("apikeys") };
     let partners = AzurePartners { world: Arc::clone(&world), table: clients.table("partners") };
-    let roster = AzureProcessRegistry { world: Arc::clone(&world), table: clients.table("roster") };
+    let registry = AzureProcessRegistry { world: Arc::clone(&world), table: clients.table("roster") };
     let payloads = AzurePayloadStore { world: Arc::clone(&world), container: clients.payloads.clone() };
     let queue = AzureQueue { world, service: clients.queues.clone(), prefix: clients.prefix.clone() };
     Ok(Store {
@@ -126,7 +126,7 @@ pub async fn open(config: &AzureConfig, world: Arc<dyn World>) -> Result<Store, 
         payloads: Arc::new(payloads),
         api_keys: Arc::new(api_keys),
         partners: Arc::new(partners),
-        roster: Arc::new(roster),
+        process_registry: Arc::new(registry),
         operations,
     })
 }

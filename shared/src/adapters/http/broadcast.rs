@@ -45,7 +45,7 @@ impl BroadcastRequest {
 /// Sends requests to all processes.
 pub struct PeerBroadcast {
     own: ProcessId,
-    roster: Arc<dyn ProcessRegistry>,
+    registry: Arc<dyn ProcessRegistry>,
     client: Arc<PeerClient>,
     world: Arc<dyn World>,
 }
@@ -53,11 +53,11 @@ pub struct PeerBroadcast {
 impl PeerBroadcast {
     pub(super) fn new(
         own: ProcessId,
-        roster: &Arc<dyn ProcessRegistry>,
+        registry: &Arc<dyn ProcessRegistry>,
         client: &Arc<PeerClient>,
         world: &Arc<dyn World>,
     ) -> Self {
-        Self { own, roster: Arc::clone(roster), client: Arc::clone(client), world: Arc::clone(world) }
+        Self { own, registry: Arc::clone(registry), client: Arc::clone(client), world: Arc::clone(world) }
     }
 
     /// Sends the request concurrently to every process except this one, and waits at most `timeout` for each
@@ -70,7 +70,7 @@ impl PeerBroadcast {
         request: &BroadcastRequest,
         timeout: Duration,
     ) -> Result<Vec<(RegisteredProcess, Result<Vec<u8>, CallFault>)>, StoreFault> {
-        let entries = live_processes(&*self.roster, self.world.now()).await?;
+        let entries = live_processes(&*self.registry, self.world.now()).await?;
         let is_recipient = |kind| !request.workers_only || kind == ProcessKind::Worker;
         let others = entries.into_iter().filter(|entry| entry.id != self.own && is_recipient(entry.kind));
         let sent = others.map(|entry| self.send_one(entry, request, timeout));

@@ -53,7 +53,7 @@ struct Peer {
 pub struct HttpDoorbell {
     local: Arc<LocalDoorbell>,
     own: ProcessId,
-    roster: Arc<dyn ProcessRegistry>,
+    registry: Arc<dyn ProcessRegistry>,
     world: Arc<dyn World>,
     send_queues: SendQueues<Peer, BTreeSet<QueueName>>,
     known: Mutex<KnownPeers>,
@@ -76,7 +76,7 @@ impl HttpDoorbell {
     pub(super) fn new(
         local: &Arc<LocalDoorbell>,
         own: ProcessId,
-        roster: &Arc<dyn ProcessRegistry>,
+        registry: &Arc<dyn ProcessRegistry>,
         client: &Arc<PeerClient>,
         world: &Arc<dyn World>,
     ) -> Arc<Self> {
@@ -88,7 +88,7 @@ impl HttpDoorbell {
             Self {
                 local: Arc::clone(local),
                 own,
-                roster: Arc::clone(roster),
+                registry: Arc::clone(registry),
                 world: Arc::clone(world),
                 send_queues: SendQueues::new(Arc::clone(world), RING, Arc::new(send)),
                 known: Mutex::default(),
@@ -124,7 +124,7 @@ impl HttpDoorbell {
         let _reading = Reading(self);
         for attempt in 1..=REGISTRY_READ.attempts {
             let missed = std::mem::take(&mut self.known.lock().rung);
-            match live_processes(&*self.roster, self.world.now()).await {
+            match live_processes(&*self.registry, self.world.now()).await {
                 Ok(entries) => {
                     let listens = |kind| kind == ProcessKind::Worker;
                     let others =

@@ -94,10 +94,10 @@ impl PeerNetwork {
         let client = Arc::new(PeerClient::new(Arc::clone(&secret), Arc::clone(world))?);
         let id = ProcessId::from_uuid(world.uuid());
         let local = Arc::new(LocalDoorbell::default());
-        let bell = HttpDoorbell::new(&local, id, &store.roster, &client, world);
+        let bell = HttpDoorbell::new(&local, id, &store.process_registry, &client, world);
         let seal = ReplySeal::new(&secret, world);
         let replies = Arc::new(HttpReplies::new(&client, seal.clone(), world));
-        let broadcast = Arc::new(PeerBroadcast::new(id, &store.roster, &client, world));
+        let broadcast = Arc::new(PeerBroadcast::new(id, &store.process_registry, &client, world));
         Ok(Self { id, secret, local, bell, seal, replies, broadcast })
     }
 

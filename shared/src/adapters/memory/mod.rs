@@ -80,7 +80,7 @@ impl MemoryStore {
             payloads: process.clone(),
             api_keys: process.clone(),
             partners: process.clone(),
-            roster: process.clone(),
+            process_registry: process.clone(),
             operations: Arc::clone(&process.operations),
         }
     }
@@ -115,7 +115,7 @@ struct Tables {
     payloads: BTreeMap<String, payload_store::Payload>,
     api_keys: BTreeMap<String, ApiKeyRecord>,
     partners: BTreeMap<PartnerId, Versioned<Partner>>,
-    roster: BTreeMap<ProcessId, RegisteredProcess>,
+    processes: BTreeMap<ProcessId, RegisteredProcess>,
     numbers: UniqueNumbers,
 }
 

@@ -10,18 +10,18 @@ use crate::ports::process_registry::{ProcessId, ProcessRegistry, RegisteredProce
 impl ProcessRegistry for MemoryStore {
     async fn announce(&self, entry: &RegisteredProcess) -> Result<(), StoreFault> {
         self.count_row("update");
-        self.step(|tables| tables.roster.insert(entry.id, entry.clone()));
+        self.step(|tables| tables.processes.insert(entry.id, entry.clone()));
         Ok(())
     }
 
     async fn withdraw(&self, id: ProcessId) -> Result<(), StoreFault> {
         self.count_row("delete");
-        self.step(|tables| tables.roster.remove(&id));
+        self.step(|tables| tables.processes.remove(&id));
         Ok(())
     }
 
     async fn list(&self) -> Result<Vec<RegisteredProcess>, StoreFault> {
         self.count_query();
-        Ok(self.step(|tables| tables.roster.values().cloned().collect()))
+        Ok(self.step(|tables| tables.processes.values().cloned().collect()))
     }
 }

@@ -140,7 +140,7 @@ impl SqliteStore {
             payloads: Arc::new(payload_store::SqlitePayloadStore::new(Arc::clone(&database))),
             api_keys: Arc::new(api_keys::SqliteApiKeys::new(Arc::clone(&database))),
             partners: Arc::new(partners::SqlitePartners::new(Arc::clone(&database))),
-            roster: Arc::new(process_registry::SqliteProcessRegistry::new(database)),
+            process_registry: Arc::new(process_registry::SqliteProcessRegistry::new(database)),
             operations,
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! Every document is treated as hostile. Features that can make a small document large, slow or ambiguous are
 //! refused: document types (and with them all entities except the five of XML), processing instructions,
-//! encodings other than UTF-8, and excessive depth or numbers.
+//! encodings other than UTF-8, excessive nesting, and too many elements or attributes.
 
 mod read;
 mod write;
@@ -37,10 +37,10 @@ pub struct Attribute {
 pub enum Node {
     /// An element.
     Element(Element),
-    /// Text; there are never two adjacent texts.
+    /// Text. Two adjacent children are never both texts.
     Text(String),
     /// An element that [`write()`] already serialized, inserted unchanged.
-    Written(String),
+    Serialized(String),
 }
 
 /// An element with its content.
@@ -88,7 +88,7 @@ impl Element {
     pub fn elements(&self) -> impl Iterator<Item = &Self> {
         self.children.iter().filter_map(|child| match child {
             Node::Element(element) => Some(element),
-            Node::Text(_) | Node::Written(_) => None,
+            Node::Text(_) | Node::Serialized(_) => None,
         })
     }
 
@@ -113,7 +113,7 @@ pub fn is_white_space(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n'))
 }
 
-/// Returns a name from a document, shortened and escaped for an answer or a log.
+/// Returns a name from a document, shortened and escaped for a response or a log.
 pub fn shown(name: &str) -> String {
     let mut shown: String = name.chars().take(40).flat_map(char::escape_default).collect();
     if name.chars().nth(40).is_some() {

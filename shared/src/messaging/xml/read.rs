@@ -9,28 +9,28 @@ use quick_xml::name::{NamespaceError, PrefixDeclaration, QName};
 
 use super::{Attribute, Element, Name, Node, is_white_space, shown};
 
-/// Largest number of elements: a tree takes more memory than its text.
+/// Maximum number of elements: a tree needs more memory than its text.
 const ELEMENTS_MAX: usize = 10_000;
-/// Longest namespace name in bytes: every element of the namespace holds a copy.
+/// Maximum length of a namespace name in bytes: every element of the namespace contains a copy.
 const NAMESPACE_BYTES_MAX: usize = 256;
 /// The namespace of namespace declarations, which must not be declared.
 const XMLNS_NAMESPACE: &str = "http://www.w3.org/2000/xmlns/";
 /// The namespace that the prefix `xml` has without a declaration.
 pub(super) const XML_NAMESPACE: &str = "http://www.w3.org/XML/1998/namespace";
-/// Largest number of characters of a parser message that is quoted.
+/// Maximum length of a quoted parser message, in characters.
 const MESSAGE_CHARS_MAX: usize = 200;
 
 /// Limits on the structure of a document. The receiver limits its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XmlLimits {
-    /// Deepest nesting, including the outermost element.
+    /// Maximum nesting depth, including the outermost element.
     pub depth_max: usize,
-    /// Largest number of attributes of one element, including namespace declarations.
+    /// Maximum number of attributes of one element, including namespace declarations.
     pub attributes_max: usize,
 }
 
 impl Default for XmlLimits {
-    /// The limits without configuration.
+    /// Returns the default limits.
     fn default() -> Self {
         Self { depth_max: 32, attributes_max: 32 }
     }
@@ -62,7 +62,7 @@ pub fn read(bytes: &[u8], limits: &XmlLimits) -> Result<Element, Unreadable> {
         let event = reader.read_event();
         let event = event.map_err(|error| {
             if let Error::Namespace(NamespaceError::TooManyBindings(most)) = error {
-                return Unreadable { rule: format!("has more than {most} namespaces declared at one place") };
+                return Unreadable { rule: format!("declares more than {most} namespaces in one element") };
             }
             malformed(reader.error_position(), &error)
         })?;
@@ -75,7 +75,7 @@ pub fn read(bytes: &[u8], limits: &XmlLimits) -> Result<Element, Unreadable> {
                 tree.close();
             }
             Event::End(_) => tree.close(),
-            Event::Text(text) if text.contains("]]>") => return refuse("must not have ]]> in a text"),
+            Event::Text(text) if text.contains("]]>") => return refuse("must not contain ]]> in text"),
             Event::Text(text) => tree.text(&text.xml10_content())?,
             Event::CData(text) => tree.text(&text.xml10_content())?,
             Event::GeneralRef(reference) => tree.text(&resolve(&reference)?)?,
@@ -99,7 +99,7 @@ fn decode_text(bytes: &[u8]) -> Result<&str, Unreadable> {
         return refuse("must be in UTF-8, but looks like UTF-16 or UTF-32");
     }
     let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
-    let Ok(text) = std::str::from_utf8(bytes) else { return refuse("must be in UTF-8, and is not") };
+    let Ok(text) = std::str::from_utf8(bytes) else { return refuse("must be in UTF-8, but is not") };
     match text.char_indices().find(|(_, character)| !is_char(*character)) {
         None => Ok(text),
         Some((at, character)) => refuse(format!(
@@ -109,12 +109,12 @@ fn decode_text(bytes: &[u8]) -> Result<&str, Unreadable> {
     }
 }
 
-/// Production 2 of XML 1.0.
+/// Returns whether XML allows the character (XML 1.0, production 2).
 pub(super) const fn is_char(character: char) -> bool {
     matches!(character, '\t' | '\n' | '\r' | ' '..='\u{D7FF}' | '\u{E000}'..='\u{FFFD}' | '\u{10000}'..)
 }
 
-/// Production 4 of XML 1.0, without the colon (NCName).
+/// Returns whether a name can start with the character (XML 1.0, production 4, without the colon).
 const fn starts_name(character: char) -> bool {
     matches!(character,
         'A'..='Z' | '_' | 'a'..='z' | '\u{C0}'..='\u{D6}' | '\u{D8}'..='\u{F6}' | '\u{F8}'..='\u{2FF}'
@@ -123,7 +123,7 @@ const fn starts_name(character: char) -> bool {
         | '\u{10000}'..='\u{EFFFF}')
 }
 
-/// Production 4a of XML 1.0.
+/// Returns whether a name can continue with the character (XML 1.0, production 4a).
 const fn continues_name(character: char) -> bool {
     starts_name(character)
         || matches!(character, '-' | '.' | '0'..='9' | '\u{B7}' | '\u{300}'..='\u{36F}' | '\u{203F}'..='\u{2040}')
@@ -234,7 +234,7 @@ impl Tree {
         };
         match element.children.last_mut() {
             Some(Node::Text(so_far)) => so_far.push_str(text),
-            Some(Node::Element(_) | Node::Written(_)) | None => {
+            Some(Node::Element(_) | Node::Serialized(_)) | None => {
                 element.children.push(Node::Text(text.to_owned()));
             }
         }
@@ -262,7 +262,7 @@ fn declared(prefix: &str, namespace: String) -> Result<(String, String), Unreada
     Ok((prefix.to_owned(), namespace))
 }
 
-/// Refuses attributes that are equal once their prefixes are resolved (Namespaces in XML, section 6.3).
+/// Refuses attributes that are equal after their prefixes are resolved (Namespaces in XML, section 6.3).
 fn check_unique(element: &Element) -> Result<(), Unreadable> {
     let mut names: Vec<(&str, &str)> =
         element.attributes.iter().map(|it| (it.name.namespace.as_str(), it.name.local.as_str())).collect();
@@ -277,10 +277,10 @@ fn check_unique(element: &Element) -> Result<(), Unreadable> {
 }
 
 fn check_declaration(declaration: &BytesDecl<'_>) -> Result<(), Unreadable> {
-    let unclear = |error: &dyn std::fmt::Display| Unreadable {
+    let malformed = |error: &dyn std::fmt::Display| Unreadable {
         rule: format!("has a malformed XML declaration: {}", parser_message(error)),
     };
-    let version = declaration.version().map_err(|error| unclear(&error))?;
+    let version = declaration.version().map_err(|error| malformed(&error))?;
     if version != "1.0" {
         return refuse(format!("must be XML 1.0, but is {}", shown(&version)));
     }
@@ -288,7 +288,7 @@ fn check_declaration(declaration: &BytesDecl<'_>) -> Result<(), Unreadable> {
         None => Ok(()),
         Some(Ok(encoding)) if encoding.eq_ignore_ascii_case("utf-8") => Ok(()),
         Some(Ok(encoding)) => refuse(format!("must be in UTF-8, but declares {}", shown(&encoding))),
-        Some(Err(error)) => Err(unclear(&error)),
+        Some(Err(error)) => Err(malformed(&error)),
     }
 }
 
@@ -301,9 +301,10 @@ fn resolve(reference: &BytesRef<'_>) -> Result<String, Unreadable> {
         }
         Ok(None) => match resolve_xml_entity(&name) {
             Some(text) => Ok(text.to_owned()),
-            None => refuse(format!("has the undefined entity &{};", shown(&name))),
+            None => refuse(format!("refers to the undefined entity &{};", shown(&name))),
         },
-        Err(error) => refuse(format!("has an invalid character reference: {}", parser_message(&error))),
+        // The message of the parser begins with "invalid character reference".
+        Err(error) => refuse(format!("has an {}", parser_message(&error))),
     }
 }
 

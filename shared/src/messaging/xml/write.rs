@@ -1,7 +1,7 @@
 //! Writes a tree as text, in one form for equal trees: attributes and declarations are sorted, every
 //! element has a start tag and an end tag, and references are used only where XML needs them. The rules follow
-//! Exclusive XML Canonicalization 1.0 without comments, with one addition: a prefix that an element declares is kept
-//! even when no name uses it, since a value may.
+//! Exclusive XML Canonicalization 1.0 without comments, with one addition: a declared prefix is kept even if no name
+//! uses it, because a value may use it.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use super::{Attribute, Element, Name, Node};
 /// Writes an element as a standalone text, with every namespace declaration that it needs.
 pub fn write(element: &Element) -> String {
     let mut text = String::new();
-    element_to(&mut text, element, &BTreeMap::new());
+    write_element(&mut text, element, &BTreeMap::new());
     text
 }
 
 /// The namespaces in scope by prefix; the default namespace has the empty prefix.
 type Scope<'a> = BTreeMap<&'a str, &'a str>;
 
-fn element_to<'a>(text: &mut String, element: &'a Element, outer: &Scope<'a>) {
+fn write_element<'a>(text: &mut String, element: &'a Element, outer: &Scope<'a>) {
     let Element { name, declarations, attributes, children } = element;
     let mut wanted: BTreeMap<&str, &str> =
         declarations.iter().map(|(prefix, namespace)| (prefix.as_str(), namespace.as_str())).collect();
@@ -28,7 +28,7 @@ fn element_to<'a>(text: &mut String, element: &'a Element, outer: &Scope<'a>) {
     }
     let mut scope = outer.clone();
     text.push('<');
-    name_to(text, name);
+    write_name(text, name);
     for (prefix, namespace) in wanted {
         let before = scope.get(prefix).copied().unwrap_or(if prefix == "xml" { XML_NAMESPACE } else { "" });
         if before != namespace {
@@ -38,20 +38,20 @@ fn element_to<'a>(text: &mut String, element: &'a Element, outer: &Scope<'a>) {
                 text.push(':');
                 text.push_str(prefix);
             }
-            value_to(text, namespace);
+            write_value(text, namespace);
         }
     }
     let mut sorted: Vec<&Attribute> = attributes.iter().collect();
     sorted.sort_unstable_by_key(|it| (&it.name.namespace, &it.name.local));
     for Attribute { name, value } in sorted {
         text.push(' ');
-        name_to(text, name);
-        value_to(text, value);
+        write_name(text, name);
+        write_value(text, value);
     }
     text.push('>');
     for child in children {
         match child {
-            Node::Element(element) => element_to(text, element, &scope),
+            Node::Element(element) => write_element(text, element, &scope),
             Node::Text(content) => content.chars().for_each(|character| match character {
                 '&' => text.push_str("&amp;"),
                 '<' => text.push_str("&lt;"),
@@ -59,17 +59,17 @@ fn element_to<'a>(text: &mut String, element: &'a Element, outer: &Scope<'a>) {
                 '\r' => text.push_str("&#xD;"),
                 other => text.push(writable(other)),
             }),
-            Node::Written(element) => written_to(text, element, &scope),
+            Node::Serialized(element) => write_serialized(text, element, &scope),
         }
     }
     text.push_str("</");
-    name_to(text, name);
+    write_name(text, name);
     text.push('>');
 }
 
 /// Inserts an element that was serialized without a default namespace. Its parts without a namespace must not
-/// take the default namespace of this place.
-fn written_to(text: &mut String, element: &str, scope: &Scope<'_>) {
+/// take the default namespace of the surrounding element.
+fn write_serialized(text: &mut String, element: &str, scope: &Scope<'_>) {
     let name = element.strip_prefix('<').unwrap_or_default();
     let (name, rest) = name.split_at(name.find([' ', '>']).unwrap_or_default());
     let is_bare = |tag: &str| {
@@ -77,15 +77,15 @@ fn written_to(text: &mut String, element: &str, scope: &Scope<'_>) {
         !name.is_empty() && !name.starts_with('/') && !name.contains(':')
     };
     // In texts and values `<` is written as a reference, so each `<` begins a tag.
-    let needs_none = element.split('<').any(is_bare) && !rest.starts_with(" xmlns=");
-    if needs_none && scope.get("").is_some_and(|default| !default.is_empty()) {
+    let needs_reset = element.split('<').any(is_bare) && !rest.starts_with(" xmlns=");
+    if needs_reset && scope.get("").is_some_and(|default| !default.is_empty()) {
         text.push_str(&format!("<{name} xmlns=\"\"{rest}"));
     } else {
         text.push_str(element);
     }
 }
 
-fn name_to(text: &mut String, name: &Name) {
+fn write_name(text: &mut String, name: &Name) {
     if !name.prefix.is_empty() {
         text.push_str(&name.prefix);
         text.push(':');
@@ -96,17 +96,17 @@ fn name_to(text: &mut String, name: &Name) {
 /// Escapes a text for an attribute or an element.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::new();
-    escaped_to(&mut escaped, text);
+    write_escaped(&mut escaped, text);
     escaped
 }
 
-fn value_to(text: &mut String, value: &str) {
+fn write_value(text: &mut String, value: &str) {
     text.push_str("=\"");
-    escaped_to(text, value);
+    write_escaped(text, value);
     text.push('"');
 }
 
-fn escaped_to(text: &mut String, value: &str) {
+fn write_escaped(text: &mut String, value: &str) {
     value.chars().for_each(|character| match character {
         '&' => text.push_str("&amp;"),
         '<' => text.push_str("&lt;"),

@@ -33,7 +33,7 @@ impl Case {
     }
 
     async fn entry_now(&self, id: ProcessId) -> Option<RegisteredProcess> {
-        self.store.roster.list().await.unwrap().into_iter().find(|entry| entry.id == id)
+        self.store.process_registry.list().await.unwrap().into_iter().find(|entry| entry.id == id)
     }
 
     fn operations(&self) -> u64 {
@@ -44,7 +44,7 @@ impl Case {
 async fn an_entry_is_read_as_it_was_announced(case: &Case) {
     let entry = case.roster_entry();
     assert_eq!(case.entry_now(entry.id).await, None, "the process was not announced");
-    case.store.roster.announce(&entry).await.unwrap();
+    case.store.process_registry.announce(&entry).await.unwrap();
     assert_eq!(case.entry_now(entry.id).await, Some(entry), "the entry is read as it was announced");
 }
 
@@ -57,7 +57,7 @@ async fn the_last_announcement_is_kept(case: &Case) {
         ..first.clone()
     };
     for entry in [&first, &moved, &moved] {
-        case.store.roster.announce(entry).await.unwrap();
+        case.store.process_registry.announce(entry).await.unwrap();
         assert_eq!(
             case.entry_now(first.id).await.as_ref(),
             Some(entry),
@@ -68,12 +68,12 @@ async fn the_last_announcement_is_kept(case: &Case) {
 
 async fn a_withdrawn_process_is_removed(case: &Case) {
     let (entry, neighbor) = (case.roster_entry(), case.roster_entry());
-    case.store.roster.withdraw(entry.id).await.unwrap();
+    case.store.process_registry.withdraw(entry.id).await.unwrap();
     for entry in [&entry, &neighbor] {
-        case.store.roster.announce(entry).await.unwrap();
+        case.store.process_registry.announce(entry).await.unwrap();
     }
     for _ in 0..2 {
-        case.store.roster.withdraw(entry.id).await.unwrap();
+        case.store.process_registry.withdraw(entry.id).await.unwrap();
         assert_eq!(
             case.entry_now(entry.id).await,
             None,
@@ -81,21 +81,21 @@ async fn a_withdrawn_process_is_removed(case: &Case) {
         );
     }
     assert_eq!(case.entry_now(neighbor.id).await, Some(neighbor.clone()), "other entries are not removed");
-    case.store.roster.announce(&entry).await.unwrap();
+    case.store.process_registry.announce(&entry).await.unwrap();
     assert_eq!(case.entry_now(entry.id).await, Some(entry), "a withdrawn process can announce itself again");
 }
 
 async fn entries_are_listed_by_id_with_one_operation(case: &Case) {
     let mut entries: Vec<RegisteredProcess> = (0..20).map(|_| case.roster_entry()).collect();
     // Creates the table, so that later calls need one operation.
-    case.store.roster.announce(&entries[0]).await.unwrap();
+    case.store.process_registry.announce(&entries[0]).await.unwrap();
     for entry in &entries {
         let before = case.operations();
-        case.store.roster.announce(entry).await.unwrap();
+        case.store.process_registry.announce(entry).await.unwrap();
         assert_eq!(case.operations() - before, 1, "an announcement is one operation");
     }
     let before = case.operations();
-    let listed = case.store.roster.list().await.unwrap();
+    let listed = case.store.process_registry.list().await.unwrap();
     assert_eq!(case.operations() - before, 1, "a list is one operation");
     assert!(listed.is_sorted_by(|one, other| one.id < other.id), "each once, ordered by id");
     entries.sort_by_key(|entry| entry.id);
@@ -115,9 +115,9 @@ async fn outdated_entries_are_skipped_and_removed(case: &Case) {
     };
     let (stale, forgotten) = (late(100), late(2 * 24 * 3600));
     for entry in [&alive, &stale, &forgotten] {
-        case.store.roster.announce(entry).await.unwrap();
+        case.store.process_registry.announce(entry).await.unwrap();
     }
-    let found = live_processes(&*case.store.roster, now).await.unwrap();
+    let found = live_processes(&*case.store.process_registry, now).await.unwrap();
     let finds = |entry: &RegisteredProcess| found.iter().any(|found| found.id == entry.id);
     assert!(finds(&alive) && !finds(&stale) && !finds(&forgotten));
     assert_eq!(case.entry_now(stale.id).await, Some(stale), "a stale entry is not removed");

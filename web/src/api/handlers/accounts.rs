@@ -79,10 +79,10 @@ pub async fn change(
     let reply = Reply::to(&request)?;
     let key = paths::account(&request)?;
     let document = InboundDocument::read(&request, payload).await?;
-    let wish = translate::account_change(&document)?;
-    audit::annotate(&request, "changes", wish.members());
+    let change = translate::account_change(&document)?;
+    audit::annotate(&request, "changes", change.members());
     let key = caller.within(key)?;
-    match accounts_service.change(key, &wish).await? {
+    match accounts_service.change(key, &change).await? {
         ChangeOutcome::Done(account) => Ok(reply.with(HttpResponse::Ok(), respond::account(account))),
         ChangeOutcome::Unknown => Err(ApiError::account_unknown()),
         ChangeOutcome::BalanceNotZero(account) => {

@@ -22,8 +22,8 @@ use crate::error::ApiError;
     responses((status = 200, description = "The current state of the gate.", body = Gate), Refusals),
     security(("api_key" = ["admin"]))
 )]
-pub async fn find(_caller: Caller<Admin>, desk: Data<GateService>) -> Result<HttpResponse, ApiError> {
-    Ok(HttpResponse::Ok().json(gate(desk.read().await?)))
+pub async fn find(_caller: Caller<Admin>, service: Data<GateService>) -> Result<HttpResponse, ApiError> {
+    Ok(HttpResponse::Ok().json(gate(service.read().await?)))
 }
 
 /// Hold or release the work
@@ -47,11 +47,11 @@ pub async fn change(
     _caller: Caller<Admin>,
     request: HttpRequest,
     payload: Payload,
-    desk: Data<GateService>,
+    service: Data<GateService>,
 ) -> Result<HttpResponse, ApiError> {
     let document = InboundDocument::read(&request, payload).await?;
-    let state = translate::gate_state(&document, desk.now())?;
-    let (order, told) = desk.set(state).await?;
+    let state = translate::gate_state(&document, service.now())?;
+    let (order, answers) = service.set(state).await?;
     audit::annotate(&request, "state", gate(order).state);
     audit::annotate(&request, "epoch", order.epoch);
     let listener = |Acknowledgment { listener, epoch }| GateListener {
@@ -59,7 +59,7 @@ pub async fn change(
         acknowledged: epoch == Some(order.epoch),
         epoch,
     };
-    let listeners = told.into_iter().map(listener).collect();
+    let listeners = answers.into_iter().map(listener).collect();
     let Gate { state, epoch, release_at } = gate(order);
     Ok(HttpResponse::Ok().json(GateChanged { state, epoch, release_at, listeners }))
 }

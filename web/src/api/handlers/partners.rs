@@ -41,18 +41,18 @@ use crate::error::{ApiError, Code};
 pub async fn list(
     _caller: Caller<Admin>,
     request: HttpRequest,
-    desk: Data<PartnerService>,
+    service: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
     const LISTING: &str = "partners";
     let page = PageQuery::of(&request)?;
     let after = page.position(LISTING)?.map(|id| PartnerId::parse(&id)).transpose();
     let after = after.map_err(|_| ApiError::cursor_invalid())?;
     // One more than requested, to know whether there is another page.
-    let mut partners = desk.list(after.as_ref(), page.limit.saturating_add(1)).await?;
+    let mut partners = service.list(after.as_ref(), page.limit.saturating_add(1)).await?;
     let more = partners.len() > page.limit;
     partners.truncate(page.limit);
     let next_cursor = partners.last().filter(|_| more).map(|last| cursor(LISTING, last.id.as_str()));
-    let scopes = desk.scopes_of(&partners).await?;
+    let scopes = service.scopes_of(&partners).await?;
     let partners = partners.iter().map(|partner| respond::partner(partner, &scopes)).collect();
     Ok(HttpResponse::Ok().json(PartnerPage { partners, next_cursor }))
 }
@@ -77,11 +77,11 @@ pub async fn list(
 pub async fn find(
     _caller: Caller<Admin>,
     request: HttpRequest,
-    desk: Data<PartnerService>,
+    service: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
     let id = paths::partner(&request)?;
-    let partner = desk.find(&id).await?.ok_or_else(unknown)?;
-    answer(HttpResponse::Ok(), &desk, &partner).await
+    let partner = service.find(&id).await?.ok_or_else(unknown)?;
+    answer(HttpResponse::Ok(), &service, &partner).await
 }
 
 /// Create a partner, or change its terms
@@ -111,7 +111,7 @@ pub async fn put(
     caller: Caller<Admin>,
     request: HttpRequest,
     payload: Payload,
-    desk: Data<PartnerService>,
+    service: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
     let id = paths::partner(&request)?;
     let document = InboundDocument::read(&request, payload).await?;
@@ -127,15 +127,15 @@ pub async fn put(
     let expected = request.headers().get(header::IF_MATCH).map(|value| value.to_str().unwrap_or_default());
     let is_expected = |partner: Option<&Partner>| match (expected, partner) {
         (None, _) => true,
-        (Some(expected), Some(partner)) => respond::names(expected, partner),
+        (Some(expected), Some(partner)) => respond::etag_matches(expected, partner),
         (Some(_), None) => false,
     };
-    match desk.put(&id, &terms, is_expected).await? {
+    match service.put(&id, &terms, is_expected).await? {
         PartnerPutOutcome::Created(partner) => {
             audit::annotate(&request, "is_new", true);
-            answer(HttpResponse::Created(), &desk, &partner).await
+            answer(HttpResponse::Created(), &service, &partner).await
         }
-        PartnerPutOutcome::Changed(partner) => answer(HttpResponse::Ok(), &desk, &partner).await,
+        PartnerPutOutcome::Changed(partner) => answer(HttpResponse::Ok(), &service, &partner).await,
         PartnerPutOutcome::Refused(unfit) => Err(refused(&unfit)),
     }
 }
@@ -158,12 +158,12 @@ pub async fn add_key(
     _caller: Caller<Admin>,
     request: HttpRequest,
     payload: Payload,
-    desk: Data<PartnerService>,
+    service: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
     let id = paths::partner(&request)?;
     let document = InboundDocument::read(&request, payload).await?;
     let scopes = translate::key_scopes(&document)?;
-    let (key, changed) = desk.add_key(&id, &scopes).await?;
+    let (key, changed) = service.add_key(&id, &scopes).await?;
     changed_partner(changed)?;
     audit::annotate(&request, "key_id", key.id());
     let codes: Vec<&str> = scopes.iter().map(|scope| scope.code()).collect();
@@ -193,14 +193,14 @@ pub async fn add_key(
 pub async fn revoke_key(
     caller: Caller<Admin>,
     request: HttpRequest,
-    desk: Data<PartnerService>,
+    service: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
     let (id, key_id) = (paths::partner(&request)?, key_id(&request));
     if key_id == caller.grant().key_id {
         return Err(locks_itself_out("Revoke this key with another key"));
     }
-    let partner = changed_partner(desk.revoke_key(&id, key_id).await?)?;
-    answer(HttpResponse::Ok(), &desk, &partner).await
+    let partner = changed_partner(service.revoke_key(&id, key_id).await?)?;
+    answer(HttpResponse::Ok(), &service, &partner).await
 }
 
 /// Add a signature key to a partner
@@ -220,17 +220,17 @@ pub async fn add_signing(
     _caller: Caller<Admin>,
     request: HttpRequest,
     payload: Payload,
-    desk: Data<PartnerService>,
+    service: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
     let id = paths::partner(&request)?;
     let document = InboundDocument::read(&request, payload).await?;
     let key = translate::signature_key(&document)?;
-    let changed = desk.change(&id, |partner| add_signature_key(partner, &key)).await?;
+    let changed = service.change(&id, |partner| add_signature_key(partner, &key)).await?;
     let partner = changed_partner(changed)?;
     // Recorded only after validation, because before that the id is arbitrary text.
     audit::annotate(&request, "key_id", &key.id);
     audit::annotate(&request, "algorithm", key.algorithm.code());
-    answer(HttpResponse::Ok(), &desk, &partner).await
+    answer(HttpResponse::Ok(), &service, &partner).await
 }
 
 /// Remove a signature key of a partner
@@ -248,11 +248,11 @@ pub async fn add_signing(
 pub async fn remove_signing(
     _caller: Caller<Admin>,
     request: HttpRequest,
-    desk: Data<PartnerService>,
+    service: Data<PartnerService>,
 ) -> Result<HttpResponse, ApiError> {
     let (id, key_id) = (paths::partner(&request)?, key_id(&request));
-    let changed = desk.change(&id, |partner| remove_signature_key(partner, key_id)).await?;
-    answer(HttpResponse::Ok(), &desk, &changed_partner(changed)?).await
+    let changed = service.change(&id, |partner| remove_signature_key(partner, key_id)).await?;
+    answer(HttpResponse::Ok(), &service, &changed_partner(changed)?).await
 }
 
 fn key_id(request: &HttpRequest) -> &str {
@@ -261,10 +261,10 @@ fn key_id(request: &HttpRequest) -> &str {
 
 async fn answer(
     mut response: actix_web::HttpResponseBuilder,
-    desk: &PartnerService,
+    service: &PartnerService,
     partner: &Partner,
 ) -> Result<HttpResponse, ApiError> {
-    let scopes = desk.scopes_of(std::slice::from_ref(partner)).await?;
+    let scopes = service.scopes_of(std::slice::from_ref(partner)).await?;
     Ok(response
         .insert_header((header::ETAG, respond::etag(partner)))
         .json(respond::partner(partner, &scopes)))

@@ -1,9 +1,9 @@
-//! Parts of the document that the annotations cannot express: mandatory response headers and their schemas, links,
-//! and the exact schemas of [`sharpen`].
+//! Parts of the OpenAPI document that the annotations cannot express: mandatory response headers and their schemas,
+//! links, and the exact schemas of [`add_rules`].
 
 use std::collections::BTreeSet;
 
-use postonce_schemas::json::{add, sharpen};
+use postonce_schemas::json::{add, add_rules};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ use super::{links, xml};
 use crate::access::scopes::Scope;
 use crate::formats;
 
-/// The document, with its parts in reading order.
+/// The OpenAPI document, with its parts in reading order.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Finished {
@@ -37,7 +37,7 @@ pub(super) fn finish(document: Value) -> Finished {
     }
     let answers = answers(&finished);
     let schemas = finished.components.get_mut("schemas").expect("the document has schemas");
-    sharpen(schemas);
+    add_rules(schemas);
     let scopes: Vec<&str> = Scope::ALL.iter().map(|scope| scope.code()).collect();
     add(schemas, "/PartnerKeyRequest/properties/scopes/items", json!({"enum": scopes}));
     let names = formats::names().into_iter().map(Value::from).chain([Value::Null]);
@@ -85,7 +85,7 @@ fn answers(document: &Finished) -> BTreeSet<String> {
     names
 }
 
-/// Responses omit members without a value; only a member that is always present can be null.
+/// Removes null from the types of members that are not required: responses omit them if they have no value.
 fn refuse_null(schema: &mut Value) {
     let required = schema.get("required").cloned().unwrap_or_default();
     let is_required = |name: &str| required.as_array().into_iter().flatten().any(|it| it == name);

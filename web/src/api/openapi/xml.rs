@@ -1,5 +1,5 @@
-//! XML formats in the document. Every JSON body is also available in each XML format, and as `application/xml` and
-//! `text/xml`, which mean the XML format of the partner, or else the canonical one.
+//! XML formats in the OpenAPI document. Every JSON body is also available in each XML format, and as
+//! `application/xml` and `text/xml`, which mean the XML format of the partner, or else the canonical one.
 
 use postonce_shared::domain::instruction::TransactionKind;
 use serde_json::{Map, Value, json};
@@ -82,7 +82,7 @@ fn reference(
     Some(reference)
 }
 
-/// The name of the schema that a reference leads to.
+/// Returns the name of the schema in a reference.
 pub(super) fn schema_name(reference: &str) -> Option<&str> {
     reference.strip_prefix("#/components/schemas/")
 }

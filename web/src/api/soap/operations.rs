@@ -5,7 +5,7 @@ use postonce_shared::messaging::xml::{Element, shown};
 use super::NAMESPACE;
 use crate::access::scopes::Scope;
 use crate::error::{ApiError, Code};
-use crate::formats::table::Words::{Pairs, Text};
+use crate::formats::table::FieldCodec::{Pairs, Text};
 use crate::formats::table::{Row, Table, row};
 
 /// An operation of the service.

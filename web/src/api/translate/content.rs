@@ -38,7 +38,7 @@ pub fn instruction(kind: TransactionKind, document: &InboundDocument) -> Result<
 pub fn instruction_of(kind: TransactionKind, mut members: Members) -> Result<Instruction, ApiError> {
     let wire::TransactionRequest { amount, currency, reference, metadata } = members.read()?;
     members.refuse_members(&*ANSWERED, "is a member of responses; it cannot be sent");
-    let unknown_members = members.take_the_rest();
+    let unknown_members = members.take_unknown();
 
     let currency = parse_currency(&mut members, &currency);
     let amount = parse_amount(&mut members, &amount, currency);
@@ -55,7 +55,7 @@ pub fn instruction_of(kind: TransactionKind, mut members: Members) -> Result<Ins
 pub fn account_terms(document: &InboundDocument) -> Result<AccountTerms, ApiError> {
     let mut members = document.members(Shape::Opening)?;
     let wire::OpenAccountRequest { currency, overdraft_limit, holder } = members.read()?;
-    members.refuse_the_rest();
+    members.refuse_unknown();
 
     let currency = parse_currency(&mut members, &currency);
     let overdraft_limit = match overdraft_limit {
@@ -83,7 +83,7 @@ pub fn account_terms(document: &InboundDocument) -> Result<AccountTerms, ApiErro
 pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiError> {
     let mut members = document.members(Shape::Change)?;
     let wire::ChangeAccountRequest { overdraft_limit, status } = members.read()?;
-    members.refuse_the_rest();
+    members.refuse_unknown();
 
     if overdraft_limit.is_none() && status.is_none() {
         members.refuse("body", "must contain a change: the limit, the status, or both");
@@ -110,7 +110,7 @@ pub fn account_change(document: &InboundDocument) -> Result<AccountChange, ApiEr
 pub fn gate_state(document: &InboundDocument, now: Timestamp) -> Result<GateState, ApiError> {
     let mut members = document.members_of_json()?;
     let wire::GateChange { state, release_at } = members.read()?;
-    members.refuse_the_rest();
+    members.refuse_unknown();
 
     let scheduled = release_at.is_some();
     let release_at = release_at.and_then(|text| {

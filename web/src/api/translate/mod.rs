@@ -22,7 +22,7 @@ use crate::error::{ApiError, Code};
 use crate::formats::members::Members;
 use crate::formats::{Format, Shape, json};
 
-/// Complete body of a request in a supported format.
+/// The complete body of a request in a supported format.
 #[derive(Debug)]
 pub struct InboundDocument {
     format: &'static dyn Format,
@@ -49,7 +49,7 @@ impl InboundDocument {
     /// Parses its members.
     fn members(&self, shape: Shape) -> Result<Members, ApiError> {
         let members = self.format.read(shape, &self.bytes, &self.limits)?;
-        Ok(members.called_as_in(self.format, shape))
+        Ok(members.with_field_names_of(self.format, shape))
     }
 
     /// Parses the members of a document of the admin API, which must be JSON.
@@ -64,14 +64,14 @@ impl InboundDocument {
 /// # Errors
 /// [`ApiError`] with status 413, 408, 401 or 400.
 pub async fn body(request: &HttpRequest, payload: Payload) -> Result<Bytes, ApiError> {
-    let HttpLimits { body_bytes_max, body_patience, .. } = limits(request);
+    let HttpLimits { body_bytes_max, body_timeout, .. } = limits(request);
     if declared_length(request).is_some_and(|length| length > body_bytes_max) {
         return Err(too_large(body_bytes_max));
     }
     // The system clock and not the `World`, because this limits a client connection and no business time.
-    let bytes = tokio::time::timeout(body_patience, payload.to_bytes_limited(body_bytes_max)).await;
+    let bytes = tokio::time::timeout(body_timeout, payload.to_bytes_limited(body_bytes_max)).await;
     let bytes = bytes.map_err(|_| {
-        ApiError::new(Code::RequestTimeout, format!("The body took longer than {body_patience:?}."))
+        ApiError::new(Code::RequestTimeout, format!("The body took longer than {body_timeout:?}."))
     })?;
     let bytes = bytes.map_err(|_| too_large(body_bytes_max))?.map_err(|error| broken(&error))?;
     // The only place that reads the body of a partner, so every signed body is compared with its digest.

@@ -25,7 +25,7 @@ const SCOPES_MAX: usize = 20;
 pub fn partner_terms(document: &InboundDocument) -> Result<TermsChange, ApiError> {
     let mut members = document.members_of_json()?;
     let wire::PartnerTerms { reach, status, format, rate, signature_required } = members.read()?;
-    members.refuse_the_rest();
+    members.refuse_unknown();
     let reach = self::reach(&mut members, reach);
     let status = status.and_then(|code| {
         let status = PartnerStatus::from_code(&code);
@@ -57,7 +57,7 @@ pub fn partner_terms(document: &InboundDocument) -> Result<TermsChange, ApiError
 pub fn key_scopes(document: &InboundDocument) -> Result<Vec<Scope>, ApiError> {
     let mut members = document.members_of_json()?;
     let wire::PartnerKeyRequest { scopes: codes } = members.read()?;
-    members.refuse_the_rest();
+    members.refuse_unknown();
     if !(1..=SCOPES_MAX).contains(&codes.len()) {
         let rule = format!("must be a list of 1 to {SCOPES_MAX} of {}", Scope::codes());
         members.refuse("scopes", rule);
@@ -81,7 +81,7 @@ pub fn key_scopes(document: &InboundDocument) -> Result<Vec<Scope>, ApiError> {
 pub fn signature_key(document: &InboundDocument) -> Result<SignatureKey, ApiError> {
     let mut members = document.members_of_json()?;
     let wire::PartnerSignatureKeyRequest { key_id, algorithm, material } = members.read()?;
-    members.refuse_the_rest();
+    members.refuse_unknown();
     let id = signature_key_id(&key_id).map_err(|rule| members.refuse("key_id", rule)).ok();
     let algorithm = signature_algorithm(&algorithm).map_err(|rule| members.refuse("algorithm", rule)).ok();
     let material = algorithm.and_then(|algorithm| {

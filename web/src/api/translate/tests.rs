@@ -57,8 +57,8 @@ async fn all_violations_are_reported_at_once() {
     let expected = [
         "reference: must be a string; a JSON number can lose digits",
         "metadata.a: must be a string; a JSON number can lose digits",
-        "fee: has a number that cannot be kept as it is written: it has more than 18 digits before the point, or \
-         more digits than a double has; write it as a string",
+        "fee: contains a number that cannot be stored exactly: it has more than 18 digits before the decimal point, \
+         or more digits than a double can represent; send it as a string",
         "currency: is not a currency code of ISO 4217 that money can be kept in, such as EUR",
         "amount: must not have a sign; the type of the transaction gives the direction",
     ];
@@ -76,7 +76,7 @@ async fn all_violations_are_reported_at_once() {
 }
 
 #[actix_web::test]
-async fn members_of_answers_cannot_be_sent() {
+async fn members_of_responses_cannot_be_sent() {
     for name in
         ["message_id", "type", "status", "accepted_at", "sequence", "posted_at", "reason", "rejected_at"]
     {
@@ -111,8 +111,8 @@ async fn unknown_members_of_account_terms_are_refused() {
     let body = r#"{"currency":"EUR","overdraft_limt":"5","holder":{"given_name":"","title":"Dr"}}"#;
     let expected = [
         "holder.family_name: is missing; it must be a string",
-        "holder.title: is not known here",
-        "overdraft_limt: is not known here",
+        "holder.title: is not a known field",
+        "overdraft_limt: is not a known field",
         "holder.given_name: must have 1 to 140 characters",
     ];
     check(body, &expected).await;
@@ -122,7 +122,7 @@ async fn unknown_members_of_account_terms_are_refused() {
         "holder.family_name: must not contain control characters",
     ];
     check(body, &expected).await;
-    check(r#"{"currency":"EUR","":1}"#, &["\"\": is not known here"]).await;
+    check(r#"{"currency":"EUR","":1}"#, &["\"\": is not a known field"]).await;
     check(
         r#"{"currency":"JPY","overdraft_limit":"0.5"}"#,
         &["overdraft_limit: has more decimals than JPY has (0)"],
@@ -143,7 +143,7 @@ async fn an_empty_change_is_refused() {
     check(
         r#"{"overdraft_limit":"-1","currency":"EUR"}"#,
         &[
-            "currency: is not known here",
+            "currency: is not a known field",
             "overdraft_limit: must not have a sign; the type of the transaction gives the direction",
         ],
     )

@@ -1,27 +1,26 @@
-//! Tables in the words of OpenAPI: where things stand is said by the rows, what they are by the schemas of
-//! JSON.
+//! The OpenAPI schemas of tables. The structure comes from the rows, and the types come from the JSON schemas.
 
 use postonce_schemas::json::codes_by_decimals;
 use postonce_shared::domain::instruction::TransactionKind;
 use serde_json::{Map, Value, json};
 
-use super::{Row, Table, Words};
+use super::{FieldCodec, Row, Table};
 
-/// Text that XML can hold, without control characters.
+/// Text that XML can represent, without control characters.
 const PRINTABLE: &str = r"^[^\u0000-\u001F\u007F-\u009F\uFFFE\uFFFF]*$";
 
 /// The schemas of the JSON bodies, by name.
 type Schemas = Map<String, Value>;
 
 impl Table {
-    /// The schema of the documents of this table, whose members are those of `json`. Elements of other
-    /// namespaces are beyond OpenAPI.
+    /// Returns the schema of the documents of this table. `json` is the name of the JSON schema with the same members.
+    /// OpenAPI cannot describe elements of other namespaces.
     pub fn schema(&self, json: &str, schemas: &Schemas, kind: Option<TransactionKind>) -> Value {
         let of = schemas.get(json).unwrap_or_else(|| panic!("no schema {json}"));
         let mut root = object();
         for row in self.rows {
-            let (leaf, needs) = described(row, of, schemas, kind);
-            put(&mut root, row.path, leaf, needs);
+            let (leaf, required) = described(row, of, schemas, kind);
+            put(&mut root, row.path, leaf, required);
         }
         set(&mut root, "xml", json!({"name": self.root, "namespace": self.namespace}));
         if let Some(description) = of.get("description").and_then(Value::as_str) {
@@ -33,7 +32,7 @@ impl Table {
         root
     }
 
-    /// What holds for several members at once.
+    /// Returns the rules that concern several members.
     fn rules(&self, json: &str, of: &Value) -> Option<Vec<Value>> {
         let money = match json {
             "TransactionRequest" => "amount",
@@ -41,7 +40,7 @@ impl Table {
             "ChangeAccountRequest" => {
                 let one_is_there = |row: &Row| {
                     let mut rule = json!({});
-                    put(&mut rule, row.path, json!({}), Needs { group: true, leaf: true });
+                    put(&mut rule, row.path, json!({}), Required { group: true, leaf: true });
                     rule
                 };
                 return Some(self.rows.iter().map(one_is_there).collect());
@@ -53,16 +52,20 @@ impl Table {
         let mut rules = Vec::new();
         for (place, (decimals, codes)) in codes_by_decimals().into_iter().enumerate() {
             let in_json = of.pointer(&format!("/oneOf/{place}/properties/{}", money.member)).cloned();
-            let sums = match &money.words {
-                Words::Own(wording) => wording.sums(decimals),
-                Words::Text | Words::Number | Words::Code(_) | Words::Pairs(..) | Words::Each(_) => {
-                    vec![in_json.unwrap_or_else(|| panic!("{json} does not say its sums by currency"))]
+            let amounts = match &money.codec {
+                FieldCodec::Custom(codec) => codec.amount_schemas(decimals),
+                FieldCodec::Text
+                | FieldCodec::Number
+                | FieldCodec::Code(_)
+                | FieldCodec::Pairs(..)
+                | FieldCodec::List(_) => {
+                    vec![in_json.unwrap_or_else(|| panic!("{json} has no amounts by currency"))]
                 }
             };
-            rules.extend(sums.into_iter().map(|sum| {
+            rules.extend(amounts.into_iter().map(|amount| {
                 let mut rule = json!({});
-                put(&mut rule, currency.path, json!({"enum": codes}), Needs::default());
-                put(&mut rule, money.path, sum, Needs::default());
+                put(&mut rule, currency.path, json!({"enum": codes}), Required::default());
+                put(&mut rule, money.path, amount, Required::default());
                 rule
             }));
         }
@@ -70,15 +73,15 @@ impl Table {
     }
 }
 
-/// What has to be there: the elements around one, and in them the one itself.
+/// The required elements of a row: those around its element, and the element itself.
 #[derive(Debug, Clone, Copy, Default)]
-struct Needs {
+struct Required {
     group: bool,
     leaf: bool,
 }
 
-/// What stands in the element of a row, and whether it has to be there.
-fn described(row: &Row, of: &Value, schemas: &Schemas, kind: Option<TransactionKind>) -> (Value, Needs) {
+/// Returns the schema of the element of a row, and whether the element is required.
+fn described(row: &Row, of: &Value, schemas: &Schemas, kind: Option<TransactionKind>) -> (Value, Required) {
     let (object, member) = match row.member.split_once('.') {
         None => (None, row.member),
         Some((object, member)) => (Some(object), member),
@@ -86,33 +89,33 @@ fn described(row: &Row, of: &Value, schemas: &Schemas, kind: Option<TransactionK
     let group = object.is_some_and(|object| is_required(of, object));
     let of = object.map_or(of, |object| referred(of, object, schemas));
     let leaf = is_required(of, member);
-    let needs = Needs { group: group || (object.is_none() && leaf), leaf };
+    let required = Required { group: group || (object.is_none() && leaf), leaf };
     let in_json = of.pointer(&format!("/properties/{member}")).cloned().unwrap_or_else(|| json!({}));
-    let leaf = match &row.words {
-        Words::Text | Words::Number => in_xml(in_json),
-        Words::Code(codes) => {
+    let leaf = match &row.codec {
+        FieldCodec::Text | FieldCodec::Number => in_xml(in_json),
+        FieldCodec::Code(codes) => {
             let theirs: Vec<&str> = codes.iter().map(|(_, theirs)| *theirs).collect();
             json!({"type": "string", "enum": theirs})
         }
-        Words::Pairs(item, name, text) => pairs(item, name, text),
-        Words::Each(table) => {
+        FieldCodec::Pairs(item, name, text) => pairs(item, name, text),
+        FieldCodec::List(table) => {
             let name = in_json.pointer("/items/$ref").and_then(Value::as_str).unwrap_or_default();
             let name = name.rsplit('/').next().unwrap_or_default();
             json!({"type": "array", "items": table.schema(name, schemas, None)})
         }
-        Words::Own(wording) => wording.schema(kind),
+        FieldCodec::Custom(codec) => codec.schema(kind),
     };
-    (leaf, needs)
+    (leaf, required)
 }
 
-/// Whether a member is always there, and never null: XML has no other way to say null than to leave it out.
+/// Returns whether a member is always present and never null. XML represents null by omitting the element.
 fn is_required(of: &Value, member: &str) -> bool {
     let is_nullable = of.pointer(&format!("/properties/{member}/type/1")).is_some_and(|it| it == "null");
     let names = of.get("required").and_then(Value::as_array);
     !is_nullable && names.is_some_and(|names| names.iter().any(|name| name == member))
 }
 
-/// The schema that a member refers to.
+/// Returns the schema that a member refers to.
 fn referred<'a>(of: &Value, member: &str, schemas: &'a Schemas) -> &'a Value {
     let member = of.pointer(&format!("/properties/{member}"));
     let alternatives = member.and_then(|it| it.get("oneOf")).and_then(Value::as_array);
@@ -121,8 +124,8 @@ fn referred<'a>(of: &Value, member: &str, schemas: &'a Schemas) -> &'a Value {
     name.and_then(|name| schemas.get(name)).unwrap_or_else(|| panic!("{member:?} refers to no schema"))
 }
 
-/// A text or a number as XML writes it. There is no null; free text may be the word `null`, which is how
-/// tools write one.
+/// Converts the schema of a text or a number to XML. XML has no null. For free text, null is allowed in the schema,
+/// because tools write it as the text `null`.
 fn in_xml(mut schema: Value) -> Value {
     let is_number = schema.get("type").is_some_and(|it| it == "integer");
     let is_free = schema.get("pattern").and_then(Value::as_str).is_some_and(|it| it.contains("u0000"));
@@ -142,30 +145,30 @@ fn pairs(item: &str, name: &str, text: &str) -> Value {
     let mut key = free();
     set(&mut key, "minLength", 1.into());
     set(&mut key, "maxLength", 40.into());
-    let always = Needs { group: true, leaf: true };
+    let always = Required { group: true, leaf: true };
     put(&mut pair, name, key, always);
     put(&mut pair, text, free(), always);
     set(&mut pair, "xml", json!({"name": item}));
-    let description = "Your own data, given back unchanged: no name twice, 2048 bytes together.";
+    let description = "Your own data, returned unchanged. Names must be unique; at most 2048 bytes in total.";
     json!({
         "type": "array", "description": description, "maxItems": 20, "items": pair, "xml": {"wrapped": true},
     })
 }
 
-/// An element with these elements and no others.
+/// Returns the schema of an element without child elements, to which properties are added.
 pub(super) fn object() -> Value {
     json!({"type": "object", "properties": {}, "additionalProperties": false})
 }
 
-/// Puts a schema at a path of elements.
-fn put(schema: &mut Value, path: &str, leaf: Value, needs: Needs) {
+/// Inserts a schema at a path of elements.
+fn put(schema: &mut Value, path: &str, leaf: Value, required: Required) {
     let (first, rest) = path.split_once('/').map_or((path, None), |(first, rest)| (first, Some(rest)));
     let is_whole = schema.get("type").is_some();
     let Some(schema) = schema.as_object_mut() else { return };
-    let is_needed = if rest.is_some() { needs.group } else { needs.leaf };
+    let is_needed = if rest.is_some() { required.group } else { required.leaf };
     if is_needed {
-        let required = schema.entry("required").or_insert_with(|| json!([]));
-        if let Some(names) = required.as_array_mut().filter(|names| !names.iter().any(|it| it == first)) {
+        let names = schema.entry("required").or_insert_with(|| json!([]));
+        if let Some(names) = names.as_array_mut().filter(|names| !names.iter().any(|it| it == first)) {
             names.push(first.into());
         }
     }
@@ -176,7 +179,7 @@ fn put(schema: &mut Value, path: &str, leaf: Value, needs: Needs) {
         Some(rest) => {
             let group =
                 properties.entry(first).or_insert_with(|| if is_whole { object() } else { json!({}) });
-            put(group, rest, leaf, needs);
+            put(group, rest, leaf, required);
         }
     }
 }

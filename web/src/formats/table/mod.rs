@@ -1,9 +1,9 @@
-//! Formats of XML as tables: each row says which member stands where, and in which words. One reader
-//! and one writer serve all tables, so what is written can be read back.
+//! XML formats as tables. Each row maps a member to the path of an element and to the codec of its value. One parser
+//! and one writer serve all tables, so every written document can be parsed again.
 //!
-//! We write the elements in the order of the rows and read them in any. Each stands at most once and has
-//! no attributes; texts are taken as they are, blanks included. Elements of other namespaces may stand
-//! in an open table only, and are kept as they are.
+//! Elements are written in the order of the rows, and accepted in any order. Each occurs at most once and has no
+//! attributes. Texts are not trimmed. Elements of other namespaces are allowed in open tables only, and are kept
+//! unchanged.
 
 mod describe;
 mod read;
@@ -19,27 +19,27 @@ use super::members::Members;
 use super::{Document, Format, Shape};
 use crate::error::ApiError;
 
-/// The member under which the elements of other namespaces travel within this module.
+/// The name of the member that contains the elements of other namespaces, within this module.
 const ELEMENTS: &str = "";
 
-/// One kind of document of a format.
+/// The mapping of one kind of document of a format.
 #[derive(Debug)]
 pub struct Table {
     /// The namespace of all its elements.
     pub namespace: &'static str,
-    /// Its outermost element.
+    /// The name of its outermost element.
     pub root: &'static str,
     /// Its rows, in the order in which its elements are written.
     pub rows: &'static [Row],
-    /// Whether elements of other namespaces may stand in it.
+    /// Whether elements of other namespaces are allowed.
     pub open: bool,
 }
 
-/// A member, and where and how it stands in the document.
+/// A member, with the path and the codec of its element.
 pub struct Row {
     member: &'static str,
     path: &'static str,
-    words: Words,
+    codec: FieldCodec,
 }
 
 impl std::fmt::Debug for Row {
@@ -48,57 +48,57 @@ impl std::fmt::Debug for Row {
     }
 }
 
-/// A row: the member by its name (of an inner object with a dot), the elements that lead to it with
-/// slashes, and how its value is written.
-pub const fn row(member: &'static str, path: &'static str, words: Words) -> Row {
-    Row { member, path, words }
+/// Creates a row. The name of a member of an inner object has a dot; a path of nested elements has slashes.
+pub const fn row(member: &'static str, path: &'static str, codec: FieldCodec) -> Row {
+    Row { member, path, codec }
 }
 
-/// How a value is written.
-pub enum Words {
-    /// As it is.
+/// The conversion between the value of a member and the content of an element.
+pub enum FieldCodec {
+    /// A text, unchanged.
     Text,
     /// A whole number.
     Number,
-    /// A code, each in words of their own: ours first.
+    /// A code: pairs of our code and the code of the format.
     Code(&'static [(&'static str, &'static str)]),
-    /// Names with texts: the element of one, of its name and of its text.
+    /// A map of texts: the names of the elements of a pair, of its name and of its text.
     Pairs(&'static str, &'static str, &'static str),
-    /// A list: the element stands once for each.
-    Each(&'static Table),
-    /// Something of the format's own.
-    Own(&'static dyn Wording),
+    /// A list: the element occurs once for each item.
+    List(&'static Table),
+    /// A codec that only one format has.
+    Custom(&'static dyn CustomCodec),
 }
 
-/// A way to write values that only one format has. It may read several members from one element.
-pub trait Wording: Sync {
-    /// Fills the element with what a member of `members` says.
+/// A codec that only one format has. It may parse several members from one element.
+pub trait CustomCodec: Sync {
+    /// Writes a member of `members` into the element.
     fn write(&self, element: Element, member: &str, members: &Map<String, Value>) -> Element;
 
-    /// The members that an element tells.
+    /// Parses the members in an element.
     ///
     /// # Errors
-    /// What is wrong with it, as the end of a sentence.
+    /// The violated rule, as the end of a sentence.
     fn read(&self, element: &Element, member: &str) -> Result<Vec<(String, Value)>, String>;
 
-    /// The schema of such an element in an OpenAPI document; of a deposit or a withdrawal, as it is there.
+    /// Returns the schema of the element for the OpenAPI document. `kind` is the kind of transaction that the operation
+    /// submits.
     fn schema(&self, kind: Option<TransactionKind>) -> Value;
 
-    /// What the schema adds for sums of currencies with that many decimals; one of these holds. Nothing
-    /// where the words are not about money.
-    fn sums(&self, decimals: usize) -> Vec<Value>;
+    /// Returns the additional schemas of amounts in currencies with `decimals` decimals; an amount must match one of
+    /// them. Returns none if the codec is not for money.
+    fn amount_schemas(&self, decimals: usize) -> Vec<Value>;
 }
 
-/// A format that consists of tables.
+/// A format that is defined by tables.
 #[derive(Debug)]
 pub struct Tables {
-    /// Its name in partners' profiles.
+    /// Its name in the profiles of partners.
     pub name: &'static str,
     /// Its media type.
     pub media_type: &'static str,
-    /// The media type of its problems.
+    /// The media type of its problem documents.
     pub problem_media_type: &'static str,
-    /// What a deposit or a withdrawal asks for.
+    /// A request for a deposit or a withdrawal.
     pub submission: &'static Table,
     /// The terms of a new account.
     pub opening: &'static Table,
@@ -112,12 +112,12 @@ pub struct Tables {
     pub account: &'static Table,
     /// A page of accounts.
     pub account_page: &'static Table,
-    /// Why a request was refused.
+    /// The reason why a request was refused.
     pub problem: &'static Table,
 }
 
 impl Tables {
-    /// The table of a kind of document.
+    /// Returns the table of a kind of document.
     pub const fn of(&self, shape: Shape) -> &'static Table {
         match shape {
             Shape::Submission(_) => self.submission,
@@ -158,11 +158,11 @@ impl Format for Tables {
         let table = self.of(shape);
         let mut members = read_root(table, &root)?;
         if let Shape::Submission(kind) = shape
-            && let Some(told) = members.take("type")
-            && told != kind.code()
+            && let Some(sent) = members.take("type")
+            && sent != kind.code()
         {
             let message =
-                format!("is of a {}, but this is a {}", told.as_str().unwrap_or_default(), kind.code());
+                format!("describes a {}, but this is a {}", sent.as_str().unwrap_or_default(), kind.code());
             members.refuse(&self.field(shape, "amount"), message);
         }
         Ok(members)
@@ -179,7 +179,7 @@ impl Format for Tables {
 
     fn schema(&self, shape: Shape, json: &str, schemas: &Map<String, Value>) -> Option<(String, Value)> {
         let table = self.of(shape);
-        let (which, kind) = match shape {
+        let (prefix, kind) = match shape {
             Shape::Submission(kind @ TransactionKind::Deposit) => ("Deposit", Some(kind)),
             Shape::Submission(kind @ TransactionKind::Withdrawal) => ("Withdrawal", Some(kind)),
             Shape::Opening
@@ -190,12 +190,12 @@ impl Format for Tables {
             | Shape::AccountPage
             | Shape::Problem => ("", None),
         };
-        Some((format!("{which}{}", table.root), table.schema(json, schemas, kind)))
+        Some((format!("{prefix}{}", table.root), table.schema(json, schemas, kind)))
     }
 }
 
 impl Table {
-    /// Where a member stands; the name itself where the table does not know it.
+    /// Returns the path of a member; for an unknown member, its name.
     pub fn field(&self, member: &str) -> String {
         let of_row = |row: &Row| {
             let rest = member.strip_prefix(row.member)?;

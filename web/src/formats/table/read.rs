@@ -1,4 +1,4 @@
-//! From elements to members. What is wrong is noted, field by field, and reading goes on.
+//! Parses elements into members. A violation of a field is recorded, and parsing continues.
 
 use std::collections::BTreeSet;
 
@@ -7,27 +7,27 @@ use postonce_shared::domain::instruction::UNKNOWN_MEMBERS_BYTES_MAX;
 use postonce_shared::messaging::xml::{self, Element, XmlLimits, shown};
 use serde_json::{Map, Value};
 
-use super::{ELEMENTS, Row, Table, Words};
+use super::{ELEMENTS, FieldCodec, Row, Table};
 use crate::error::{ApiError, Code};
-use crate::formats::is_ours;
+use crate::formats::is_reserved_namespace;
 use crate::formats::members::Members;
 
 /// The namespace of `xsi:schemaLocation`.
 const SCHEMA_INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
 
-/// Reads a body as XML.
+/// Parses a body as XML.
 ///
 /// # Errors
-/// [`ApiError`] of status 400.
+/// [`ApiError`] with status 400.
 pub fn parse(body: &[u8], limits: &XmlLimits) -> Result<Element, ApiError> {
     xml::read(body, limits)
         .map_err(|unreadable| ApiError::new(Code::BodyInvalid, format!("The body {unreadable}.")))
 }
 
-/// Reads a document whose outermost element has to be that of the table.
+/// Parses a document. Its outermost element must be that of the table.
 ///
 /// # Errors
-/// [`ApiError`] of status 400 when it is another one.
+/// [`ApiError`] with status 400 for another outermost element.
 pub fn read_root(table: &Table, root: &Element) -> Result<Members, ApiError> {
     if root.is(table.namespace, table.root) {
         return Ok(table.read(root));
@@ -41,7 +41,7 @@ pub fn read_root(table: &Table, root: &Element) -> Result<Members, ApiError> {
 }
 
 impl Table {
-    /// Reads what is in an element, whatever its own name is.
+    /// Parses the content of an element with any name.
     pub fn read(&self, root: &Element) -> Members {
         let mut members = Members::default();
         for attribute in &root.attributes {
@@ -59,12 +59,12 @@ impl Table {
     fn read_group(&self, group: &Element, prefix: &str, seen: &mut BTreeSet<String>, members: &mut Members) {
         if group.has_loose_text() {
             let field = if prefix.is_empty() { self.root } else { prefix };
-            members.refuse(field, "must not have text between its elements");
+            members.refuse(field, "must not contain text between its elements");
         }
         for child in group.elements() {
             let is_foreign = !child.name.namespace.is_empty() && child.name.namespace != self.namespace;
             if is_foreign && self.open && prefix.is_empty() {
-                self.keep(child, members);
+                self.keep_foreign(child, members);
                 continue;
             }
             let local = shown(&child.name.local);
@@ -74,31 +74,31 @@ impl Table {
                 continue;
             }
             if let Some(row) = self.rows.iter().find(|row| row.path == path) {
-                let is_list = matches!(row.words, Words::Each(_));
-                if is_list || once(child, path, seen, members) {
+                let is_list = matches!(row.codec, FieldCodec::List(_));
+                if is_list || is_first(child, path, seen, members) {
                     self.read_row(child, row, members);
                 }
             } else if let Some(first) = self.rows.iter().find(|row| is_within(row, &path)) {
-                // Present, though perhaps without anything in it.
+                // The inner object is present even if the element is empty.
                 if let Some((object, _)) = first.member.split_once('.') {
                     members.object(object);
                 }
-                if once(child, path.clone(), seen, members) {
+                if is_first(child, path.clone(), seen, members) {
                     self.read_group(child, &path, seen, members);
                 }
             } else {
-                members.refuse(&path, "is not known here");
+                members.refuse(&path, "is not a known field");
             }
         }
     }
 
-    /// Keeps an element of another namespace, as long as it may be kept.
-    fn keep(&self, element: &Element, members: &mut Members) {
-        if is_ours(&element.name.namespace) {
+    /// Keeps an element of another namespace, if that namespace is not reserved.
+    fn keep_foreign(&self, element: &Element, members: &mut Members) {
+        if is_reserved_namespace(&element.name.namespace) {
             let field = shown(&element.name.local);
-            return members.refuse(&field, "must not stand here in a namespace that has a meaning to us");
+            return members.refuse(&field, "must not be in a namespace that the service uses");
         }
-        // What is too much is refused later, and need not all be written for that.
+        // Elements above the size limit are refused later; the first one above the limit is enough for that.
         let elements = members.elements();
         let bytes: usize = elements.iter().map(String::len).sum();
         if bytes <= UNKNOWN_MEMBERS_BYTES_MAX {
@@ -107,15 +107,15 @@ impl Table {
     }
 
     fn read_row(&self, element: &Element, row: &Row, members: &mut Members) {
-        let read = match &row.words {
-            Words::Each(table) => return read_item(element, row, table, members),
-            Words::Own(wording) => wording.read(element, row.member),
-            Words::Pairs(item, name, text) => {
+        let read = match &row.codec {
+            FieldCodec::List(table) => return read_item(element, row, table, members),
+            FieldCodec::Custom(codec) => codec.read(element, row.member),
+            FieldCodec::Pairs(item, name, text) => {
                 pairs(element, self.namespace, (item, name, text)).map(|value| of_row(row, value))
             }
-            Words::Text | Words::Number | Words::Code(_) => {
-                let text = element.text().ok_or_else(|| "must have text only".to_owned());
-                text.and_then(|text| row.words.value(text)).map(|value| of_row(row, value))
+            FieldCodec::Text | FieldCodec::Number | FieldCodec::Code(_) => {
+                let text = element.text().ok_or_else(|| "must contain text only".to_owned());
+                text.and_then(|text| row.codec.value(text)).map(|value| of_row(row, value))
             }
         };
         match read {
@@ -137,13 +137,13 @@ fn is_within(row: &Row, group: &str) -> bool {
     row.path.strip_prefix(group).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Whether an element stands at its place for the first time, which has no attributes.
-fn once(element: &Element, path: String, seen: &mut BTreeSet<String>, members: &mut Members) -> bool {
+/// Returns whether this is the first element at the path. Adds a violation if it is repeated or has attributes.
+fn is_first(element: &Element, path: String, seen: &mut BTreeSet<String>, members: &mut Members) -> bool {
     if let Some(attribute) = element.attributes.first() {
         members.refuse(&path, format!("must not have the attribute {}", shown(&attribute.name.local)));
     }
     if seen.contains(&path) {
-        members.refuse(&path, "must not stand more than once");
+        members.refuse(&path, "must not occur more than once");
         return false;
     }
     seen.insert(path)
@@ -153,7 +153,7 @@ fn of_row(row: &Row, value: Value) -> Vec<(String, Value)> {
     vec![(row.member.to_owned(), value)]
 }
 
-impl Words {
+impl FieldCodec {
     fn value(&self, text: &str) -> Result<Value, String> {
         match self {
             Self::Number => {
@@ -166,7 +166,7 @@ impl Words {
                     format!("must be {}", theirs.join(" or "))
                 })
             }
-            Self::Text | Self::Pairs(..) | Self::Each(_) | Self::Own(_) => Ok(Value::from(text)),
+            Self::Text | Self::Pairs(..) | Self::List(_) | Self::Custom(_) => Ok(Value::from(text)),
         }
     }
 }
@@ -176,7 +176,7 @@ fn pairs(
     namespace: &str,
     (item, name, text): (&str, &str, &str),
 ) -> Result<Value, String> {
-    let form = || format!("must have elements {item} only, each with {name} and {text}");
+    let form = || format!("must contain only elements {item}, each with {name} and {text}");
     let mut pairs = Map::new();
     for pair in element.elements() {
         let part = |local| pair.elements().find(|part| part.is(namespace, local));
@@ -187,7 +187,7 @@ fn pairs(
             return Err(form());
         };
         if pairs.insert(key.to_owned(), Value::from(value)).is_some() {
-            return Err(format!("must not have the {name} {} twice", shown(key)));
+            return Err(format!("must not contain the {name} {} twice", shown(key)));
         }
     }
     if element.has_loose_text() { Err(form()) } else { Ok(Value::Object(pairs)) }

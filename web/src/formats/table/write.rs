@@ -1,15 +1,15 @@
-//! From members to elements.
+//! Writes members as elements.
 
 use postonce_schemas::json::{self as wire, RawMembers};
 use postonce_shared::messaging::xml::{Element, Node};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{ELEMENTS, Row, Table, Words};
+use super::{ELEMENTS, FieldCodec, Row, Table};
 use crate::formats::Document;
 
 impl Table {
-    /// Writes an element with those members.
+    /// Writes an element with the members.
     pub fn write(&self, members: &Map<String, Value>) -> Element {
         self.write_as(self.root, members)
     }
@@ -28,7 +28,7 @@ impl Table {
         }
         if let Some(Value::Array(elements)) = members.get(ELEMENTS) {
             let written = elements.iter().filter_map(Value::as_str);
-            root.children.extend(written.map(|element| Node::Written(element.to_owned())));
+            root.children.extend(written.map(|element| Node::Serialized(element.to_owned())));
         }
         root
     }
@@ -36,13 +36,13 @@ impl Table {
     fn leaves(&self, row: &Row, name: &str, value: &Value, members: &Map<String, Value>) -> Vec<Element> {
         let leaf = || Element::new(self.namespace, name);
         let plain = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        match &row.words {
-            Words::Text | Words::Number => vec![leaf().with_text(&plain)],
-            Words::Code(codes) => {
+        match &row.codec {
+            FieldCodec::Text | FieldCodec::Number => vec![leaf().with_text(&plain)],
+            FieldCodec::Code(codes) => {
                 let theirs = codes.iter().find(|(ours, _)| *ours == plain).map(|(_, theirs)| *theirs);
                 vec![leaf().with_text(theirs.unwrap_or(&plain))]
             }
-            Words::Pairs(item, name, text) => {
+            FieldCodec::Pairs(item, name, text) => {
                 let pair = |(key, value): (&String, &Value)| {
                     let part = |local, content: &str| Element::new(self.namespace, local).with_text(content);
                     let value = value.as_str().unwrap_or_default();
@@ -51,16 +51,16 @@ impl Table {
                 let pairs = value.as_object().into_iter().flatten().map(pair);
                 vec![pairs.fold(leaf(), Element::with)]
             }
-            Words::Each(table) => {
+            FieldCodec::List(table) => {
                 let items = value.as_array().into_iter().flatten().filter_map(Value::as_object);
                 items.map(|members| table.write_as(name, members)).collect()
             }
-            Words::Own(wording) => vec![wording.write(leaf(), row.member, members)],
+            FieldCodec::Custom(codec) => vec![codec.write(leaf(), row.member, members)],
         }
     }
 }
 
-/// The members of an answer, with the elements of a transaction that are not ours.
+/// Returns the members of a response document, with the elements of other namespaces of a transaction.
 pub fn members_of(document: &Document) -> Map<String, Value> {
     fn object(value: &impl Serialize) -> Map<String, Value> {
         match serde_json::to_value(value) {
@@ -69,7 +69,7 @@ pub fn members_of(document: &Document) -> Map<String, Value> {
         }
     }
     fn transaction(transaction: &wire::Transaction) -> Map<String, Value> {
-        // Members of JSON have no place in XML, and could be taken for ours.
+        // Unknown JSON members are not written to XML, where they could be confused with known elements.
         let mut members = if transaction.unknown_members.is_empty() {
             object(transaction)
         } else {
@@ -94,15 +94,15 @@ pub fn members_of(document: &Document) -> Map<String, Value> {
     }
 }
 
-/// The element of that name that is written to, which is the last one if any.
+/// Returns the last child if it has this name; otherwise adds a new child.
 fn enter<'a>(parent: &'a mut Element, namespace: &str, name: &str) -> &'a mut Element {
-    let is_there = matches!(parent.children.last(), Some(Node::Element(last)) if last.name.local == name);
-    if !is_there {
+    let exists = matches!(parent.children.last(), Some(Node::Element(last)) if last.name.local == name);
+    if !exists {
         parent.children.push(Node::Element(Element::new(namespace, name)));
     }
     match parent.children.last_mut() {
         Some(Node::Element(last)) => last,
-        Some(Node::Text(_) | Node::Written(_)) | None => unreachable!("it was put there just now"),
+        Some(Node::Text(_) | Node::Serialized(_)) | None => unreachable!("the element was added above"),
     }
 }
 
