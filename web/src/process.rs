@@ -52,13 +52,13 @@ pub enum Hosting {
 /// When the configuration is not usable, or an address is already in use.
 pub async fn run(
     bank: &Bank,
-    exchange: &PeerNetwork,
+    network: &PeerNetwork,
     config: &Config,
     hosting: Hosting,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     raise_file_limit(config.http.connections_max);
-    find_secret(bank, exchange);
+    find_secret(bank, network);
     if matches!(config.storage, StorageConfig::Sqlite { .. }) {
         // This store enqueues in the transaction that accepts, where it cannot wait for the secret.
         bank.seal.ready(&*bank.world).await;
@@ -67,7 +67,7 @@ pub async fn run(
     let address = advertised(config.advertise.as_ref(), servers.peer_address(), config.storage.is_embedded());
     warn_of_loopback(config, servers.peer_address());
     // The port is known only now if it was configured as 0. No request was accepted yet.
-    bank.completions.set_reply_address(address.clone(), exchange.seal.clone());
+    bank.completions.set_reply_address(address.clone(), network.seal.clone());
     let first_key = FirstKey::try_new(config.bootstrap_key.as_ref()).context("bootstrap-key")?;
     let meter: Arc<Meter> = Arc::default();
     let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]);
@@ -81,7 +81,7 @@ pub async fn run(
         scaling: config.scaling.clone(),
         prices: config.prices.clone(),
     };
-    let app = App::over(bank, exchange, (&meter, gatekeeper), terms, Arc::clone(&readiness));
+    let app = App::over(bank, network, (&meter, gatekeeper), terms, Arc::clone(&readiness));
     let verifier = Verifier { terms: config.signatures.clone(), is_tls: config.tls.is_some() };
     let app = App { verifier, ..app.within(config.http) };
     let keyring = Arc::clone(&app.keyring);
@@ -108,9 +108,9 @@ pub async fn run(
     };
     let work = match worker {
         Some(worker) => {
-            run_worker(worker, bank, exchange, (config, address), &draining, on_registered).boxed()
+            run_worker(worker, bank, network, (config, address), &draining, on_registered).boxed()
         }
-        None => keep_registered(bank, exchange, address, &draining, on_registered).boxed(),
+        None => keep_registered(bank, network, address, &draining, on_registered).boxed(),
     };
     let serving = async {
         let (mut server, stop) = (std::pin::pin!(server.until_ended()), std::pin::pin!(stop));
@@ -163,7 +163,7 @@ fn raise_file_limit(connections_max: usize) {
 async fn run_worker(
     worker: Worker,
     bank: &Bank,
-    exchange: &PeerNetwork,
+    network: &PeerNetwork,
     (config, address): (&Config, Address),
     draining: &Drain,
     on_registered: impl FnOnce(),
@@ -179,18 +179,18 @@ async fn run_worker(
             }
         }
     }
-    run_registered(worker, bank, exchange, (config, address), draining, on_registered).await;
+    run_registered(worker, bank, network, (config, address), draining, on_registered).await;
 }
 
 /// Keeps a process without a worker registered.
 async fn keep_registered(
     bank: &Bank,
-    exchange: &PeerNetwork,
+    network: &PeerNetwork,
     address: Address,
     draining: &Drain,
     on_registered: impl FnOnce(),
 ) {
-    let own = (exchange.id, ProcessKind::Web);
+    let own = (network.id, ProcessKind::Web);
     let heartbeat =
         Heartbeat::new(&bank.store.process_registry, &bank.world, own, address, HEARTBEAT_INTERVAL);
     futures::join!(

@@ -76,11 +76,11 @@ pub struct App {
 }
 
 impl App {
-    /// Creates the state for a bank. `exchange` reaches the other processes. The worker of this process, if it
+    /// Creates the state for a bank. `network` reaches the other processes. The worker of this process, if it
     /// has one, reports to `meter` and applies the gate through `gatekeeper`.
     pub fn over(
         bank: &Bank,
-        exchange: &PeerNetwork,
+        network: &PeerNetwork,
         (meter, gatekeeper): (&Arc<Meter>, Option<Arc<Gatekeeper>>),
         terms: AdminTerms,
         readiness: Arc<Readiness>,
@@ -94,7 +94,7 @@ impl App {
             address: terms.address.to_string(),
             meter: Arc::clone(meter),
             operations: operations(),
-            broadcast: Arc::clone(&exchange.broadcast),
+            broadcast: Arc::clone(&network.broadcast),
         };
         let keyring = Arc::new(Keyring::new(&bank.store, world()));
         let forget: ForgetPartner = {
@@ -104,9 +104,9 @@ impl App {
                 grants.forget(partner);
             })
         };
-        let ring = PartnerBroadcast::new(exchange, world(), Some(Arc::clone(&forget)));
+        let ring = PartnerBroadcast::new(network, world(), Some(Arc::clone(&forget)));
         let mut callee =
-            PeerState::of(bank, exchange, meter, gatekeeper.clone(), &readiness, terms.address.clone());
+            PeerState::of(bank, network, meter, gatekeeper.clone(), &readiness, terms.address.clone());
         callee.partners = forget;
         Self {
             callee: Arc::new(callee),
@@ -114,7 +114,7 @@ impl App {
             acceptor: Arc::clone(&bank.acceptor),
             accounts_service: Arc::new(AccountService::new(bank.store.clone(), world(), bank.repair.clone())),
             admin: Arc::new(AdminService::new(bank, Arc::new(workers), terms)),
-            gate: Arc::new(GateService::new(bank, exchange, gatekeeper)),
+            gate: Arc::new(GateService::new(bank, network, gatekeeper)),
             keyring,
             readiness,
             metrics: Arc::new(metrics),

@@ -26,7 +26,7 @@ use crate::worker::Worker;
 pub async fn run(
     worker: Worker,
     bank: &Bank,
-    exchange: &PeerNetwork,
+    network: &PeerNetwork,
     config: &Config,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
@@ -36,7 +36,7 @@ pub async fn run(
     let address = advertised(config.advertise.as_ref(), bound, config.storage.is_embedded());
     let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::ProcessRegistry]);
     let callee =
-        PeerState::of(bank, exchange, worker.meter(), Some(worker.gatekeeper()), &readiness, address.clone());
+        PeerState::of(bank, network, worker.meter(), Some(worker.gatekeeper()), &readiness, address.clone());
     let app = WorkerApp { callee, prices: config.prices.clone() };
     let server = serve(app, listener).context("the server cannot be started")?;
     let handle = server.handle();
@@ -45,7 +45,7 @@ pub async fn run(
     let queue = envelope::queues(bank.queue_count).swap_remove(0);
     let watch = Arc::clone(&readiness).watch(bank.store.clone(), queue, Arc::clone(&bank.world));
     bank.world.spawn(watch.boxed());
-    find_secret(bank, exchange);
+    find_secret(bank, network);
     let (starter, draining) = drain();
     let work = async {
         // Only registered processes are notified when a partner changes. What was cached before registration may be
@@ -54,7 +54,7 @@ pub async fn run(
             bank.partner_grants.forget(None);
             readiness.gain(Part::ProcessRegistry);
         };
-        run_registered(worker, bank, exchange, (config, address), &draining, on_registered).await;
+        run_registered(worker, bank, network, (config, address), &draining, on_registered).await;
         // The server stops last, so that other processes can read the status of this one while it drains.
         handle.stop(true).await;
     };
@@ -77,9 +77,9 @@ pub async fn run(
 }
 
 /// Establishes the secret during the start: the store may be unavailable.
-pub fn find_secret(bank: &Bank, exchange: &PeerNetwork) {
+pub fn find_secret(bank: &Bank, network: &PeerNetwork) {
     let (secret, sync, world) =
-        (Arc::clone(&exchange.secret), Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
+        (Arc::clone(&network.secret), Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
     bank.world.spawn(async move { secret.establish(&*sync, &*world).await }.boxed());
 }
 
@@ -87,13 +87,13 @@ pub fn find_secret(bank: &Bank, exchange: &PeerNetwork) {
 pub async fn run_registered(
     mut worker: Worker,
     bank: &Bank,
-    exchange: &PeerNetwork,
+    network: &PeerNetwork,
     (config, address): (&Config, Address),
     draining: &Drain,
     on_registered: impl FnOnce(),
 ) {
     let (registry, idle) = (&bank.store.process_registry, config.idle_poll_max);
-    let own = (exchange.id, ProcessKind::Worker);
+    let own = (network.id, ProcessKind::Worker);
     let heartbeat = Arc::new(Heartbeat::new(registry, &bank.world, own, address, idle));
     worker.add_background_task(heartbeat.clone());
     futures::join!(worker.run(draining), heartbeat.keep_registered(draining, on_registered));

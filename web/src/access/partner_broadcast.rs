@@ -32,8 +32,8 @@ pub struct PartnerBroadcast {
 
 impl PartnerBroadcast {
     /// Creates the broadcast of a process. `forget` invalidates the caches of this process, if it has any.
-    pub fn new(exchange: &PeerNetwork, world: Arc<dyn World>, forget: Option<ForgetPartner>) -> Arc<Self> {
-        Arc::new(Self { broadcast: Arc::clone(&exchange.broadcast), forget, world })
+    pub fn new(network: &PeerNetwork, world: Arc<dyn World>, forget: Option<ForgetPartner>) -> Arc<Self> {
+        Arc::new(Self { broadcast: Arc::clone(&network.broadcast), forget, world })
     }
 
     /// Notifies all processes of a change. Returns when every reachable process has acknowledged.

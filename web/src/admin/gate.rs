@@ -40,9 +40,9 @@ pub struct GateService {
 impl GateService {
     /// Creates the service for a bank. Listeners are the worker of this process, if it has one, and the workers
     /// of all reachable processes.
-    pub fn new(bank: &Bank, exchange: &PeerNetwork, gatekeeper: Option<Arc<Gatekeeper>>) -> Self {
+    pub fn new(bank: &Bank, network: &PeerNetwork, gatekeeper: Option<Arc<Gatekeeper>>) -> Self {
         let gate = Gate::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
-        let (own, broadcast) = (exchange.id, Arc::clone(&exchange.broadcast));
+        let (own, broadcast) = (network.id, Arc::clone(&network.broadcast));
         Self { gate, world: Arc::clone(&bank.world), own, gatekeeper, broadcast }
     }
 

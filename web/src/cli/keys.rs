@@ -214,9 +214,9 @@ mod tests {
         let world = Arc::new(TestWorld::new(1));
         let store = MemoryStore::new(world.clone());
         let as_world: Arc<dyn World> = world.clone();
-        let exchange = PeerNetwork::new(&store, &as_world, DoorbellSecret::new(None)).unwrap();
+        let network = PeerNetwork::new(&store, &as_world, DoorbellSecret::new(None)).unwrap();
         let service =
-            PartnerService::new(&store, as_world.clone(), PartnerBroadcast::new(&exchange, as_world, None));
+            PartnerService::new(&store, as_world.clone(), PartnerBroadcast::new(&network, as_world, None));
         let run = async |command| {
             let (mut out, mut err) = (Vec::new(), Vec::new());
             let done = run(command, &store, &service, (&mut out, &mut err)).await;

@@ -125,14 +125,14 @@ impl TestBank {
         let mut store = MemoryStore::new(as_world.clone());
         decorate(&mut store);
         let secret = DoorbellKeys::parse(RING_SECRET).unwrap();
-        let exchange = PeerNetwork::new(&store, &as_world, DoorbellSecret::new(Some(&secret))).unwrap();
-        let seal = Seal::new(&exchange.secret);
-        let bank = Bank::new(store.clone(), as_world, exchange.local.clone(), seal.clone(), QUEUE_COUNT);
+        let network = PeerNetwork::new(&store, &as_world, DoorbellSecret::new(Some(&secret))).unwrap();
+        let seal = Seal::new(&network.secret);
+        let bank = Bank::new(store.clone(), as_world, network.local.clone(), seal.clone(), QUEUE_COUNT);
         let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::FirstKey]);
         [Part::Ledger, Part::Queue, Part::FirstKey].into_iter().for_each(|part| readiness.gain(part));
         let meter: Arc<Meter> = Arc::default();
         let terms = AdminTerms { address: address(), scaling: policy(), prices: Prices::default() };
-        let app = App::over(&bank, &exchange, (&meter, None), terms, readiness);
+        let app = App::over(&bank, &network, (&meter, None), terms, readiness);
         let (letters, poster, completions) = (bank.dead_letters, bank.poster, bank.completions);
         let key = NewKey::random();
         let bank = Self { store, world, app, letters, completions, poster, meter, key, seal };

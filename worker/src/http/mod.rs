@@ -76,7 +76,7 @@ impl PeerState {
     /// Other processes reach it at `address`.
     pub fn of(
         bank: &Bank,
-        exchange: &PeerNetwork,
+        network: &PeerNetwork,
         meter: &Arc<Meter>,
         gatekeeper: Option<Arc<Gatekeeper>>,
         readiness: &Arc<Readiness>,
@@ -84,11 +84,11 @@ impl PeerState {
     ) -> Self {
         let started_at = bank.world.now();
         Self {
-            id: exchange.id,
+            id: network.id,
             started_at,
-            secret: Arc::clone(&exchange.secret),
+            secret: Arc::clone(&network.secret),
             recipient: Arc::new(Recipient::new(address, started_at)),
-            bell: Arc::clone(&exchange.local),
+            bell: Arc::clone(&network.local),
             completions: Arc::clone(&bank.completions),
             meter: Arc::clone(meter),
             gatekeeper,

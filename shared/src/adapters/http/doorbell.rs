@@ -117,10 +117,10 @@ impl HttpDoorbell {
         }
         known.reading = true;
         drop(known);
-        self.world.spawn(async move { this.read_roster().await }.boxed());
+        self.world.spawn(async move { this.read_registry().await }.boxed());
     }
 
-    async fn read_roster(&self) {
+    async fn read_registry(&self) {
         let _reading = Reading(self);
         for attempt in 1..=REGISTRY_READ.attempts {
             let missed = std::mem::take(&mut self.known.lock().rung);

@@ -21,7 +21,7 @@ where
 }
 
 impl Case {
-    fn roster_entry(&self) -> RegisteredProcess {
+    fn registered_process(&self) -> RegisteredProcess {
         let now = self.world.now();
         RegisteredProcess {
             id: ProcessId::from_uuid(self.world.uuid()),
@@ -42,14 +42,14 @@ impl Case {
 }
 
 async fn an_entry_is_read_as_it_was_announced(case: &Case) {
-    let entry = case.roster_entry();
+    let entry = case.registered_process();
     assert_eq!(case.entry_now(entry.id).await, None, "the process was not announced");
     case.store.process_registry.announce(&entry).await.unwrap();
     assert_eq!(case.entry_now(entry.id).await, Some(entry), "the entry is read as it was announced");
 }
 
 async fn the_last_announcement_is_kept(case: &Case) {
-    let first = case.roster_entry();
+    let first = case.registered_process();
     let moved = RegisteredProcess {
         address: Address::parse("http://[::1]:9").unwrap(),
         started_at: moment(8),
@@ -67,7 +67,7 @@ async fn the_last_announcement_is_kept(case: &Case) {
 }
 
 async fn a_withdrawn_process_is_removed(case: &Case) {
-    let (entry, neighbor) = (case.roster_entry(), case.roster_entry());
+    let (entry, neighbor) = (case.registered_process(), case.registered_process());
     case.store.process_registry.withdraw(entry.id).await.unwrap();
     for entry in [&entry, &neighbor] {
         case.store.process_registry.announce(entry).await.unwrap();
@@ -86,7 +86,7 @@ async fn a_withdrawn_process_is_removed(case: &Case) {
 }
 
 async fn entries_are_listed_by_id_with_one_operation(case: &Case) {
-    let mut entries: Vec<RegisteredProcess> = (0..20).map(|_| case.roster_entry()).collect();
+    let mut entries: Vec<RegisteredProcess> = (0..20).map(|_| case.registered_process()).collect();
     // Creates the table, so that later calls need one operation.
     case.store.process_registry.announce(&entries[0]).await.unwrap();
     for entry in &entries {
@@ -106,12 +106,12 @@ async fn entries_are_listed_by_id_with_one_operation(case: &Case) {
 }
 
 async fn outdated_entries_are_skipped_and_removed(case: &Case) {
-    let alive = case.roster_entry();
+    let alive = case.registered_process();
     let now = case.world.now();
     let late = |by: u64| {
         let next_by =
             crate::domain::time::Timestamp::from_unix_ms(now.unix_ms() - i64::try_from(by * 1000).unwrap());
-        RegisteredProcess { next_by, ..case.roster_entry() }
+        RegisteredProcess { next_by, ..case.registered_process() }
     };
     let (stale, forgotten) = (late(100), late(2 * 24 * 3600));
     for entry in [&alive, &stale, &forgotten] {

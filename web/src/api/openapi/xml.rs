@@ -75,10 +75,12 @@ fn reference(
     schemas: &mut Map<String, Value>,
 ) -> Option<Value> {
     let (name, schema) = format.schema(shape, json, schemas)?;
-    let name = format!("{name}{SUFFIX}");
+    let usual = format!("{name}{SUFFIX}");
+    // Documents of two formats can have the same name.
+    let is_free = schemas.get(&usual).is_none_or(|it| *it == schema);
+    let name = if is_free { usual } else { format!("{name}_{}{SUFFIX}", format.name()) };
     let reference = json!({"schema": {"$ref": format!("#/components/schemas/{name}")}});
-    let known = schemas.entry(&name).or_insert_with(|| schema.clone());
-    assert_eq!(*known, schema, "two documents share the name {name}");
+    schemas.insert(name, schema);
     Some(reference)
 }
 

@@ -29,9 +29,9 @@ impl Operator {
         let world = Arc::new(TestWorld::new(1));
         let as_world: Arc<dyn World> = world.clone();
         let store = MemoryStore::new(as_world.clone());
-        let exchange = PeerNetwork::new(&store, &as_world, DoorbellSecret::new(None)).unwrap();
+        let network = PeerNetwork::new(&store, &as_world, DoorbellSecret::new(None)).unwrap();
         let service =
-            PartnerService::new(&store, as_world.clone(), PartnerBroadcast::new(&exchange, as_world, None));
+            PartnerService::new(&store, as_world.clone(), PartnerBroadcast::new(&network, as_world, None));
         Self { store, world, service }
     }
 

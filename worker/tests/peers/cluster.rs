@@ -70,18 +70,18 @@ impl Cluster {
         Self { world, clock, store, secret: keys("0123456789abcdef") }
     }
 
-    pub fn exchange(&self) -> PeerNetwork {
+    pub fn network(&self) -> PeerNetwork {
         PeerNetwork::new(&self.store.ports(), &self.world, DoorbellSecret::new(Some(&self.secret))).unwrap()
     }
 
     /// Starts a process with the server of a worker. It is not in the process registry yet.
     pub fn process(&self) -> Process {
-        let exchange = self.exchange();
-        let bank = Bank::new(self.store.ports(), Arc::clone(&self.world), exchange.local.clone(), seal(), 1);
+        let network = self.network();
+        let bank = Bank::new(self.store.ports(), Arc::clone(&self.world), network.local.clone(), seal(), 1);
         let readiness = Readiness::starting([Part::ProcessRegistry]);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
-        let callee = PeerState::of(&bank, &exchange, &Arc::default(), None, &readiness, address.clone());
+        let callee = PeerState::of(&bank, &network, &Arc::default(), None, &readiness, address.clone());
         let app = WorkerApp {
             callee: callee.clone(),
             prices: postonce_shared::oversight::prices::Prices::default(),

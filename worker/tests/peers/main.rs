@@ -59,7 +59,7 @@ async fn the_first_ring_reaches_every_worker_and_the_ringing_process() {
 async fn a_worker_that_starts_later_gets_the_rings_that_it_missed() {
     let cluster = Cluster::new();
     let early = cluster.worker().await;
-    let web = cluster.exchange();
+    let web = cluster.network();
     web.bell.ring(&queue(0));
     early.rung().await;
     let late = cluster.worker().await;
@@ -79,7 +79,7 @@ async fn a_worker_that_starts_later_gets_the_rings_that_it_missed() {
 async fn a_failed_ring_finds_the_worker_that_replaced_a_dead_one() {
     let cluster = Cluster::new();
     let dead = cluster.worker().await;
-    let web = cluster.exchange();
+    let web = cluster.network();
     web.bell.ring(&queue(0));
     dead.rung().await;
     dead.server.stop(false).await;
@@ -99,7 +99,7 @@ async fn workers_that_do_not_answer_delay_no_ring() {
         cluster.register(cluster.fresh_id(), &Address::parse(&address.to_string()).unwrap()).await;
     }
     let alive = cluster.worker().await;
-    let web = cluster.exchange();
+    let web = cluster.network();
     for round in 0..20 {
         web.bell.ring(&queue(round));
         assert_eq!(alive.rung().await, BTreeSet::from([queue(round)]));
@@ -140,7 +140,7 @@ async fn rings_are_batched_while_one_is_in_flight() {
     tokio::spawn(server.workers(1).disable_signals().listen(listener).unwrap().run());
     cluster.register(cluster.fresh_id(), &address).await;
 
-    let web = cluster.exchange();
+    let web = cluster.network();
     web.bell.ring(&queue(0));
     until(|| slow.rings.lock().len() == 1).await;
     for round in 0..300 {
@@ -156,7 +156,7 @@ async fn rings_are_batched_while_one_is_in_flight() {
 #[tokio::test(flavor = "multi_thread")]
 async fn completions_reach_the_waiters_of_another_process() {
     let cluster = Cluster::new();
-    let (web, worker) = (cluster.process(), cluster.exchange());
+    let (web, worker) = (cluster.process(), cluster.network());
     let completions: Vec<Completion> =
         (0..2500).map(|message| completion(&*cluster.world, message)).collect();
     let waiters: Vec<_> =
@@ -177,7 +177,7 @@ async fn a_process_accepts_only_calls_to_its_own_address() {
     let other = worker.address.as_str().replace("127.0.0.1", "localhost");
     let ended = cluster.fresh_id();
     cluster.register(ended, &Address::parse(&other).unwrap()).await;
-    let asker = cluster.exchange();
+    let asker = cluster.network();
     let answers = within(asker.broadcast.send(&BroadcastRequest::get(STATUS_PATH), DEADLINE)).await.unwrap();
     assert_eq!(answers.len(), 2);
     for (entry, answer) in answers {
@@ -221,7 +221,7 @@ async fn a_completion_whose_delivery_fails_twice_is_dropped() {
         App::new().app_data(Data::clone(&app_data)).route(COMPLETIONS_PATH, post().to(take))
     });
     tokio::spawn(server.workers(1).disable_signals().listen(listener).unwrap().run());
-    let worker = cluster.exchange();
+    let worker = cluster.network();
     let (lost, later) = (completion(&*cluster.world, 1), completion(&*cluster.world, 2));
     let received = |count| {
         let notes = Data::clone(&notes);
@@ -247,7 +247,7 @@ async fn an_address_that_no_process_of_the_bank_wrote_is_never_called() {
         DoorbellSecret::new(Some(&keys("another-secret-long-enough"))),
     )
     .unwrap();
-    let (web, worker) = (cluster.process(), cluster.exchange());
+    let (web, worker) = (cluster.process(), cluster.network());
     let completed = completion(&*cluster.world, 1);
     let mut waiter = web.callee.completions.register(&completed.key);
 
@@ -266,7 +266,7 @@ async fn an_address_that_no_process_of_the_bank_wrote_is_never_called() {
 async fn rings_for_a_draining_worker_go_to_its_successor() {
     let cluster = Cluster::new();
     let draining = cluster.worker().await;
-    let web = cluster.exchange();
+    let web = cluster.network();
     web.bell.ring(&queue(0));
     draining.rung().await;
     draining.readiness.lose(Part::Running);
@@ -295,7 +295,7 @@ async fn processes_verify_each_other_while_the_secret_changes() {
             assert_eq!(worker.rung().await, BTreeSet::from([queue(0)]), "it signs with the old secret");
         }
         // In the other direction, it verifies both secrets.
-        let asked = cluster.exchange().seal.sign(&worker.address).unwrap();
+        let asked = cluster.network().seal.sign(&worker.address).unwrap();
         assert_eq!(web.seal.verify(&asked), Ok(&worker.address));
     }
 }
@@ -303,7 +303,7 @@ async fn processes_verify_each_other_while_the_secret_changes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_reaches_all_other_workers_at_once() {
     let cluster = Cluster::new();
-    let (asker, other) = (cluster.exchange(), cluster.worker().await);
+    let (asker, other) = (cluster.network(), cluster.worker().await);
     cluster.register(asker.id, &other.address).await;
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let dead = cluster.fresh_id();
@@ -333,7 +333,7 @@ async fn a_process_without_a_worker_gets_questions_and_no_rings() {
     let cluster = Cluster::in_real_time();
     let (worker, web) = (cluster.worker().await, cluster.process());
     cluster.register_as(ProcessKind::Web, web.callee.id, &web.address).await;
-    let asker = cluster.exchange();
+    let asker = cluster.network();
     let asked = async |request: BroadcastRequest| {
         let answers = within(asker.broadcast.send(&request, DEADLINE)).await.unwrap();
         assert!(answers.iter().all(|(_, answer)| answer.is_ok()), "{answers:?}");
@@ -379,7 +379,7 @@ async fn a_worker_refuses_calls_without_the_secret() {
     assert!(matches!(answers[0].1, Err(CallFault::Refused(401))), "{answers:?}");
     outsider.bell.ring(&queue(0));
     within(outsider.bell.flush(DEADLINE)).await;
-    cluster.exchange().bell.ring(&queue(1));
+    cluster.network().bell.ring(&queue(1));
     assert_eq!(worker.rung().await, BTreeSet::from([queue(1)]), "the ring without the secret was ignored");
     // Health and metrics need no signature.
     for (path, status) in [("/livez", 200), ("/readyz", 503), ("/metrics", 200), ("/v1/users", 404)] {
