@@ -11,11 +11,14 @@ use postonce_shared::adapters::http::{PeerNetwork, advertised};
 use postonce_shared::bank::Bank;
 use postonce_shared::config::{Config, StorageConfig};
 use postonce_shared::messaging::envelope;
+use postonce_shared::ports::fault::chain;
+use postonce_shared::ports::process_registry::{Address, ProcessKind};
 use postonce_shared::protocol::recover::{Recovered, RecoveryScope};
 use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::{Drain, drain};
 use postonce_worker::meter::Meter;
 use postonce_worker::process::{find_secret, run_registered};
+use postonce_worker::readiness::{Part, Readiness};
 use postonce_worker::upkeep::heartbeat::Heartbeat;
 use postonce_worker::worker::Worker;
 use tracing::{error, info, warn};
@@ -26,9 +29,6 @@ use crate::access::signatures::Verifier;
 use crate::admin::service::AdminTerms;
 use crate::http_servers::HttpServers;
 use crate::server::App;
-use postonce_shared::ports::fault::chain;
-use postonce_shared::ports::process_registry::{Address, ProcessKind};
-use postonce_worker::readiness::{Part, Readiness};
 
 /// Number of open files besides client connections: the store, other processes, logs.
 const OTHER_FILES: usize = 512;

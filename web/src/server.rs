@@ -19,6 +19,7 @@ use postonce_worker::http::{ForgetPartner, PeerState, start, track_request};
 use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
 use postonce_worker::metrics::{PriceCollector, WorkerCollector};
+use postonce_worker::readiness::Readiness;
 use rustls::ServerConfig;
 
 use crate::access::keyring::Keyring;
@@ -35,7 +36,6 @@ use crate::api::routes;
 use crate::edge::limits::{ConcurrencyLimit, bound_heads, limit_concurrency};
 use crate::edge::observe::{Observer, observe};
 use crate::metrics::Metrics;
-use postonce_worker::readiness::Readiness;
 
 /// Maximum time for requests in progress to finish after a shutdown, in seconds.
 const DRAIN_S: u64 = 10;

@@ -12,15 +12,15 @@ use actix_web::web::Data;
 use actix_web::{Error, HttpMessage as _};
 use postonce_shared::access::token_bucket::RateStatus;
 use postonce_shared::domain::partner::Partner;
+use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::world::World;
+use postonce_worker::readiness::Readiness;
 
 use crate::access::audit;
 use crate::access::rates::RetryAfter;
 use crate::edge::limits::fields;
 use crate::error::{ApiError, Fault};
 use crate::metrics::Metrics;
-use postonce_shared::ports::fault::chain;
-use postonce_worker::readiness::Readiness;
 
 /// Quota of the caller (draft-ietf-httpapi-ratelimit-headers-10).
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");

@@ -27,7 +27,12 @@ use futures::future::{Either, select};
 use lru::LruCache;
 use parking_lot::Mutex;
 
+pub use self::direct::{Admission, OrderRefusal};
+use self::inserts::{Inserts, inserts};
+use self::pending_inserts::{PendingInsert, PendingInserts};
+use self::sends::{ConfirmedSends, PendingSend, Sender, send_groups};
 use crate::cluster::completions::{CompletionEvent, Completions, Waiter};
+use crate::domain::account::Revision;
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::domain::instruction::Instruction;
 use crate::domain::money::Currency;
@@ -102,8 +107,6 @@ pub enum AcceptFault {
     Abandoned(#[from] Abandoned),
 }
 
-pub use direct::{Admission, OrderRefusal};
-
 impl AcceptFault {
     /// Returns whether a retry later can succeed.
     pub fn is_transient(&self) -> bool {
@@ -113,10 +116,6 @@ impl AcceptFault {
         }
     }
 }
-
-use inserts::{Inserts, inserts};
-use pending_inserts::{PendingInsert, PendingInserts};
-use sends::{ConfirmedSends, PendingSend, Sender, send_groups};
 
 type Shared<T> = Result<T, Arc<StoreFault>>;
 
@@ -328,7 +327,7 @@ impl Acceptor {
     }
 }
 
-fn as_stored(new: NewTransaction, revision: crate::domain::account::Revision) -> StoredTransaction {
+fn as_stored(new: NewTransaction, revision: Revision) -> StoredTransaction {
     let NewTransaction { key, instruction, accepted_at, nonce: _ } = new;
     let fingerprint = instruction.fingerprint();
     let transaction = Transaction { key, instruction, accepted_at, outcome: None };

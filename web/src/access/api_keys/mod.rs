@@ -11,16 +11,16 @@ use postonce_shared::domain::partner::{ActiveKey, Partner, Reach};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::api_keys::ApiKeyRecord;
 use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::sync_store::Swapped;
 use postonce_shared::ports::world::World;
+use postonce_worker::readiness::{Part, Readiness};
 use rand::Rng as _;
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
 use crate::access::adoption::adopt;
 use crate::access::scopes::Scope;
-use postonce_shared::ports::fault::chain;
-use postonce_worker::readiness::{Part, Readiness};
 
 /// Minimum length of a configured key, in characters.
 pub const CONFIGURED_KEY_CHARS_MIN: usize = 16;

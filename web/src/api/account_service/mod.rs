@@ -13,6 +13,7 @@ use postonce_shared::domain::money::{AmountError, OverdraftLimit};
 use postonce_shared::domain::transaction::{Transaction, TransactionStatus};
 use postonce_shared::ports::Store;
 use postonce_shared::ports::fault::StoreFault;
+use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::ledger::{Listing, Opened, StoredTransaction};
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::enquire;
@@ -20,7 +21,6 @@ use postonce_shared::protocol::recover::Repair;
 
 use crate::access::view::View;
 use crate::api::translate::{AccountChange, AccountTerms};
-use postonce_shared::ports::fault::chain;
 
 /// Number of accounts that are read concurrently.
 const READS_AT_ONCE: usize = 8;

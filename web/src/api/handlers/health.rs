@@ -3,13 +3,13 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use postonce_schemas::json::Health;
+use postonce_worker::readiness::Readiness;
 
 use crate::access::authentication::Caller;
 use crate::access::scopes::Metrics as ReadMetrics;
 use crate::api::refusals::MetricsRefusals;
 use crate::error::ApiError;
 use crate::metrics::{Metrics, OPENMETRICS};
-use postonce_worker::readiness::Readiness;
 
 /// Check that the process runs
 #[utoipa::path(
