@@ -110,6 +110,9 @@ pub enum Committed {
     /// Nothing was written: these transactions are already final. An adapter that cannot distinguish this
     /// from [`Committed::Stale`] returns `Stale`.
     AlreadyFinal(Vec<TransactionKey>),
+    /// Nothing was written: rows with these keys exist, which the commit was to insert. There is at least one key; others
+    /// may be taken as well. If other guards failed too, the result may be another one.
+    Taken(Vec<TransactionKey>),
 }
 
 /// The two atomic steps of the protocol, and the reads that they need.
@@ -126,10 +129,11 @@ pub trait Ledger: Send + Sync {
     /// accounts is not checked. After a fault the state of each transaction is unknown: some may be stored.
     async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault>;
 
-    /// Writes the account, the final transactions and the journal page together, or nothing.
+    /// Writes the account, the finalized and the inserted transactions and the journal page together, or nothing.
     ///
-    /// Guards: the account row has the revision `guard`, and each transaction row has its revision and is
-    /// not final. After a fault the commit may have happened or may still happen.
+    /// Guards: the account row has the revision `guard`, each finalized row has its revision and is not final, and no
+    /// row has the key of an insertion. After a fault the commit may have happened or may still happen. A commit that
+    /// is repeated has no effect, and is reported as done only if its rows contain its nonce and are final.
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault>;
 
     /// Reads an account with the revision that a commit must name; `None` when it was never opened.

@@ -181,7 +181,7 @@ impl Poster {
                 }
                 Ok(true)
             }
-            Committed::Stale | Committed::AlreadyFinal(_) => {
+            Committed::Stale | Committed::AlreadyFinal(_) | Committed::Taken(_) => {
                 self.cache.forget(account);
                 Ok(false)
             }

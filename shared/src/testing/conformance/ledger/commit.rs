@@ -110,7 +110,7 @@ async fn a_repeated_commit_has_no_effect(case: &Case) {
 }
 
 /// Repeats a commit, as after a lost response. The adapter may recognise it by its nonce; it has no effect.
-async fn assert_repetition_has_no_effect(case: &Case, commit: &AccountCommit) {
+pub(super) async fn assert_repetition_has_no_effect(case: &Case, commit: &AccountCommit) {
     for _ in 0..2 {
         let before = case.all_rows(commit.account()).await;
         let answer = case.store.ledger.commit(commit).await.unwrap();
@@ -121,7 +121,9 @@ async fn assert_repetition_has_no_effect(case: &Case, commit: &AccountCommit) {
                 assert_eq!(*revision, current, "the revision of a repeated commit is the current one");
             }
             Committed::Done { revision: None } => {}
-            Committed::Stale | Committed::AlreadyFinal(_) => assert_refused(&answer, commit),
+            Committed::Stale | Committed::AlreadyFinal(_) | Committed::Taken(_) => {
+                assert_refused(&answer, commit);
+            }
         }
     }
 }
