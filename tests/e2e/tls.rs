@@ -3,11 +3,14 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
+use postonce_shared::adapters::system::SystemWorld;
+use postonce_shared::config::{HttpLimits, TlsConfig};
+use postonce_shared::ports::world::World;
 use postonce_tests::binaries::Binary;
 use postonce_tests::certificates::{Authority, TlsFiles};
 use postonce_tests::client::{Client, Submission, path_of};
@@ -16,9 +19,11 @@ use postonce_tests::raw_http::RawConnection;
 use postonce_tests::scenario::{Plan, Scenario, StoreKind, fresh_account, fresh_id};
 use postonce_tests::service::{Settings, launch};
 use postonce_tests::wait::{self, Stopwatch};
+use postonce_web::edge::tls::Tls;
+use postonce_worker::http::start;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
 use tempfile::TempDir;
 
 on_both_stores![deposits_work_over_tls_and_the_processes_still_reach_each_other];
@@ -248,6 +253,39 @@ async fn half_a_head_times_out_and_http_2_is_offered() {
         assert_eq!(second.conn.alpn_protocol(), Some(b"h2".as_slice()));
     };
     tokio::task::spawn_blocking(talk).await.expect("the exchange succeeds");
+}
+
+/// The server library has one limit of unfinished handshakes per process, which only a server with TLS may set.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_tls_does_not_limit_the_handshakes_of_another() {
+    let certificates = Certificates::new();
+    let TlsFiles { certificate, key, .. } = certificates.files.clone();
+    let tls = Tls::open(&TlsConfig { certificate, key, clients: None }).expect("valid files");
+    let tls = tls.server_config().expect("a valid configuration");
+    let world: Arc<dyn World> = Arc::new(SystemWorld::new());
+    let serve = |connections_max: usize, tls: Option<ServerConfig>| {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("a bound address").to_string();
+        let limits = HttpLimits { connections_max, ..HttpLimits::default() };
+        let server = start(actix_web::App::new, &world, &limits, 1, 1, listener, tls).expect("it starts");
+        (address, server)
+    };
+    let (address, with_tls) = serve(64, Some(tls));
+    let (_, without_tls) = serve(1, None);
+    let handles = [with_tls.handle(), without_tls.handle()];
+    let connecting = async {
+        // Connections that never begin their handshake. If one at a time were accepted, their timeouts would add up.
+        let silent: Vec<TcpStream> =
+            (0..32).map(|_| TcpStream::connect(&address).expect("it listens")).collect();
+        let (address, trusted) = (address.clone(), certificates.authority.pem().to_owned());
+        let handshake = tokio::task::spawn_blocking(move || drop(connect(&address, &trusted, b"http/1.1")));
+        let done = tokio::time::timeout(SOON, handshake).await;
+        drop(silent);
+        join_all(handles.iter().map(|handle| handle.stop(false))).await;
+        done.expect("the handshake waits for others").expect("a connection");
+    };
+    let (with_tls, without_tls, ()) = futures::join!(with_tls, without_tls, connecting);
+    with_tls.and(without_tls).expect("both servers stop");
 }
 
 /// A TLS connection for bytes that are written directly.

@@ -122,7 +122,7 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     if let Some(Operation::OnStorage(command)) = command {
         return run_on_storage(command, &config, world).await;
     }
-    let (bank, network) = store::open_bank(&config, world).await.context("the store cannot be opened")?;
+    let (bank, network) = store::open_bank(&config, world).await.context("the bank cannot be opened")?;
     if let Some(Operation::OnBank(command)) = command {
         run_on_bank(command, &bank, &network).await?;
     } else {
@@ -163,7 +163,6 @@ async fn run_on_storage(
 
 async fn run_on_bank(command: BankOperation, bank: &Bank, network: &PeerNetwork) -> anyhow::Result<()> {
     let (out, err) = (&mut std::io::stdout(), &mut std::io::stderr());
-    find_secret(bank, network);
     match command {
         BankOperation::Keys(command) => {
             let service = partner_service(bank, network).await?;
@@ -174,6 +173,7 @@ async fn run_on_bank(command: BankOperation, bank: &Bank, network: &PeerNetwork)
             partners::run(command, &service, (out, err)).await
         }
         BankOperation::Recover => {
+            find_secret(bank, network);
             work::recover(bank, out).await?;
             network.bell.flush(RINGING_TIME_MAX).await;
             Ok(())
@@ -184,6 +184,7 @@ async fn run_on_bank(command: BankOperation, bank: &Bank, network: &PeerNetwork)
 
 /// Creates the service of partners, whose changes are broadcast to the running processes.
 async fn partner_service(bank: &Bank, network: &PeerNetwork) -> anyhow::Result<PartnerService> {
+    find_secret(bank, network);
     adopt(&bank.store, &*bank.world).await.context("the partners of older keys cannot be created")?;
     let broadcast = PartnerBroadcast::new(network, Arc::clone(&bank.world), None);
     Ok(PartnerService::new(&bank.store, Arc::clone(&bank.world), broadcast))

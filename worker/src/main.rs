@@ -48,7 +48,7 @@ async fn main() -> anyhow::Result<()> {
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
     let opened = store::open_bank(&config, Arc::clone(&world)).await;
-    let (bank, network) = opened.context("the store cannot be opened")?;
+    let (bank, network) = opened.context("the bank cannot be opened")?;
     // A supervised worker has the arguments of its supervisor, including the range.
     if let Some(range) = cli.scale.filter(|_| !cli.supervised) {
         return supervise(range, &config, &bank.store, world).await;

@@ -33,7 +33,7 @@ async fn main() -> anyhow::Result<()> {
     let _log = telemetry::start(config.log_format, &config.log, LogTo::Stdout)?;
 
     let world: Arc<dyn World> = Arc::new(SystemWorld::new());
-    let (bank, network) = store::open_bank(&config, world).await.context("the store cannot be opened")?;
+    let (bank, network) = store::open_bank(&config, world).await.context("the bank cannot be opened")?;
     network.secret.establish(&*bank.store.sync, &*bank.world).await;
     let store = match point {
         Some(point) => crashing(bank.store, point),

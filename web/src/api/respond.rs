@@ -298,12 +298,14 @@ fn reach(reach: &Reach) -> wire::PartnerReach {
 }
 
 /// Returns the `ETag` of a partner: a hash of its representation, which is the same in all processes of one
-/// version. The scopes of its keys are not included: they never change, and every comparison would have to read
-/// them.
+/// version, and of its signature keys, whose material is not represented. The scopes of its keys are not included:
+/// they never change, and every comparison would have to read them.
 pub fn etag(partner: &Partner) -> String {
     let representation = serde_json::to_vec(&self::partner(partner, &BTreeMap::new()))
         .expect("texts and numbers can always be written as JSON");
-    let digest: [u8; 32] = Sha256::digest(representation).into();
+    let mut digest = Sha256::new_with_prefix(representation);
+    partner.signature_keys.iter().for_each(|key| digest.update(&key.material));
+    let digest: [u8; 32] = digest.finalize().into();
     format!("\"{}\"", hex::encode(digest.split_at(16).0))
 }
 

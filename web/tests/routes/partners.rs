@@ -11,6 +11,7 @@ const PARTNERS: &str = "/v1/admin/partners";
 const EVERYTHING: &str = r#"{"reach":{"everything":true}}"#;
 const USER: &str = "0b1c6f0a-54f2-4f0c-9c64-2f4b6a3f0d11";
 const SECRET: &str = "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2U=";
+const OTHER_SECRET: &str = "b3RoZXJvdGhlcm90aGVyb3RoZXJvdGhlcm90aGVyb3Q=";
 
 async fn post(bank: &TestBank, path: &str, body: &str) -> Answer {
     bank.call_as_shop(with_json(TestRequest::post().uri(&format!("{PARTNERS}/{path}")), body)).await
@@ -160,6 +161,12 @@ async fn a_conditional_change_of_an_outdated_version_is_refused() {
     assert_eq!(put_if(&unsigned, "mill", EVERYTHING).await.problem(), (412, "precondition_failed"));
     let same = put_if(&signing, "mill", EVERYTHING).await;
     assert_eq!((same.status, same.header("etag")), (200, Some(signing.as_str())), "nothing changed");
+
+    // A key of the same name and time with other material, which is never shown.
+    assert_eq!(delete(&bank, "mill/signature-keys/k1").await.status, 200);
+    let key = json!({ "key_id": "k1", "algorithm": "hmac-sha256", "material": OTHER_SECRET }).to_string();
+    assert_eq!(post(&bank, "mill/signature-keys", &key).await.status, 200);
+    assert_eq!(put_if(&signing, "mill", EVERYTHING).await.problem(), (412, "precondition_failed"));
 }
 
 #[actix_web::test]

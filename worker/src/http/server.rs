@@ -155,8 +155,6 @@ where
     let server = HttpServer::new(app)
         .workers(threads)
         .max_connections(connections_max)
-        // As many handshakes as connections, so that unfinished handshakes delay no other client.
-        .max_connection_rate(connections_max)
         .tls_handshake_timeout(head_timeout.min(HANDSHAKE_TIMEOUT))
         .client_request_timeout(head_timeout)
         .keep_alive(keep_alive)
@@ -164,7 +162,9 @@ where
         .shutdown_timeout(drain_s)
         .disable_signals();
     let server = match tls {
-        Some(tls) => server.listen_rustls_0_23(listener, tls)?,
+        // As many handshakes as connections, so that unfinished handshakes delay no other client. The library keeps
+        // one such limit per process, so servers without TLS must not set it.
+        Some(tls) => server.max_connection_rate(connections_max).listen_rustls_0_23(listener, tls)?,
         None => server.listen(listener)?,
     };
     Ok(server.run())

@@ -31,8 +31,7 @@ pub async fn call(
     metrics: Data<Metrics>,
 ) -> Result<HttpResponse, ApiError> {
     let version = version(&request)?;
-    let body = translate::body(&request, payload).await?;
-    let root = table::parse(&body, &translate::xml_limits(&request))?;
+    let root = table::parse(&translate::body(&request, payload).await?, &translate::xml_limits(&request))?;
     let message = Request::parse(version, root)?;
     if let Some(addressing) = &message.addressing {
         // A fault relates to the message id too.

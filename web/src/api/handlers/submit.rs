@@ -77,8 +77,8 @@ async fn submit<P: Permission>(
 ) -> Result<HttpResponse, ApiError> {
     let reply = Reply::to(request)?;
     let account = paths::account(request)?;
-    let document = InboundDocument::read(request, payload).await?;
-    let instruction = translate::instruction(kind, &document)?;
+    // The document is dropped here: a request that waits for the outcome should not hold the buffer of its body.
+    let instruction = translate::instruction(kind, &InboundDocument::read(request, payload).await?)?;
     let message = headers::message_id(request.headers())?;
     let wait = Wait::of(request.headers());
     let account = caller.within(account)?;
