@@ -29,6 +29,12 @@ async fn ledger() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_ledger_that_checks_the_order_of_commits() {
+    let store = async || MemoryStore::empty(Arc::new(SystemWorld::new())).checking_order().ports();
+    conformance::ledger_contract(store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn accounts() {
     conformance::accounts_contract(fresh).await;
 }

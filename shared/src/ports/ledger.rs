@@ -113,6 +113,9 @@ pub enum Committed {
     /// Nothing was written: rows with these keys exist, which the commit was to insert. There is at least one key; others
     /// may be taken as well. If other guards failed too, the result may be another one.
     Taken(Vec<TransactionKey>),
+    /// Nothing was written: the account has accepted transactions, and the commit has to come after them
+    /// ([`AccountCommit::after_accepted`]).
+    Early,
 }
 
 /// The two atomic steps of the protocol, and the reads that they need.
@@ -121,6 +124,11 @@ pub trait Ledger: Send + Sync {
     /// Returns which transactions one call of [`Self::accept`] may store. The value never changes.
     fn accept_grouping(&self) -> AcceptGrouping {
         AcceptGrouping::OneAccount
+    }
+
+    /// Returns whether a commit checks [`AccountCommit::after_accepted`]. The value never changes.
+    fn checks_order(&self) -> bool {
+        false
     }
 
     /// Stores each transaction under its key, at most once per key. Returns one outcome per transaction, in order.

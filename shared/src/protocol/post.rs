@@ -181,7 +181,7 @@ impl Poster {
                 }
                 Ok(true)
             }
-            Committed::Stale | Committed::AlreadyFinal(_) | Committed::Taken(_) => {
+            Committed::Stale | Committed::AlreadyFinal(_) | Committed::Taken(_) | Committed::Early => {
                 self.cache.forget(account);
                 Ok(false)
             }

@@ -41,6 +41,10 @@ impl TransactionRow {
 
 #[async_trait]
 impl Ledger for MemoryStore {
+    fn checks_order(&self) -> bool {
+        self.checks_order
+    }
+
     async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
         assert_group(group);
         self.count(Service::Table, "batch", PriceKind::TableBatch);
@@ -53,6 +57,9 @@ impl Ledger for MemoryStore {
         Ok(self.step(|tables| match check_guards(tables, commit, self.flaw) {
             None if commit.page.is_none() && self.flaw == Some(Flaw::RejectionUnguarded) => {
                 Committed::Done { revision: Some(reject(tables, commit)) }
+            }
+            None if self.checks_order && commit.after_accepted && has_accepted(tables, commit.account()) => {
+                Committed::Early
             }
             None => Committed::Done { revision: Some(write(tables, commit)) },
             Some(refusal) => refusal,
@@ -161,9 +168,17 @@ fn check_guards(
     (!holds).then_some(Committed::Stale)
 }
 
+/// Returns whether the account has an accepted transaction that is not in the dead letters.
+fn has_accepted(Tables { ledger, .. }: &Tables, account: AccountKey) -> bool {
+    let waits = |(key, row): (&TransactionKey, &TransactionRow)| {
+        key.account == account && !row.status().is_final() && !row.stored.marks.dead_letter
+    };
+    ledger.transactions.iter().any(waits)
+}
+
 /// Writes a commit whose guards hold; returns the new revision of the account.
 fn write(Tables { ledger, numbers, .. }: &mut Tables, commit: &AccountCommit) -> Revision {
-    let AccountCommit { guard: _, after, finalizations, insertions, page, nonce } = commit;
+    let AccountCommit { guard: _, after, finalizations, insertions, page, after_accepted: _, nonce } = commit;
     if let Some(page) = page {
         let page_key = (page.account, page.first_sequence);
         assert!(!ledger.pages.contains_key(&page_key), "the page {page_key:?} exists already");
@@ -223,7 +238,7 @@ fn assert_group(group: &[NewTransaction]) {
 
 /// Asserts the invariants of a commit: a bug must not reach the journal.
 fn assert_commit(commit: &AccountCommit) {
-    let AccountCommit { guard: _, after, finalizations: _, insertions: _, page, nonce } = commit;
+    let AccountCommit { after, page, nonce, .. } = commit;
     let count = commit.outcomes().count();
     assert!((1..=PAGE_ENTRIES_MAX).contains(&count), "a commit has {count} transactions");
     let keys: BTreeSet<&TransactionKey> = commit.outcomes().map(|(key, _)| key).collect();

@@ -45,7 +45,7 @@ impl PreparedCommit {
 
 /// Checks the invariants of [`AccountCommit`] that need no stored state.
 fn check(commit: &AccountCommit) -> Result<(), String> {
-    let AccountCommit { guard: _, after, finalizations: _, insertions: _, page, nonce } = commit;
+    let AccountCommit { after, page, nonce, .. } = commit;
     let require = |holds: bool, rule: &str| if holds { Ok(()) } else { Err(rule.to_owned()) };
     let count = commit.outcomes().count();
     require((1..=PAGE_ENTRIES_MAX).contains(&count), "it has too few or too many transactions")?;
@@ -95,6 +95,9 @@ pub(super) fn commit(
     if !guarded || !write_account(connection, &before, commit)? {
         return undo(0);
     }
+    if commit.after_accepted && has_accepted(connection, before.id)? {
+        return Ok(Verdict::Undo(Committed::Early));
+    }
     for (index, item) in commit.finalizations.iter().enumerate() {
         if !write_transaction(connection, before.id, commit, item)? {
             return undo(index);
@@ -140,6 +143,13 @@ fn follows(commit: &AccountCommit, before: &Before) -> Result<bool, SqlFault> {
         page.entries.first().is_some_and(|entry| entry.apply_to(balance) == Some(entry.balance_after));
     let next = before.sequence.checked_add(1);
     Ok(adds_up && Some(columns::signed(page.first_sequence)?) == next && page.previous_hash == before.head)
+}
+
+/// Returns whether the account has an accepted transaction that is not in the dead letters.
+fn has_accepted(connection: &Connection, account: i64) -> Result<bool, SqlFault> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM transactions
+                              WHERE account = ?1 AND status = 'accepted' AND dead_letter = 0)";
+    Ok(connection.prepare_cached(sql)?.query_row([account], |row| row.get(0))?)
 }
 
 fn write_account(connection: &Connection, before: &Before, commit: &AccountCommit) -> Result<bool, SqlFault> {

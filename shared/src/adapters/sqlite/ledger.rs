@@ -39,6 +39,10 @@ impl Ledger for SqliteLedger {
         AcceptGrouping::AllAccounts
     }
 
+    fn checks_order(&self) -> bool {
+        true
+    }
+
     async fn accept(&self, group: &[NewTransaction]) -> Result<Vec<AcceptOutcome>, StoreFault> {
         let max = self.accept_grouping().group_max();
         assert!(group.len() <= max, "{} transactions in one group", group.len());

@@ -89,6 +89,9 @@ pub struct AccountCommit {
     pub insertions: Vec<Insertion>,
     /// The journal page of the posted transactions.
     pub page: Option<JournalPage>,
+    /// Whether accepted transactions of the account come first: a ledger that can check it writes nothing while one
+    /// is not final, unless it is in the dead letters.
+    pub after_accepted: bool,
     /// Identifies this commit; unchanged when the commit is retried. Stored in every transaction row and in the
     /// page, but not in the account row, which the next commit overwrites.
     pub nonce: Nonce,
@@ -275,6 +278,7 @@ fn settle(
         finalizations,
         insertions: insertions.collect(),
         page,
+        after_accepted: false,
         nonce: context.nonce,
     })
 }

@@ -324,6 +324,9 @@ pub(super) fn assert_refused(answer: &Committed, commit: &AccountCommit) {
     match answer {
         Committed::Done { .. } => panic!("a guard did not hold, but the result was Done"),
         Committed::Stale => {}
+        Committed::Early => {
+            assert!(commit.after_accepted, "the commit need not come after other transactions")
+        }
         Committed::AlreadyFinal(keys) => {
             let own = |key: &TransactionKey| commit.finalizations.iter().any(|one| one.key == *key);
             assert!(!keys.is_empty() && keys.iter().all(own), "AlreadyFinal contains keys of the commit");

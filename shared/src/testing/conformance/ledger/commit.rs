@@ -121,7 +121,7 @@ pub(super) async fn assert_repetition_has_no_effect(case: &Case, commit: &Accoun
                 assert_eq!(*revision, current, "the revision of a repeated commit is the current one");
             }
             Committed::Done { revision: None } => {}
-            Committed::Stale | Committed::AlreadyFinal(_) | Committed::Taken(_) => {
+            Committed::Stale | Committed::AlreadyFinal(_) | Committed::Taken(_) | Committed::Early => {
                 assert_refused(&answer, commit);
             }
         }

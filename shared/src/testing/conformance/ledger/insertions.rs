@@ -1,9 +1,10 @@
 //! Tests of commits that insert transactions as final: the insert is the idempotency check of the same atomic step.
 
+use crate::domain::account::{Account, Versioned};
 use crate::domain::decision::{AccountCommit, Work};
 use crate::domain::journal::PAGE_ENTRIES_MAX;
 use crate::domain::transaction::TransactionStatus;
-use crate::ports::ledger::{AcceptOutcome, Committed, NewTransaction};
+use crate::ports::ledger::{AcceptOutcome, Committed, Marks, NewTransaction};
 use crate::testing::conformance::case::{Case, assert_chain, partner};
 use crate::testing::conformance::ledger::commit::{assert_repetition_has_no_effect, assert_writes_nothing};
 
@@ -19,6 +20,7 @@ pub(super) async fn contract(case: &impl AsyncFn() -> Case) {
     partners_do_not_take_keys_of_each_other(&case().await).await;
     concurrent_commits_insert_a_key_once(&case().await).await;
     accept_and_commit_insert_a_key_once(&case().await).await;
+    a_commit_comes_after_accepted_transactions(&case().await).await;
 }
 
 async fn assert_written(case: &Case, commit: &AccountCommit) {
@@ -245,7 +247,9 @@ async fn concurrent_commits_insert_a_key_once(case: &Case) {
                         return false;
                     }
                     Committed::Stale => {}
-                    Committed::AlreadyFinal(keys) => panic!("nothing is finalized, but {keys:?} are final"),
+                    Committed::AlreadyFinal(_) | Committed::Early => {
+                        panic!("nothing is finalized, and no order is required")
+                    }
                 }
             }
             panic!("neither done nor taken after 100 attempts");
@@ -272,10 +276,50 @@ async fn accept_and_commit_insert_a_key_once(case: &Case) {
         match committed {
             Committed::Done { .. } => assert!(!is_inserted, "the key is inserted twice"),
             Committed::Taken(_) => assert!(is_inserted, "the key is taken by nothing"),
-            Committed::Stale | Committed::AlreadyFinal(_) => panic!("{committed:?} of an unchanged account"),
+            Committed::Stale | Committed::AlreadyFinal(_) | Committed::Early => {
+                panic!("{committed:?} of an unchanged account")
+            }
         }
         let expected = if is_inserted { TransactionStatus::Accepted } else { TransactionStatus::Posted };
         assert_eq!(case.stored(&new.key).await.transaction.status(), expected);
         assert_chain(&case.journal(key).await, &case.account(key).await.value);
     }
+}
+
+async fn a_commit_comes_after_accepted_transactions(case: &Case) {
+    let ledger = &case.store.ledger;
+    let account = case.opened().await;
+    let key = account.value.key;
+    let accepted = case.deposit(key, 100);
+    let work = case.accepted(std::slice::from_ref(&accepted)).await;
+    let after_accepted = |account: &Versioned<Account>, new: &[NewTransaction]| AccountCommit {
+        after_accepted: true,
+        ..case.decided_with_new(account, &[], new)
+    };
+    let early = after_accepted(&account, &[case.deposit(key, 1)]);
+    if !ledger.checks_order() {
+        case.committed(&early).await;
+        return;
+    }
+    assert_eq!(assert_writes_nothing(case, &early).await, Committed::Early, "a transaction is accepted");
+    // The order is not required of other commits, and other accounts do not count.
+    case.inserted(&[case.deposit(key, 1)]).await;
+    let other = case.opened().await;
+    case.committed(&after_accepted(&other, &[case.deposit(other.value.key, 1)])).await;
+    // Dead letters are left to an operator.
+    let marks = Marks { dead_letter: true, ..Marks::default() };
+    let marked = ledger.mark(&accepted.key, &work[0].revision, marks).await.unwrap();
+    let marked = marked.expect("the transaction is accepted and unchanged");
+    case.committed(&after_accepted(&case.account(key).await, &[case.deposit(key, 1)])).await;
+    let again = ledger.mark(&accepted.key, &marked, Marks::default()).await.unwrap();
+    assert!(again.is_some(), "the transaction is accepted and unchanged");
+    let early = after_accepted(&case.account(key).await, &[case.deposit(key, 1)]);
+    assert_eq!(assert_writes_nothing(case, &early).await, Committed::Early, "it was put back");
+    // A final transaction does not count; a repetition of the commit has no effect, whatever was accepted since.
+    let work = case.stored(&accepted.key).await.work().expect("the transaction is not final");
+    case.committed(&case.decided(&case.account(key).await, &[work])).await;
+    let commit = after_accepted(&case.account(key).await, &[case.deposit(key, 1)]);
+    case.committed(&commit).await;
+    let _work = case.accepted(&[case.deposit(key, 1)]).await;
+    assert_repetition_has_no_effect(case, &commit).await;
 }
