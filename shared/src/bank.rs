@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::access::partner_grants::PartnerGrants;
 use crate::cluster::completions::Completions;
+use crate::cluster::gate::permits::GatePermits;
 use crate::cluster::replies::{NoReplies, Replies};
 use crate::messaging::envelope::seal::Seal;
 use crate::ports::Store;
@@ -43,6 +44,8 @@ pub struct Bank {
     pub dead_letters: Arc<DeadLetterService>,
     /// Enqueues lost work again.
     pub repair: Repair,
+    /// Permits to receive and post work.
+    pub gate_permits: Arc<GatePermits>,
     /// The terms of the partners on whose behalf direct orders are accepted.
     pub partner_grants: Arc<PartnerGrants>,
 }
@@ -113,6 +116,7 @@ impl Bank {
             order_numbers,
             dead_letters,
             repair,
+            gate_permits: Arc::default(),
             partner_grants,
         }
     }

@@ -42,7 +42,12 @@ impl Worker {
     /// Creates a worker of the bank. Reads nothing yet.
     pub fn new(bank: &Bank, config: WorkerConfig, meter: Arc<Meter>) -> Self {
         let gate = Gate::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
-        let gatekeeper = Arc::new(Gatekeeper::new(gate, Arc::clone(&bank.world), config.held));
+        let gatekeeper = Arc::new(Gatekeeper::new(
+            gate,
+            Arc::clone(&bank.gate_permits),
+            Arc::clone(&bank.world),
+            config.held,
+        ));
         let background_tasks: Vec<Arc<dyn BackgroundTask>> =
             vec![gatekeeper.clone(), Arc::new(PayloadSweep::new(bank))];
         Self { bank: bank.clone(), config, meter, gatekeeper, background_tasks }

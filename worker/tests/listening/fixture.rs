@@ -153,7 +153,7 @@ impl Fixture {
         let (starter, drain) = drain();
         let (handler, meter, bell) =
             (RecordingHandler::of(&self.store), Arc::new(Meter::default()), Arc::default());
-        let gatekeeper = Arc::new(Gatekeeper::new(self.gate(), Arc::clone(&world), false));
+        let gatekeeper = Arc::new(Gatekeeper::new(self.gate(), Arc::default(), Arc::clone(&world), false));
         let queues = (0..QUEUES).map(queue).collect();
         let (me, sync) = (world.uuid(), Arc::clone(&self.store.sync));
         let leases =
