@@ -56,7 +56,7 @@ enum Operation {
     #[command(flatten)]
     OnStorage(StorageOperation),
     #[command(flatten)]
-    Print(Document),
+    Print(PublishedDocument),
 }
 
 /// A command on the open bank.
@@ -87,9 +87,9 @@ enum StorageOperation {
     Verify(VerifyCommand),
 }
 
-/// A published document, which needs neither a store nor settings.
+/// A document to print, which needs neither a store nor settings.
 #[derive(Debug, Subcommand)]
-enum Document {
+enum PublishedDocument {
     /// Print the OpenAPI document
     Openapi,
     /// Print the JSON Schema of the JSON bodies
@@ -134,10 +134,10 @@ async fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(document: &Document) -> String {
+fn text(document: &PublishedDocument) -> String {
     match document {
-        Document::Openapi => openapi_json(),
-        Document::JsonSchema => json_schema(),
+        PublishedDocument::Openapi => openapi_json(),
+        PublishedDocument::JsonSchema => json_schema(),
     }
 }
 

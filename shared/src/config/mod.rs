@@ -218,6 +218,7 @@ pub enum ConfigError {
         allowed: String,
     },
 }
+
 impl Config {
     /// Reads the configuration.
     ///

@@ -15,9 +15,7 @@ use postonce_shared::protocol::recover::RecoveryScope;
 /// When the transaction log cannot be read, or a message cannot be sent.
 pub async fn recover(bank: &Bank, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     let recovered = bank.repair.recover(RecoveryScope::Unqueued).await;
-    let enqueued = recovered.as_ref().map(|it| AuditTarget::one("enqueued", it.enqueued));
-    let target = enqueued.unwrap_or_else(|_| AuditTarget::nothing());
-    let recovered = Event::record_command("work.recover", target, recovered);
+    let recovered = record("work.recover", recovered, |it| AuditTarget::one("enqueued", it.enqueued));
     let recovered = recovered.context("the log cannot be recovered")?;
     let (examined, enqueued) = (recovered.examined, recovered.enqueued);
     writeln!(out, "examined {examined} accepted transactions, enqueued {enqueued} of them again")?;
@@ -30,9 +28,7 @@ pub async fn recover(bank: &Bank, out: &mut (dyn Write + Send)) -> anyhow::Resul
 /// When the payloads cannot be listed or removed.
 pub async fn sweep(bank: &Bank, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     let swept = Sweep::new(&bank.store, Arc::clone(&bank.world)).run().await;
-    let removed = swept.as_ref().map(|it| AuditTarget::one("removed", it.removed));
-    let target = removed.unwrap_or_else(|_| AuditTarget::nothing());
-    let swept = Event::record_command("payloads.sweep", target, swept);
+    let swept = record("payloads.sweep", swept, |it| AuditTarget::one("removed", it.removed));
     let Swept { removed, open, unreadable, young } = swept.context("the payloads cannot be swept")?;
     writeln!(
         out,
@@ -40,4 +36,10 @@ pub async fn sweep(bank: &Bank, out: &mut (dyn Write + Send)) -> anyhow::Result<
          than a day"
     )?;
     Ok(())
+}
+
+/// Records a command in the audit trail, with its result if it has one.
+fn record<T, E>(act: &str, ended: Result<T, E>, target: impl Fn(&T) -> AuditTarget) -> Result<T, E> {
+    let target = ended.as_ref().map_or_else(|_| AuditTarget::nothing(), target);
+    Event::record_command(act, target, ended)
 }

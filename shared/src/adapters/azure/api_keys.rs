@@ -9,7 +9,7 @@ use super::attempt::{Failure, Retries};
 use super::invalid_property::InvalidProperty;
 use super::keys::Key;
 use super::rows::{corrupt, parse, time};
-use super::table::{Found, ROWS_MAX, Scanned, Table};
+use super::table::{Found, Table};
 use crate::domain::ids::PartnerId;
 use crate::domain::time::Timestamp;
 use crate::ports::api_keys::{ApiKeyRecord, ApiKeys};
@@ -95,21 +95,8 @@ impl ApiKeys for AzureApiKeys {
 
     async fn list(&self) -> Result<Vec<ApiKeyRecord>, StoreFault> {
         let doing = "listing API keys";
-        let filter = format!("PartitionKey eq '{PARTITION}'");
-        let (mut records, mut continuation) = (Vec::new(), None);
-        loop {
-            let mut retries = Retries::new(&self.world);
-            let scanned =
-                retries.retry_read(|| self.table.scan(&filter, ROWS_MAX, continuation.as_ref())).await;
-            let Scanned { rows, next } = scanned.map_err(|failure| failure.into_fault(doing))?;
-            for found in &rows {
-                records.push(read(found, doing)?);
-            }
-            match next {
-                Some(next) => continuation = Some(next),
-                None => return Ok(records),
-            }
-        }
+        let rows = self.table.partition(PARTITION, &self.world, doing).await?;
+        rows.iter().map(|found| read(found, doing)).collect()
     }
 
     async fn revoke(&self, id: &str, at: Timestamp) -> Result<bool, StoreFault> {

@@ -9,7 +9,7 @@ use super::attempt::Retries;
 use super::invalid_property::InvalidProperty;
 use super::keys::Key;
 use super::rows::{corrupt, parse, time};
-use super::table::{Found, ROWS_MAX, Scanned, Table};
+use super::table::{Found, Table};
 use crate::ports::fault::StoreFault;
 use crate::ports::process_registry::{Address, ProcessId, ProcessKind, ProcessRegistry, RegisteredProcess};
 use crate::ports::world::World;
@@ -82,20 +82,7 @@ impl ProcessRegistry for AzureProcessRegistry {
 
     async fn list(&self) -> Result<Vec<RegisteredProcess>, StoreFault> {
         let doing = "reading the process registry";
-        let filter = format!("PartitionKey eq '{PARTITION}'");
-        let (mut entries, mut continuation) = (Vec::new(), None);
-        loop {
-            let mut retries = Retries::new(&self.world);
-            let scanned =
-                retries.retry_read(|| self.table.scan(&filter, ROWS_MAX, continuation.as_ref())).await;
-            let Scanned { rows, next } = scanned.map_err(|failure| failure.into_fault(doing))?;
-            for found in &rows {
-                entries.extend(read(found, doing)?);
-            }
-            match next {
-                Some(next) => continuation = Some(next),
-                None => return Ok(entries),
-            }
-        }
+        let rows = self.table.partition(PARTITION, &self.world, doing).await?;
+        rows.iter().filter_map(|found| read(found, doing).transpose()).collect()
     }
 }

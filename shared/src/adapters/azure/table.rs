@@ -2,6 +2,8 @@
 //! it may be repeated and how a write with a lost response is recognised. A table that does not exist yet is empty
 //! for reads, and is created by the first insert.
 
+use std::sync::Arc;
+
 use azure_core::Continuable as _;
 use azure_data_tables::IfMatchCondition;
 use azure_data_tables::clients::TableClient;
@@ -10,12 +12,14 @@ use futures::StreamExt as _;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::attempt::{Failure, UnexpectedResponse};
+use super::attempt::{Failure, Retries, UnexpectedResponse};
 use super::batch::{Batch, Entity};
 use super::cursor::Continuation;
 use super::etag::RowTag;
 use super::keys::Key;
 use crate::domain::account::Revision;
+use crate::ports::fault::StoreFault;
+use crate::ports::world::World;
 
 /// Maximum number of rows in one response of the service.
 pub(super) const ROWS_MAX: u32 = 1000;
@@ -131,6 +135,27 @@ impl Table {
         from: Option<&Continuation>,
     ) -> Result<Scanned, Failure> {
         self.scan_some(None, filter, top, from).await
+    }
+
+    /// Reads all rows of a partition. Unlike the other methods, it retries each request.
+    pub(super) async fn partition(
+        &self,
+        partition: &str,
+        world: &Arc<dyn World>,
+        doing: &'static str,
+    ) -> Result<Vec<Found>, StoreFault> {
+        let filter = format!("PartitionKey eq '{partition}'");
+        let (mut all, mut continuation) = (Vec::new(), None);
+        loop {
+            let scan = || self.scan(&filter, ROWS_MAX, continuation.as_ref());
+            let scanned = Retries::new(world).retry_read(scan).await;
+            let Scanned { rows, next } = scanned.map_err(|failure| failure.into_fault(doing))?;
+            all.extend(rows);
+            match next {
+                Some(next) => continuation = Some(next),
+                None => return Ok(all),
+            }
+        }
     }
 
     /// Like [`Self::scan`], but reads only one property of each row.
