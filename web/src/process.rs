@@ -14,8 +14,10 @@ use postonce_shared::messaging::envelope;
 use postonce_shared::ports::fault::chain;
 use postonce_shared::ports::process_registry::{Address, ProcessKind};
 use postonce_shared::protocol::recover::{Recovered, RecoveryScope};
+use postonce_worker::background_task::run_every;
 use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::{Drain, drain};
+use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
 use postonce_worker::process::{find_secret, run_registered};
 use postonce_worker::readiness::{Part, Readiness};
@@ -36,6 +38,9 @@ const OTHER_FILES: usize = 512;
 /// Interval at which a process without a worker checks its registration. It writes only every 15 minutes: about
 /// a hundred writes a day.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5 * 60);
+
+/// Interval at which a process without a worker reads the gate, in case a notification was lost.
+const GATE_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
 /// Where the worker runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,13 +80,13 @@ pub async fn run(
         Hosting::WithWorker => Some(Worker::new(bank, WorkerConfig::from(config), Arc::clone(&meter))),
         Hosting::WebOnly => None,
     };
-    let gatekeeper = worker.as_ref().map(Worker::gatekeeper);
+    let gatekeeper = worker.as_ref().map_or_else(|| Gatekeeper::of(bank, false), Worker::gatekeeper);
     let terms = AdminTerms {
         address: address.clone(),
         scaling: config.scaling.clone(),
         prices: config.prices.clone(),
     };
-    let app = App::over(bank, network, (&meter, gatekeeper), terms, Arc::clone(&readiness));
+    let app = App::over(bank, network, (&meter, Arc::clone(&gatekeeper)), terms, Arc::clone(&readiness));
     let verifier = Verifier { terms: config.signatures.clone(), is_tls: config.tls.is_some() };
     let app = App { verifier, ..app.within(config.http) };
     let keyring = Arc::clone(&app.keyring);
@@ -110,8 +115,9 @@ pub async fn run(
         Some(worker) => {
             run_worker(worker, bank, network, (config, address), &draining, on_registered).boxed()
         }
-        None => keep_registered(bank, network, address, &draining, on_registered).boxed(),
+        None => run_without_worker(bank, network, (&gatekeeper, address), &draining, on_registered).boxed(),
     };
+    bank.prepare_order_numbers();
     let serving = async {
         let (mut server, stop) = (std::pin::pin!(server.until_ended()), std::pin::pin!(stop));
         let ended = select(stop, server.as_mut()).await;
@@ -127,6 +133,7 @@ pub async fn run(
         }
     };
     let (served, ()) = futures::join!(serving, work);
+    bank.close_order_numbers().await;
     served.context("the server failed")
 }
 
@@ -182,11 +189,11 @@ async fn run_worker(
     run_registered(worker, bank, network, (config, address), draining, on_registered).await;
 }
 
-/// Keeps a process without a worker registered.
-async fn keep_registered(
+/// Keeps a process without a worker registered, and applies the gate: the process posts requests that wait.
+async fn run_without_worker(
     bank: &Bank,
     network: &PeerNetwork,
-    address: Address,
+    (gatekeeper, address): (&Gatekeeper, Address),
     draining: &Drain,
     on_registered: impl FnOnce(),
 ) {
@@ -195,7 +202,9 @@ async fn keep_registered(
         Heartbeat::new(&bank.store.process_registry, &bank.world, own, address, HEARTBEAT_INTERVAL);
     futures::join!(
         heartbeat.keep_registered(draining, on_registered),
-        heartbeat.renew_every(draining, HEARTBEAT_INTERVAL)
+        run_every(&heartbeat, HEARTBEAT_INTERVAL, &*bank.world, draining),
+        gatekeeper.watch(draining),
+        run_every(gatekeeper, GATE_INTERVAL, &*bank.world, draining),
     );
 }
 

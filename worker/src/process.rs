@@ -36,7 +36,7 @@ pub async fn run(
     let address = advertised(config.advertise.as_ref(), bound, config.storage.is_embedded());
     let readiness = Readiness::starting([Part::Ledger, Part::Queue, Part::ProcessRegistry]);
     let callee =
-        PeerState::of(bank, network, worker.meter(), Some(worker.gatekeeper()), &readiness, address.clone());
+        PeerState::of(bank, network, worker.meter(), worker.gatekeeper(), &readiness, address.clone());
     let app = WorkerApp { callee, prices: config.prices.clone() };
     let server = serve(app, listener).context("the server cannot be started")?;
     let handle = server.handle();
@@ -47,6 +47,7 @@ pub async fn run(
     bank.world.spawn(watch.boxed());
     find_secret(bank, network);
     let (starter, draining) = drain();
+    bank.prepare_order_numbers();
     let work = async {
         // Only registered processes are notified when a partner changes. What was cached before registration may be
         // outdated.
@@ -55,6 +56,7 @@ pub async fn run(
             readiness.gain(Part::ProcessRegistry);
         };
         run_registered(worker, bank, network, (config, address), &draining, on_registered).await;
+        bank.close_order_numbers().await;
         // The server stops last, so that other processes can read the status of this one while it drains.
         handle.stop(true).await;
     };

@@ -5,6 +5,7 @@
 //! waits for it, and [`reply_to`] is the return address that travels with the work.
 
 pub mod completions;
+pub mod contention;
 pub mod doorbell_secret;
 pub mod gate;
 pub mod replies;

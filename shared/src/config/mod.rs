@@ -80,6 +80,15 @@ pub enum LogFormat {
     Json,
 }
 
+/// A function that can be switched off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// The function is used.
+    On,
+    /// The function is not used.
+    Off,
+}
+
 /// The configuration of a process.
 #[derive(Debug, Clone, Args)]
 pub struct Config {
@@ -127,6 +136,10 @@ pub struct Config {
     #[arg(help_heading = "HTTP")]
     #[arg(long, value_name = "KEY", hide_env_values = true, value_parser = bootstrap_key)]
     pub bootstrap_key: Option<SecretString>,
+    /// on: a request that waits for its outcome (Prefer: wait) is posted by the process that received it, if no
+    /// accepted work of the account comes first; off: every request goes through the queue
+    #[arg(help_heading = "HTTP", long, value_name = "SWITCH", default_value = "on")]
+    pub immediate_posting: Switch,
     /// Limits of the HTTP API.
     #[command(flatten)]
     pub http: HttpLimits,

@@ -105,11 +105,11 @@ pub enum Committed {
         /// happened but does not know the current revision.
         revision: Option<Revision>,
     },
-    /// Nothing was written: the account or a transaction changed after it was read.
+    /// Nothing was written: the account changed after it was read, or the adapter cannot tell which row did.
     Stale,
-    /// Nothing was written: these transactions are already final. An adapter that cannot distinguish this
-    /// from [`Committed::Stale`] returns `Stale`.
-    AlreadyFinal(Vec<TransactionKey>),
+    /// Nothing was written: these accepted transactions are final or changed in another way after they were read. There
+    /// is at least one key; others may have changed as well.
+    RowsChanged(Vec<TransactionKey>),
     /// Nothing was written: rows with these keys exist, which the commit was to insert. There is at least one key; others
     /// may be taken as well. If other guards failed too, the result may be another one.
     Taken(Vec<TransactionKey>),

@@ -10,8 +10,9 @@ use parking_lot::Mutex;
 use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::adapters::memory::MemoryStore;
 use postonce_shared::adapters::system::SystemWorld;
-use postonce_shared::bank::{Bank, Links};
+use postonce_shared::bank::{Bank, BankSettings, Links};
 use postonce_shared::cluster::completions::{Completion, Completions};
+use postonce_shared::cluster::contention::NoNotices;
 use postonce_shared::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
 use postonce_shared::cluster::replies::Replies;
 use postonce_shared::cluster::reply_to::{ReplySeal, ReplyTo};
@@ -121,8 +122,9 @@ impl Fixture {
         let completions: Arc<Completions> = Arc::default();
         completions.set_reply_address(address(number), self.seal.clone());
         self.replies.0.lock().insert(address(number), Arc::clone(&completions));
-        let links = Links { doorbell, completions, replies: self.replies.clone(), seal: seal() };
-        Bank::linked(store, Arc::clone(&self.world), links, QUEUES)
+        let (replies, contention) = (self.replies.clone(), Arc::new(NoNotices));
+        let links = Links { doorbell, completions, replies, seal: seal(), contention };
+        Bank::linked(store, Arc::clone(&self.world), links, BankSettings::of_queues(QUEUES))
     }
 
     /// The address to which an envelope asks for a reply.

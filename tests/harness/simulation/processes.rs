@@ -10,21 +10,23 @@ use async_trait::async_trait;
 use futures::FutureExt as _;
 use parking_lot::{Mutex, MutexGuard};
 use postonce_shared::adapters::local_doorbell::LocalDoorbell;
-use postonce_shared::bank::{Bank, Links};
+use postonce_shared::bank::{Bank, BankSettings, Links};
 use postonce_shared::cluster::completions::{Completion, Completions};
+use postonce_shared::cluster::contention::ContentionNotices;
 use postonce_shared::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
 use postonce_shared::cluster::replies::Replies;
 use postonce_shared::cluster::reply_to::{ReplySeal, ReplyTo};
 use postonce_shared::config::HttpLimits;
+use postonce_shared::domain::ids::AccountKey;
 use postonce_shared::messaging::envelope;
 use postonce_shared::messaging::envelope::seal::Seal;
 use postonce_shared::ports::doorbell::Doorbell;
 use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::World;
-use postonce_worker::config::Bounds;
-use postonce_worker::config::WorkerConfig;
-use postonce_worker::drain::{DrainStarter, drain};
+use postonce_worker::background_task::run_every;
+use postonce_worker::config::{Bounds, WorkerConfig};
+use postonce_worker::drain::{Drain, DrainStarter, drain};
 use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
 use postonce_worker::worker::Worker;
@@ -39,6 +41,8 @@ use super::scheduler::{ProcessId, Scheduler};
 const SKEW_MS_MAX: u64 = 600_000;
 /// Longest delivery time of a ring or a reply.
 const RING_TIME_MAX: Duration = Duration::from_millis(20);
+/// Interval at which a process that only accepts requests reads the gate.
+const GATE_POLL: Duration = Duration::from_secs(20);
 /// Longest time until a process that ended is started again.
 const RESTART_TIME_MAX: Duration = Duration::from_secs(20);
 
@@ -67,6 +71,8 @@ pub struct ProcessSettings {
     pub dequeue_count_max: u32,
     /// Longest time between two polls of an empty queue.
     pub idle_delay_max: Duration,
+    /// Whether requests that wait are posted at once when possible.
+    pub immediate_posting: bool,
 }
 
 impl ProcessSettings {
@@ -78,6 +84,7 @@ impl ProcessSettings {
             visibility_timeout: seconds(&[2, 5, 20]),
             dequeue_count_max: scheduler.one_of(&[2, 3, 5]),
             idle_delay_max: seconds(&[1, 5, 60]),
+            immediate_posting: scheduler.below(8) > 0,
         }
     }
 }
@@ -91,11 +98,11 @@ pub struct RunningProcess {
     pub role: Role,
     /// The application.
     pub bank: Bank,
-    /// The gatekeeper, if the process posts.
-    pub gatekeeper: Option<Arc<Gatekeeper>>,
+    /// Applies the gate.
+    pub gatekeeper: Arc<Gatekeeper>,
     bell: Arc<LocalDoorbell>,
     address: Address,
-    starter: Option<Arc<DrainStarter>>,
+    starter: Arc<DrainStarter>,
 }
 
 /// All processes, by slot. A slot keeps its role when its process starts again.
@@ -158,22 +165,31 @@ impl Processes {
         let address =
             Address::parse(&format!("process-{}:1", process_id.number())).expect("it is an address");
         completions.set_reply_address(address.clone(), seal);
-        let links = Links { doorbell: peers.clone(), completions, replies: peers, seal: Seal::new(&secret) };
+        let seal = Seal::new(&secret);
+        let (doorbell, replies, contention) = (peers.clone(), peers.clone(), peers);
+        let links = Links { doorbell, completions, replies, seal, contention };
         let store = StoreConnection::ports(&self.network, process_id);
-        let bank = Bank::linked(store, Arc::clone(&world), links, self.settings.queue_count);
-        let (mut gatekeeper, mut starter) = (None, None);
-        if role != Role::Web {
+        let settings = BankSettings {
+            queue_count: self.settings.queue_count,
+            immediate_posting: self.settings.immediate_posting,
+            visibility_timeout: self.settings.visibility_timeout,
+        };
+        let bank = Bank::linked(store, world, links, settings);
+        let (ends, draining) = drain();
+        let processes = Arc::clone(self);
+        let (gatekeeper, work) = if role == Role::Web {
+            let gatekeeper = Gatekeeper::of(&bank, false);
+            (Arc::clone(&gatekeeper), run_web(gatekeeper, bank.clone(), draining).boxed())
+        } else {
             let worker = Worker::new(&bank, self.worker_config(), Arc::new(Meter::default()));
-            gatekeeper = Some(worker.gatekeeper());
-            let (ends, draining) = drain();
-            starter = Some(Arc::new(ends));
-            let processes = Arc::clone(self);
-            let work = async move {
-                worker.run(&draining).await;
-                processes.end(slot, role, "drained");
-            };
-            world.spawn(work.boxed());
-        }
+            (worker.gatekeeper(), run_worker(worker, bank.clone(), draining).boxed())
+        };
+        let work = async move {
+            work.await;
+            processes.end(slot, role, "drained");
+        };
+        bank.world.spawn(work.boxed());
+        let starter = Arc::new(ends);
         let process = RunningProcess { id: process_id, role, bank, gatekeeper, bell, address, starter };
         drop(self.slots().insert(slot, process));
     }
@@ -224,18 +240,17 @@ impl Processes {
             let processes: Vec<(usize, RunningProcess)> =
                 self.slots().iter().map(|(slot, process)| (*slot, process.clone())).collect();
             let Some((slot, process)) = self.scheduler().take_one(processes) else { return };
-            match (fault, &process.starter) {
-                (Fault::Crash, _) => self.end(slot, process.role, "crashes"),
-                (Fault::Pause, _) => {
+            match fault {
+                Fault::Crash => self.end(slot, process.role, "crashes"),
+                Fault::Pause => {
                     let time = length(Fault::Pause, self.scheduler());
                     self.network.note(format!("{} pauses for {time:?}", process.id.number()));
                     self.scheduler().pause(process.id, time);
                 }
-                (_, Some(starter)) => {
+                _ => {
                     self.network.note(format!("{} drains", process.id.number()));
-                    starter.start();
+                    process.starter.start();
                 }
-                (_, None) => {}
             }
         }
         if self.scheduler().below(10) == 0 && self.network.injects(Fault::RingSpurious) {
@@ -244,6 +259,21 @@ impl Processes {
             }
         }
     }
+}
+
+/// A process that accepts requests and applies the gate, until it drains.
+async fn run_web(gatekeeper: Arc<Gatekeeper>, bank: Bank, draining: Drain) {
+    bank.prepare_order_numbers();
+    let poll = run_every(&*gatekeeper, GATE_POLL, &*bank.world, &draining);
+    futures::join!(gatekeeper.watch(&draining), poll);
+    bank.close_order_numbers().await;
+}
+
+/// A process that posts, until it is drained.
+async fn run_worker(worker: Worker, bank: Bank, draining: Drain) {
+    bank.prepare_order_numbers();
+    worker.run(&draining).await;
+    bank.close_order_numbers().await;
 }
 
 /// The messages of one process to other processes.
@@ -291,5 +321,16 @@ impl Replies for PeerMessages {
             addressee.bank.completions.complete(&completion.key, &completion.outcome);
         };
         network.scheduler.spawn(ProcessId::ENVIRONMENT, arrives.boxed());
+    }
+}
+
+impl ContentionNotices for PeerMessages {
+    fn send(&self, account: AccountKey) {
+        let Processes { network, .. } = &*self.processes;
+        for process in self.processes.running() {
+            if !network.injects(Fault::RingLost) {
+                process.bank.immediate.leave_to_worker(account);
+            }
+        }
     }
 }

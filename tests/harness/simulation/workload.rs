@@ -252,7 +252,7 @@ impl Workload {
     fn announce_gate(&self, epoch: u64) {
         let network = &self.processes.network;
         for process in self.processes.running() {
-            let Some(gatekeeper) = process.gatekeeper.clone() else { continue };
+            let gatekeeper = Arc::clone(&process.gatekeeper);
             if network.injects(Fault::RingLost) {
                 continue;
             }

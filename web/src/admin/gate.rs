@@ -1,4 +1,4 @@
-//! Administration of the gate: changes it, and collects acknowledgments from the listeners.
+//! Administration of the gate: changes it, and collects acknowledgments from all processes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use postonce_shared::ports::world::World;
 use postonce_worker::listening::gatekeeper::Gatekeeper;
 use tracing::warn;
 
-/// Maximum time for a listener to acknowledge: the operator waits for it.
+/// Maximum time for a process to acknowledge: the operator waits for it.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(4);
 
-/// Answer of a listening process to a new epoch of the gate.
+/// Answer of a process to a new epoch of the gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Acknowledgment {
     /// The process.
@@ -28,19 +28,18 @@ pub struct Acknowledgment {
     pub epoch: Option<u64>,
 }
 
-/// Reads and changes the gate, and notifies the listeners.
+/// Reads and changes the gate, and notifies all processes: workers and web processes post only while it is released.
 pub struct GateService {
     gate: Gate,
     world: Arc<dyn World>,
     own: ProcessId,
-    gatekeeper: Option<Arc<Gatekeeper>>,
+    gatekeeper: Arc<Gatekeeper>,
     broadcast: Arc<PeerBroadcast>,
 }
 
 impl GateService {
-    /// Creates the service for a bank. Listeners are the worker of this process, if it has one, and the workers
-    /// of all reachable processes.
-    pub fn new(bank: &Bank, network: &PeerNetwork, gatekeeper: Option<Arc<Gatekeeper>>) -> Self {
+    /// Creates the service for a bank. `gatekeeper` applies the gate in this process.
+    pub fn new(bank: &Bank, network: &PeerNetwork, gatekeeper: Arc<Gatekeeper>) -> Self {
         let gate = Gate::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
         let (own, broadcast) = (network.id, Arc::clone(&network.broadcast));
         Self { gate, world: Arc::clone(&bank.world), own, gatekeeper, broadcast }
@@ -54,36 +53,31 @@ impl GateService {
     /// Reads the current state.
     ///
     /// # Errors
-    /// [`StoreFault`] when it cannot be read. Listeners treat it as held then.
+    /// [`StoreFault`] when it cannot be read. The processes treat it as held then.
     pub async fn read(&self) -> Result<GateValue, StoreFault> {
         self.gate.read().await
     }
 
-    /// Changes the gate, and notifies every listener.
+    /// Changes the gate, and notifies every process.
     ///
     /// # Errors
     /// [`StoreFault`]: the outcome is unknown. It is safe to retry.
     pub async fn set(&self, state: GateState) -> Result<(GateValue, Vec<Acknowledgment>), StoreFault> {
         let order = self.gate.set(state).await?;
         let (mut acknowledgments, own) =
-            join(self.notify_others(order.epoch), self.notify_own_worker(order.epoch)).await;
-        acknowledgments.extend(own);
+            join(self.notify_others(order.epoch), self.gatekeeper.refresh(order.epoch)).await;
+        acknowledgments.push(Acknowledgment { listener: self.own, epoch: Some(own) });
         acknowledgments.sort_by_key(|acknowledgment| acknowledgment.listener);
         Ok((order, acknowledgments))
     }
 
-    async fn notify_own_worker(&self, epoch: u64) -> Option<Acknowledgment> {
-        let gatekeeper = self.gatekeeper.as_ref()?;
-        Some(Acknowledgment { listener: self.own, epoch: Some(gatekeeper.refresh(epoch).await) })
-    }
-
     async fn notify_others(&self, epoch: u64) -> Vec<Acknowledgment> {
-        let request = BroadcastRequest::put(GATE_PATH, GateEpoch { epoch }.encode()).to_workers();
+        let request = BroadcastRequest::put(GATE_PATH, GateEpoch { epoch }.encode());
         let answers = match self.broadcast.send(&request, ANSWER_TIME_MAX).await {
             Ok(answers) => answers,
             Err(fault) => {
-                // The gate is changed; the listeners read it at their next poll.
-                warn!("The listeners could not be notified of the gate: {}", chain(&fault));
+                // The gate is changed; the processes read it later.
+                warn!("The other processes could not be notified of the gate: {}", chain(&fault));
                 return Vec::new();
             }
         };
@@ -91,7 +85,7 @@ impl GateService {
             let listener = entry.id;
             let epoch = answer.ok().and_then(|body| GateEpoch::decode(&body)).map(|applied| applied.epoch);
             if epoch.is_none() {
-                warn!(worker = %listener, "Worker {listener} at {} does not answer", entry.address);
+                warn!(process = %listener, "Process {listener} at {} does not answer", entry.address);
             }
             Acknowledgment { listener, epoch }
         };

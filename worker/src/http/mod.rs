@@ -14,7 +14,7 @@ pub use connections::track_request;
 pub use internal::configure;
 pub use server::{WorkerApp, serve, serve_peers, start};
 pub use signed::{CheckedBody, PeerRefusal, SignedBody};
-pub use status::{OperationCount, QueueListeners, Status};
+pub use status::{OperationCount, POSTED_IMMEDIATELY, QueueListeners, Status};
 
 use std::sync::Arc;
 
@@ -28,6 +28,7 @@ use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::operations::StorageOperations;
 use postonce_shared::ports::process_registry::{Address, ProcessId};
 use postonce_shared::ports::world::World;
+use postonce_shared::protocol::immediate::{ImmediatePoster, ServedCounts};
 
 use crate::listening::gatekeeper::Gatekeeper;
 use crate::meter::Meter;
@@ -59,8 +60,12 @@ pub struct PeerState {
     pub completions: Arc<Completions>,
     /// Counters of the worker.
     pub meter: Arc<Meter>,
-    /// Applies the gate; `None` in a process without a worker.
-    pub gatekeeper: Option<Arc<Gatekeeper>>,
+    /// Applies the gate.
+    pub gatekeeper: Arc<Gatekeeper>,
+    /// Posts requests at once, except on contended accounts.
+    pub immediate: Arc<ImmediatePoster>,
+    /// How requests were served.
+    pub served: Arc<ServedCounts>,
     /// Called when a partner changed; without a partner, when any of them may have changed.
     pub partners: ForgetPartner,
     /// A draining process refuses rings.
@@ -72,13 +77,13 @@ pub struct PeerState {
 }
 
 impl PeerState {
-    /// Creates the state of a process of the bank. `meter` and `gatekeeper` belong to its worker, if it has one.
+    /// Creates the state of a process of the bank. `meter` belongs to its worker, if it has one.
     /// Other processes reach it at `address`.
     pub fn of(
         bank: &Bank,
         network: &PeerNetwork,
         meter: &Arc<Meter>,
-        gatekeeper: Option<Arc<Gatekeeper>>,
+        gatekeeper: Arc<Gatekeeper>,
         readiness: &Arc<Readiness>,
         address: Address,
     ) -> Self {
@@ -92,6 +97,8 @@ impl PeerState {
             completions: Arc::clone(&bank.completions),
             meter: Arc::clone(meter),
             gatekeeper,
+            immediate: Arc::clone(&bank.immediate),
+            served: Arc::clone(bank.acceptor.served()),
             partners: forget_partner(bank),
             readiness: Arc::clone(readiness),
             operations: Arc::clone(&bank.store.operations),

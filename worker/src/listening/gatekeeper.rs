@@ -1,4 +1,4 @@
-//! Applies the gate in one process: no messages are received while it is held.
+//! Applies the gate in one process: while it is held, no messages are received and no requests are posted at once.
 //!
 //! The value is read at the start, when a notification contains another epoch, and by a background task in case a
 //! notification was lost. The gate counts as held until it was read once. During a later outage the last value stays
@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use futures::FutureExt as _;
 use futures::future::{Either, pending, select};
 use postonce_shared::backoff::STORE_NEEDED;
+use postonce_shared::bank::Bank;
 use postonce_shared::cluster::gate::permits::{GatePermit, GatePermits};
 use postonce_shared::cluster::gate::{Gate, GateState, GateValue};
 use postonce_shared::ports::fault::{StoreFault, chain};
@@ -23,10 +24,10 @@ use crate::drain::Drain;
 
 /// Longest sleep before a scheduled release is compared with the clock again: the clock may be adjusted.
 const CLOCK_CHECK_MAX: Duration = Duration::from_secs(10);
-/// Time for which an acknowledgment waits for receive requests in progress.
-const RECEIVES_END_MAX: Duration = Duration::from_secs(2);
+/// Time for which an acknowledgment waits for receive requests and commits in progress.
+const PERMITS_END_MAX: Duration = Duration::from_secs(2);
 
-/// Decides whether the listeners of a process may receive.
+/// Decides whether a process may receive and post.
 pub struct Gatekeeper {
     gate: Gate,
     world: Arc<dyn World>,
@@ -38,6 +39,12 @@ pub struct Gatekeeper {
 }
 
 impl Gatekeeper {
+    /// Creates the gatekeeper of a process of the bank; see [`Self::new`].
+    pub fn of(bank: &Bank, hold_first: bool) -> Arc<Self> {
+        let gate = Gate::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
+        Arc::new(Self::new(gate, Arc::clone(&bank.gate_permits), Arc::clone(&bank.world), hold_first))
+    }
+
     /// Creates a gatekeeper that has not read the gate: it counts as held. With `hold_first`, a gate that was never
     /// set is held before any message is received.
     pub fn new(gate: Gate, permits: Arc<GatePermits>, world: Arc<dyn World>, hold_first: bool) -> Self {
@@ -102,8 +109,8 @@ impl Gatekeeper {
     }
 
     /// Reads the gate if its epoch is not the given one. Returns the epoch that is applied from now on, or zero if a
-    /// receive request is still in progress after the time limit. While the gate is held, no receive request is in
-    /// progress after the return.
+    /// receive request or a commit of an immediate posting is still in progress after the time limit. Otherwise, while
+    /// the gate is held, none is in progress after the return.
     pub async fn refresh(&self, epoch: u64) -> u64 {
         if self.permits.known().is_none_or(|known| known.epoch != epoch) {
             // The fault is already logged, and the returned epoch shows it.
@@ -111,10 +118,10 @@ impl Gatekeeper {
         }
         if !self.is_open() {
             let unused = std::pin::pin!(self.permits.until_unused());
-            match select(unused, self.world.sleep(RECEIVES_END_MAX)).await {
+            match select(unused, self.world.sleep(PERMITS_END_MAX)).await {
                 Either::Left(_) => {}
                 Either::Right(_) => {
-                    warn!("A receive request is still in progress although the gate is held");
+                    warn!("A receive request or a commit is still in progress although the gate is held");
                     return 0;
                 }
             }

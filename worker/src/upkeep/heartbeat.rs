@@ -128,16 +128,6 @@ impl Heartbeat {
         }
     }
 
-    /// Renews the entry when it is due, until the drain starts; for a process without safety polls.
-    pub async fn renew_every(&self, drain: &Drain, interval: Duration) {
-        while !drain.is_started() {
-            let pause = self.world.sleep(interval);
-            if let Either::Right(_) = select(std::pin::pin!(drain.started()), pause).await {
-                self.run().await;
-            }
-        }
-    }
-
     async fn announce(&self) -> Result<(), StoreFault> {
         let mut registration = self.registration.lock().await;
         if registration.withdrawn {

@@ -36,9 +36,9 @@ impl AzureLedger {
         let mut retries = Retries::new(&self.world);
         loop {
             let failure = match self.table.send(&batch).await {
-                // The account is the first row of the batch.
                 Ok(revisions) => {
-                    return Ok(Committed::Done { revision: revisions.into_iter().next().flatten() });
+                    let revision = revisions.into_iter().nth(account_position(commit)).flatten();
+                    return Ok(Committed::Done { revision });
                 }
                 Err(failure) => failure,
             };
@@ -51,8 +51,7 @@ impl AzureLedger {
                 return Ok(Committed::Done { revision: None });
             }
             if guarded {
-                let taken = self.taken(commit, &failure, &retries).await?;
-                return Ok(if taken.is_empty() { Committed::Stale } else { Committed::Taken(taken) });
+                return self.refusal(commit, &failure, &retries).await;
             }
             if matches!(failure, Failure::Answered(_)) || !retries.wait_for_retry().await {
                 return Err(retries.fault(failure, DOING));
@@ -74,8 +73,23 @@ impl AzureLedger {
         Ok(ours)
     }
 
+    /// Returns which guard failed. The row that the service names is the first one whose guard failed. This is a
+    /// hint: it may cause a read too many, but no transaction is considered final or taken because of it.
+    async fn refusal(
+        &self,
+        commit: &AccountCommit,
+        failure: &Failure,
+        retries: &Retries,
+    ) -> Result<Committed, StoreFault> {
+        let named = failure.failed_row();
+        if let Some(changed) = named.and_then(|row| commit.finalizations.get(row)) {
+            return Ok(Committed::RowsChanged(vec![changed.key.clone()]));
+        }
+        let taken = self.taken(commit, failure, retries).await?;
+        Ok(if taken.is_empty() { Committed::Stale } else { Committed::Taken(taken) })
+    }
+
     /// Returns the taken keys of the insertions after a guard failed: the one that the service names, or else all.
-    /// The name of the service is a hint and is checked.
     async fn taken(
         &self,
         commit: &AccountCommit,
@@ -85,9 +99,12 @@ impl AzureLedger {
         if commit.insertions.is_empty() || !failure.has_status(409) {
             return Ok(Vec::new());
         }
-        let before = commit.finalizations.len().saturating_add(1);
-        let hinted = failure.failed_row().and_then(|row| commit.insertions.get(row.checked_sub(before)?));
-        if let Some(hinted) = hinted {
+        let before = commit.finalizations.len();
+        if let Some(named) = failure.failed_row() {
+            let Some(hinted) = commit.insertions.get(named.saturating_sub(before)) else {
+                // The account or the page, which come after all insertions.
+                return Ok(Vec::new());
+            };
             let taken = self.existing(std::slice::from_ref(hinted), retries).await?;
             if !taken.is_empty() {
                 return Ok(taken);
@@ -137,10 +154,16 @@ fn log_content_mismatch(commit: &AccountCommit, key: &TransactionKey, row: &Tran
     }
 }
 
+/// Returns the position of the account in the batch.
+fn account_position(commit: &AccountCommit) -> usize {
+    commit.finalizations.len().saturating_add(commit.insertions.len())
+}
+
+/// The service names the first row whose guard fails. So the account follows the transactions: a redelivered or
+/// repeated transaction is then recognized even if the account changed as well.
 fn to_batch(commit: &AccountCommit) -> Batch {
     let account = commit.account();
     let mut batch = Batch::new(partition(account));
-    batch.merge(&Key::account(account), &account_row::commit(&commit.after), &commit.guard);
     for last in &commit.finalizations {
         let row = FinalRow::of(&last.outcome, commit.nonce);
         batch.merge(&Key::transaction(&last.key), &row, &last.revision);
@@ -148,6 +171,7 @@ fn to_batch(commit: &AccountCommit) -> Batch {
     for insertion in &commit.insertions {
         batch.insert(&Key::transaction(&insertion.key), &InsertedRow::of(insertion, commit.nonce));
     }
+    batch.merge(&Key::account(account), &account_row::commit(&commit.after), &commit.guard);
     if let Some(page) = &commit.page {
         let key = Key::new(partition(account), keys::page_row(page.first_sequence));
         batch.insert(&key, &page_row::write(page));

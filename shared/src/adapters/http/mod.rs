@@ -2,13 +2,14 @@
 //! work: a lost request causes delay, not the loss of work.
 //!
 //! `doorbell` wakes the listeners of other processes, `replies` notifies the processes in which clients wait, and
-//! `broadcast` sends a request to all processes. The first two share `send_queues`: at most one request to each
+//! `broadcast` sends a request to all processes; `contention` uses it for contended accounts. The first two share `send_queues`: at most one request to each
 //! process is in flight, while further items accumulate. The HTTP server is not in this folder: it checks the
 //! requests with a [`Recipient`].
 
 mod advertised;
 mod broadcast;
 mod client;
+mod contention;
 mod doorbell;
 mod recipient;
 mod replies;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use advertised::advertised;
 pub use broadcast::{BroadcastRequest, PeerBroadcast};
 pub use client::CallFault;
+pub use contention::{HttpContentionNotices, decode_contended};
 pub use doorbell::HttpDoorbell;
 pub use recipient::Recipient;
 pub use replies::HttpReplies;
@@ -49,6 +51,9 @@ pub const COMPLETIONS_PATH: &str = "/internal/completions";
 
 /// Path for the epoch of the gate.
 pub const GATE_PATH: &str = "/internal/gate";
+
+/// Path for accounts on which a worker could not commit.
+pub const CONTENTION_PATH: &str = "/internal/contention";
 
 /// Path for changes of a partner or its keys.
 pub const PARTNERS_PATH: &str = "/internal/partners";
@@ -82,6 +87,8 @@ pub struct PeerNetwork {
     pub replies: Arc<HttpReplies>,
     /// Sends requests to all processes.
     pub broadcast: Arc<PeerBroadcast>,
+    /// Notifies all processes of contended accounts.
+    pub contention: Arc<HttpContentionNotices>,
 }
 
 impl PeerNetwork {
@@ -98,13 +105,19 @@ impl PeerNetwork {
         let seal = ReplySeal::new(&secret, world);
         let replies = Arc::new(HttpReplies::new(&client, seal.clone(), world));
         let broadcast = Arc::new(PeerBroadcast::new(id, &store.process_registry, &client, world));
-        Ok(Self { id, secret, local, bell, seal, replies, broadcast })
+        let contention = Arc::new(HttpContentionNotices::new(&broadcast, world));
+        Ok(Self { id, secret, local, bell, seal, replies, broadcast, contention })
     }
 
     /// Returns the links of the bank of this process to other processes.
     pub fn links(&self, completions: &Arc<Completions>) -> Links {
-        let (doorbell, replies) = (Arc::clone(&self.bell), Arc::clone(&self.replies));
-        Links { doorbell, completions: Arc::clone(completions), replies, seal: Seal::new(&self.secret) }
+        Links {
+            doorbell: self.bell.clone(),
+            completions: Arc::clone(completions),
+            replies: self.replies.clone(),
+            seal: Seal::new(&self.secret),
+            contention: self.contention.clone(),
+        }
     }
 }
 

@@ -145,7 +145,7 @@ fn check_guards(
         commit.finalizations.iter().filter(is_final).map(|finalization| finalization.key.clone()).collect();
     let rows_unguarded = flaw == Some(Flaw::RowsUnguarded);
     if !finals.is_empty() && !rows_unguarded {
-        return Some(Committed::AlreadyFinal(finals));
+        return Some(Committed::RowsChanged(finals));
     }
     let is_taken = |insertion: &&Insertion| ledger.transactions.contains_key(&insertion.key);
     let taken: Vec<TransactionKey> =

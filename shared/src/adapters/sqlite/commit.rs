@@ -246,7 +246,7 @@ fn reason_not_written(
         return Ok(Committed::Done { revision });
     }
     Ok(if !already_final.is_empty() {
-        Committed::AlreadyFinal(already_final)
+        Committed::RowsChanged(already_final)
     } else if !taken.is_empty() {
         Committed::Taken(taken)
     } else {

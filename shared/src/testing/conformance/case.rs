@@ -327,9 +327,9 @@ pub(super) fn assert_refused(answer: &Committed, commit: &AccountCommit) {
         Committed::Early => {
             assert!(commit.after_accepted, "the commit need not come after other transactions")
         }
-        Committed::AlreadyFinal(keys) => {
+        Committed::RowsChanged(keys) => {
             let own = |key: &TransactionKey| commit.finalizations.iter().any(|one| one.key == *key);
-            assert!(!keys.is_empty() && keys.iter().all(own), "AlreadyFinal contains keys of the commit");
+            assert!(!keys.is_empty() && keys.iter().all(own), "RowsChanged contains keys of the commit");
         }
         Committed::Taken(keys) => {
             let own = |key: &TransactionKey| commit.insertions.iter().any(|one| one.key == *key);

@@ -247,7 +247,7 @@ async fn concurrent_commits_insert_a_key_once(case: &Case) {
                         return false;
                     }
                     Committed::Stale => {}
-                    Committed::AlreadyFinal(_) | Committed::Early => {
+                    Committed::RowsChanged(_) | Committed::Early => {
                         panic!("nothing is finalized, and no order is required")
                     }
                 }
@@ -276,7 +276,7 @@ async fn accept_and_commit_insert_a_key_once(case: &Case) {
         match committed {
             Committed::Done { .. } => assert!(!is_inserted, "the key is inserted twice"),
             Committed::Taken(_) => assert!(is_inserted, "the key is taken by nothing"),
-            Committed::Stale | Committed::AlreadyFinal(_) | Committed::Early => {
+            Committed::Stale | Committed::RowsChanged(_) | Committed::Early => {
                 panic!("{committed:?} of an unchanged account")
             }
         }
