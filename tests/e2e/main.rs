@@ -43,6 +43,7 @@ mod formats_agree;
 mod gate;
 mod harness;
 mod hostile;
+mod immediate;
 mod json_samples;
 mod keys;
 mod large_requests;
