@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use futures::FutureExt as _;
@@ -17,9 +16,8 @@ use postonce_shared::protocol::recover::{Recovered, RecoveryScope};
 use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::{Drain, drain};
 use postonce_worker::meter::Meter;
-use postonce_worker::process::{find_secret, run_registered};
+use postonce_worker::process::{find_secret, keep_registered, run_registered};
 use postonce_worker::readiness::{Part, Readiness};
-use postonce_worker::upkeep::heartbeat::Heartbeat;
 use postonce_worker::worker::Worker;
 use tracing::{error, info, warn};
 
@@ -32,10 +30,6 @@ use crate::server::App;
 
 /// Number of open files besides client connections: the store, other processes, logs.
 const OTHER_FILES: usize = 512;
-
-/// Interval at which a process without a worker checks its registration. It writes only every 15 minutes: about
-/// a hundred writes a day.
-const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
 /// Where the worker runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +75,7 @@ pub async fn run(
         scaling: config.scaling.clone(),
         prices: config.prices.clone(),
     };
-    let app = App::over(bank, network, (&meter, gatekeeper), terms, Arc::clone(&readiness));
+    let app = App::over(bank, network, (&meter, gatekeeper.clone()), terms, Arc::clone(&readiness));
     let verifier = Verifier { terms: config.signatures.clone(), is_tls: config.tls.is_some() };
     let app = App { verifier, ..app.within(config.http) };
     let keyring = Arc::clone(&app.keyring);
@@ -110,7 +104,11 @@ pub async fn run(
         Some(worker) => {
             run_worker(worker, bank, network, (config, address), &draining, on_registered).boxed()
         }
-        None => keep_registered(bank, network, address, &draining, on_registered).boxed(),
+        None => {
+            let own = (ProcessKind::Web, address);
+            let gate_epoch = move || gatekeeper.as_ref().map_or(0, |gatekeeper| gatekeeper.epoch());
+            keep_registered(bank, network, own, gate_epoch, &draining, on_registered).boxed()
+        }
     };
     let serving = async {
         let (mut server, stop) = (std::pin::pin!(server.until_ended()), std::pin::pin!(stop));
@@ -179,24 +177,7 @@ async fn run_worker(
             }
         }
     }
-    run_registered(worker, bank, network, (config, address), draining, on_registered).await;
-}
-
-/// Keeps a process without a worker registered.
-async fn keep_registered(
-    bank: &Bank,
-    network: &PeerNetwork,
-    address: Address,
-    draining: &Drain,
-    on_registered: impl FnOnce(),
-) {
-    let own = (network.id, ProcessKind::Web);
-    let heartbeat =
-        Heartbeat::new(&bank.store.process_registry, &bank.world, own, address, HEARTBEAT_INTERVAL);
-    futures::join!(
-        heartbeat.keep_registered(draining, on_registered),
-        heartbeat.renew_every(draining, HEARTBEAT_INTERVAL)
-    );
+    run_registered(worker, bank, network, address, draining, on_registered).await;
 }
 
 /// Establishes the first key of an empty store, and prints it if it was generated.

@@ -54,7 +54,7 @@ pub async fn run(
             bank.partner_grants.forget(None);
             readiness.gain(Part::ProcessRegistry);
         };
-        run_registered(worker, bank, network, (config, address), &draining, on_registered).await;
+        run_registered(worker, bank, network, address, &draining, on_registered).await;
         // The server stops last, so that other processes can read the status of this one while it drains.
         handle.stop(true).await;
     };
@@ -85,16 +85,42 @@ pub fn find_secret(bank: &Bank, network: &PeerNetwork) {
 
 /// Runs a worker that other processes can ring at the address. Calls `on_registered` once the process is registered.
 pub async fn run_registered(
-    mut worker: Worker,
+    worker: Worker,
     bank: &Bank,
     network: &PeerNetwork,
-    (config, address): (&Config, Address),
+    address: Address,
     draining: &Drain,
     on_registered: impl FnOnce(),
 ) {
-    let (registry, idle) = (&bank.store.process_registry, config.idle_poll_max);
-    let own = (network.id, ProcessKind::Worker);
-    let heartbeat = Arc::new(Heartbeat::new(registry, &bank.world, own, address, idle));
-    worker.add_background_task(heartbeat.clone());
-    futures::join!(worker.run(draining), heartbeat.keep_registered(draining, on_registered));
+    let gatekeeper = worker.gatekeeper();
+    let own = (ProcessKind::Worker, address);
+    let gate_epoch = move || gatekeeper.epoch();
+    futures::join!(
+        worker.run(draining),
+        keep_registered(bank, network, own, gate_epoch, draining, on_registered)
+    );
+}
+
+/// Keeps a process registered, and pings all other processes, until the drain starts. Calls `on_registered` once it is
+/// registered. `gate_epoch` returns the known epoch of the gate, or zero.
+pub async fn keep_registered(
+    bank: &Bank,
+    network: &PeerNetwork,
+    (kind, address): (ProcessKind, Address),
+    gate_epoch: impl Fn() -> u64 + Send + Sync + 'static,
+    draining: &Drain,
+    on_registered: impl FnOnce(),
+) {
+    let heartbeat =
+        Heartbeat::new(&bank.store.process_registry, &bank.world, (network.id, kind), address);
+    let (bell, until) = (Arc::clone(&network.bell), draining.clone());
+    let pinging = async move {
+        let (pings, until) = (std::pin::pin!(bell.keep_pinging(gate_epoch)), std::pin::pin!(until.started()));
+        select(pings, until).await;
+    };
+    let registered = || {
+        on_registered();
+        bank.world.spawn(pinging.boxed());
+    };
+    heartbeat.keep_registered(draining, registered).await;
 }

@@ -22,8 +22,7 @@ use postonce_shared::ports::doorbell::Doorbell;
 use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::World;
-use postonce_worker::config::Bounds;
-use postonce_worker::config::WorkerConfig;
+use postonce_worker::config::{Bounds, IdleDelays, WorkerConfig};
 use postonce_worker::drain::{DrainStarter, drain};
 use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
@@ -182,7 +181,7 @@ impl Processes {
         WorkerConfig {
             visibility_timeout: self.settings.visibility_timeout,
             dequeue_count_max: self.settings.dequeue_count_max,
-            idle_delay_max: self.settings.idle_delay_max,
+            idle_delays: IdleDelays::fixed(self.settings.idle_delay_max),
             receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN.saturating_add(2) },
             legacy_partner: None,
             request_rate: HttpLimits::default().rate(),

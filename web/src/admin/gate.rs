@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::join;
 use postonce_shared::adapters::http::{
-    BroadcastRequest, CallFault, GATE_PATH, GateEpoch, PeerBroadcast, PeerNetwork,
+    BroadcastRequest, CallFault, GATE_PATH, GateEpoch, PeerNetwork,
 };
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::gate::{Gate, GateState, GateValue};
@@ -32,9 +32,8 @@ pub struct Acknowledgment {
 pub struct GateService {
     gate: Gate,
     world: Arc<dyn World>,
-    own: ProcessId,
     gatekeeper: Option<Arc<Gatekeeper>>,
-    broadcast: Arc<PeerBroadcast>,
+    network: PeerNetwork,
 }
 
 impl GateService {
@@ -42,8 +41,7 @@ impl GateService {
     /// of all reachable processes.
     pub fn new(bank: &Bank, network: &PeerNetwork, gatekeeper: Option<Arc<Gatekeeper>>) -> Self {
         let gate = Gate::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
-        let (own, broadcast) = (network.id, Arc::clone(&network.broadcast));
-        Self { gate, world: Arc::clone(&bank.world), own, gatekeeper, broadcast }
+        Self { gate, world: Arc::clone(&bank.world), gatekeeper, network: network.clone() }
     }
 
     /// Returns the current time, for schedules.
@@ -65,6 +63,8 @@ impl GateService {
     /// [`StoreFault`]: the outcome is unknown. It is safe to retry.
     pub async fn set(&self, state: GateState) -> Result<(GateValue, Vec<Acknowledgment>), StoreFault> {
         let order = self.gate.set(state).await?;
+        // Listeners that are not notified now read the gate at the next ping.
+        self.network.bell.note_gate_epoch(order.epoch);
         let (mut acknowledgments, own) =
             join(self.notify_others(order.epoch), self.notify_own_worker(order.epoch)).await;
         acknowledgments.extend(own);
@@ -74,12 +74,12 @@ impl GateService {
 
     async fn notify_own_worker(&self, epoch: u64) -> Option<Acknowledgment> {
         let gatekeeper = self.gatekeeper.as_ref()?;
-        Some(Acknowledgment { listener: self.own, epoch: Some(gatekeeper.refresh(epoch).await) })
+        Some(Acknowledgment { listener: self.network.id, epoch: Some(gatekeeper.refresh(epoch).await) })
     }
 
     async fn notify_others(&self, epoch: u64) -> Vec<Acknowledgment> {
         let request = BroadcastRequest::put(GATE_PATH, GateEpoch { epoch }.encode()).to_workers();
-        let answers = match self.broadcast.send(&request, ANSWER_TIME_MAX).await {
+        let answers = match self.network.broadcast.send(&request, ANSWER_TIME_MAX).await {
             Ok(answers) => answers,
             Err(fault) => {
                 // The gate is changed; the listeners read it at their next poll.
