@@ -111,8 +111,7 @@ pub async fn keep_registered(
     draining: &Drain,
     on_registered: impl FnOnce(),
 ) {
-    let heartbeat =
-        Heartbeat::new(&bank.store.process_registry, &bank.world, (network.id, kind), address);
+    let heartbeat = Heartbeat::new(&bank.store.process_registry, &bank.world, (network.id, kind), address);
     let (bell, until) = (Arc::clone(&network.bell), draining.clone());
     let pinging = async move {
         let (pings, until) = (std::pin::pin!(bell.keep_pinging(gate_epoch)), std::pin::pin!(until.started()));

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join;
-use postonce_shared::adapters::http::{
-    BroadcastRequest, CallFault, GATE_PATH, GateEpoch, PeerNetwork,
-};
+use postonce_shared::adapters::http::{BroadcastRequest, CallFault, GATE_PATH, GateEpoch, PeerNetwork};
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::gate::{Gate, GateState, GateValue};
 use postonce_shared::domain::time::Timestamp;

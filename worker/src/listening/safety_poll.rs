@@ -169,13 +169,17 @@ mod tests {
     fn the_delays_become_longer_while_proven() {
         let (proven, unproven) = (ProvenDoorbell(Some(Duration::MAX)), ProvenDoorbell(None));
         let mut poll = SafetyPoll::new(IdleDelays::DEFAULT, Duration::ZERO);
-        let mut last_of = |doorbell: &ProvenDoorbell, count| delays(&mut poll, doorbell, count).pop().unwrap();
+        let mut last_of =
+            |doorbell: &ProvenDoorbell, count| delays(&mut poll, doorbell, count).pop().unwrap();
         assert!((58..=60).contains(&last_of(&unproven, 30)));
         assert!((588..=600).contains(&last_of(&proven, 1)), "the back-off is not repeated");
         assert!((588..=600).contains(&last_of(&proven, 10)));
         assert!((58..=60).contains(&last_of(&unproven, 1)));
         let mut poll = SafetyPoll::new(IdleDelays::fixed(minutes(1)), Duration::ZERO);
-        assert!((58..=60).contains(&delays(&mut poll, &proven, 30).pop().unwrap()), "one delay is configured");
+        assert!(
+            (58..=60).contains(&delays(&mut poll, &proven, 30).pop().unwrap()),
+            "one delay is configured"
+        );
     }
 
     #[test]
@@ -190,7 +194,10 @@ mod tests {
         }
         let until = now.saturating_add(minutes(1));
         assert_eq!(poll.next(), until);
-        assert!(!poll.has_missed_ping(until, &proven(now.saturating_add(minutes(2)))), "the next ping arrived");
+        assert!(
+            !poll.has_missed_ping(until, &proven(now.saturating_add(minutes(2)))),
+            "the next ping arrived"
+        );
         let until = now.saturating_add(minutes(2));
         assert_eq!(poll.next(), until);
         assert!(!poll.has_missed_ping(until.saturating_sub(minutes(1)), &ProvenDoorbell(None)), "not due");

@@ -87,7 +87,10 @@ async fn pings_prove_that_rings_arrive_and_touch_no_storage() {
     cluster.pass(10 * MINUTE).await;
     assert!(!worker.is_proven(), "it is still registered");
     let reads = cluster.operations() - before;
-    assert!(reads <= 6, "{reads} reads: one for the missed ping, and one in five minutes for each failing ping");
+    assert!(
+        reads <= 6,
+        "{reads} reads: one for the missed ping, and one in five minutes for each failing ping"
+    );
     // Removed, as at the end of a process.
     cluster.ports.process_registry.withdraw(web.callee.id).await.unwrap();
     cluster.pass_until("the removal is found", 16 * MINUTE, || worker.is_proven()).await;
@@ -181,9 +184,10 @@ async fn a_process_that_only_rings_is_not_expected_to_ping() {
     let command: PeerNetwork = cluster.network();
     command.bell.ring(&queue(0));
     assert_eq!(worker.rung().await, BTreeSet::from([queue(0)]));
-    cluster.pass_until("two minutes pass", 3 * MINUTE, || {
-        assert!(worker.is_proven());
-        cluster.clock_now() > 2 * MINUTE
-    })
-    .await;
+    cluster
+        .pass_until("two minutes pass", 3 * MINUTE, || {
+            assert!(worker.is_proven());
+            cluster.clock_now() > 2 * MINUTE
+        })
+        .await;
 }

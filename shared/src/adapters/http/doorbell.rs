@@ -17,11 +17,11 @@ use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tracing::{debug, warn};
 
+use super::RING_PATH;
 use super::client::{Call, CallFault, PeerClient};
 use super::ping_times::{PING_INTERVAL, PingTimes};
 use super::ring::{Ping, Ring};
 use super::send_queues::{Pending, SendQueues};
-use super::RING_PATH;
 use crate::adapters::local_doorbell::LocalDoorbell;
 use crate::backoff::{REGISTRY_READ, RING};
 use crate::ports::doorbell::Doorbell;
@@ -101,9 +101,8 @@ impl HttpDoorbell {
     ) -> Arc<Self> {
         Arc::new_cyclic(|this: &Weak<Self>| {
             let (client, bell) = (Arc::clone(client), this.clone());
-            let send = move |peer: Peer, ring: Ring| {
-                ring_at(Arc::clone(&client), bell.clone(), peer, ring).boxed()
-            };
+            let send =
+                move |peer: Peer, ring: Ring| ring_at(Arc::clone(&client), bell.clone(), peer, ring).boxed();
             Self {
                 local: Arc::clone(local),
                 own,
