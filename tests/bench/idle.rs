@@ -2,8 +2,8 @@
 //!
 //! Two banks run side by side: one with the default settings, and one whose poll interval is configured, so that it
 //! polls as often as if pings were missing. After a start or after work, polls take a while to become rare (about
-//! fourteen minutes with the default settings); counting starts after the minutes of warm-up. The rarest operation
-//! comes every 40 minutes, so the figure of a day is rough; the counts by kind show what it consists of.
+//! fourteen minutes with the default settings); counting starts after the minutes of warm-up. Some
+//! operations come every half an hour, so the figure of a day is rough; the counts by kind show what it consists of.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

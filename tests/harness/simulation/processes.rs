@@ -38,6 +38,8 @@ use super::scheduler::{ProcessId, Scheduler};
 const SKEW_MS_MAX: u64 = 600_000;
 /// Longest delivery time of a ring or a reply.
 const RING_TIME_MAX: Duration = Duration::from_millis(20);
+/// Time for which a ping proves that rings arrive.
+const PING_VALID: Duration = Duration::from_secs(75);
 /// Longest time until a process that ended is started again.
 const RESTART_TIME_MAX: Duration = Duration::from_secs(20);
 
@@ -64,8 +66,8 @@ pub struct ProcessSettings {
     pub visibility_timeout: Duration,
     /// Receipts after which the items of a message are posted one by one.
     pub dequeue_count_max: u32,
-    /// Longest time between two polls of an empty queue.
-    pub idle_delay_max: Duration,
+    /// Longest times between two polls of empty queues.
+    pub idle_delays: IdleDelays,
 }
 
 impl ProcessSettings {
@@ -76,7 +78,7 @@ impl ProcessSettings {
             queue_count: scheduler.one_of(&[1, 2, 3]),
             visibility_timeout: seconds(&[2, 5, 20]),
             dequeue_count_max: scheduler.one_of(&[2, 3, 5]),
-            idle_delay_max: seconds(&[1, 5, 60]),
+            idle_delays: IdleDelays { unproven: seconds(&[1, 5, 60]), proven: seconds(&[60, 600]) },
         }
     }
 }
@@ -181,7 +183,7 @@ impl Processes {
         WorkerConfig {
             visibility_timeout: self.settings.visibility_timeout,
             dequeue_count_max: self.settings.dequeue_count_max,
-            idle_delays: IdleDelays::fixed(self.settings.idle_delay_max),
+            idle_delays: self.settings.idle_delays,
             receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN.saturating_add(2) },
             legacy_partner: None,
             request_rate: HttpLimits::default().rate(),
@@ -273,6 +275,13 @@ impl Doorbell for PeerMessages {
 
     async fn rung(&self, kind: &str) -> BTreeSet<QueueName> {
         self.bell.rung(kind).await
+    }
+
+    /// Pings are lost like rings. Rings are lost although pings arrive as well: a wrong proof may only delay work.
+    fn proven_until(&self) -> Option<Duration> {
+        let network = &self.processes.network;
+        let until = network.scheduler.now().saturating_add(PING_VALID);
+        (!network.injects(Fault::RingLost)).then_some(until)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The doorbell across processes: rings in this process, and at every registered worker.
 //!
-//! The process registry is read only when the doorbell rings and the known registry is outdated; the ring does not wait
-//! for it. Processes that a read finds for the first time receive all rings since the last read, so that the first ring
+//! The process registry is read when the doorbell rings and the known registry is outdated; the ring does not wait for
+//! it. An idle process reads it rarely. Processes that a read finds for the first time receive all rings since the last read, so that the first ring
 //! of a process is not lost although it knows no other process yet.
 //!
 //! A process that keeps pinging sends a ring to every registered process once a minute, with the queues of the rings
@@ -84,7 +84,7 @@ struct KnownPeers {
     rung: BTreeSet<QueueName>,
     /// Queues of rings that a process did not confirm.
     unconfirmed: BTreeMap<ProcessId, BTreeSet<QueueName>>,
-    /// Whether this process pings others.
+    /// Whether this process pings others. It is registered then.
     pings: bool,
     /// The newest known epoch of the gate; zero if none is known.
     gate_epoch: u64,
@@ -301,6 +301,10 @@ impl Doorbell for HttpDoorbell {
         let now = self.world.uptime();
         let (proven_until, needs_read) = {
             let known = self.known.lock();
+            if !known.pings {
+                // Others do not know this process yet.
+                return None;
+            }
             (known.ping_times.proven_until(now), known.ping_times.needs_read(now))
         };
         if needs_read {
