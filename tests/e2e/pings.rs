@@ -31,7 +31,8 @@ impl Proxied {
         let plan = Plan::on(StoreKind::Azurite).with("POSTONCE_QUEUE_COUNT", &QUEUES.to_string());
         let plan = plan.with("POSTONCE_LOG", "info,postonce_shared=debug");
         let mut bank = plan.processes(1, 0).start().await;
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a free port").port();
+        let port =
+            TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a free port").port();
         let proxy = Proxy::before(port);
         bank.settings = (bank.settings.clone())
             .with("POSTONCE_WORKER_BIND", format!("127.0.0.1:{port}"))
