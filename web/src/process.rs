@@ -75,7 +75,7 @@ pub async fn run(
         scaling: config.scaling.clone(),
         prices: config.prices.clone(),
     };
-    let app = App::over(bank, network, (&meter, gatekeeper.clone()), terms, Arc::clone(&readiness));
+    let app = App::over(bank, network, (&meter, gatekeeper), terms, Arc::clone(&readiness));
     let verifier = Verifier { terms: config.signatures.clone(), is_tls: config.tls.is_some() };
     let app = App { verifier, ..app.within(config.http) };
     let keyring = Arc::clone(&app.keyring);
@@ -104,11 +104,9 @@ pub async fn run(
         Some(worker) => {
             run_worker(worker, bank, network, (config, address), &draining, on_registered).boxed()
         }
-        None => {
-            let own = (ProcessKind::Web, address);
-            let gate_epoch = move || gatekeeper.as_ref().map_or(0, |gatekeeper| gatekeeper.epoch());
-            keep_registered(bank, network, own, gate_epoch, &draining, on_registered).boxed()
-        }
+        // A process without a worker does not read the gate, so it knows no epoch but its own changes.
+        None => keep_registered(bank, network, (ProcessKind::Web, address), || 0, &draining, on_registered)
+            .boxed(),
     };
     let serving = async {
         let (mut server, stop) = (std::pin::pin!(server.until_ended()), std::pin::pin!(stop));

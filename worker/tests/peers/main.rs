@@ -1,6 +1,11 @@
 //! Processes call each other over real connections on loopback.
 
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "test code")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::arithmetic_side_effects,
+    clippy::disallowed_methods,
+    reason = "test code"
+)]
 
 mod cluster;
 mod pings;
