@@ -54,7 +54,7 @@ async fn a_request_that_waits_is_posted_without_a_worker(store_kind: StoreKind) 
     assert_eq!(posted_at_once(&bank, 0).await, before + 2);
     // A repetition is a replay, and another content is refused.
     let again = client.submit_and_wait(account, id, &Submission::deposit("10.00")).await.expect(200);
-    assert_eq!((again.body, again.header("idempotent-replayed")), (posted.body, "true"));
+    assert_eq!((&again.body, again.header("idempotent-replayed")), (&posted.body, "true"));
     let other = client.submit_and_wait(account, id, &Submission::deposit("11.00")).await.expect(422);
     assert_eq!(other.code(), "idempotency_key_reused");
     let too_much = ask(&client, account, &Submission::withdrawal("6.01")).await;

@@ -52,6 +52,7 @@ mod legacy_samples;
 mod outages;
 mod partners;
 mod passing_on;
+mod pings;
 mod queue_count;
 mod recovery;
 mod repeated_work;
