@@ -44,10 +44,13 @@ impl ProcessProbe {
     /// The sum of all samples of a counter since the start of the process, such as `worker_settled`; zero
     /// if there is none.
     pub async fn count(&self, metric: &str) -> u64 {
-        let text = self.metrics().await;
-        let name = format!("{PREFIX}{metric}_total");
-        let samples = text.lines().filter_map(sample).filter(|(named, _, _)| *named == name);
-        samples.map(|(_, _, count)| count).sum()
+        sum(&self.metrics().await, metric)
+    }
+
+    /// As [`Self::count`]; `None` when the process does not answer.
+    pub async fn try_count(&self, metric: &str) -> Option<u64> {
+        let (status, text) = self.get("/metrics").await.ok()?;
+        (status == 200).then(|| sum(&text, metric))
     }
 
     /// The number of storage requests since the start of the process, by service and operation.
@@ -70,6 +73,12 @@ impl ProcessProbe {
         let response = request.send().await?;
         Ok((response.status().as_u16(), response.text().await?))
     }
+}
+
+fn sum(metrics: &str, metric: &str) -> u64 {
+    let name = format!("{PREFIX}{metric}_total");
+    let samples = metrics.lines().filter_map(sample).filter(|(named, _, _)| *named == name);
+    samples.map(|(_, _, count)| count).sum()
 }
 
 /// The resident memory of a process on this machine, in KiB.
