@@ -14,6 +14,7 @@ use postonce_shared::bank::{Bank, BankSettings, Links};
 use postonce_shared::cluster::completions::{Completion, Completions};
 use postonce_shared::cluster::contention::NoNotices;
 use postonce_shared::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
+use postonce_shared::cluster::gate::{GateState, GateValue};
 use postonce_shared::cluster::replies::Replies;
 use postonce_shared::cluster::reply_to::{ReplySeal, ReplyTo};
 use postonce_shared::domain::account::Account;
@@ -62,6 +63,11 @@ pub fn instruction(kind: TransactionKind, amount: &str, code: &str) -> Instructi
     Instruction { kind, amount, details: Details::default() }
 }
 
+/// Applies a released gate to a process.
+pub fn release_gate(bank: &Bank) {
+    bank.gate_permits.apply(GateValue { epoch: 0, state: GateState::Released });
+}
+
 /// A store with an open account in euros, shared by the processes that a test starts.
 pub struct Fixture {
     pub store: MemoryStore,
@@ -91,10 +97,20 @@ impl Fixture {
     }
 
     pub async fn in_world(world: Arc<dyn World>) -> Self {
+        Self::over(MemoryStore::empty(Arc::clone(&world)), world).await
+    }
+
+    /// A fixture on a store whose ledger checks the order of commits, as SQLite does.
+    pub async fn checking_order() -> Self {
+        let world: Arc<dyn World> = Arc::new(SystemWorld::new());
+        Self::over(MemoryStore::empty(Arc::clone(&world)).checking_order(), world).await
+    }
+
+    async fn over(store: MemoryStore, world: Arc<dyn World>) -> Self {
         let keys = DoorbellKeys::parse("the-secret-of-the-fixture").unwrap();
         let seal = ReplySeal::new(&DoorbellSecret::new(Some(&keys)), &world);
         let replies = Arc::new(ReplyDelivery(Mutex::default(), seal.clone()));
-        let fixture = Self { store: MemoryStore::empty(Arc::clone(&world)), world, replies, seal };
+        let fixture = Self { store, world, replies, seal };
         let eur = Currency::parse("EUR").unwrap();
         let new = Account::open(account(), eur, OverdraftLimit::none(eur), None, fixture.world.now());
         let _ = fixture.store.ports().accounts.open(&new).await.unwrap();

@@ -7,6 +7,7 @@ mod accept;
 mod dead_letters;
 mod direct;
 mod fixture;
+mod immediate;
 mod mutation_gaps;
 mod payloads;
 mod post;

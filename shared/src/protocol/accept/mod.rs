@@ -225,8 +225,8 @@ impl Acceptor {
             return Ok(Acceptance::CurrencyMismatch { account: currency });
         }
         let new = NewWork { key, instruction, accepted_at: self.world.now() };
-        let mut wait = wait_time.map(|wait_time| self.world.sleep(wait_time));
-        let reason = match self.post_at_once(&new, wait.as_mut()).await {
+        let until = wait_time.map(|wait_time| self.world.uptime().saturating_add(wait_time));
+        let reason = match self.post_at_once(&new, wait_time).await {
             Ok(outcome) => {
                 self.served.add(Route::Immediate);
                 let NewWork { key, instruction, accepted_at } = new;
@@ -237,7 +237,7 @@ impl Acceptor {
         };
         self.served.add(Route::Queued(reason));
         // Registered before the work is enqueued, so that no outcome is missed.
-        let waiter = wait.map(|wait| (self.completions.register(&new.key), wait));
+        let waiter = until.map(|until| (self.completions.register(&new.key), until));
         let (begun, accepted_at) = (begun.unwrap_or_else(begin_insert), new.accepted_at);
         let mut acceptance = self.store_and_enqueue(new, traceparent, begun).await?;
         if let Acceptance::Accepted(Accepted { transaction, replayed }) = &mut acceptance {
@@ -245,10 +245,10 @@ impl Acceptor {
                 // The attempt at once was written, and only its result was late or lost.
                 *replayed = false;
             }
-            if let Some((waiter, wait)) = waiter
+            if let Some((waiter, until)) = waiter
                 && transaction.outcome.is_none()
             {
-                self.await_outcome(transaction, waiter, wait).await;
+                self.await_outcome(transaction, waiter, until).await;
             }
             if transaction.outcome.is_some() {
                 self.open_work.end(&transaction.key);
@@ -258,9 +258,9 @@ impl Acceptor {
     }
 
     /// Posts a request that waits at once, within its waiting time.
-    async fn post_at_once(&self, new: &NewWork, wait: Option<impl Future<Output = ()> + Unpin>) -> Attempted {
-        let Some(wait) = wait else { return Err(QueueReason::NotWaiting) };
-        match select(std::pin::pin!(self.immediate.post(new.clone())), wait).await {
+    async fn post_at_once(&self, new: &NewWork, wait_time: Option<Duration>) -> Attempted {
+        let Some(wait_time) = wait_time else { return Err(QueueReason::NotWaiting) };
+        match select(std::pin::pin!(self.immediate.post(new.clone())), self.world.sleep(wait_time)).await {
             Either::Left((attempted, _)) => attempted,
             Either::Right(_) => Err(QueueReason::Late),
         }
@@ -336,15 +336,11 @@ impl Acceptor {
         self.sends.submit(queue, PendingSend { work, traceparent }).await?.map_err(AcceptFault::Queue)
     }
 
-    /// Adds the outcome of the transaction if it is known in time, from a worker of this process or a reply of
+    /// Adds the outcome of the transaction if it is known `until` then ([`World::uptime`]), from a worker of this process or a reply of
     /// another one. The row is read at the end, because replies can get lost, and after each hint that the
     /// transaction is final.
-    async fn await_outcome(
-        &self,
-        transaction: &mut Transaction,
-        mut waiter: Waiter,
-        mut wait_time: impl Future<Output = ()> + Unpin,
-    ) {
+    async fn await_outcome(&self, transaction: &mut Transaction, mut waiter: Waiter, until: Duration) {
+        let mut wait_time = self.world.sleep(until.saturating_sub(self.world.uptime()));
         for early_read in 0..=EARLY_READS_MAX {
             let event = async {
                 if early_read < EARLY_READS_MAX {
