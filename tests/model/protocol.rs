@@ -5,8 +5,16 @@ use postonce_tests::model::protocol::rules::{Mutation, Rules};
 use postonce_tests::model::protocol::{Budget, Protocol};
 use stateright::{Checker as _, Model as _};
 
-const NO_FAULTS: Budget =
-    Budget { submits: [1, 1, 0], losses: 0, crashes: 0, expiries: 0, repairs: 0, waits: 0, holds: 0 };
+const NO_FAULTS: Budget = Budget {
+    submits: [1, 1, 0],
+    losses: 0,
+    crashes: 0,
+    expiries: 0,
+    repairs: 0,
+    waits: 0,
+    holds: 0,
+    funds: 0,
+};
 /// Clients wait for the outcomes.
 const WAITING: Budget = Budget { waits: 2, ..NO_FAULTS };
 
@@ -97,7 +105,7 @@ fn an_insertion_over_an_existing_row_is_detected() {
 
 #[test]
 fn an_insertion_without_the_version_of_the_account_is_detected() {
-    is_detected(Mutation::NoAccountGuardForInsertions, WAITING);
+    is_detected(Mutation::NoAccountGuardForInsertions, Budget { funds: 1, ..WAITING });
 }
 
 #[test]

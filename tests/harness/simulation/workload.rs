@@ -41,12 +41,15 @@ pub struct Workload {
     processes: Arc<Processes>,
     /// Number of clients without an answer.
     waiting: Arc<AtomicUsize>,
+    /// Share of the requests that wait for their outcome, in percent.
+    waits_percent: u64,
 }
 
 impl Workload {
     /// A workload without clients and operators.
     pub fn new(processes: &Arc<Processes>) -> Self {
-        Self { processes: Arc::clone(processes), waiting: Arc::default() }
+        let waits_percent = processes.network.scheduler.one_of(&[20, 50, 95]);
+        Self { processes: Arc::clone(processes), waiting: Arc::default(), waits_percent }
     }
 
     /// Whether a client still waits for an answer.
@@ -172,7 +175,7 @@ impl Workload {
     ) -> oneshot::Receiver<Option<Acceptance>> {
         let (answer, answered) = oneshot::channel();
         let scheduler = self.scheduler();
-        let wait = (scheduler.below(2) == 0).then(|| scheduler.up_to(Duration::from_secs(10)));
+        let wait = (scheduler.below(100) < self.waits_percent).then(|| scheduler.up_to(Duration::from_secs(10)));
         let (acceptor, network) = (Arc::clone(&web.bank.acceptor), Arc::clone(&self.processes.network));
         let (key, instruction) = (key.clone(), instruction.clone());
         let (process_id, clock) = (web.id, scheduler.clone());

@@ -290,6 +290,8 @@ pub struct Budget {
     /// Whether the gate is held at some time. It applies to web processes only: what workers receive later changes
     /// nothing.
     pub holds: u8,
+    /// The balance at the start.
+    pub funds: i8,
 }
 
 /// Wrong steps that cannot be seen in the rest of the state.
@@ -360,13 +362,13 @@ impl Worker {
 }
 
 impl State {
-    /// An open account without money, and idle processes.
+    /// An open account, and idle processes.
     pub fn new(budget: Budget) -> Self {
         Self {
             rows: [None; KEYS],
-            account: Account { balance: 0, version: 0 },
+            account: Account { balance: budget.funds, version: 0 },
             entries: [0; KEYS],
-            entries_sum: 0,
+            entries_sum: budget.funds,
             queue: Vec::new(),
             late: Vec::new(),
             webs: [Web::NEW; PROCESSES],
