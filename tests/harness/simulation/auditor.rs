@@ -136,8 +136,17 @@ impl Auditor {
     }
 
     /// Records the answer of a process.
-    pub fn answered(&self, key: &TransactionKey, instruction: &Instruction, answer: &Acceptance) {
+    pub fn answered(
+        &self,
+        process_id: ProcessId,
+        key: &TransactionKey,
+        instruction: &Instruction,
+        answer: &Acceptance,
+    ) {
         let content = Content::of(instruction);
+        if matches!(answer, Acceptance::Accepted(_)) {
+            self.state().immediate.queued(process_id, key);
+        }
         self.check(|records| match answer {
             Acceptance::Accepted(Accepted { transaction, .. }) => {
                 records.acknowledged(key, &content, transaction)
@@ -159,7 +168,7 @@ impl Auditor {
     /// Records that a process sends an insert of these transactions.
     pub fn inserts(&self, process_id: ProcessId, group: &[NewTransaction]) {
         let mut state = self.state();
-        group.iter().for_each(|new| state.immediate.insert_sent(process_id, &new.key));
+        group.iter().for_each(|new| state.immediate.queued(process_id, &new.key));
     }
 
     /// Checks that a process may post the insertions of a commit at once now. The commit is in progress until the

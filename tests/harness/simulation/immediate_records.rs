@@ -1,9 +1,8 @@
 //! What the auditor checks about requests that are posted at once.
 //!
-//! The order within a process: a process that sent an insert of a transaction before it received a request on the same
-//! account does not post the request at once while the transaction is accepted. The promise ends two visibility
-//! timeouts after the process received the transaction. It is stronger than the order that clients observe: a
-//! transaction is acknowledged only after its insert.
+//! The order within a process: a process that sent an insert of a transaction, or acknowledged it, before it received a
+//! request on the same account does not post the request at once while the transaction is accepted. The promise ends two
+//! visibility timeouts after the process received the transaction.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use postonce_shared::ports::ledger::StoredTransaction;
 use super::records::{AuditRecords, Checked, Content, TransactionRecord, check};
 use super::scheduler::ProcessId;
 
-/// The requests and inserts of each process in their order, and its commits in progress.
+/// The requests, inserts and acknowledgments of each process in their order, and its commits in progress.
 #[derive(Debug, Default)]
 pub struct ImmediateRecords {
     /// How long a process remembers its open work.
@@ -26,8 +25,8 @@ pub struct ImmediateRecords {
     events: u64,
     /// When each process first received a request: the number of the event, and the time.
     submitted: BTreeMap<(ProcessId, TransactionKey), (u64, Duration)>,
-    /// The event in which each process first sent an insert.
-    inserts: BTreeMap<(ProcessId, AccountKey), BTreeMap<TransactionKey, u64>>,
+    /// The event in which each process first sent an insert or an acknowledgment.
+    queued: BTreeMap<(ProcessId, AccountKey), BTreeMap<TransactionKey, u64>>,
     in_progress: BTreeMap<ProcessId, usize>,
 }
 
@@ -48,10 +47,10 @@ impl ImmediateRecords {
         self.submitted.entry((process_id, key.clone())).or_insert((event, now));
     }
 
-    /// Records that a process sends an insert.
-    pub fn insert_sent(&mut self, process_id: ProcessId, key: &TransactionKey) {
+    /// Records that a process sends an insert or an acknowledgment.
+    pub fn queued(&mut self, process_id: ProcessId, key: &TransactionKey) {
         let event = self.next_event();
-        self.inserts.entry((process_id, key.account)).or_default().entry(key.clone()).or_insert(event);
+        self.queued.entry((process_id, key.account)).or_default().entry(key.clone()).or_insert(event);
     }
 
     /// Returns a description of the accepted transactions that the commit of a process must not precede, if there are
@@ -64,15 +63,15 @@ impl ImmediateRecords {
         is_accepted: impl Fn(&TransactionKey) -> bool,
     ) -> Option<String> {
         let received = |key: &TransactionKey| self.submitted.get(&(process_id, key.clone())).copied();
-        let inserts = self.inserts.get(&(process_id, commit.account()))?;
+        let queued = self.queued.get(&(process_id, commit.account()))?;
         for insertion in &commit.insertions {
             let Some((submitted, _)) = received(&insertion.key) else { continue };
-            let is_before = |(key, sent): &(&TransactionKey, &u64)| {
+            let is_before = |(key, event): &(&TransactionKey, &u64)| {
                 let is_remembered =
                     received(key).is_some_and(|(_, since)| now < since.saturating_add(self.limit));
-                **sent < submitted && is_remembered && is_accepted(key)
+                **event < submitted && is_remembered && is_accepted(key)
             };
-            if let Some((before, _)) = inserts.iter().find(is_before) {
+            if let Some((before, _)) = queued.iter().find(is_before) {
                 let number = process_id.number();
                 return Some(format!("process {number} posts {} before its own {before}", insertion.key));
             }

@@ -175,7 +175,8 @@ impl Workload {
     ) -> oneshot::Receiver<Option<Acceptance>> {
         let (answer, answered) = oneshot::channel();
         let scheduler = self.scheduler();
-        let wait = (scheduler.below(100) < self.waits_percent).then(|| scheduler.up_to(Duration::from_secs(10)));
+        let wait =
+            (scheduler.below(100) < self.waits_percent).then(|| scheduler.up_to(Duration::from_secs(10)));
         let (acceptor, network) = (Arc::clone(&web.bank.acceptor), Arc::clone(&self.processes.network));
         let (key, instruction) = (key.clone(), instruction.clone());
         let (process_id, clock) = (web.id, scheduler.clone());
@@ -183,7 +184,7 @@ impl Workload {
             network.auditor.submitted(process_id, &key, clock.now());
             let accepted = acceptor.submit(key.clone(), instruction.clone(), None, wait).await.ok();
             if let Some(acceptance) = &accepted {
-                network.auditor.answered(&key, &instruction, acceptance);
+                network.auditor.answered(process_id, &key, &instruction, acceptance);
                 network.note(format!("answered {}: {}", super::ports::short(&key), name(acceptance)));
             }
             // The client may have given up.

@@ -23,6 +23,7 @@ use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::{World, WorldExt as _};
 use postonce_shared::testing::conformance::sealed::seal;
 use postonce_worker::http::{PeerState, WorkerApp, serve};
+use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::readiness::{Part, Readiness};
 
 /// Longest wait of a test; most waits take milliseconds.
@@ -81,7 +82,8 @@ impl Cluster {
         let readiness = Readiness::starting([Part::ProcessRegistry]);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();
-        let callee = PeerState::of(&bank, &network, &Arc::default(), None, &readiness, address.clone());
+        let gatekeeper = Gatekeeper::of(&bank, false);
+        let callee = PeerState::of(&bank, &network, &Arc::default(), gatekeeper, &readiness, address.clone());
         let app = WorkerApp {
             callee: callee.clone(),
             prices: postonce_shared::oversight::prices::Prices::default(),

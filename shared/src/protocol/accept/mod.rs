@@ -239,7 +239,7 @@ impl Acceptor {
         // Registered before the work is enqueued, so that no outcome is missed.
         let waiter = until.map(|until| (self.completions.register(&new.key), until));
         let (begun, accepted_at) = (begun.unwrap_or_else(begin_insert), new.accepted_at);
-        let mut acceptance = self.store_and_enqueue(new, traceparent, begun).await?;
+        let mut acceptance = self.store_and_enqueue(new, reason, traceparent, begun).await?;
         if let Acceptance::Accepted(Accepted { transaction, replayed }) = &mut acceptance {
             if reason.is_in_doubt() && transaction.accepted_at == accepted_at {
                 // The attempt at once was written, and only its result was late or lost.
@@ -284,6 +284,7 @@ impl Acceptor {
     async fn store_and_enqueue(
         &self,
         new: NewWork,
+        reason: QueueReason,
         traceparent: Option<String>,
         pending_insert: PendingInsert<'_>,
     ) -> Result<Acceptance, AcceptFault> {
@@ -291,7 +292,12 @@ impl Acceptor {
         let new = NewTransaction { key, instruction, accepted_at, nonce: self.world.nonce() };
         // Before the insert: from then on, no request that comes later may be posted first.
         self.open_work.begin(&new.key);
-        let outcome = self.insert(new.clone()).await?;
+        // A read costs less than an insert that fails.
+        let found = if reason == QueueReason::KeyTaken { self.read(&new.key).await? } else { None };
+        let outcome = match found {
+            Some(stored) => AcceptOutcome::Existing(Box::new(stored)),
+            None => self.insert(new.clone()).await?,
+        };
         // Ended here and not after the send, because sends wait for it.
         drop(pending_insert);
         match outcome {
@@ -319,6 +325,10 @@ impl Acceptor {
     async fn insert(&self, new: NewTransaction) -> Result<AcceptOutcome, AcceptFault> {
         let lane = inserts::lane(self.ledger.accept_grouping(), new.key.account, self.queue_count);
         self.inserts.submit(lane, new).await?.map_err(AcceptFault::Log)
+    }
+
+    async fn read(&self, key: &TransactionKey) -> Result<Option<StoredTransaction>, AcceptFault> {
+        self.ledger.transaction(key).await.map_err(|fault| AcceptFault::Log(Arc::new(fault)))
     }
 
     /// Waits until a send of the work is confirmed to this process, with a reply address if a request in this process
