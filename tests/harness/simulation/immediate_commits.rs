@@ -52,6 +52,12 @@ pub async fn post_at_once(
         Ok(Committed::Taken(_)) if connection.makes(Mutation::TakenCountsAsPosted) => {
             Ok(Committed::Done { revision: None })
         }
+        // Without the new revision, so that the process does not keep its old balance under it.
+        Ok(Committed::Done { .. })
+            if connection.makes(Mutation::RejectionFromOldCache) && commit.page.is_none() =>
+        {
+            Ok(Committed::Done { revision: None })
+        }
         answer => answer,
     }
 }
