@@ -44,7 +44,13 @@ impl ProcessProbe {
     /// The sum of all samples of a counter since the start of the process, such as `worker_settled`; zero
     /// if there is none.
     pub async fn count(&self, metric: &str) -> u64 {
-        by_label(&self.metrics().await, metric, "").values().sum()
+        sum(&self.metrics().await, metric)
+    }
+
+    /// As [`Self::count`]; `None` when the process does not answer.
+    pub async fn try_count(&self, metric: &str) -> Option<u64> {
+        let (status, text) = self.get("/metrics").await.ok()?;
+        (status == 200).then(|| sum(&text, metric))
     }
 
     /// The number of storage requests since the start of the process, by service and operation.
@@ -68,6 +74,10 @@ impl ProcessProbe {
         let response = request.send().await?;
         Ok((response.status().as_u16(), response.text().await?))
     }
+}
+
+fn sum(metrics: &str, metric: &str) -> u64 {
+    by_label(metrics, metric, "").values().sum()
 }
 
 /// The resident memory of a process on this machine, in KiB.

@@ -14,6 +14,7 @@ use postonce_shared::bank::{Bank, BankSettings, Links};
 use postonce_shared::cluster::completions::{Completion, Completions};
 use postonce_shared::cluster::contention::ContentionNotices;
 use postonce_shared::cluster::doorbell_secret::{DoorbellKeys, DoorbellSecret};
+use postonce_shared::cluster::gate::{GateState, GateValue};
 use postonce_shared::cluster::replies::Replies;
 use postonce_shared::cluster::reply_to::{ReplySeal, ReplyTo};
 use postonce_shared::config::HttpLimits;
@@ -24,6 +25,7 @@ use postonce_shared::ports::doorbell::Doorbell;
 use postonce_shared::ports::process_registry::Address;
 use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::World;
+use postonce_shared::protocol::immediate::ServedCounts;
 use postonce_worker::background_task::run_every;
 use postonce_worker::config::{Bounds, IdleDelays, WorkerConfig};
 use postonce_worker::drain::{Drain, DrainStarter, drain};
@@ -32,6 +34,8 @@ use postonce_worker::meter::Meter;
 use postonce_worker::worker::Worker;
 
 use super::faults::{Fault, length};
+use super::immediate_counts::ImmediateCounts;
+use super::mutations::Mutation;
 use super::network::Network;
 use super::ports::StoreConnection;
 use super::process_world::ProcessWorld;
@@ -113,12 +117,22 @@ pub struct Processes {
     pub network: Arc<Network>,
     settings: ProcessSettings,
     slots: Mutex<BTreeMap<usize, RunningProcess>>,
+    /// How the requests of all processes were served, also of those that ended.
+    served: Mutex<Vec<Arc<ServedCounts>>>,
 }
 
 impl Processes {
     /// No processes.
     pub fn new(network: &Arc<Network>, settings: ProcessSettings) -> Arc<Self> {
-        Arc::new(Self { network: Arc::clone(network), settings, slots: Mutex::default() })
+        let (network, served) = (Arc::clone(network), Mutex::default());
+        Arc::new(Self { network, settings, slots: Mutex::default(), served })
+    }
+
+    /// How often requests were posted at once, and what happened instead.
+    pub fn immediate_counts(&self) -> ImmediateCounts {
+        let mut counts = self.network.immediate_counts();
+        self.served.lock().iter().for_each(|served| counts.add_served(served));
+        counts
     }
 
     fn slots(&self) -> MutexGuard<'_, BTreeMap<usize, RunningProcess>> {
@@ -171,12 +185,12 @@ impl Processes {
         let (doorbell, replies, contention) = (peers.clone(), peers.clone(), peers);
         let links = Links { doorbell, completions, replies, seal, contention };
         let store = StoreConnection::ports(&self.network, process_id);
-        let settings = BankSettings {
-            queue_count: self.settings.queue_count,
-            immediate_posting: self.settings.immediate_posting,
-            visibility_timeout: self.settings.visibility_timeout,
-        };
-        let bank = Bank::linked(store, world, links, settings);
+        let bank = Bank::linked(store, world, links, self.bank_settings());
+        self.served.lock().push(Arc::clone(bank.acceptor.served()));
+        if role == Role::Web && self.network.mutation == Some(Mutation::PostedAtHeldGate) {
+            // No later value is newer.
+            bank.gate_permits.apply(GateValue { epoch: u64::MAX, state: GateState::Released });
+        }
         let (ends, draining) = drain();
         let processes = Arc::clone(self);
         let (gatekeeper, work) = if role == Role::Web {
@@ -194,6 +208,20 @@ impl Processes {
         let starter = Arc::new(ends);
         let process = RunningProcess { id: process_id, role, bank, gatekeeper, bell, address, starter };
         drop(self.slots().insert(slot, process));
+    }
+
+    fn bank_settings(&self) -> BankSettings {
+        let forgets_open_work = self.network.mutation == Some(Mutation::OwnOpenWorkForgotten);
+        BankSettings {
+            queue_count: self.settings.queue_count,
+            immediate_posting: self.settings.immediate_posting,
+            // The bank uses it only as the time for which it remembers its open work.
+            visibility_timeout: if forgets_open_work {
+                Duration::ZERO
+            } else {
+                self.settings.visibility_timeout
+            },
+        }
     }
 
     fn worker_config(&self) -> WorkerConfig {

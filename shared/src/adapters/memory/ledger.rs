@@ -55,7 +55,7 @@ impl Ledger for MemoryStore {
         assert_commit(commit);
         self.count(Service::Table, "batch", PriceKind::TableBatch);
         Ok(self.step(|tables| match check_guards(tables, commit, self.flaw) {
-            None if commit.page.is_none() && self.flaw == Some(Flaw::RejectionUnguarded) => {
+            None if only_rejects_accepted(commit) && self.flaw == Some(Flaw::RejectionUnguarded) => {
                 Committed::Done { revision: Some(reject(tables, commit)) }
             }
             None if self.checks_order && commit.after_accepted && has_accepted(tables, commit.account()) => {
@@ -150,7 +150,7 @@ fn check_guards(
     let is_taken = |insertion: &&Insertion| ledger.transactions.contains_key(&insertion.key);
     let taken: Vec<TransactionKey> =
         commit.insertions.iter().filter(is_taken).map(|insertion| insertion.key.clone()).collect();
-    if !taken.is_empty() {
+    if !taken.is_empty() && flaw != Some(Flaw::KeysUnguarded) {
         return Some(Committed::Taken(taken));
     }
     let account_holds =
@@ -160,12 +160,17 @@ fn check_guards(
     };
     let account_unguarded = match flaw {
         Some(Flaw::AccountUnguarded) => true,
-        Some(Flaw::RejectionUnguarded) => commit.page.is_none(),
-        Some(Flaw::RowsUnguarded | Flaw::InsertReplaces) | None => false,
+        Some(Flaw::RejectionUnguarded) => only_rejects_accepted(commit),
+        Some(Flaw::InsertionUnguarded) => !commit.insertions.is_empty(),
+        Some(Flaw::RowsUnguarded | Flaw::InsertReplaces | Flaw::KeysUnguarded) | None => false,
     };
     let holds = (account_holds || account_unguarded)
         && (rows_unguarded || commit.finalizations.iter().all(row_holds));
     (!holds).then_some(Committed::Stale)
+}
+
+fn only_rejects_accepted(commit: &AccountCommit) -> bool {
+    commit.page.is_none() && commit.insertions.is_empty()
 }
 
 /// Returns whether the account has an accepted transaction that is not in the dead letters.
