@@ -130,6 +130,11 @@ impl Backoff {
         self.policy.delay(self.failures, world)
     }
 
+    /// Changes the maximum of all later delays.
+    pub const fn set_longest(&mut self, longest: Duration) {
+        self.policy.longest = longest;
+    }
+
     /// Resets the number of failures after a success.
     pub const fn reset(&mut self) {
         self.failures = 0;

@@ -70,7 +70,7 @@ enum Scenario {
     Backlog,
     /// From the release of the gate to the first posting, for each of four workers
     Gate,
-    /// Storage operations of idle processes in a day: takes 20 minutes
+    /// Storage operations of idle processes in a day: takes 45 minutes
     Idle,
 }
 

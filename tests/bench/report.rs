@@ -66,6 +66,9 @@ impl Report {
                 self.lines.extend(line(phase, series, measure, arm, goals));
             }
         }
+        if series.kept.is_empty() {
+            self.lines.push(format!("| {phase} | no round counts: the machine changed in each | | | | |"));
+        }
         let arms: Vec<Value> = series
             .arms
             .iter()

@@ -19,9 +19,8 @@ use postonce_worker::config::WorkerConfig;
 use postonce_worker::drain::{Drain, drain};
 use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
-use postonce_worker::process::{find_secret, run_registered};
+use postonce_worker::process::{find_secret, keep_registered, run_registered};
 use postonce_worker::readiness::{Part, Readiness};
-use postonce_worker::upkeep::heartbeat::Heartbeat;
 use postonce_worker::worker::Worker;
 use tracing::{error, info, warn};
 
@@ -35,12 +34,8 @@ use crate::server::App;
 /// Number of open files besides client connections: the store, other processes, logs.
 const OTHER_FILES: usize = 512;
 
-/// Interval at which a process without a worker checks its registration. It writes only every 15 minutes: about
-/// a hundred writes a day.
-const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5 * 60);
-
-/// Interval at which a process without a worker reads the gate, in case a notification was lost.
-const GATE_INTERVAL: Duration = Duration::from_secs(5 * 60);
+/// Interval at which a process without a worker reads the gate, in case a notification and all pings were lost.
+const GATE_INTERVAL: Duration = Duration::from_secs(30 * 60);
 
 /// Where the worker runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,7 +183,7 @@ async fn run_worker(
             }
         }
     }
-    run_registered(worker, bank, network, (config, address), draining, on_registered).await;
+    run_registered(worker, bank, network, address, draining, on_registered).await;
 }
 
 /// Keeps a process without a worker registered, and applies the gate: the process posts requests that wait.
@@ -199,12 +194,8 @@ async fn run_without_worker(
     draining: &Drain,
     on_registered: impl FnOnce(),
 ) {
-    let own = (network.id, ProcessKind::Web);
-    let heartbeat =
-        Heartbeat::new(&bank.store.process_registry, &bank.world, own, address, HEARTBEAT_INTERVAL);
     futures::join!(
-        heartbeat.keep_registered(draining, on_registered),
-        run_every(&heartbeat, HEARTBEAT_INTERVAL, &*bank.world, draining),
+        keep_registered(bank, network, (ProcessKind::Web, address), draining, on_registered),
         gatekeeper.watch(draining),
         run_every(gatekeeper, GATE_INTERVAL, &*bank.world, draining),
     );

@@ -52,11 +52,6 @@ impl Worker {
         Arc::clone(&self.gatekeeper)
     }
 
-    /// Adds a background task. Each safety poll runs at most one task.
-    pub fn add_background_task(&mut self, task: Arc<dyn BackgroundTask>) {
-        self.background_tasks.push(task);
-    }
-
     /// Listens to all queues of the bank until the drain starts, and then finishes work in progress, for at most
     /// [`DRAIN_MAX`].
     pub async fn run(self, drain: &Drain) {
@@ -93,7 +88,7 @@ impl Worker {
 
     fn listener(&self, queue_count: u16, drain: &Drain) -> Listener<PostingHandler> {
         let Self { bank, config, meter, gatekeeper, background_tasks } = self;
-        let WorkerConfig { visibility_timeout, idle_delay_max, receivers, .. } = config.clone();
+        let WorkerConfig { visibility_timeout, idle_delays, receivers, .. } = config.clone();
         let world = || Arc::clone(&bank.world);
         let leases = QueueLeases::new(
             bank.world.uuid(),
@@ -119,7 +114,7 @@ impl Worker {
         Listener {
             context: Arc::new(context),
             doorbell: Arc::clone(&bank.doorbell),
-            idle_delay_max,
+            idle_delays,
             background_tasks: background_tasks.clone(),
         }
     }

@@ -271,9 +271,10 @@ impl DeadLetterService {
     }
 
     async fn send(&self, queue: &QueueName, body: &[u8]) -> Result<(), StoreFault> {
-        self.queue.send(queue, body, Duration::ZERO).await?;
+        let sent = self.queue.send(queue, body, Duration::ZERO).await;
+        // Also after a fault: the message may have arrived.
         self.doorbell.ring(queue);
-        Ok(())
+        sent
     }
 
     /// Sets or clears the dead-letter mark of a transaction that is not final.

@@ -8,6 +8,7 @@ mod dead_letters;
 mod direct;
 mod fixture;
 mod immediate;
+mod immediate_races;
 mod mutation_gaps;
 mod payloads;
 mod post;

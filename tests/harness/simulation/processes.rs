@@ -27,7 +27,7 @@ use postonce_shared::ports::queue::QueueName;
 use postonce_shared::ports::world::World;
 use postonce_shared::protocol::immediate::ServedCounts;
 use postonce_worker::background_task::run_every;
-use postonce_worker::config::{Bounds, WorkerConfig};
+use postonce_worker::config::{Bounds, IdleDelays, WorkerConfig};
 use postonce_worker::drain::{Drain, DrainStarter, drain};
 use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
@@ -47,6 +47,8 @@ const SKEW_MS_MAX: u64 = 600_000;
 const RING_TIME_MAX: Duration = Duration::from_millis(20);
 /// Interval at which a process that only accepts requests reads the gate.
 const GATE_POLL: Duration = Duration::from_secs(20);
+/// Time for which a ping proves that rings arrive.
+const PING_VALID: Duration = Duration::from_secs(75);
 /// Longest time until a process that ended is started again.
 const RESTART_TIME_MAX: Duration = Duration::from_secs(20);
 
@@ -73,8 +75,8 @@ pub struct ProcessSettings {
     pub visibility_timeout: Duration,
     /// Receipts after which the items of a message are posted one by one.
     pub dequeue_count_max: u32,
-    /// Longest time between two polls of an empty queue.
-    pub idle_delay_max: Duration,
+    /// Longest times between two polls of empty queues.
+    pub idle_delays: IdleDelays,
     /// Whether requests that wait are posted at once when possible.
     pub immediate_posting: bool,
 }
@@ -87,7 +89,7 @@ impl ProcessSettings {
             queue_count: scheduler.one_of(&[1, 2, 3]),
             visibility_timeout: seconds(&[2, 5, 20]),
             dequeue_count_max: scheduler.one_of(&[2, 3, 5]),
-            idle_delay_max: seconds(&[1, 5, 60]),
+            idle_delays: IdleDelays { unproven: seconds(&[1, 5, 60]), proven: seconds(&[60, 600]) },
             immediate_posting: scheduler.below(8) > 0,
         }
     }
@@ -226,7 +228,7 @@ impl Processes {
         WorkerConfig {
             visibility_timeout: self.settings.visibility_timeout,
             dequeue_count_max: self.settings.dequeue_count_max,
-            idle_delay_max: self.settings.idle_delay_max,
+            idle_delays: self.settings.idle_delays,
             receivers: Bounds { floor: NonZeroUsize::MIN, ceiling: NonZeroUsize::MIN.saturating_add(2) },
             legacy_partner: None,
             request_rate: HttpLimits::default().rate(),
@@ -332,6 +334,13 @@ impl Doorbell for PeerMessages {
 
     async fn rung(&self, kind: &str) -> BTreeSet<QueueName> {
         self.bell.rung(kind).await
+    }
+
+    /// Pings are lost like rings. Rings are lost although pings arrive as well: a wrong proof may only delay work.
+    fn proven_until(&self) -> Option<Duration> {
+        let network = &self.processes.network;
+        let until = network.scheduler.now().saturating_add(PING_VALID);
+        (!network.injects(Fault::RingLost)).then_some(until)
     }
 }
 

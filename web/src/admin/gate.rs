@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join;
-use postonce_shared::adapters::http::{
-    BroadcastRequest, CallFault, GATE_PATH, GateEpoch, PeerBroadcast, PeerNetwork,
-};
+use postonce_shared::adapters::http::{BroadcastRequest, CallFault, GATE_PATH, GateEpoch, PeerNetwork};
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::gate::{Gate, GateState, GateValue};
 use postonce_shared::domain::time::Timestamp;
@@ -32,17 +30,15 @@ pub struct Acknowledgment {
 pub struct GateService {
     gate: Gate,
     world: Arc<dyn World>,
-    own: ProcessId,
     gatekeeper: Arc<Gatekeeper>,
-    broadcast: Arc<PeerBroadcast>,
+    network: PeerNetwork,
 }
 
 impl GateService {
     /// Creates the service for a bank. `gatekeeper` applies the gate in this process.
     pub fn new(bank: &Bank, network: &PeerNetwork, gatekeeper: Arc<Gatekeeper>) -> Self {
         let gate = Gate::new(Arc::clone(&bank.store.sync), Arc::clone(&bank.world));
-        let (own, broadcast) = (network.id, Arc::clone(&network.broadcast));
-        Self { gate, world: Arc::clone(&bank.world), own, gatekeeper, broadcast }
+        Self { gate, world: Arc::clone(&bank.world), gatekeeper, network: network.clone() }
     }
 
     /// Returns the current time, for schedules.
@@ -64,16 +60,18 @@ impl GateService {
     /// [`StoreFault`]: the outcome is unknown. It is safe to retry.
     pub async fn set(&self, state: GateState) -> Result<(GateValue, Vec<Acknowledgment>), StoreFault> {
         let order = self.gate.set(state).await?;
+        // Listeners that are not notified now read the gate at the next ping.
+        self.network.bell.note_gate_epoch(order.epoch);
         let (mut acknowledgments, own) =
             join(self.notify_others(order.epoch), self.gatekeeper.refresh(order.epoch)).await;
-        acknowledgments.push(Acknowledgment { listener: self.own, epoch: Some(own) });
+        acknowledgments.push(Acknowledgment { listener: self.network.id, epoch: Some(own) });
         acknowledgments.sort_by_key(|acknowledgment| acknowledgment.listener);
         Ok((order, acknowledgments))
     }
 
     async fn notify_others(&self, epoch: u64) -> Vec<Acknowledgment> {
         let request = BroadcastRequest::put(GATE_PATH, GateEpoch { epoch }.encode());
-        let answers = match self.broadcast.send(&request, ANSWER_TIME_MAX).await {
+        let answers = match self.network.broadcast.send(&request, ANSWER_TIME_MAX).await {
             Ok(answers) => answers,
             Err(fault) => {
                 // The gate is changed; the processes read it later.

@@ -14,12 +14,19 @@ async fn the_gate_is_held_released_and_scheduled() {
     let bank = TestBank::new().await;
     assert_eq!(bank.get(GATE).await.body, json!({"state": "released", "epoch": 0}));
     let held = bank.put(GATE, r#"{"state":"held"}"#).await;
-    assert_eq!((held.status, held.body), (200, json!({"state": "held", "epoch": 1, "listeners": []})));
+    // The process itself posts requests that wait, and acknowledges.
+    let own = bank.app.callee.id.to_string();
+    let listeners = |epoch: u64| json!([{"listener": own, "acknowledged": true, "epoch": epoch}]);
+    let expected = json!({"state": "held", "epoch": 1, "listeners": listeners(1)});
+    assert_eq!((held.status, held.body), (200, expected));
     let again = bank.put(GATE, r#"{"state":"held"}"#).await;
     assert_eq!(again.body["epoch"], 1, "repeating a change changes nothing");
     let at = bank.world.now().after(Duration::from_secs(3600)).to_string();
     let scheduled = bank.put(GATE, &json!({"state": "held", "release_at": at}).to_string()).await;
-    assert_eq!(scheduled.body, json!({"state": "held", "epoch": 2, "release_at": at, "listeners": []}));
+    assert_eq!(
+        scheduled.body,
+        json!({"state": "held", "epoch": 2, "release_at": at, "listeners": listeners(2)})
+    );
     assert_eq!(bank.get(GATE).await.body, json!({"state": "held", "epoch": 2, "release_at": at}));
     assert_eq!(bank.put(GATE, r#"{"state":"released"}"#).await.body["epoch"], 3);
     assert_eq!(bank.get(GATE).await.body, json!({"state": "released", "epoch": 3}));

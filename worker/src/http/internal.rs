@@ -1,11 +1,14 @@
 //! Requests of the other processes of the bank: rings, replies and status. Not part of the API.
 
+use std::sync::Arc;
+
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::web::{Data, ServiceConfig, get, post, put, resource};
+use futures::FutureExt as _;
 use postonce_shared::adapters::http::{
-    COMPLETIONS_PATH, CONTENTION_PATH, GATE_PATH, GateEpoch, PARTNERS_PATH, PartnerChanged, RING_PATH,
-    STATUS_PATH, decode_contended, decode_ring,
+    COMPLETIONS_PATH, CONTENTION_PATH, GATE_PATH, GateEpoch, PARTNERS_PATH, PartnerChanged, RING_PATH, Ring,
+    STATUS_PATH, decode_contended,
 };
 use postonce_shared::cluster::completions::reply_body;
 use postonce_shared::domain::ids::PartnerId;
@@ -30,8 +33,14 @@ async fn ring(body: SignedBody, callee: Data<PeerState>) -> Result<HttpResponse,
     if callee.readiness.is_ending() {
         return Err(PeerRefusal::new(StatusCode::SERVICE_UNAVAILABLE, "This process is draining."));
     }
-    for queue in decode_ring(body.bytes()).map_err(|error| PeerRefusal::unreadable(&error))? {
-        callee.bell.ring(&queue);
+    let Ring { queues, ping } =
+        Ring::decode(body.bytes()).map_err(|error| PeerRefusal::unreadable(&error))?;
+    queues.iter().for_each(|queue| callee.bell.ring(queue));
+    if let Some(ping) = ping {
+        callee.pings.record_ping(ping.from);
+        let gatekeeper = Arc::clone(&callee.gatekeeper);
+        // The sender does not wait for the store.
+        callee.world.spawn(async move { gatekeeper.catch_up(ping.gate_epoch).await }.boxed());
     }
     Ok(HttpResponse::NoContent().finish())
 }

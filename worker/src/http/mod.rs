@@ -18,7 +18,7 @@ pub use status::{OperationCount, POSTED_IMMEDIATELY, QueueListeners, Status};
 
 use std::sync::Arc;
 
-use postonce_shared::adapters::http::{PeerNetwork, Recipient};
+use postonce_shared::adapters::http::{HttpDoorbell, PeerNetwork, Recipient};
 use postonce_shared::adapters::local_doorbell::LocalDoorbell;
 use postonce_shared::bank::Bank;
 use postonce_shared::cluster::completions::Completions;
@@ -56,6 +56,8 @@ pub struct PeerState {
     pub recipient: Arc<Recipient>,
     /// The local doorbell: rings of other processes must not be forwarded again.
     pub bell: Arc<LocalDoorbell>,
+    /// Records the pings of other processes.
+    pub pings: Arc<HttpDoorbell>,
     /// Completed by replies.
     pub completions: Arc<Completions>,
     /// Counters of the worker.
@@ -94,6 +96,7 @@ impl PeerState {
             secret: Arc::clone(&network.secret),
             recipient: Arc::new(Recipient::new(address, started_at)),
             bell: Arc::clone(&network.local),
+            pings: Arc::clone(&network.bell),
             completions: Arc::clone(&bank.completions),
             meter: Arc::clone(meter),
             gatekeeper,

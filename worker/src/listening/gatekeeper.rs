@@ -1,8 +1,8 @@
 //! Applies the gate in one process: while it is held, no messages are received and no requests are posted at once.
 //!
-//! The value is read at the start, when a notification contains another epoch, and by a background task in case a
-//! notification was lost. The gate counts as held until it was read once. During a later outage the last value stays
-//! in effect.
+//! The value is read at the start, when a notification contains another epoch or a ping a newer one, and by a
+//! background task in case these were lost. The gate counts as held until it was read once. During a later outage the
+//! last value stays in effect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,6 +105,14 @@ impl Gatekeeper {
             };
             let (changed, waited) = (std::pin::pin!(known.changed()), std::pin::pin!(waited));
             select(std::pin::pin!(drain.started()), select(changed, waited)).await;
+        }
+    }
+
+    /// Reads the gate if another process knows a newer epoch.
+    pub async fn catch_up(&self, epoch: u64) {
+        if epoch > self.epoch() {
+            // The fault is already logged, and the next ping tries again.
+            let _unread = self.read().await;
         }
     }
 

@@ -1,8 +1,14 @@
 //! Processes call each other over real connections on loopback.
 
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "test code")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::arithmetic_side_effects,
+    clippy::disallowed_methods,
+    reason = "test code"
+)]
 
 mod cluster;
+mod pings;
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -17,7 +23,7 @@ use parking_lot::Mutex;
 use postonce_shared::access::partner_grants::Denial;
 use postonce_shared::adapters::http::{
     BroadcastRequest, COMPLETIONS_PATH, CallFault, PARTNERS_PATH, PartnerChanged, PeerNetwork, RING_PATH,
-    Recipient, STATUS_PATH, decode_ring,
+    Recipient, Ring, STATUS_PATH,
 };
 use postonce_shared::cluster::completions::{Completion, CompletionEvent, reply_body};
 use postonce_shared::cluster::contention::ContentionNotices as _;
@@ -132,7 +138,7 @@ async fn rings_are_batched_while_one_is_in_flight() {
     let server = HttpServer::new(move || {
         let ring = async |body: SignedBody, slow: Data<SlowWorker>| {
             assert_eq!(slow.in_flight.fetch_add(1, Ordering::SeqCst), 0, "at most one call is in flight");
-            slow.rings.lock().push(decode_ring(body.bytes()).unwrap().into_iter().collect());
+            slow.rings.lock().push(Ring::decode(body.bytes()).unwrap().queues);
             slow.answers.as_ref().unwrap().acquire().await.unwrap().forget();
             slow.in_flight.fetch_sub(1, Ordering::SeqCst);
             HttpResponse::NoContent().finish()

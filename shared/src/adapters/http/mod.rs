@@ -11,8 +11,10 @@ mod broadcast;
 mod client;
 mod contention;
 mod doorbell;
+mod ping_times;
 mod recipient;
 mod replies;
+mod ring;
 mod send_queues;
 pub mod signature;
 
@@ -27,6 +29,7 @@ pub use contention::{HttpContentionNotices, decode_contended};
 pub use doorbell::HttpDoorbell;
 pub use recipient::Recipient;
 pub use replies::HttpReplies;
+pub use ring::{Ping, Ring};
 
 use client::PeerClient;
 
@@ -39,10 +42,9 @@ use crate::cluster::reply_to::ReplySeal;
 use crate::messaging::envelope::seal::Seal;
 use crate::ports::Store;
 use crate::ports::process_registry::ProcessId;
-use crate::ports::queue::QueueName;
 use crate::ports::world::{World, WorldExt as _};
 
-/// Path for rings.
+/// Path for rings, including pings.
 pub const RING_PATH: &str = "/internal/ring";
 /// Path for the status of a worker.
 pub const STATUS_PATH: &str = "/internal/status";
@@ -119,27 +121,6 @@ impl PeerNetwork {
             contention: self.contention.clone(),
         }
     }
-}
-
-/// The body of a ring.
-#[derive(Serialize, Deserialize)]
-struct Ring {
-    queues: Vec<String>,
-}
-
-/// Encodes a ring.
-fn encode_ring<'a>(queues: impl IntoIterator<Item = &'a QueueName>) -> Vec<u8> {
-    let ring = Ring { queues: queues.into_iter().map(ToString::to_string).collect() };
-    serde_json::to_vec(&ring).expect("texts can always be written as JSON")
-}
-
-/// Decodes a ring; invalid names of queues are skipped.
-///
-/// # Errors
-/// When the body is not a ring.
-pub fn decode_ring(body: &[u8]) -> Result<Vec<QueueName>, serde_json::Error> {
-    let ring: Ring = serde_json::from_slice(body)?;
-    Ok(ring.queues.iter().filter_map(|name| QueueName::parse(name)).collect())
 }
 
 /// Request with an epoch of the gate; the response has the epoch that the process applies.
