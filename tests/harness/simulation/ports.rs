@@ -2,6 +2,7 @@
 //! The mutations are applied here.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use postonce_shared::adapters::memory::MemoryStore;
@@ -26,6 +27,9 @@ use super::mutations::Mutation;
 use super::network::{Network, StoreRequest, now};
 use super::scheduler::ProcessId;
 use super::{immediate_commits, queue_port, repost_mutation};
+
+/// Longest time for which [`Mutation::RejectionFromOldCache`] keeps a row before it is used.
+const OLD_ROW_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The connection of a process with the store.
 pub struct StoreConnection {
@@ -144,6 +148,11 @@ impl Ledger for StoreConnection {
             })
         };
         let first = read().await?;
+        if self.makes(Mutation::RejectionFromOldCache) {
+            // The row is old when it is used.
+            let scheduler = &self.network.scheduler;
+            scheduler.sleep(self.process_id, scheduler.up_to(OLD_ROW_TIME_MAX)).await;
+        }
         if self.makes(Mutation::AccountReadTorn) {
             let second = read().await?;
             return Ok(first
