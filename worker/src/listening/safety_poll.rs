@@ -150,8 +150,8 @@ mod tests {
         }
     }
 
-    const fn minutes(minutes: u64) -> Duration {
-        Duration::from_secs(minutes * 60)
+    const fn minutes(minutes: u32) -> Duration {
+        Duration::from_secs(60).saturating_mul(minutes)
     }
 
     /// The delays between polls that find no messages, in seconds.
