@@ -92,8 +92,12 @@ impl DeadLetterService {
     /// `contained` does not include transactions that an unsealed message only names. The caller deletes the message
     /// after this call succeeded.
     ///
+    /// If an operator resolved the dead letter meanwhile, because an earlier call did not complete, the work that is not
+    /// final is sent again: a mark without an open dead letter would keep it from being posted for ever.
+    ///
     /// # Errors
-    /// [`StoreFault`] when the dead letter or a mark was not written; the message must stay on the queue.
+    /// [`StoreFault`] when the dead letter or a mark was not written, or work not sent again; the message must stay on
+    /// the queue.
     pub async fn set_aside(
         &self,
         queue: &QueueName,
@@ -112,17 +116,30 @@ impl DeadLetterService {
             resolution: None,
         };
         self.letters.add(&letter).await?;
-        for key in contained {
-            match self.mark(key, true).await {
-                Ok(_) => {}
+        let _marked = self.mark_each(contained, true).await?;
+        // Read after the marks: an operator who resolves the dead letter from now on clears them.
+        if let Ok(_open) = self.open_letter(&letter.id).await? {
+            return Ok(());
+        }
+        let unmarked = self.mark_each(contained, false).await?;
+        self.send_each(unmarked.into_iter(), None).await
+    }
+
+    /// Sets or clears the marks, and returns the work that is not final.
+    async fn mark_each(&self, keys: &[TransactionKey], dead_letter: bool) -> Result<Vec<Work>, StoreFault> {
+        let mut open = Vec::new();
+        for key in keys {
+            match self.mark(key, dead_letter).await {
+                Ok(Marked::Open(work)) => open.push(*work),
+                Ok(Marked::Final | Marked::Unknown) => {}
                 Err(fault) if fault.is_transient() => return Err(fault),
                 // Such a row cannot be marked; the dead letter is written, and an operator handles it.
                 Err(fault) => {
-                    tracing::warn!(transaction = %key, "Transaction not marked as a dead letter: {fault}")
+                    tracing::warn!(transaction = %key, "Mark of a dead letter not changed: {fault}")
                 }
             }
         }
-        Ok(())
+        Ok(open)
     }
 
     /// Sends the work of a dead letter again.

@@ -65,6 +65,29 @@ async fn a_replayed_dead_letter_is_posted_and_stays_on_record() {
     assert_eq!(bank.dead_letters.replay("none", "operator").await.unwrap(), ResolveOutcome::Unknown);
 }
 
+/// The first call to set the message aside ended after it wrote the dead letter, so the message is redelivered after
+/// the operator replayed it.
+#[tokio::test]
+async fn a_message_that_is_redelivered_after_its_replay_holds_no_work_back() {
+    let fixture = Fixture::new().await;
+    let _ = submit(&fixture.process(), 7, deposit("1.00")).await.unwrap();
+    let bank = fixture.process();
+    let message = bank.store.queue.receive(&queue(), 1, Duration::from_secs(60)).await.unwrap().remove(0);
+    let contained = held_in(&message.body);
+    bank.dead_letters.set_aside(&queue(), &message, &contained, "cannot be posted").await.unwrap();
+    let replayed = bank.dead_letters.replay(&message.lease.message_id, "operator").await.unwrap();
+    assert_eq!(replayed, ResolveOutcome::Done);
+    bank.dead_letters.set_aside(&queue(), &message, &contained, "cannot be posted").await.unwrap();
+    let _ = bank.store.queue.delete(&queue(), &message.lease).await.unwrap();
+    // The message of the replay, and that of the second call.
+    for envelope in fixture.receive_envelopes().await {
+        let settled = bank.poster.post(account(), envelope.items).await;
+        assert!(settled.iter().all(|(_, result)| result.is_ok()));
+    }
+    assert!(matches!(fixture.outcome(7).await, Some(Outcome::Posted { .. })));
+    assert_eq!(fixture.account().await.balance.to_string(), "1.00");
+}
+
 #[tokio::test]
 async fn a_discarded_dead_letter_rejects_its_open_work() {
     let fixture = Fixture::new().await;

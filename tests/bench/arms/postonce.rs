@@ -15,7 +15,8 @@ use crate::load::{Target, Way};
 /// Variables of the processes of the bank, in addition to the defaults, in the arm whose clients use that way.
 const fn environment(way: Way) -> &'static [(&'static str, &'static str)] {
     match way {
-        Way::Waiting | Way::Queued => &[],
+        Way::Waiting => &[],
+        Way::Queued => &[("POSTONCE_IMMEDIATE_POSTING", "off")],
     }
 }
 

@@ -17,7 +17,7 @@ use super::immediate_counts::ImmediateCounts;
 use super::mutations::Mutation;
 use super::network::Network;
 use super::panics;
-use super::ports::memory;
+use super::ports::{memory, short};
 use super::process_world::ProcessWorld;
 use super::processes::{ProcessSettings, Processes, Role};
 use super::scheduler::{ProcessId, Scheduler, Step};
@@ -209,7 +209,9 @@ impl Run {
         }
         let steps = self.scheduler().steps();
         if steps >= STEPS_MAX {
-            return Err(format!("{steps} steps without an end"));
+            let open = self.network.auditor.unfinished();
+            let open: Vec<String> = open.iter().map(short).collect();
+            return Err(format!("{steps} steps without an end; not final: {}", open.join(" ")));
         }
         if self.plan.steps_max.is_some_and(|max| steps >= max) {
             return Err(format!("stopped after {steps} steps"));
