@@ -39,7 +39,7 @@ on_both_stores![
 ];
 
 async fn held_work_waits_and_its_release_starts_all_workers(store_kind: StoreKind) {
-    let mut bank = Plan::on(store_kind).processes(1, WORKERS).start().await;
+    let mut bank = Plan::on(store_kind).through_the_queue().processes(1, WORKERS).start().await;
     let client = bank.client(0);
     bank.until_workers_ready().await;
     // At the first request: every ready worker can be reached.

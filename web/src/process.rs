@@ -16,7 +16,7 @@ use postonce_shared::ports::process_registry::{Address, ProcessKind};
 use postonce_shared::protocol::recover::{Recovered, RecoveryScope};
 use postonce_worker::background_task::run_every;
 use postonce_worker::config::WorkerConfig;
-use postonce_worker::drain::{Drain, drain};
+use postonce_worker::drain::{Drain, DrainStarter, drain};
 use postonce_worker::listening::gatekeeper::Gatekeeper;
 use postonce_worker::meter::Meter;
 use postonce_worker::process::{find_secret, keep_registered, run_registered};
@@ -28,7 +28,7 @@ use crate::access::api_keys::{FirstKey, FirstKeyOutcome};
 use crate::access::keyring::Keyring;
 use crate::access::signatures::Verifier;
 use crate::admin::service::AdminTerms;
-use crate::http_servers::HttpServers;
+use crate::http_servers::{HttpServers, Serving};
 use crate::server::App;
 
 /// Number of open files besides client connections: the store, other processes, logs.
@@ -88,7 +88,6 @@ pub async fn run(
     let forget_partner = Arc::clone(&app.callee.partners);
     keyring.await_first_key();
     let server = servers.serve(app)?;
-    let handle = server.handle();
 
     let queue = envelope::queues(bank.queue_count).swap_remove(0);
     let watch = Arc::clone(&readiness).watch(bank.store.clone(), queue, Arc::clone(&bank.world));
@@ -115,23 +114,33 @@ pub async fn run(
         None => run_without_worker(bank, network, (&gatekeeper, address), &draining, on_registered).boxed(),
     };
     bank.prepare_order_numbers();
-    let serving = async {
-        let (mut server, stop) = (std::pin::pin!(server.until_ended()), std::pin::pin!(stop));
-        let ended = select(stop, server.as_mut()).await;
-        readiness.lose(Part::Running);
-        starter.start();
-        match ended {
-            Either::Left(((), _)) => {
-                info!("Draining: accepting no new requests, finishing those in progress");
-                futures::join!(server, handle.stop(true)).0
-            }
-            // The process ends with its server; a supervisor starts a new one.
-            Either::Right((served, _)) => served,
-        }
-    };
+    let serving = serve_until(stop, server, &readiness, starter);
     let (served, ()) = futures::join!(serving, work);
     bank.close_order_numbers().await;
     served.context("the server failed")
+}
+
+/// Serves until `stop` completes or the server ends, starts the draining of the process, and waits for the requests in
+/// progress.
+async fn serve_until(
+    stop: impl Future<Output = ()>,
+    server: Serving,
+    readiness: &Readiness,
+    draining: DrainStarter,
+) -> std::io::Result<()> {
+    let handle = server.handle();
+    let (mut server, stop) = (std::pin::pin!(server.until_ended()), std::pin::pin!(stop));
+    let ended = select(stop, server.as_mut()).await;
+    readiness.lose(Part::Running);
+    draining.start();
+    match ended {
+        Either::Left(((), _)) => {
+            info!("Draining: accepting no new requests, finishing those in progress");
+            futures::join!(server, handle.stop(true)).0
+        }
+        // The process ends with its server; a supervisor starts a new one.
+        Either::Right((served, _)) => served,
+    }
 }
 
 /// Warns if the process serves a network but other processes can reach it only on this machine. With several

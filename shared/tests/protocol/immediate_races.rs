@@ -163,10 +163,9 @@ impl LedgerDecorator for NamesOne {
     async fn commit(&self, commit: &AccountCommit) -> Result<Committed, StoreFault> {
         let commits = self.commits.fetch_add(1, Ordering::SeqCst);
         assert!(commits < 3, "after the second taken key all keys are read");
-        match self.inner.commit(commit).await? {
-            Committed::Taken(keys) => Ok(Committed::Taken(keys.into_iter().take(1).collect())),
-            other => Ok(other),
-        }
+        let committed = self.inner.commit(commit).await?;
+        let Committed::Taken(keys) = committed else { return Ok(committed) };
+        Ok(Committed::Taken(keys.into_iter().take(1).collect()))
     }
 }
 

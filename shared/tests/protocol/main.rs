@@ -1,7 +1,12 @@
 //! The protocol over the memory adapter: accept, post, recover and the dead letter office, over stores
 //! with faults.
 
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "test code")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::arithmetic_side_effects,
+    reason = "test code"
+)]
 
 mod accept;
 mod dead_letters;

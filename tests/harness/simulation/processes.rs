@@ -270,17 +270,15 @@ impl Processes {
             let processes: Vec<(usize, RunningProcess)> =
                 self.slots().iter().map(|(slot, process)| (*slot, process.clone())).collect();
             let Some((slot, process)) = self.scheduler().take_one(processes) else { return };
-            match fault {
-                Fault::Crash => self.end(slot, process.role, "crashes"),
-                Fault::Pause => {
-                    let time = length(Fault::Pause, self.scheduler());
-                    self.network.note(format!("{} pauses for {time:?}", process.id.number()));
-                    self.scheduler().pause(process.id, time);
-                }
-                _ => {
-                    self.network.note(format!("{} drains", process.id.number()));
-                    process.starter.start();
-                }
+            if fault == Fault::Crash {
+                self.end(slot, process.role, "crashes");
+            } else if fault == Fault::Pause {
+                let time = length(Fault::Pause, self.scheduler());
+                self.network.note(format!("{} pauses for {time:?}", process.id.number()));
+                self.scheduler().pause(process.id, time);
+            } else {
+                self.network.note(format!("{} drains", process.id.number()));
+                process.starter.start();
             }
         }
         if self.scheduler().below(10) == 0 && self.network.injects(Fault::RingSpurious) {

@@ -40,8 +40,8 @@ struct Group {
 
 /// Result of one attempt.
 enum Attempt {
-    /// The commit was written.
-    Done(AccountCommit),
+    /// The commit was written, and its requests have their answers.
+    Done,
     /// The account changed after it was read.
     Stale,
     /// These keys exist.
@@ -114,10 +114,7 @@ impl Committer {
         let (mut stale, mut taken) = (0_u32, 0_u32);
         while !group.open.is_empty() {
             match self.attempt(account, group).await {
-                Attempt::Done(commit) => {
-                    self.avoided.succeeded(account, &*self.parts.world);
-                    return self.finish(&commit, group);
-                }
+                Attempt::Done => return self.avoided.succeeded(account, &*self.parts.world),
                 Attempt::Stale => {
                     self.parts.cache.mark_stale(account);
                     stale = stale.saturating_add(1);
@@ -165,7 +162,8 @@ impl Committer {
                     }
                     None => cache.forget(account),
                 }
-                Attempt::Done(commit)
+                self.finish(&commit, group);
+                Attempt::Done
             }
             Ok(Committed::Stale | Committed::RowsChanged(_)) => Attempt::Stale,
             Ok(Committed::Taken(keys)) => Attempt::Taken(keys.into_iter().collect()),

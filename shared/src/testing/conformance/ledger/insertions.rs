@@ -243,7 +243,7 @@ async fn concurrent_commits_insert_a_key_once(case: &Case) {
                 match case.store.ledger.commit(&commit).await.unwrap() {
                     Committed::Done { .. } => return true,
                     Committed::Taken(keys) => {
-                        assert_eq!(keys, [new.key.clone()]);
+                        assert_eq!(keys, std::slice::from_ref(&new.key));
                         return false;
                     }
                     Committed::Stale => {}
