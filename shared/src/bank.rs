@@ -10,6 +10,7 @@ use crate::access::partner_grants::PartnerGrants;
 use crate::cluster::completions::Completions;
 use crate::cluster::contention::{ContentionNotices, NoNotices};
 use crate::cluster::gate::permits::GatePermits;
+use crate::cluster::registration::Registration;
 use crate::cluster::replies::{NoReplies, Replies};
 use crate::messaging::envelope::seal::Seal;
 use crate::ports::Store;
@@ -61,6 +62,8 @@ pub struct Bank {
     pub repair: Repair,
     /// Permits to receive and post work.
     pub gate_permits: Arc<GatePermits>,
+    /// Whether other processes can find this one.
+    pub registration: Arc<Registration>,
     /// The terms of the partners on whose behalf direct orders are accepted.
     pub partner_grants: Arc<PartnerGrants>,
 }
@@ -127,7 +130,7 @@ impl Bank {
             (Arc::clone(&cache), locks.clone()),
             contention,
         ));
-        let gate_permits = Arc::<GatePermits>::default();
+        let (gate_permits, registration) = (Arc::<GatePermits>::default(), Arc::<Registration>::default());
         let open_work = Arc::new(OpenWork::new(time(), visibility_timeout.saturating_mul(2)));
         let immediate = ImmediateParts {
             ledger: Arc::clone(&store.ledger),
@@ -137,6 +140,7 @@ impl Bank {
             cache: Arc::clone(&cache),
             locks,
             permits: Arc::clone(&gate_permits),
+            registration: Arc::clone(&registration),
             open_work: Arc::clone(&open_work),
         };
         let immediate = Arc::new(ImmediatePoster::new(immediate_posting, immediate));
@@ -171,6 +175,7 @@ impl Bank {
             dead_letters,
             repair,
             gate_permits,
+            registration,
             partner_grants,
         }
     }

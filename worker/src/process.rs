@@ -113,7 +113,7 @@ pub async fn keep_registered(
     draining: &Drain,
     on_registered: impl FnOnce(),
 ) {
-    let heartbeat = Heartbeat::new(&bank.store.process_registry, &bank.world, (network.id, kind), address);
+    let heartbeat = Heartbeat::new(bank, (network.id, kind), address);
     let (bell, until) = (Arc::clone(&network.bell), draining.clone());
     let (permits, world) = (Arc::clone(&bank.gate_permits), Arc::clone(&bank.world));
     let pinging = async move {

@@ -116,30 +116,31 @@ impl DeadLetterService {
             resolution: None,
         };
         self.letters.add(&letter).await?;
-        let _marked = self.mark_each(contained, true).await?;
-        // Read after the marks: an operator who resolves the dead letter from now on clears them.
+        for key in contained {
+            let _marked = skip_damaged(key, self.mark(key, true).await)?;
+        }
+        // Read after the marks: an operator who resolves the dead letter from now on finds them.
         if let Ok(_open) = self.open_letter(&letter.id).await? {
             return Ok(());
         }
-        let unmarked = self.mark_each(contained, false).await?;
-        self.send_each(unmarked.into_iter(), None).await
+        self.send_marked_again(contained).await
     }
 
-    /// Sets or clears the marks, and returns the work that is not final.
-    async fn mark_each(&self, keys: &[TransactionKey], dead_letter: bool) -> Result<Vec<Work>, StoreFault> {
-        let mut open = Vec::new();
+    /// Sends the work that is still marked again, after its dead letter was resolved.
+    async fn send_marked_again<'a>(
+        &self,
+        keys: impl IntoIterator<Item = &'a TransactionKey>,
+    ) -> Result<(), StoreFault> {
         for key in keys {
-            match self.mark(key, dead_letter).await {
-                Ok(Marked::Open(work)) => open.push(*work),
-                Ok(Marked::Final | Marked::Unknown) => {}
-                Err(fault) if fault.is_transient() => return Err(fault),
-                // Such a row cannot be marked; the dead letter is written, and an operator handles it.
-                Err(fault) => {
-                    tracing::warn!(transaction = %key, "Mark of a dead letter not changed: {fault}")
-                }
+            let stored = skip_damaged(key, self.ledger.transaction(key).await)?.flatten();
+            if !stored.is_some_and(|stored| stored.marks.dead_letter) {
+                continue;
+            }
+            if let Some(Marked::Open(work)) = skip_damaged(key, self.mark(key, false).await)? {
+                self.send_each(std::iter::once(*work), None).await?;
             }
         }
-        Ok(open)
+        Ok(())
     }
 
     /// Sends the work of a dead letter again.
@@ -175,7 +176,13 @@ impl DeadLetterService {
                 | Unreadable::Empty,
             ) => self.send(&letter.queue, &letter.body).await?,
         }
-        self.resolve(id, ResolutionKind::Replayed, by).await
+        let resolved = self.resolve(id, ResolutionKind::Replayed, by).await?;
+        // A worker may have set the message aside once more since the marks were cleared, if an earlier call did not
+        // complete. A later one finds the dead letter resolved.
+        let (LetterKeys::Sealed(keys) | LetterKeys::Unsealed(keys)) =
+            keys_of(Body::decode(&letter.body, &self.seal));
+        self.send_marked_again(&keys).await?;
+        Ok(resolved)
     }
 
     /// Discards the work of a dead letter: transactions that are not final are rejected with the reason `discarded`.
@@ -319,6 +326,18 @@ enum LetterKeys {
     Sealed(BTreeSet<TransactionKey>),
     /// Without a seal: the dead letter only names them.
     Unsealed(BTreeSet<TransactionKey>),
+}
+
+/// Returns `None` for a damaged row, which cannot be marked: its dead letter is written, and an operator handles it.
+fn skip_damaged<T>(key: &TransactionKey, result: Result<T, StoreFault>) -> Result<Option<T>, StoreFault> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(fault) if fault.is_transient() => Err(fault),
+        Err(fault) => {
+            tracing::warn!(transaction = %key, "Mark of a dead letter not changed: {fault}");
+            Ok(None)
+        }
+    }
 }
 
 fn keys_of(body: Result<Body, Unreadable>) -> LetterKeys {

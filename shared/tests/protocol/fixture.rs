@@ -63,9 +63,15 @@ pub fn instruction(kind: TransactionKind, amount: &str, code: &str) -> Instructi
     Instruction { kind, amount, details: Details::default() }
 }
 
-/// Applies a released gate to a process.
+/// Applies a released gate to a process, and counts it as registered.
 pub fn release_gate(bank: &Bank) {
-    bank.gate_permits.apply(GateValue { epoch: 0, state: GateState::Released });
+    bank.registration.extend(Duration::MAX);
+    apply_gate(bank, GateValue { epoch: 0, state: GateState::Released });
+}
+
+/// Applies a value of the gate to a process.
+pub fn apply_gate(bank: &Bank, value: GateValue) {
+    bank.gate_permits.apply(&bank.gate_permits.begin_read(), value);
 }
 
 /// A store with an open account in euros, shared by the processes that a test starts.

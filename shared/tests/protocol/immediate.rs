@@ -20,7 +20,9 @@ use postonce_shared::protocol::accept::{Acceptance, Accepted};
 use postonce_shared::protocol::immediate::QueueReason;
 use postonce_shared::testing::conformance::sealed::seal;
 
-use crate::fixture::{Fixture, QUEUES, account, deposit, key, release_gate, replayed, submit, withdrawal};
+use crate::fixture::{
+    Fixture, QUEUES, account, apply_gate, deposit, key, release_gate, replayed, submit, withdrawal,
+};
 
 /// Waiting time of requests that take the queue, where no worker runs.
 pub const SHORT: Duration = Duration::from_millis(20);
@@ -127,10 +129,12 @@ async fn requests_take_the_queue_when_they_cannot_be_served_at_once() {
     let fixture = Fixture::new().await;
     let bank = fixture.process();
     queued(&bank, 1, deposit("1.00"), QueueReason::GateHeld).await;
-    bank.gate_permits.apply(GateValue { epoch: 1, state: GateState::Held { release_at: None } });
+    apply_gate(&bank, GateValue { epoch: 1, state: GateState::Held { release_at: None } });
     queued(&bank, 2, deposit("1.00"), QueueReason::GateHeld).await;
     bank.gate_permits.forget();
     queued(&bank, 3, deposit("1.00"), QueueReason::GateHeld).await;
+    apply_gate(&bank, GateValue { epoch: 2, state: GateState::Released });
+    queued(&bank, 7, deposit("1.00"), QueueReason::Unregistered).await;
     let bank = process(&fixture);
     let _ = submit(&bank, 4, deposit("1.00")).await.unwrap();
     let _ = ask(&bank, 5, deposit("1.00"), Duration::ZERO).await;
@@ -146,7 +150,7 @@ async fn requests_take_the_queue_when_they_cannot_be_served_at_once() {
     let off = Bank::linked(fixture.store.ports(), Arc::clone(&fixture.world), links, settings);
     release_gate(&off);
     queued(&off, 6, deposit("1.00"), QueueReason::Off).await;
-    assert_eq!(fixture.receive().await.len(), 6, "all are on the queue");
+    assert_eq!(fixture.receive().await.len(), 7, "all are on the queue");
     assert!(fixture.account().await.balance.is_zero());
 }
 

@@ -9,9 +9,10 @@ use postonce_shared::ports::ledger::Committed;
 use postonce_shared::protocol::immediate::{QueueReason, ServedCounts};
 
 /// Everything that must occur, by its name in [`ImmediateCounts`].
-pub const EVENTS: [&str; 17] = [
+pub const EVENTS: [&str; 18] = [
     "posted at once",
     "queued: gate_held",
+    "queued: unregistered",
     "queued: open_work",
     "queued: rejection",
     "queued: contended",

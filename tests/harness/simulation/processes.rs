@@ -189,8 +189,10 @@ impl Processes {
         self.served.lock().push(Arc::clone(bank.acceptor.served()));
         if role == Role::Web && self.network.mutation == Some(Mutation::PostedAtHeldGate) {
             // No later value is newer.
-            bank.gate_permits.apply(GateValue { epoch: u64::MAX, state: GateState::Released });
+            let begun = bank.gate_permits.begin_read();
+            bank.gate_permits.apply(&begun, GateValue { epoch: u64::MAX, state: GateState::Released });
         }
+        bank.registration.extend(Duration::MAX);
         let (ends, draining) = drain();
         let processes = Arc::clone(self);
         let (gatekeeper, work) = if role == Role::Web {
@@ -278,6 +280,7 @@ impl Processes {
                 self.scheduler().pause(process.id, time);
             } else {
                 self.network.note(format!("{} drains", process.id.number()));
+                process.bank.registration.end();
                 process.starter.start();
             }
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::join;
 use postonce_shared::adapters::http::{BroadcastRequest, CallFault, GATE_PATH, GateEpoch, PeerNetwork};
 use postonce_shared::bank::Bank;
@@ -12,6 +13,7 @@ use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::process_registry::{ProcessId, RegisteredProcess};
 use postonce_shared::ports::world::World;
 use postonce_worker::listening::gatekeeper::Gatekeeper;
+use tokio::sync::oneshot;
 use tracing::warn;
 
 /// Maximum time for a process to acknowledge: the operator waits for it.
@@ -27,6 +29,7 @@ pub struct Acknowledgment {
 }
 
 /// Reads and changes the gate, and notifies all processes: workers and web processes post only while it is released.
+#[derive(Clone)]
 pub struct GateService {
     gate: Gate,
     world: Arc<dyn World>,
@@ -51,14 +54,28 @@ impl GateService {
     /// # Errors
     /// [`StoreFault`] when it cannot be read. The processes treat it as held then.
     pub async fn read(&self) -> Result<GateValue, StoreFault> {
-        self.gate.read().await
+        let value = self.gate.read().await?;
+        // If the process that changed it ended before it notified the others, the pings of this one do.
+        self.gatekeeper.catch_up(value.epoch).await;
+        Ok(value)
     }
 
-    /// Changes the gate, and notifies every process.
+    /// Changes the gate, and notifies every process. If the caller is cancelled, the change continues: without the
+    /// notification, the processes would learn of it late.
     ///
     /// # Errors
     /// [`StoreFault`]: the outcome is unknown. It is safe to retry.
     pub async fn set(&self, state: GateState) -> Result<(GateValue, Vec<Acknowledgment>), StoreFault> {
+        let (result, set) = oneshot::channel();
+        let service = self.clone();
+        let change = async move { drop(result.send(service.set_and_notify(state).await)) };
+        self.world.spawn(change.boxed());
+        let ended =
+            |_| StoreFault::Unavailable { doing: "changing the gate", source: "the process ends".into() };
+        set.await.map_err(ended)?
+    }
+
+    async fn set_and_notify(&self, state: GateState) -> Result<(GateValue, Vec<Acknowledgment>), StoreFault> {
         let order = self.gate.set(state).await?;
         // Listeners that are not notified now read the gate at the next ping.
         self.network.bell.note_gate_epoch(order.epoch);

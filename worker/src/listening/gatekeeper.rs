@@ -12,7 +12,7 @@ use futures::FutureExt as _;
 use futures::future::{Either, pending, select};
 use postonce_shared::backoff::STORE_NEEDED;
 use postonce_shared::bank::Bank;
-use postonce_shared::cluster::gate::permits::{GatePermit, GatePermits};
+use postonce_shared::cluster::gate::permits::{GatePermit, GatePermits, GateRead};
 use postonce_shared::cluster::gate::{Gate, GateState, GateValue};
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::world::World;
@@ -138,12 +138,14 @@ impl Gatekeeper {
     }
 
     async fn release(&self) -> Result<(), StoreFault> {
+        let begun = self.permits.begin_read();
         let value = self.gate.release_if_due().await?;
-        self.apply(value);
+        self.apply(&begun, value);
         Ok(())
     }
 
     async fn read(&self) -> Result<(), StoreFault> {
+        let begun = self.permits.begin_read();
         let read = if self.hold_first && self.permits.known().is_none() {
             self.gate.hold_if_unset().boxed()
         } else {
@@ -151,7 +153,7 @@ impl Gatekeeper {
         };
         match read.await {
             Ok(value) => {
-                self.apply(value);
+                self.apply(&begun, value);
                 Ok(())
             }
             Err(fault) => {
@@ -172,8 +174,8 @@ impl Gatekeeper {
         }
     }
 
-    fn apply(&self, value: GateValue) {
-        let newer = self.permits.apply(value);
+    fn apply(&self, read: &GateRead, value: GateValue) {
+        let newer = self.permits.apply(read, value);
         // A newer release wakes the listeners, whatever values came in between.
         if newer && value.state == GateState::Released {
             self.releases.send_modify(|releases| *releases = releases.saturating_add(1));

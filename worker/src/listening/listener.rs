@@ -25,7 +25,7 @@ use crate::background_task::BackgroundTask;
 use crate::config::IdleDelays;
 use crate::listening::handler::Handler;
 use crate::listening::poll_schedule::PollSchedule;
-use crate::listening::safety_poll::SafetyPoll;
+use crate::listening::safety_poll::{DuePoll, SafetyPoll};
 use crate::listening::session::{Rings, Session, SessionContext, SessionEnd};
 
 /// Delay before polling again after a session panicked.
@@ -168,7 +168,8 @@ impl<H: Handler> Listener<H> {
         let task_at = state.safety_poll.next_task();
         let polls = [Some(state.safety_poll.next()), state.schedule.next(), state.lease_at];
         let polls = polls.into_iter().flatten().filter(|_| open);
-        polls.chain([task_at]).min().unwrap_or(task_at)
+        // Also while the gate is held: the background tasks, which read it, become frequent after a missed ping.
+        polls.chain(state.safety_poll.proven_until()).chain([task_at]).min().unwrap_or(task_at)
     }
 
     fn on_due(&self, state: &mut ListenerState) {
@@ -176,10 +177,11 @@ impl<H: Handler> Listener<H> {
         if let Some(task) = state.safety_poll.take_task(now, &self.background_tasks) {
             self.context.world.spawn(async move { task.run().await }.boxed());
         }
+        let has_missed_ping = state.safety_poll.has_missed_ping(now, &*self.doorbell);
         if !self.context.gatekeeper.is_open() {
             return;
         }
-        if state.safety_poll.has_missed_ping(now, &*self.doorbell) {
+        if has_missed_ping {
             debug!("A process missed its ping: polling all queues");
             self.start_all(state);
         }
@@ -188,8 +190,10 @@ impl<H: Handler> Listener<H> {
             self.count_ring(&queue, state);
             self.start(&queue, PollReason::Precaution, state);
         }
-        if let Some(turn) = state.safety_poll.take_poll(now, &*self.doorbell, &*self.context.world) {
-            self.poll(turn, state);
+        match state.safety_poll.take_poll(now, &*self.doorbell, &*self.context.world) {
+            Some(DuePoll::Turn(turn)) => self.poll(turn, state),
+            Some(DuePoll::All) => self.start_all(state),
+            None => {}
         }
         if state.lease_at.is_some_and(|at| at <= now) {
             self.update_lease(state);

@@ -16,6 +16,15 @@ use crate::config::IdleDelays;
 /// Longest delay between two safety polls while there is work.
 const BUSY_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
+/// A safety poll to carry out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DuePoll {
+    /// Of the queue with this turn.
+    Turn(usize),
+    /// Of all queues.
+    All,
+}
+
 /// The schedule of the safety poll. All times are on the clock of the uptime.
 pub struct SafetyPoll {
     delays: IdleDelays,
@@ -67,11 +76,23 @@ impl SafetyPoll {
         self.proven_until.is_none()
     }
 
-    /// Returns the turn of the poll if it is due, and schedules the next one.
-    pub fn take_poll(&mut self, now: Duration, doorbell: &dyn Doorbell, world: &dyn World) -> Option<usize> {
+    /// Returns until when it is proven that rings arrive.
+    pub const fn proven_until(&self) -> Option<Duration> {
+        self.proven_until
+    }
+
+    /// Returns the poll if it is due, and schedules the next one. Before the delays become longer, all queues are polled:
+    /// rings may have been lost until then.
+    pub fn take_poll(
+        &mut self,
+        now: Duration,
+        doorbell: &dyn Doorbell,
+        world: &dyn World,
+    ) -> Option<DuePoll> {
         if self.poll_at > now {
             return None;
         }
+        let before = self.proven_until;
         self.proven_until = if self.delays.is_fixed() { None } else { doorbell.proven_until() };
         self.idle.set_longest(self.longest());
         self.polled_at = now;
@@ -84,7 +105,7 @@ impl SafetyPoll {
         }
         let turn = self.polls;
         self.polls = self.polls.saturating_add(1);
-        Some(turn)
+        Some(if before.is_none() && self.proven_until.is_some() { DuePoll::All } else { DuePoll::Turn(turn) })
     }
 
     /// Returns the background task to run now, if one is due, and schedules the next one. The tasks take turns. Two
@@ -175,6 +196,11 @@ mod tests {
         assert!((588..=600).contains(&last_of(&proven, 1)), "the back-off is not repeated");
         assert!((588..=600).contains(&last_of(&proven, 10)));
         assert!((58..=60).contains(&last_of(&unproven, 1)));
+        let world = TestWorld::new(1);
+        let mut poll_due = |doorbell| poll.take_poll(poll.poll_at, doorbell, &world).unwrap();
+        assert_eq!(poll_due(&proven), DuePoll::All, "rings may have been lost before");
+        assert_eq!(poll_due(&proven), DuePoll::Turn(43));
+        assert_eq!(poll_due(&unproven), DuePoll::Turn(44));
         let mut poll = SafetyPoll::new(IdleDelays::fixed(minutes(1)), Duration::ZERO);
         assert!(
             (58..=60).contains(&delays(&mut poll, &proven, 30).pop().unwrap()),

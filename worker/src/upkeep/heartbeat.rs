@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use futures::future::{Either, select};
 use postonce_shared::backoff::STORE_NEEDED;
+use postonce_shared::bank::Bank;
+use postonce_shared::cluster::gate::permits::GatePermits;
+use postonce_shared::cluster::registration::Registration;
 use postonce_shared::domain::time::Timestamp;
 use postonce_shared::ports::fault::{StoreFault, chain};
 use postonce_shared::ports::process_registry::{
@@ -22,13 +25,18 @@ use crate::drain::Drain;
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(15 * 60);
 /// Validity of an entry, from its last renewal: one renewal may fail.
 const VALID_FOR: Duration = Duration::from_secs(35 * 60);
-/// Longest time for removing the entry. An entry that remains becomes stale.
-const WITHDRAWAL_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time from a renewal for which this process relies on its entry. It is shorter than the validity, because the clocks
+/// of other machines differ.
+const RELIABLE_FOR: Duration = Duration::from_secs(30 * 60);
+/// Longest time for removing the entry, from the start of the drain. An entry that remains becomes stale.
+const WITHDRAWAL_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The registry entry of this process.
 pub struct Heartbeat {
     registry: Arc<dyn ProcessRegistry>,
     world: Arc<dyn World>,
+    registration: Arc<Registration>,
+    permits: Arc<GatePermits>,
     id: ProcessId,
     kind: ProcessKind,
     address: Address,
@@ -36,34 +44,36 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Creates the entry of a process with this id and kind, which listens at `address`.
-    pub fn new(
-        registry: &Arc<dyn ProcessRegistry>,
-        world: &Arc<dyn World>,
-        (id, kind): (ProcessId, ProcessKind),
-        address: Address,
-    ) -> Self {
+    /// Creates the entry of a process of the bank with this id and kind, which listens at `address`.
+    pub fn new(bank: &Bank, (id, kind): (ProcessId, ProcessKind), address: Address) -> Self {
         Self {
-            registry: Arc::clone(registry),
-            world: Arc::clone(world),
+            registry: Arc::clone(&bank.store.process_registry),
+            world: Arc::clone(&bank.world),
+            registration: Arc::clone(&bank.registration),
+            permits: Arc::clone(&bank.gate_permits),
             id,
             kind,
             address,
-            started_at: world.now(),
+            started_at: bank.world.now(),
         }
     }
 
     /// Registers the process, with retries until the store has the entry, and then calls `on_registered`. Renews the
-    /// entry, and removes it when the drain starts.
+    /// entry, and removes it when the drain starts, after the last permit of the gate was returned: until then, an
+    /// operator who holds the gate sees that this process does not acknowledge it.
     pub async fn keep_registered(&self, drain: &Drain, on_registered: impl FnOnce()) {
-        // In one sequence, so that a late renewal does not undo the removal.
+        // In one sequence, so that a late renewal does not undo the removal. The registration also ends in the other one,
+        // because a renewal may be in progress.
         let registration = async {
             self.register(drain, on_registered).await;
             self.renew(drain).await;
+            self.registration.end();
+            self.permits.until_unused().await;
             self.registry.withdraw(self.id).await
         };
         let late = async {
             drain.started().await;
+            self.registration.end();
             self.world.sleep(WITHDRAWAL_TIMEOUT).await;
         };
         match select(std::pin::pin!(registration), std::pin::pin!(late)).await {
@@ -99,15 +109,22 @@ impl Heartbeat {
     }
 
     async fn renew(&self, drain: &Drain) {
+        let mut failures = STORE_NEEDED.start();
+        let mut delay = RENEWAL_INTERVAL;
         loop {
-            let pause = self.world.sleep(RENEWAL_INTERVAL);
+            let pause = self.world.sleep(delay);
             match select(std::pin::pin!(drain.started()), pause).await {
                 Either::Left(_) => return,
-                Either::Right(_) => {
-                    if let Err(fault) = self.announce().await {
-                        warn!("Could not renew the registry entry of this process: {}", chain(&fault));
+                Either::Right(_) => match self.announce().await {
+                    Ok(()) => {
+                        failures.reset();
+                        delay = RENEWAL_INTERVAL;
                     }
-                }
+                    Err(fault) => {
+                        warn!("Could not renew the registry entry of this process: {}", chain(&fault));
+                        delay = failures.next(&*self.world);
+                    }
+                },
             }
         }
     }
@@ -120,19 +137,29 @@ impl Heartbeat {
             started_at: self.started_at,
             next_by: self.world.now().after(VALID_FOR),
         };
-        self.registry.announce(&entry).await
+        let begun = self.world.uptime();
+        self.registry.announce(&entry).await?;
+        self.registration.extend(begun.saturating_add(RELIABLE_FOR));
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    use async_trait::async_trait;
+
     use crate::drain::drain;
     use futures::future::join;
+    use postonce_shared::adapters::local_doorbell::LocalDoorbell;
     use postonce_shared::adapters::memory::MemoryStore;
     use postonce_shared::adapters::memory::world::TestWorld;
+    use postonce_shared::cluster::gate::{GateState, GateValue};
     use postonce_shared::ports::process_registry::live_processes;
     use postonce_shared::ports::world::WorldExt as _;
+    use postonce_shared::testing::conformance::sealed::seal;
 
     /// Runs all tasks until they wait.
     async fn settle() {
@@ -148,9 +175,11 @@ mod tests {
         let store = MemoryStore::new(Arc::clone(&world));
         let address = Address::parse("worker-1:80").unwrap();
         let own = (ProcessId::from_uuid(world.uuid()), ProcessKind::Worker);
-        let heartbeat = Heartbeat::new(&store.process_registry, &world, own, address);
+        let (operations, registry) = (store.operations.clone(), Arc::clone(&store.process_registry));
+        let bank = Bank::new(store, Arc::clone(&world), Arc::new(LocalDoorbell::default()), seal(), 1);
+        let heartbeat = Heartbeat::new(&bank, own, address);
         let (starter, drain) = drain();
-        let operations = || store.operations.snapshot().values().sum::<u64>();
+        let operations = || operations.snapshot().values().sum::<u64>();
         let life = async {
             settle().await;
             for _ in 0..24 * 60 {
@@ -158,13 +187,86 @@ mod tests {
                 settle().await;
             }
             assert_eq!(operations(), 97, "one write at the start, and one in 15 minutes");
-            assert_eq!(live_processes(&*store.process_registry, world.now()).await.unwrap().len(), 1);
+            assert_eq!(live_processes(&*registry, world.now()).await.unwrap().len(), 1);
+            assert!(bank.registration.is_valid(world.uptime()));
+            // A request is being posted.
+            bank.gate_permits
+                .apply(&bank.gate_permits.begin_read(), GateValue { epoch: 0, state: GateState::Released });
+            let permit = bank.gate_permits.enter();
+            assert!(permit.is_some());
             starter.start();
+            settle().await;
+            assert!(!bank.registration.is_valid(world.uptime()), "no further requests are posted at once");
+            assert_eq!(registry.list().await.unwrap().len(), 1, "the gate waits for this one");
+            drop(permit);
         };
-        let announced = std::sync::atomic::AtomicBool::new(false);
-        let note = || announced.store(true, std::sync::atomic::Ordering::SeqCst);
+        let announced = AtomicBool::new(false);
+        let note = || announced.store(true, Ordering::SeqCst);
         join(heartbeat.keep_registered(&drain, note), life).await;
         assert!(announced.into_inner());
-        assert!(store.process_registry.list().await.unwrap().is_empty(), "the entry is removed at the end");
+        assert!(registry.list().await.unwrap().is_empty(), "the entry is removed at the end");
+        bank.registration.extend(Duration::MAX);
+        assert!(!bank.registration.is_valid(world.uptime()), "a late renewal has no effect");
+    }
+
+    #[tokio::test]
+    async fn a_process_that_cannot_renew_its_entry_stops_relying_on_it_and_tries_again_soon() {
+        let test_world = Arc::new(TestWorld::new(1));
+        let world: Arc<dyn World> = test_world.clone();
+        let mut store = MemoryStore::new(Arc::clone(&world));
+        let registry = Arc::new(Unreliable {
+            inner: Arc::clone(&store.process_registry),
+            is_down: false.into(),
+            refused: 0.into(),
+        });
+        store.process_registry = registry.clone();
+        let bank = Bank::new(store, Arc::clone(&world), Arc::new(LocalDoorbell::default()), seal(), 1);
+        let own = (ProcessId::from_uuid(world.uuid()), ProcessKind::Web);
+        let heartbeat = Heartbeat::new(&bank, own, Address::parse("web-1:80").unwrap());
+        let (starter, drain) = drain();
+        let life = async {
+            settle().await;
+            let is_valid = || bank.registration.is_valid(world.uptime());
+            assert!(is_valid());
+            registry.is_down.store(true, Ordering::SeqCst);
+            for minute in 1..=30 {
+                test_world.advance(Duration::from_secs(60));
+                settle().await;
+                assert_eq!(is_valid(), minute < 30, "after {minute} minutes");
+            }
+            assert!(registry.refused.load(Ordering::SeqCst) > 10);
+            registry.is_down.store(false, Ordering::SeqCst);
+            test_world.advance(Duration::from_secs(60));
+            settle().await;
+            assert!(is_valid());
+            starter.start();
+        };
+        join(heartbeat.keep_registered(&drain, || {}), life).await;
+    }
+
+    /// A registry that refuses writes while it is down.
+    struct Unreliable {
+        inner: Arc<dyn ProcessRegistry>,
+        is_down: AtomicBool,
+        refused: AtomicU64,
+    }
+
+    #[async_trait]
+    impl ProcessRegistry for Unreliable {
+        async fn announce(&self, entry: &RegisteredProcess) -> Result<(), StoreFault> {
+            if self.is_down.load(Ordering::SeqCst) {
+                self.refused.fetch_add(1, Ordering::SeqCst);
+                return Err(StoreFault::Unavailable { doing: "announcing", source: "it is down".into() });
+            }
+            self.inner.announce(entry).await
+        }
+
+        async fn withdraw(&self, id: ProcessId) -> Result<(), StoreFault> {
+            self.inner.withdraw(id).await
+        }
+
+        async fn list(&self) -> Result<Vec<RegisteredProcess>, StoreFault> {
+            self.inner.list().await
+        }
     }
 }

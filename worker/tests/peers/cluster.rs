@@ -84,6 +84,8 @@ impl Cluster {
     pub fn process(&self) -> Process {
         let network = self.network();
         let bank = Bank::new(self.ports.clone(), Arc::clone(&self.world), network.local.clone(), seal(), 1);
+        // The test registers it.
+        bank.registration.extend(Duration::MAX);
         let readiness = Readiness::starting([Part::ProcessRegistry]);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::parse(&listener.local_addr().unwrap().to_string()).unwrap();

@@ -291,7 +291,9 @@ impl Acceptor {
         let NewWork { key, instruction, accepted_at } = new;
         let new = NewTransaction { key, instruction, accepted_at, nonce: self.world.nonce() };
         // Before the insert: from then on, no request that comes later may be posted first.
-        self.open_work.begin(&new.key);
+        if !self.ledger.checks_order() {
+            self.open_work.begin(&new.key);
+        }
         // A read costs less than an insert that fails.
         let found = if reason == QueueReason::KeyTaken { self.read(&new.key).await? } else { None };
         let outcome = match found {

@@ -83,9 +83,12 @@ impl Group {
 impl Committer {
     /// Checks whether requests on an account can be served at once now.
     pub(super) fn check(&self, account: AccountKey) -> Result<(), QueueReason> {
-        let ImmediateParts { ledger, permits, open_work, world, .. } = &self.parts;
+        let ImmediateParts { ledger, permits, registration, open_work, world, .. } = &self.parts;
         if !permits.is_open() {
             return Err(QueueReason::GateHeld);
+        }
+        if !registration.is_valid(world.uptime()) {
+            return Err(QueueReason::Unregistered);
         }
         if !ledger.checks_order() && open_work.is_open(account) {
             return Err(QueueReason::OpenWork);

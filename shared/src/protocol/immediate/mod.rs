@@ -4,7 +4,8 @@
 //! The commit inserts the transaction with its outcome, so the key's insert is the idempotency check as it is in
 //! [`crate::protocol::accept`]. A request takes this way only if it is certain that
 //!
-//! - the gate is released, and a permit is held until the end of the commit with its retries,
+//! - the gate is released, a permit is held until the end of the commit with its retries, and a change of the gate would
+//!   be sent to this process, because it is registered,
 //! - no accepted transaction of the account comes before it: the ledger checks that in the commit
 //!   ([`Ledger::checks_order`]), or else this process remembers its [`OpenWork`],
 //! - the outcome does not depend on accepted transactions: without such a ledger, a transaction that the account cannot
@@ -29,6 +30,7 @@ pub use self::open_work::OpenWork;
 pub use self::served::{QueueReason, Route, ServedCounts};
 use crate::cluster::completions::Completions;
 use crate::cluster::gate::permits::GatePermits;
+use crate::cluster::registration::Registration;
 use crate::domain::decision::NewWork;
 use crate::domain::ids::AccountKey;
 use crate::domain::journal::PAGE_ENTRIES_MAX;
@@ -66,6 +68,8 @@ pub struct ImmediateParts {
     pub locks: AccountLocks,
     /// Permits of the gate.
     pub permits: Arc<GatePermits>,
+    /// Whether changes of the gate are sent to this process.
+    pub registration: Arc<Registration>,
     /// The work that this process put on the queue.
     pub open_work: Arc<OpenWork>,
 }

@@ -10,88 +10,78 @@ use parking_lot::Mutex;
 use crate::domain::ids::{AccountKey, TransactionKey};
 use crate::ports::world::World;
 
-/// Transactions of one account that are tracked one by one. Beyond, the account is only known to have open work until
-/// the time limit.
-const TRACKED_MAX: usize = 32;
+/// Largest number of transactions that are tracked: about 20 MB. With more, every account counts as having open work
+/// for the time limit.
+const TRACKED_MAX: usize = 100_000;
 
 /// The open work of a process, by account. Times are on the clock of [`World::uptime`].
 pub struct OpenWork {
     world: Arc<dyn World>,
     /// Time after which work counts as final: it was redelivered at least once by then.
     limit: Duration,
-    accounts: Mutex<Accounts>,
+    tracked: Mutex<Tracked>,
 }
 
 #[derive(Default)]
-struct Accounts {
-    open: BTreeMap<AccountKey, OfAccount>,
-    /// The same accounts in the order of their time limits, so that all are removed in the end.
-    limits: VecDeque<(Duration, AccountKey)>,
-}
-
-#[derive(Default)]
-struct OfAccount {
-    /// The tracked transactions, with their time limits.
-    tracked: Vec<(TransactionKey, Duration)>,
-    /// Time limit of the others.
+struct Tracked {
+    /// The time limits of transactions that are not known to be final.
+    accounts: BTreeMap<AccountKey, BTreeMap<TransactionKey, Duration>>,
+    /// All that began within the time limit, in the order of their time limits.
+    limits: VecDeque<(Duration, TransactionKey)>,
+    /// Time limit of transactions that are not tracked.
     others_until: Duration,
-}
-
-impl OfAccount {
-    fn is_open(&self, now: Duration) -> bool {
-        now < self.others_until || self.tracked.iter().any(|(_, until)| now < *until)
-    }
 }
 
 impl OpenWork {
     /// Creates the memory of a process. Work counts as final after `limit`.
     pub fn new(world: Arc<dyn World>, limit: Duration) -> Self {
-        Self { world, limit, accounts: Mutex::default() }
+        Self { world, limit, tracked: Mutex::default() }
     }
 
     /// Records that work is about to be put on the queue.
     pub fn begin(&self, key: &TransactionKey) {
         let now = self.world.uptime();
         let until = now.saturating_add(self.limit);
-        let mut accounts = self.accounts.lock();
-        accounts.remove_expired(now);
-        let of_account = accounts.open.entry(key.account).or_default();
-        let has_room = of_account.tracked.len() < TRACKED_MAX;
-        match of_account.tracked.iter_mut().find(|(tracked, _)| tracked == key) {
-            Some((_, limit)) => *limit = until,
-            None if has_room => of_account.tracked.push((key.clone(), until)),
-            None => of_account.others_until = until,
+        let mut tracked = self.tracked.lock();
+        tracked.remove_expired(now);
+        if tracked.limits.len() >= TRACKED_MAX {
+            tracked.others_until = until;
+            return;
         }
-        accounts.limits.push_back((until, key.account));
+        tracked.limits.push_back((until, key.clone()));
+        tracked.accounts.entry(key.account).or_default().insert(key.clone(), until);
     }
 
     /// Records that a transaction is final.
     pub fn end(&self, key: &TransactionKey) {
-        let mut accounts = self.accounts.lock();
-        let Some(of_account) = accounts.open.get_mut(&key.account) else { return };
-        of_account.tracked.retain(|(tracked, _)| tracked != key);
-        if !of_account.is_open(self.world.uptime()) {
-            accounts.open.remove(&key.account);
-        }
+        self.tracked.lock().remove(key);
     }
 
     /// Returns whether an account has open work of this process.
     pub fn is_open(&self, account: AccountKey) -> bool {
-        let accounts = self.accounts.lock();
-        accounts.open.get(&account).is_some_and(|of_account| of_account.is_open(self.world.uptime()))
+        let now = self.world.uptime();
+        let tracked = self.tracked.lock();
+        let is_open = |open: &BTreeMap<_, Duration>| open.values().any(|until| now < *until);
+        now < tracked.others_until || tracked.accounts.get(&account).is_some_and(is_open)
     }
 }
 
-impl Accounts {
+impl Tracked {
     fn remove_expired(&mut self, now: Duration) {
-        while let Some((until, account)) = self.limits.front().copied() {
-            if now < until {
-                return;
+        while let Some((_, key)) = self.limits.pop_front_if(|(until, _)| *until <= now) {
+            let until = self.accounts.get(&key.account).and_then(|open| open.get(&key));
+            // It may have begun again.
+            if until.is_some_and(|until| *until <= now) {
+                self.remove(&key);
             }
-            self.limits.pop_front();
-            if self.open.get(&account).is_some_and(|of_account| !of_account.is_open(now)) {
-                self.open.remove(&account);
-            }
+        }
+    }
+
+    fn remove(&mut self, key: &TransactionKey) {
+        let Some(open) = self.accounts.get_mut(&key.account) else { return };
+        open.remove(key);
+        if open.is_empty() {
+            self.accounts.remove(&key.account);
         }
     }
 }
@@ -134,20 +124,24 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_by_account_and_by_time() {
+    fn memory_is_bounded_by_number_and_by_time() {
         let world = Arc::new(TestWorld::new(1));
         let open = OpenWork::new(world.clone(), Duration::from_secs(40));
-        for message in 0..1000 {
-            open.begin(&key(1, message));
+        for message in 0..TRACKED_MAX {
+            let key = key(1, message.try_into().unwrap());
+            open.begin(&key);
+            open.end(&key);
         }
-        for message in 0..1000 {
-            open.end(&key(1, message));
-        }
-        assert!(open.is_open(key(1, 0).account), "not all were tracked");
-        assert_eq!(open.accounts.lock().open.len(), 1);
-        world.advance(Duration::from_secs(40));
+        assert!(!open.is_open(key(1, 0).account), "all have ended");
+        assert!(open.tracked.lock().accounts.is_empty());
+        world.advance(Duration::from_secs(20));
         open.begin(&key(2, 1));
-        let accounts = open.accounts.lock();
-        assert_eq!((accounts.open.len(), accounts.limits.len()), (1, 1));
+        assert!(open.is_open(key(1, 0).account) && open.is_open(key(2, 1).account), "one is not tracked");
+        world.advance(Duration::from_secs(20));
+        open.begin(&key(3, 1));
+        let sizes = |tracked: &Tracked| (tracked.accounts.len(), tracked.limits.len());
+        assert_eq!(sizes(&open.tracked.lock()), (1, 1));
+        world.advance(Duration::from_secs(20));
+        assert!(!open.is_open(key(2, 1).account) && open.is_open(key(3, 1).account));
     }
 }

@@ -20,6 +20,8 @@ pub enum QueueReason {
     Off,
     /// The gate is held, or its state is unknown.
     GateHeld,
+    /// The process is not registered or is draining, so a change of the gate would not be sent to it.
+    Unregistered,
     /// Accepted transactions of the account are not final.
     OpenWork,
     /// The account cannot pay, and accepted transactions that this process does not know may change that.
@@ -36,10 +38,11 @@ pub enum QueueReason {
 
 impl QueueReason {
     /// All reasons.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::NotWaiting,
         Self::Off,
         Self::GateHeld,
+        Self::Unregistered,
         Self::OpenWork,
         Self::Rejection,
         Self::Contended,
@@ -54,6 +57,7 @@ impl QueueReason {
             Self::NotWaiting => "not_waiting",
             Self::Off => "off",
             Self::GateHeld => "gate_held",
+            Self::Unregistered => "unregistered",
             Self::OpenWork => "open_work",
             Self::Rejection => "rejection",
             Self::Contended => "contended",
@@ -70,6 +74,7 @@ impl QueueReason {
             Self::NotWaiting
             | Self::Off
             | Self::GateHeld
+            | Self::Unregistered
             | Self::OpenWork
             | Self::Rejection
             | Self::Contended
